@@ -9,7 +9,7 @@ SOURCES := src tests examples benchmarks
 # One more than there are cores, because many tests wait for processes they start.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 
-.PHONY: demo test coverage check fix docs bench shape soak interop interop-mcp clean
+.PHONY: demo test test-minimum coverage check fix docs bench shape soak interop interop-mcp clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,6 +32,9 @@ demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make d
 test: $(READY)  ## all tests, in parallel
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
+test-minimum:  ## smoke tests with the lowest versions of all dependencies; `make test-minimum ARGS=postgres` for one extra
+	$(PYTHON) tests/minimum/environments.py $(ARGS)
+
 coverage: $(READY)  ## all tests, with coverage
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov=baton --cov-report=term:skip-covered
 
@@ -47,7 +50,7 @@ fix: $(READY)  ## format, and fix what the linter can fix
 	$(BIN)/ruff check --fix $(SOURCES)
 
 docs: $(DOCS_READY)  ## the documentation, into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other frameworks
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -68,4 +71,4 @@ interop-mcp: $(READY)  ## only MCP's conformance kit; `make interop-mcp ARGS=too
 	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist
+	rm -rf $(VENV) .minimum .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist

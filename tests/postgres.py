@@ -57,6 +57,12 @@ class PostgresServer:
     def url(self) -> str:
         return self.url_of("postgres")
 
+    @property
+    def pid(self) -> int:
+        """The id of the server's main process."""
+        assert self._process is not None
+        return self._process.pid
+
     def url_of(self, database: str, *, user: str = "postgres") -> str:
         return f"postgresql://{user}@/{database}?host={quote(str(self.folder), safe='')}"
 

@@ -1,4 +1,4 @@
-"""Apps on real sockets of this machine, for tests."""
+"""Serve apps on local sockets, and send them requests."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from baton.serving import serve_in_background
 
 
 class Client:
-    """Speaks JSON with one server."""
+    """A JSON client for one server."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, token: str = "") -> None:
         self.session = session
@@ -19,7 +19,7 @@ class Client:
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
-        """Make a request; the status, and the body as JSON if there is one."""
+        """Send a request; return the status, and the body as JSON if there is one."""
         headers = {**self.headers, **options.pop("headers", {})}
         async with self.session.request(method, self.url + path, headers=headers, **options) as answer:
             body = await answer.read()
@@ -34,7 +34,7 @@ class Client:
         return await self.ask("POST", path, **({} if body is None else {"json": body}), **options)
 
     async def events(self, path: str, *, after: int | None = None) -> AsyncGenerator[dict[str, str]]:
-        """What a stream sends: each frame as its fields; a comment under the name ""."""
+        """Yield the frames of a stream as fields; a comment has the name ""."""
         headers = {**self.headers, **({} if after is None else {"Last-Event-ID": str(after)})}
         async with self.session.get(self.url + path, headers=headers) as answer:
             assert answer.status == 200, await answer.text()
@@ -44,7 +44,7 @@ class Client:
 
 
 async def frames_in(content: aiohttp.StreamReader) -> AsyncGenerator[dict[str, str]]:
-    """The frames of an event stream."""
+    """Yield the frames of an event stream."""
     fields: dict[str, str] = {}
     async for line in content:
         text = line.decode().rstrip("\n")
@@ -58,6 +58,6 @@ async def frames_in(content: aiohttp.StreamReader) -> AsyncGenerator[dict[str, s
 
 @asynccontextmanager
 async def client_of(app: Any, token: str = "") -> AsyncGenerator[Client]:
-    """Serve an app, and speak with it."""
-    async with serve_in_background(app, timeout_graceful_shutdown=1) as url, aiohttp.ClientSession() as session:
+    """Serve an app, and yield a client for it."""
+    async with serve_in_background(app, drain=0) as url, aiohttp.ClientSession() as session:
         yield Client(session, url, token)

@@ -73,7 +73,7 @@ def test_input_may_be_given_in_many_forms(given: Any, wanted: tuple[Message, ...
     assert to_messages(given) == wanted
 
 
-def test_what_is_given_is_not_changed() -> None:
+def test_the_given_messages_are_not_changed() -> None:
     given: dict[str, Any] = {"role": "tool", "tool_call_id": "x", "content": None}
     to_messages([given])
     assert given == {"role": "tool", "tool_call_id": "x", "content": None}
@@ -103,7 +103,7 @@ def test_text_and_media_in_content() -> None:
         (ToolMessage("x", "t", ""), False),
     ],
 )
-def test_whether_a_message_says_anything(message: Message, wanted: bool) -> None:
+def test_empty_messages_are_recognised(message: Message, wanted: bool) -> None:
     assert is_empty(message) is wanted
 
 
@@ -137,7 +137,7 @@ MISSING = "The result of this call is not available."
             [AssistantMessage("", (X,)), ToolMessage("x", "t", MISSING, True)],
         ),
         ([AssistantMessage("", (X,))], [AssistantMessage("", (X,)), ToolMessage("x", "t", MISSING, True)]),
-        # Providers that count their ids anew: each call has the result that follows it, and an id of its own.
+        # Providers that restart their ids: each call has the result that follows it, and a unique id.
         (
             [
                 AssistantMessage("", (X,)),

@@ -66,8 +66,8 @@ def account_of(session: ServedSession) -> dict[str, Any]:
 
 def _sound(session: ServedSession, item_id: str) -> tuple[int, str, bool]:
     """How much was sent of an item, what, and whether all of it was to be heard."""
-    audio, item = session.audio_sent[item_id], session.conversation[item_id]
-    is_whole = item.wire["status"] == "completed" and not item.is_truncated
+    audio, item = session.audio_sent[item_id], session.conversation.find(item_id, "report")
+    is_whole = item.status == "completed" and not item.is_truncated
     return len(audio), blake2b(audio).hexdigest(), is_whole
 
 

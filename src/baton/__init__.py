@@ -3,9 +3,9 @@
 Names are loaded on first use, so `import baton` imports no model provider, database driver or web framework.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .lazy import lazy_exports
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _PACKAGES = {
     "tools": ("Approval", "GuardrailVerdict", "Tool", "ToolResult", "guardrail", "tool"),
     "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
 }
-_PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
-
 
 __all__ = [
     "Agent",
@@ -76,15 +74,4 @@ __all__ = [
     "tool",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    package = _PACKAGE_OF.get(name)
-    if package is None:
-        raise AttributeError(f"module 'baton' has no attribute {name!r}")
-    value = getattr(import_module(f".{package}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_exports(__name__, _PACKAGES)

@@ -1,7 +1,9 @@
-"""Every error that Baton raises: one tree under `BatonError`, branched by who can fix the problem. Imports nothing.
+"""Every error that Baton raises: one tree under `BatonError`, branched by who can fix the problem.
 
 BatonError
 ├── SetupError                  the program: a tool, agent or team that cannot work as written
+│   ├── AddressError                a server cannot listen on its address: it is in use or invalid
+│   └── MissingExtraError           a feature needs a package that is not installed
 ├── ModelError                  the model or its provider
 │   ├── AuthenticationError         the API key is missing or was rejected
 │   ├── ModelNotFoundError          unknown model, or no access to it
@@ -23,56 +25,41 @@ BatonError
 │   ├── ToolTimeoutError            a tool exceeded its timeout
 │   ├── ToolResultError             a tool returned a value that no model can read
 │   └── ToolsUnavailableError       a toolset, such as an MCP server, cannot be reached
-└── RunError                    the run: limits, transfers, guardrails, logs
-    ├── LimitError                  a limit of the run was reached
-    ├── TurnLimitError              an agent used up its turns without an answer
-    ├── TransferError               a transfer that is not possible
-    │   ├── HandoffInputError           the model gave a handoff invalid input
-    │   └── LoopError                   two agents transfer back and forth without progress
-    ├── BranchesFailedError         branches of a parallel agent failed
-    ├── BranchTimeoutError          a branch of a parallel agent exceeded its timeout
-    ├── GuardrailTrippedError       a guardrail rejected input, output or a tool call
-    ├── GuardrailFailedError        a guardrail raised an exception
-    ├── TaskDeclinedError           an agent declines the task
-    ├── RemoteError                 an agent of another service failed
-    │   ├── RemoteRejectedError         it rejected the task
-    │   └── RemoteUnavailableError      it cannot be reached
-    ├── NotEncodableError           a value that cannot be written to the log
-    ├── RunNotFoundError            no such run
-    ├── TeamChangedError            the team differs from the one the stored run began with
-    ├── AnswerError                 an answer that fits no open interrupt
-    ├── ReplayMismatchError         the code no longer does what the log recorded
-    ├── LogError                    a log that cannot be read
-    └── StoreError                  the store: unreachable, full, locked or read-only
-        ├── RunConflictError            another worker drives the run
-        ├── RunExistsError              the run id is taken
-        └── ThreadBusyError             the thread has an unfinished run
+├── RunError                    the run: limits, transfers, guardrails, logs
+│   ├── LimitError                  a limit of the run was reached
+│   ├── TurnLimitError              an agent used up its turns without an answer
+│   ├── TransferError               a transfer that is not possible
+│   │   ├── HandoffInputError           the model gave a handoff invalid input
+│   │   └── LoopError                   agents transfer in a cycle without progress
+│   ├── BranchesFailedError         branches of a parallel agent failed
+│   ├── BranchTimeoutError          a branch of a parallel agent exceeded its timeout
+│   ├── GuardrailTrippedError       a guardrail rejected input, output or a tool call
+│   ├── GuardrailFailedError        a guardrail raised an exception
+│   ├── TaskFailedError             an agent cannot fulfil the task, and says why to the caller
+│   │   └── TaskDeclinedError           an agent declines the task
+│   ├── NotEncodableError           a value that cannot be written to the log
+│   ├── RunNotFoundError            no such run
+│   ├── TeamChangedError            the team differs from the one the run began with
+│   ├── AnswerError                 an answer that fits no open interrupt
+│   ├── OpenInterruptError          code went on without the answer to its interrupt
+│   ├── ShuttingDownError           the worker is shutting down and takes no more runs
+│   ├── ReplayMismatchError         the code no longer does what the log recorded
+│   └── LogError                    a log that cannot be read
+├── StoreError                  the store: unreachable, full, locked or read-only
+│   ├── RunConflictError            another worker drives the run
+│   ├── RunExistsError              the run id is taken
+│   └── ThreadBusyError             the thread has an unfinished run
+└── RemoteError                 an agent of another service failed
+    ├── RemoteRejectedError         it rejected the task
+    └── RemoteUnavailableError      it cannot be reached
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-
-def quote_names(names: Sequence[str]) -> str:
-    """Format names for an error message: `A`, `B`.
-
-    Args:
-        names: The names; "nothing" stands for none.
-    """
-    return ", ".join(f"`{name}`" for name in names) or "nothing"
-
-
-def nearest(name: object, names: Iterable[str]) -> str:
-    """Suggest the nearest valid name as the end of an error message, or return "".
-
-    Args:
-        name: The misspelt name.
-        names: The valid names.
-    """
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, [*names], n=1) if isinstance(name, str) else []
-    return f"; did you mean `{found[0]}`?" if found else ""
+from .wording import nearest as nearest
+from .wording import quote_names as quote_names
+from .wording import type_of
 
 
 class BatonError(Exception):
@@ -83,6 +70,23 @@ class SetupError(BatonError):
     """The program is put together in a way that cannot work: fix the code or the configuration."""
 
 
+class AddressError(SetupError):
+    """A server cannot listen on its address: it is invalid or in use."""
+
+
+class MissingExtraError(SetupError, ImportError):
+    """A feature needs a package that is not installed; the message has the pip command.
+
+    Attributes:
+        extra: The extra of `baton-adk` that contains it.
+    """
+
+    def __init__(self, what: str, extra: str, missing: ImportError) -> None:
+        name = missing.name or str(missing)
+        super().__init__(f"{what} needs `{name}`, which is not installed: pip install 'baton-adk[{extra}]'")
+        self.extra = extra
+
+
 class ModelError(BatonError):
     """The model or its provider failed.
 
@@ -90,15 +94,15 @@ class ModelError(BatonError):
         model: The name of the model, "" if unknown.
         retryable: Whether the same request may succeed later.
         retry_after: Seconds to wait before the next attempt, if the provider says so.
+        given_up: Whether a `RetryModel` or `FallbackModel` has given up after it.
     """
 
     def __init__(
         self, message: str, *, model: str = "", retryable: bool = False, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
-        self.model = model
-        self.retryable = retryable
-        self.retry_after = retry_after
+        self.model, self.retryable, self.retry_after = model, retryable, retry_after
+        self.given_up = False
 
 
 class AuthenticationError(ModelError):
@@ -172,9 +176,7 @@ class OutputError(ModelError):
 
     def __init__(self, agent: str, expected: str, problems: str) -> None:
         super().__init__(f"`{agent}` must answer with {expected}, but its model failed to: {problems}")
-        self.agent = agent
-        self.expected = expected
-        self.problems = problems
+        self.agent, self.expected, self.problems = agent, expected, problems
 
 
 class UnknownToolError(ModelError):
@@ -256,9 +258,7 @@ class LimitError(RunError):
     def __init__(self, limit: str, allowed: float, path: Sequence[str], *, share: object = None) -> None:
         where, part = " → ".join(path[-8:]), "an agent called as a tool" if share is not None else "the run"
         super().__init__(f"{part} reached its limit of {allowed:g} {limit} at {where}; raise it with Limits({limit}=…)")
-        self.share = share
-        self.limit = limit
-        self.allowed = allowed
+        self.share, self.limit, self.allowed = share, limit, allowed
         self.path = tuple(path)
 
 
@@ -307,21 +307,22 @@ class HandoffInputError(TransferError):
 
 
 class LoopError(TransferError):
-    """Two agents transfer back and forth without progress.
+    """Agents transfer in a cycle without progress.
 
     Attributes:
-        times: The number of round trips.
+        times: The number of repetitions.
         path: The run path.
+        cycle: The agents of one round, the first one again at the end.
     """
 
-    def __init__(self, source: str, target: str, times: int, path: Sequence[str]) -> None:
-        reason = (
-            f"`{source}` and `{target}` transferred back and forth {times} times without progress; "
-            "change their instructions, or name an agent that takes over with Runner(loop_fallback=…)"
-        )
-        super().__init__(source, target, (), reason=reason)
+    def __init__(self, source: str, target: str, times: int, path: Sequence[str], *, cycle: Sequence[str]) -> None:
+        is_pair, ring = len(cycle) == 3, " → ".join(f"`{agent}`" for agent in cycle)
+        what = f"`{source}` and `{target}` transferred back and forth" if is_pair else f"control went round {ring}"
+        advice = "change their instructions, or name an agent that takes over with Runner(loop_fallback=…)"
+        super().__init__(source, target, (), reason=f"{what} {times} times without progress; {advice}")
         self.times = times
         self.path = tuple(path)
+        self.cycle = tuple(cycle)
 
 
 class BranchesFailedError(RunError):
@@ -350,9 +351,7 @@ class BranchTimeoutError(RunError):
 
     def __init__(self, agent: str, branch: str, seconds: float) -> None:
         super().__init__(f"branch `{branch}` of `{agent}` did not finish within {seconds:g} s")
-        self.agent = agent
-        self.branch = branch
-        self.seconds = seconds
+        self.agent, self.branch, self.seconds = agent, branch, seconds
 
 
 class GuardrailTrippedError(RunError):
@@ -379,12 +378,8 @@ class GuardrailTrippedError(RunError):
     ) -> None:
         what = f"a call of `{tool}` by `{agent}`" if stage == "tool" else f"the {stage} of `{agent}`"
         super().__init__(f"guardrail `{guardrail}` stopped {what}{f': {reason}' if reason else ''}")
-        self.guardrail = guardrail
-        self.agent = agent
-        self.stage = stage
-        self.reason = reason
-        self.verdict = verdict
-        self.tool = tool
+        self.guardrail, self.agent, self.stage = guardrail, agent, stage
+        self.reason, self.verdict, self.tool = reason, verdict, tool
 
 
 class GuardrailFailedError(RunError):
@@ -399,16 +394,18 @@ class GuardrailFailedError(RunError):
     def __init__(self, guardrail: str, agent: str, *, stage: Literal["input", "output", "tool"], reason: str) -> None:
         what = f"a tool call by `{agent}`" if stage == "tool" else f"the {stage} of `{agent}`"
         super().__init__(f"guardrail `{guardrail}` could not check {what}: it raised {reason}")
-        self.guardrail = guardrail
-        self.agent = agent
-        self.stage = stage
+        self.guardrail, self.agent, self.stage = guardrail, agent, stage
 
 
-class TaskDeclinedError(RunError):
+class TaskFailedError(RunError):
+    """An agent cannot fulfil the task. Raise it in your agent; the caller gets the message."""
+
+
+class TaskDeclinedError(TaskFailedError):
     """An agent declines the task. Raise it in your own agent; the message goes to the caller."""
 
 
-class RemoteError(RunError):
+class RemoteError(BatonError):
     """An agent of another service failed or violated the protocol.
 
     Attributes:
@@ -420,9 +417,7 @@ class RemoteError(RunError):
 
     def __init__(self, agent: str, reason: str, *, task_id: str = "", state: str = "") -> None:
         super().__init__(f"remote agent `{agent}` failed: {reason}")
-        self.agent = agent
-        self.reason = reason
-        self.task_id = task_id
+        self.agent, self.reason, self.task_id = agent, reason, task_id
         self.state = state
 
 
@@ -444,7 +439,7 @@ class NotEncodableError(RunError):
 
     def __init__(self, what: str, value: object, reason: str) -> None:
         super().__init__(
-            f"{what} is a {type(value).__name__}, which cannot be written to the log ({reason}); "
+            f"{what} is {type_of(value)}, which cannot be written to the log ({reason}); "
             "use JSON values, dataclasses or pydantic models, and keep other objects in the run's context"
         )
         self.what = what
@@ -473,24 +468,32 @@ class RunNotFoundError(RunError):
 
 
 class TeamChangedError(RunError):
-    """The team differs from the one that the stored run began with.
+    """The team differs from the one that the run began with.
 
     Attributes:
         run_id: The run.
         differences: A line for each agent that changed.
     """
 
-    def __init__(self, run_id: str, differences: Sequence[str]) -> None:
-        super().__init__(
-            f"run `{run_id}` began with a different team: {'; '.join(differences)}. Resume it with the original team, "
-            "or with accept_changes=True if its recorded steps are still valid"
-        )
+    def __init__(self, run_id: str, differences: Sequence[str], *, missing_root: str = "") -> None:
+        accept = "or with accept_changes=True if its recorded steps are still valid"
+        need = f"because it started with `{missing_root}`, which this team does not have"
+        remedy = f"Resume it with the original team, {need if missing_root else accept}"
+        super().__init__(f"run `{run_id}` began with a different team: {'; '.join(differences)}. {remedy}")
         self.run_id = run_id
         self.differences = tuple(differences)
 
 
 class AnswerError(RunError):
     """An answer fits no open interrupt or violates its schema. Nothing was written."""
+
+
+class OpenInterruptError(RunError):
+    """Code caught the suspension that its interrupt raised, and went on without the answer."""
+
+
+class ShuttingDownError(RunError):
+    """The worker is shutting down and takes no more runs. Nothing was written."""
 
 
 class ReplayMismatchError(RunError):
@@ -504,9 +507,7 @@ class ReplayMismatchError(RunError):
 
     def __init__(self, key: str, recorded: str, produced: str) -> None:
         super().__init__(f"at `{key}` the log has {recorded}, but the code produces {produced}")
-        self.key = key
-        self.recorded = recorded
-        self.produced = produced
+        self.key, self.recorded, self.produced = key, recorded, produced
 
 
 class LogError(RunError):
@@ -523,7 +524,7 @@ class LogError(RunError):
         self.reason = reason
 
 
-class StoreError(RunError):
+class StoreError(BatonError):
     """A store is unreachable, full, locked or read-only.
 
     Attributes:
@@ -574,9 +575,7 @@ class ThreadBusyError(StoreError):
         super().__init__(
             f"thread `{thread}` is busy: its run `{run_id}` is {status}; resume, cancel or delete that run first"
         )
-        self.thread = thread
-        self.run_id = run_id
-        self.status = status
+        self.thread, self.run_id, self.status = thread, run_id, status
 
 
 def ends_run(error: Exception) -> bool:
@@ -588,12 +587,5 @@ def ends_run(error: Exception) -> bool:
     return isinstance(error, _RUN_ENDING)
 
 
-_RUN_ENDING = (
-    SetupError,
-    ReplayMismatchError,
-    LogError,
-    StoreError,
-    RunNotFoundError,
-    NotEncodableError,
-    LimitError,
-)
+_LOG_ERRORS = (ReplayMismatchError, LogError, RunNotFoundError, NotEncodableError)
+_RUN_ENDING = (SetupError, StoreError, LimitError, OpenInterruptError, *_LOG_ERRORS)

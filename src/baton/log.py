@@ -40,7 +40,6 @@ class EventSink(Protocol):
         Args:
             event: The event or delta.
         """
-        ...
 
     def put_muted(self, event: Event) -> None:
         """Accept an event that is stored and observed, but not delivered to subscribers.
@@ -48,11 +47,9 @@ class EventSink(Protocol):
         Args:
             event: The event.
         """
-        ...
 
     async def drain(self) -> None:
         """Wait until the sink can accept more."""
-        ...
 
 
 class Log:

@@ -1,12 +1,14 @@
 """Messages, content parts, tool calls and usage, as immutable values. Imports only errors."""
 
 from collections.abc import Mapping, Sequence
+from operator import add
 from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct, structs
 
 from .errors import SetupError
+from .wording import show
 
 
 class Text(Struct, frozen=True, tag="text", gc=False):
@@ -16,43 +18,57 @@ class Text(Struct, frozen=True, tag="text", gc=False):
     """The text."""
 
 
-class Image(Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
-    """An image, by URL or by value."""
+class Media(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Content other than text, by URL or by value."""
 
     url: str | None = None
     """The URL of the content; give it or `data`."""
     data: bytes | None = None
     """The content itself."""
+
+
+class Image(Media, frozen=True, tag="image", omit_defaults=True, gc=False):
+    """An image, by URL or by value."""
+
     media_type: str = "image/png"
     """Its MIME type."""
     detail: str | None = None
     """The level of detail that the model should use, such as "low" or "high"."""
 
 
-class Audio(Struct, frozen=True, tag="audio", omit_defaults=True, gc=False):
+class Audio(Media, frozen=True, tag="audio", omit_defaults=True, gc=False):
     """An audio clip, by URL or by value."""
 
-    url: str | None = None
-    """The URL of the content; give it or `data`."""
-    data: bytes | None = None
-    """The content itself."""
     media_type: str = "audio/wav"
     """Its MIME type."""
     transcript: str | None = None
     """The spoken text, if known."""
 
 
-class File(Struct, frozen=True, tag="file", omit_defaults=True, gc=False):
+class File(Media, frozen=True, tag="file", omit_defaults=True, gc=False):
     """Any other file, by URL or by value."""
 
-    url: str | None = None
-    """The URL of the content; give it or `data`."""
-    data: bytes | None = None
-    """The content itself."""
     media_type: str = "application/octet-stream"
     """Its MIME type."""
     name: str | None = None
     """The file name."""
+
+
+def to_media(
+    media_type: str | None, *, url: str | None = None, data: bytes | None = None, name: str | None = None
+) -> Image | Audio | File:
+    """Return the part that fits a MIME type: an image, an audio clip or a file.
+
+    Args:
+        media_type: The MIME type; without one, the part is a file of unknown type.
+        url: The URL of the content; give it or `data`.
+        data: The content itself.
+        name: The name, if it is a file.
+    """
+    kind = media_type or "application/octet-stream"
+    if kind.startswith("image/"):
+        return Image(url, data, kind)
+    return Audio(url, data, kind) if kind.startswith("audio/") else File(url, data, kind, name)
 
 
 class Data(Struct, frozen=True, tag="data", gc=False):
@@ -101,6 +117,15 @@ class ToolSpec(Struct, frozen=True):
     """The JSON schema of the arguments, an object."""
     strict: bool = False
     """True if the provider must enforce the schema."""
+
+
+def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of an object that has all of these properties and no others.
+
+    Args:
+        properties: The schemas of the properties.
+    """
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 class SystemMessage(Struct, frozen=True, tag="system", tag_field="role", gc=False):
@@ -173,14 +198,7 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            self.cost + other.cost,
-            self.model_calls + other.model_calls,
-        )
+        return Usage(*map(add, structs.astuple(self), structs.astuple(other)))
 
 
 def text_of(content: Content) -> str:
@@ -208,7 +226,7 @@ def media_of(content: Content) -> tuple[Part, ...]:
     """
     if isinstance(content, str):
         return ()
-    return tuple(part for part in content if isinstance(part, Image | Audio | File))
+    return tuple(part for part in content if isinstance(part, Media))
 
 
 def is_empty(message: Message) -> bool:
@@ -250,7 +268,7 @@ def _as_message(given: Any) -> Message:
     if isinstance(given, Mapping):
         return _from_dict(cast("Mapping[str, Any]", given))
     raise SetupError(
-        f"not a message: {given!r}; give text, UserMessage(…), a dict with role and content, or a list of these"
+        f"not a message: {show(given)}; give text, UserMessage(…), a dict with role and content, or a list of these"
     )
 
 
@@ -272,7 +290,7 @@ def _from_dict(given: Mapping[str, Any]) -> Message:
             ]
         return msgspec.convert(fields, Message)
     except (msgspec.ValidationError, KeyError, TypeError) as error:
-        raise SetupError(f"not a message: {dict(given)!r} ({error}); give role and content") from None
+        raise SetupError(f"not a message: {show(dict(given))} ({error}); give role and content") from None
 
 
 def pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:

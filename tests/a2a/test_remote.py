@@ -1,23 +1,29 @@
 """A remote service as an agent: ours, and one made with the plain SDK."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from tests.ports import free_port
-from tests.serving.a2a.plain import plain_service
-from tests.serving.a2a.stage import served
+from tests.serving.a2a.clients import served
+from tests.serving.a2a.sdk_service import sdk_service
 
-from baton import Agent, RunContext, Runner, agent, tool
+from baton import Agent, RunContext, Runner, agent, handoff, then_transfer, tool
 from baton.a2a import RemoteAgent
 from baton.agents import AgentContext
-from baton.errors import RemoteError, RemoteRejectedError, RemoteUnavailableError, SetupError
+from baton.context import HistoryEntry
+from baton.errors import ModelRequestError, RemoteError, RemoteRejectedError, RemoteUnavailableError, SetupError
 from baton.events import TextDelta
-from baton.messages import text_of
+from baton.handoffs import HandoffInputData
+from baton.handoffs.filters import keep_last
+from baton.messages import Message, text_of
 from baton.serving.a2a import a2a_app
+from baton.stores import iter_records
 from baton.testing import ScriptedModel, ScriptedStream, call, transfer_to
-from baton.workflows import LoopAgent
+from baton.workflows import LoopAgent, SequentialAgent
 
 
 @tool(needs_approval=True)
@@ -149,7 +155,7 @@ async def test_a_conversation_goes_on_in_the_same_context() -> None:
 @pytest.mark.parametrize("streams", [True, False])
 async def test_a_service_of_the_plain_sdk(streams: bool) -> None:
     port = free_port()
-    async with served(plain_service(port, streams=streams), port) as url:
+    async with served(sdk_service(port, streams=streams), port) as url:
         remote = RemoteAgent(url, name="Plain", description="Plain.")
         runner = Runner(remote)
         assert (await runner.run("rain")).output == "it is rain"
@@ -174,7 +180,7 @@ async def test_a_service_that_is_away_is_an_error_that_says_so() -> None:
         RemoteAgent("weather")
 
 
-async def test_a_connection_that_is_lost_is_made_anew_and_nothing_is_told_twice(tmp_path: Path) -> None:
+async def test_a_lost_connection_is_reopened_and_no_event_is_repeated(tmp_path: Path) -> None:
     port, gate, is_looking = free_port(), asyncio.Event(), asyncio.Event()
 
     @tool
@@ -196,4 +202,217 @@ async def test_a_connection_that_is_lost_is_made_anew_and_nothing_is_told_twice(
     async with served(there(), port):
         result = await running
         assert result.output == "Sunny."
+        await remote.close()
+
+
+@tool
+async def file_of(patient: str) -> str:
+    """Return the file of a patient."""
+    return f"{patient} has a secret illness"
+
+
+class Reason(BaseModel):
+    """The reason for a handoff."""
+
+    reason: str
+
+
+async def _sent_after_a_tool_call(
+    remote_options: dict[str, Any], handoff_options: dict[str, Any], runner_options: dict[str, Any]
+) -> list[str]:
+    """Return the messages that a service gets when a nurse has read a file, answered and been asked again."""
+    there = ScriptedModel(["No cake, then."])
+    async with served(a2a_app(Agent("Doctor", model=there))) as url:
+        remote = RemoteAgent(url, name="Doctor", description="Knows what to do.", **remote_options)
+        nurse = Agent("Nurse", tools=[file_of], handoffs=[handoff(remote, **handoff_options)])
+        arguments = {"reason": "cake"} if "input_type" in handoff_options else {}
+        model = ScriptedModel(
+            [
+                [call("file_of", patient="Ada")],
+                "Ada is not well.",
+                [call("file_of", patient="Bob")],
+                call("transfer_to_doctor", **arguments),
+            ]
+        )
+        runner = Runner(nurse, model=model, **runner_options)
+        await runner.run("How is Ada?", thread="t")
+        assert (await runner.run("May she have cake?", thread="t")).output == "No cake, then."
+        await remote.close()
+    (request,) = there.requests
+    (message,) = request.messages
+    return text_of(message.content).splitlines()
+
+
+def _inputs_and_answers(entries: Sequence[HistoryEntry]) -> list[Message]:
+    return [entry.message for entry in entries if entry.is_user_input or entry.is_answer]
+
+
+_CONVERSATION = ["How is Ada?", "For context: [Nurse] said: Ada is not well..", "May she have cake?"]
+
+
+@pytest.mark.parametrize(
+    ("remote_options", "handoff_options", "runner_options"),
+    [
+        ({}, {}, {}),
+        ({}, {}, {"history": "verbatim"}),
+        ({}, {}, {"handoff_input_filter": keep_last(20)}),
+        ({}, {"input_filter": keep_last(20)}, {}),
+        ({"history": _inputs_and_answers}, {}, {}),
+    ],
+    ids=["default", "runner's history", "runner's filter", "filter", "function"],
+)
+async def test_a_service_gets_user_input_and_answers_only(
+    remote_options: dict[str, Any], handoff_options: dict[str, Any], runner_options: dict[str, Any]
+) -> None:
+    # F18
+    sent = await _sent_after_a_tool_call(remote_options, handoff_options, runner_options)
+    assert [line.replace("For context: [Nurse] said: Ada is not well..", "Ada is not well.") for line in sent] == [
+        "How is Ada?",
+        "Ada is not well.",
+        "May she have cake?",
+    ]
+
+
+async def test_a_filter_of_a_handoff_to_a_service_can_reduce_what_is_sent() -> None:
+    # F18
+    def only_this_turn(data: HandoffInputData) -> HandoffInputData:
+        assert "secret" not in str(data.pre_handoff_items) + str(data.new_items)
+        return data.clone(pre_handoff_items=(), input_history=data.input_history[-1:])
+
+    assert await _sent_after_a_tool_call({}, {"input_filter": only_this_turn}, {}) == ["May she have cake?"]
+
+
+async def test_a_service_gets_the_input_of_the_handoff() -> None:
+    # F18
+    sent = await _sent_after_a_tool_call({}, {"input_type": Reason}, {})
+    assert sent == [*_CONVERSATION, 'For context: [Nurse] handed over with: {"reason":"cake"}.']
+
+
+@pytest.mark.parametrize(
+    ("remote_options", "handoff_options"), [({"history": "rewritten"}, {}), ({}, {"history": "rewritten"})]
+)
+@pytest.mark.parametrize("runner_options", [{}, {"handoff_input_filter": keep_last(20)}], ids=["plain", "filter"])
+async def test_tool_calls_and_results_are_sent_if_history_says_so(
+    remote_options: dict[str, Any], handoff_options: dict[str, Any], runner_options: dict[str, Any]
+) -> None:
+    # F18
+    sent = "\n".join(await _sent_after_a_tool_call(remote_options, handoff_options, runner_options))
+    assert "Bob has a secret illness" in sent
+
+
+async def test_a_wrapped_remote_agent_is_still_remote() -> None:
+    # F18
+    there = ScriptedModel(["No cake, then."])
+    async with served(a2a_app(Agent("Doctor", model=there))) as url:
+        remote = RemoteAgent(url, name="Doctor", description="Knows what to do.")
+        closing = Agent("Closing", description="Ends.")
+        wrapped = then_transfer(remote, to="Closing")
+        nurse = Agent("Nurse", tools=[file_of], handoffs=[wrapped])
+        model = ScriptedModel([[call("file_of", patient="Ada")], call("transfer_to_doctor"), "Bye."])
+        runner = Runner(nurse, model=model, extra_agents=[closing], handoff_input_filter=keep_last(20))
+        assert (await runner.run("May Ada have cake?")).output == "Bye."
+        await remote.close()
+    assert [text_of(each.content) for each in there.requests[0].messages] == ["May Ada have cake?"]
+
+
+def _texts(model: ScriptedModel) -> list[list[str]]:
+    """Return the texts that a model was given, per request."""
+    return [[text_of(message.content) for message in request.messages] for request in model.requests]
+
+
+async def test_a_thread_continues_in_the_same_context_also_after_a_restart(tmp_path: Path) -> None:
+    # F24
+    there = ScriptedModel(["one", "two", "three", "other"])
+    service = a2a_app(Agent("Echo", model=there), store=tmp_path / "there.db")
+    async with served(service) as url:
+
+        async def turn(text: str, thread: str | None) -> str:
+            # Everything here is new in each turn; only the store stays.
+            remote = RemoteAgent(url, name="Echo", description="Echoes.")
+            async with _router(remote, tmp_path / "here.db") as runner:
+                result = await runner.run(text, thread=thread)
+                assert (await runner.replay(result.run_id)).output == result.output
+            await remote.close()
+            return result.output
+
+        assert [await turn(text, "t") for text in ("hello", "more", "still more")] == ["one", "two", "three"]
+        assert await turn("hello", "another thread") == "other"
+        contexts = [record.thread async for record in iter_records(service.runner._require_store("test"))]
+    assert _texts(there) == [
+        ["hello"],
+        ["hello", "one", "more"],
+        ["hello", "one", "more", "two", "still more"],
+        ["hello"],
+    ], "each message is sent once"
+    assert len({*contexts}) == 2
+
+
+async def test_runs_without_a_thread_have_contexts_of_their_own() -> None:
+    # F24
+    there = ScriptedModel(["one", "two"])
+    async with served(a2a_app(Agent("Echo", model=there))) as url:
+        remote = RemoteAgent(url, name="Echo", description="Echoes.")
+        runner = Runner(remote, store="memory:")
+        for text in ("hello", "hello again"):
+            await runner.run(text)
+        await remote.close()
+    assert _texts(there) == [["hello"], ["hello again"]]
+
+
+async def test_agents_of_one_thread_have_contexts_of_their_own() -> None:
+    # F24
+    first, second = ScriptedModel(["one", "three"]), ScriptedModel(["two", "four"])
+    async with served(a2a_app(Agent("A", model=first))) as a, served(a2a_app(Agent("B", model=second))) as b:
+        remotes = [RemoteAgent(a, name="A"), RemoteAgent(b, name="B")]
+        runner = Runner(SequentialAgent("Both", sub_agents=remotes), store="memory:")
+        for text in ("hello", "more"):
+            await runner.run(text, thread="t")
+        for remote in remotes:
+            await remote.close()
+    assert _texts(first)[1] == ["hello", "one", "For context: [B] said: two.\nmore"]
+    assert _texts(second)[1] == [
+        "hello\nFor context: [A] said: one.",
+        "two",
+        "more\nFor context: [A] said: three.",
+    ]
+
+
+async def test_a_message_of_a_failed_run_is_not_sent_again() -> None:
+    # F24
+    there = ScriptedModel(["one", ModelRequestError("out of order"), "three"])
+    async with served(a2a_app(Agent("Echo", model=there))) as url:
+        remote = RemoteAgent(url, name="Echo", description="Echoes.")
+        runner = Runner(remote, store="memory:")
+        await runner.run("hello", thread="t")
+        with pytest.raises(RemoteError):
+            await runner.run("more", thread="t")
+        assert (await runner.run("still more", thread="t")).output == "three"
+        await remote.close()
+    assert _texts(there)[-1] == ["hello", "one", "more", "still more"]
+
+
+async def test_the_last_request_is_repeated_if_there_is_nothing_new() -> None:
+    # F24
+    there = ScriptedModel(["one", "two"])
+    async with served(a2a_app(Agent("Echo", model=there))) as url:
+        remote = RemoteAgent(url, name="Echo", description="Echoes.")
+        opening = Agent("Opening", description="Opens.", model=ScriptedModel(["Well?"]))
+        again = LoopAgent("Again", sub_agents=[remote], max_iterations=2)
+        await Runner(SequentialAgent("All", sub_agents=[opening, again])).run("hello")
+        await remote.close()
+    said = "For context: [Opening] said: Well?."
+    assert _texts(there) == [[f"hello\n{said}"], [f"hello\n{said}", "one", said]]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_reply_without_a_task_keeps_the_context(streams: bool) -> None:
+    # F24
+    port = free_port()
+    async with served(sdk_service(port, streams=streams), port) as url:
+        remote = RemoteAgent(url, name="Plain", description="Plain.")
+        runner = Runner(remote, store="memory:")
+        first = await runner.run("just say it", thread="t")
+        second = await runner.run("rain", thread="t")
+        assert second.output == "it is rain", "the first message is not sent again"
+        assert first.values["thread:a2a:Plain"]["context"] == second.values["thread:a2a:Plain"]["context"] != ""
         await remote.close()

@@ -628,7 +628,10 @@ async def test_nothing_of_a_nested_run_reaches_the_callers_messages() -> None:
     ("facts", "complaint"),
     [
         ({"events": "loud"}, "as_tool has no argument `events`; did you mean `stream_events`?"),
-        ({"history": "all"}, "history of T.as_tool() is 'all'; it can be: `none`"),
+        (
+            {"history": "all"},
+            "history of T.as_tool() is 'all'; it can be: `rewritten`, `verbatim`, `lineage`, `answers`, `none`",
+        ),
         ({"output_extractor": "text"}, "output_extractor of T.as_tool() is 'text'; give a function of AgentToolResult"),
         ({"limits": 3}, "limits of T.as_tool() is 3; give Limits(…)"),
         ({"needs_approval": "yes"}, "has needs_approval='yes'"),

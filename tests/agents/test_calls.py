@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 
 from baton import Agent, RunContext, Runner, tool
-from baton.errors import NotEncodableError, ToolError, ToolFailedError, ToolResultError, TransferError
+from baton.errors import (
+    NotEncodableError,
+    OpenInterruptError,
+    ToolError,
+    ToolFailedError,
+    ToolResultError,
+    TransferError,
+)
 from baton.events import StepCompleted, ToolReturned
 from baton.messages import ToolMessage, ToolSpec, text_of
 from baton.testing import ScriptedModel, call
 from baton.tools import FunctionTool, ToolResult
+from baton.tools.base import ToolWrapper
 
 
 def run_of(*tools: FunctionTool[..., Any], calls: list[str], **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
@@ -367,3 +375,80 @@ async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_must_
     result = await runner.resume(suspended.run_id, True)
     assert (result.agent, runs) == ("Sales", ["to_sales", "pay"])
     assert sum(isinstance(event, StepCompleted) and event.name == "to_sales" for event in result.events) == 1
+
+
+# --- F12: tools that go on without the answer
+
+
+async def test_a_tool_that_swallows_its_suspension_is_an_error_and_not_a_result() -> None:
+    # F12
+    @tool
+    async def book(ctx: RunContext) -> str:
+        try:
+            return await ctx.interrupt("which seat?")
+        except BaseException:  # noqa: BLE001 - the mistake under test
+            return "any seat"
+
+    runner, model = run_of(book, calls=["book"])
+    live = runner.stream("hi")
+    with pytest.raises(
+        OpenInterruptError, match=r"tool `book` of `A` went on while its question `1/m1.0/ask1` is open"
+    ):
+        await live._drive()
+    assert live.result.status == "failed"
+    assert len(model.requests) == 1
+    assert (await runner.resume(live.run_id, "12A")).output == "done"
+
+
+async def test_a_tool_that_fails_while_its_question_is_open_is_an_error_too() -> None:
+    # F12: otherwise the question that was shown would silently be closed.
+    @tool
+    async def book(ctx: RunContext) -> str:
+        try:
+            return await ctx.interrupt("which seat?")
+        except BaseException as error:
+            raise ValueError("no seat") from error
+
+    runner, _ = run_of(book, calls=["book"])
+    with pytest.raises(OpenInterruptError, match="tool `book`"):
+        await runner.run("hi")
+
+
+async def test_a_tool_that_swallows_the_question_of_an_agent_inside_is_an_error() -> None:
+    # F12
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        return await ctx.interrupt("?")
+
+    inner = Agent("Inner", model=ScriptedModel([call("ask"), "asked"]), tools=[ask])
+
+    class Careless(ToolWrapper):
+        async def call(self, ctx: RunContext, arguments: str) -> ToolResult:
+            try:
+                return await self.inner.call(ctx, arguments)
+            except BaseException:  # noqa: BLE001 - the mistake under test
+                return ToolResult("never mind")
+
+    outer = Agent(
+        "Outer", model=ScriptedModel([call("inner", request="go"), "done"]), tools=[Careless(inner.as_tool())]
+    )
+    with pytest.raises(
+        OpenInterruptError, match=r"tool `inner` of `Outer` went on while its question .*/ask1` is open"
+    ):
+        await Runner(outer).run("hi")
+
+
+async def test_a_question_of_an_agent_that_failed_is_closed() -> None:
+    # F12: the agent as a tool failed as a whole, and the caller reads why.
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        return await ctx.interrupt("?")
+
+    @tool(on_error="raise")
+    async def fail() -> str:
+        raise ValueError("broken")
+
+    inner = Agent("Inner", model=ScriptedModel([[call("ask"), call("fail")]]), tools=[ask, fail])
+    model = ScriptedModel([call("inner", request="go"), "done"])
+    result = await Runner(Agent("Outer", model=model, tools=[inner.as_tool()])).run("hi")
+    assert result.output == "done"

@@ -1,11 +1,13 @@
 """What one can say about an agent: a frozen value, with sensible defaults, that many runs may share."""
 
 import asyncio
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
+from typing import get_type_hints
 
 import pytest
 
 from baton import Agent, AgentContext, Limits, ModelSettings, Runner, SetupError, tool
+from baton.handoffs import Handoff
 from baton.models import ModelRequest, register_model
 from baton.testing import ScriptedModel, call
 
@@ -165,3 +167,14 @@ async def test_one_runner_keeps_limits_of_one_run_from_the_next() -> None:
     # T1, T20: limits are per run.
     runner = Runner(Agent("A", model=ScriptedModel(["hello"], cycle=True)), limits=Limits(model_calls=1))
     assert [(await runner.run("hi")).output for _ in range(3)] == ["hello"] * 3
+
+
+@pytest.mark.parametrize("kind", [Agent, AgentContext, Runner, Limits, Handoff])
+def test_type_hints_can_be_read_at_run_time(kind: type) -> None:
+    assert get_type_hints(kind) or get_type_hints(kind.__init__)
+
+
+def test_the_type_hints_of_an_agent_name_all_its_options() -> None:
+    hints = get_type_hints(Agent)
+    assert {field.name for field in fields(Agent)} <= hints.keys()
+    assert hints["max_turns"] is int

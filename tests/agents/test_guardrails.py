@@ -274,7 +274,7 @@ async def test_info_must_be_what_json_can_hold(mode: Any) -> None:
     )
     error, result = await failure_of(Runner(desk))
     assert isinstance(error, NotEncodableError)
-    assert "the info in the verdict of guardrail `j` is a object" in str(error)
+    assert "the info in the verdict of guardrail `j` is an object" in str(error)
     assert result.guardrail_results == ()
 
 

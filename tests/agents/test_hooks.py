@@ -8,11 +8,12 @@ import pytest
 
 from baton import Agent, RunContext, Runner, RunResult, tool
 from baton.agents import AgentHooks, RunHooks
+from baton.errors import OpenInterruptError
 from baton.events import ToolReturned
 from baton.messages import ToolCall
 from baton.models import ModelRequest, ModelResponse
 from baton.runner import Interrupt
-from baton.testing import ScriptedModel, call
+from baton.testing import ScriptedModel, call, transfer_to
 
 
 class Diary(RunHooks):
@@ -265,3 +266,41 @@ async def test_what_a_hook_wrote_is_recorded_with_it_alone_also_when_the_run_is_
     returned = [event for result in (whole, again) for event in result.events if isinstance(event, ToolReturned)]
     assert [event.value_changes for event in returned] == [None, None]
     assert again.values == whole.values == {"started": 1}
+
+
+async def test_a_hook_that_swallows_its_suspension_ends_the_run() -> None:
+    # F12: also a hook of the run, which is outside of every activation.
+    class Careless(RunHooks):
+        async def on_run_start(self, ctx: RunContext[Any], agent: Any) -> None:
+            try:
+                await ctx.interrupt("sure?")
+            except BaseException:  # noqa: BLE001 - the mistake under test
+                return
+
+    runner = Runner(Agent("A", model=ScriptedModel(["done"])), hooks=Careless())
+    with pytest.raises(OpenInterruptError, match="the hook on_run_start went on while its question"):
+        await runner.run("hi")
+
+
+class FalsyRunHooks(list[str], RunHooks):
+    """Hooks that are falsy as long as nothing was recorded."""
+
+    def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
+        self.append(f"start {agent.name}")
+
+
+class FalsyAgentHooks(list[str], AgentHooks):
+    """Hooks of one agent that are falsy as long as nothing was recorded."""
+
+    def on_handoff(self, ctx: RunContext[Any], agent: Any, source: Any) -> None:
+        self.append(f"{source.name} to {agent.name}")
+
+
+async def test_falsy_hooks_are_called() -> None:
+    # F31: an empty list that is a hooks object was taken for no hooks.
+    of_run, of_source, of_target = FalsyRunHooks(), FalsyAgentHooks(), FalsyAgentHooks()
+    model = ScriptedModel({"A": [transfer_to("B")], "B": ["done"]})
+    team = Agent("A", hooks=of_source, sub_agents=[Agent("B", hooks=of_target)])
+    await Runner(team, model=model, hooks=of_run).run("hi")
+    assert of_run == ["start A", "start B"]
+    assert of_source == of_target == ["A to B"]

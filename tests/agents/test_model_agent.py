@@ -1,17 +1,18 @@
 """One activation of an agent that asks a model: turns, limits, answers, and what reaches the model."""
 
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from baton import Agent, BatonError, ModelError, RunContext, Runner, tool
-from baton.errors import EmptyResponseError, OutputError, TurnLimitError
-from baton.events import AgentResponded, ToolReturned
+from baton import Agent, BatonError, Limits, ModelError, RunContext, Runner, tool
+from baton.errors import EmptyResponseError, LimitError, OutputError, TurnLimitError
+from baton.events import AgentResponded, Delta, ResponseRestarted, TextDelta, ToolReturned
 from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, Usage, UserMessage, text_of
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, say, transcript
+from baton.models import CompleteResponse, FallbackModel, Model, ModelRequest, ModelResponse, RetryModel
+from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript
 
 _LAST_WORD = "Answer now, as well as you can"
 
@@ -264,9 +265,9 @@ async def test_corrections_of_the_output_survive_resume() -> None:
 # --- what a model must not do
 
 
-async def test_a_model_that_says_nothing_is_an_error_that_may_pass() -> None:
+async def test_a_model_that_says_nothing_twice_is_an_error_that_may_pass() -> None:
     with pytest.raises(EmptyResponseError, match="`quiet` of `A` answered with neither text nor calls") as caught:
-        await Runner(Agent("A", model=ScriptedModel([AssistantMessage()], name="quiet"))).run("hi")
+        await Runner(Agent("A", model=ScriptedModel([AssistantMessage()] * 2, name="quiet"))).run("hi")
     assert caught.value.model == "quiet"
     assert caught.value.retryable
 
@@ -274,7 +275,64 @@ async def test_a_model_that_says_nothing_is_an_error_that_may_pass() -> None:
 async def test_a_model_that_only_thinks_has_said_nothing() -> None:
     thought = AssistantMessage(reasoning=(Reasoning("hm"),))
     with pytest.raises(EmptyResponseError):
-        await Runner(Agent("A", model=ScriptedModel([thought]))).run("hi")
+        await Runner(Agent("A", model=ScriptedModel([thought] * 2))).run("hi")
+
+
+NOTHING = (
+    AssistantMessage(),
+    AssistantMessage(reasoning=(Reasoning("hm"),)),
+    ScriptedStream(""),
+    EmptyResponseError("nothing", retryable=True),
+)
+
+
+@pytest.mark.parametrize("nothing", NOTHING)
+async def test_a_model_that_says_nothing_is_asked_once_more(nothing: Any) -> None:
+    # F22: the run ended, though the error said that it may pass.
+    model = ScriptedModel([nothing, "hello"])
+    runner = Runner(Agent("A", model=model))
+    async with runner.stream("hi") as run:
+        async for _ in run:
+            pass
+    assert run.result.output == "hello"
+    assert model.requests[0] == model.requests[1]
+    (responded,) = [event for event in run.result.events if isinstance(event, AgentResponded)]
+    assert responded.text == "hello"
+
+
+async def test_both_calls_count_when_a_model_is_asked_once_more() -> None:
+    # F22
+    first = ModelResponse(AssistantMessage(), usage=Usage(3, 1))
+    model = ScriptedModel([first, ModelResponse(AssistantMessage("hello"), usage=Usage(3, 2))])
+    result = await Runner(Agent("A", model=model)).run("hi")
+    assert (result.usage.total.input_tokens, result.usage.total.output_tokens) == (6, 3)
+    model = ScriptedModel([first, "hello"])
+    with pytest.raises(LimitError, match="model_calls"):
+        await Runner(Agent("A", model=model), limits=Limits(model_calls=1)).run("hi")
+
+
+def retrying(model: Model) -> Model:
+    return RetryModel(model, attempts=2, initial_delay=0)
+
+
+def falling_back(model: Model) -> Model:
+    return FallbackModel(model, model)
+
+
+@pytest.mark.parametrize("wrap", [retrying, falling_back])
+async def test_a_model_that_gave_up_is_not_asked_once_more(wrap: Callable[[Model], Model]) -> None:
+    # F22: the wrapper decides how often.
+    model = ScriptedModel([AssistantMessage()] * 9)
+    with pytest.raises(EmptyResponseError):
+        await Runner(Agent("A", model=wrap(model))).run("hi")
+    assert len(model.requests) == 2
+
+
+async def test_a_model_that_will_say_nothing_again_is_not_asked_once_more() -> None:
+    # F22
+    model = ScriptedModel([EmptyResponseError("max_tokens is used up"), "never asked for"])
+    with pytest.raises(EmptyResponseError, match="used up"):
+        await Runner(Agent("A", model=model)).run("hi")
 
 
 async def test_an_error_of_a_model_is_a_model_error_with_its_cause() -> None:
@@ -349,3 +407,36 @@ async def test_the_transcript_of_a_corrected_answer() -> None:
         "A finished",
         "run completed",
     ]
+
+
+async def test_a_falsy_model_is_called() -> None:
+    # F31: a model that is an empty list was taken for no model.
+    class Recorder(list[ModelRequest]):
+        name = "recorder"
+
+        def respond(self, request: ModelRequest) -> CompleteResponse:
+            self.append(request)
+            return CompleteResponse(ModelResponse(AssistantMessage("mine")))
+
+    model = Recorder()
+    assert (await Runner(Agent("A", model=model), model=ScriptedModel(["other"])).run("hi")).output == "mine"
+
+
+async def test_a_retry_tells_subscribers_that_the_streamed_response_is_discarded() -> None:
+    # F33: they saw the text of both attempts as one.
+    broken = ScriptedStream("Good", ModelError("broken", retryable=True))
+    model = RetryModel(ScriptedModel([broken, ScriptedStream("Hel", "lo")]), initial_delay=0, after_output=True)
+    async with Runner(Agent("A", model=model)).stream("hi") as run:
+        deltas = [event async for event in run if isinstance(event, Delta)]
+    assert [getattr(delta, "text", "restarted") for delta in deltas] == ["Good", "restarted", "Hel", "lo"]
+    assert [type(delta) for delta in deltas].count(ResponseRestarted) == 1
+    assert deltas[1].agent == "A"
+    assert run.result.output == "Hello"
+
+
+async def test_asking_once_more_tells_subscribers_that_the_reasoning_is_discarded() -> None:
+    # F33, F22
+    model = ScriptedModel([AssistantMessage(reasoning=(Reasoning("hm"),)), ScriptedStream("hello")])
+    async with Runner(Agent("A", model=model)).stream("hi") as run:
+        kinds = [type(event) for event in [event async for event in run] if isinstance(event, Delta)]
+    assert kinds.index(ResponseRestarted) < kinds.index(TextDelta)

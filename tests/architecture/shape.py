@@ -19,8 +19,8 @@ ROOT = "(root)"
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 70
 MAX_MODULES = 240
-MAX_CODE_LINES = 32_100
-"""Lower it with every cut; the goal is 29,000."""
+MAX_CODE_LINES = 31_300
+"""It grows only with features: raise it in the commit that adds one."""
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "core", "manager", "impl", "internal", "misc"})
 ALLOWED_NAMES = frozenset({"baton.swarm.core", "baton.swarm.util"})
 """Modules whose names are Swarm's own: programs import them."""

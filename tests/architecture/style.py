@@ -4,9 +4,11 @@ Run it on the whole package or on parts of it:
 
     python tests/architecture/style.py
     python tests/architecture/style.py src/baton/agents src/baton/errors.py
+    python tests/architecture/style.py --tests
+    python tests/architecture/style.py --tests tests/runner
 
-It reads docstrings, comments and string literals. Packages listed in `pending.txt` are not checked by the tests; the
-list may only shrink.
+It reads docstrings, comments and string literals, and in tests also the names of functions and classes. Packages listed
+in `pending.txt` and test folders listed in `pending_tests.txt` are not checked by the tests; the lists may only shrink.
 """
 
 import ast
@@ -21,7 +23,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "src" / "baton"
+TESTS = REPOSITORY / "tests"
 PENDING = Path(__file__).with_name("pending.txt")
+PENDING_TESTS = Path(__file__).with_name("pending_tests.txt")
 SWARM_NAMES = frozenset({"Agent"})
 """Names that OpenAI Swarm has chosen; `baton.swarm` keeps them."""
 MAX_SUMMARY = 90
@@ -55,6 +59,7 @@ _BANNED = (
 )
 _WORDS = re.compile(rf"(?<![\w`/.-])(?:{'|'.join(_BANNED)})(?![\w`/-])", re.IGNORECASE)
 _OPENING = re.compile(rf"(?:{'|'.join(_OPENINGS)})\b")
+_WORD_BOUNDARY = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _MESSAGE_CALLS = re.compile(r"(?:Error|Warning|warn|warning|error|info|debug|exception|critical|echo|print|secho|log)$")
 
 
@@ -76,9 +81,20 @@ def check_files(paths: Iterable[Path]) -> list[Violation]:
     found: list[Violation] = []
     for path in paths:
         source = path.read_text(encoding="utf-8")
-        name = str(path.relative_to(REPOSITORY)) if path.is_relative_to(REPOSITORY) else path.name
         tree = ast.parse(source)
-        found += [Violation(name, *each) for each in (*_check_words(source, tree), *_check_docstrings(tree))]
+        checks = (_check_words(source, tree), _check_openings(tree), _check_docstrings(tree))
+        found += [Violation(_relative(path), *each) for check in checks for each in check]
+    return found
+
+
+def check_tests(paths: Iterable[Path]) -> list[Violation]:
+    """Check test files for banned words and openings in prose and in names; helpers need no docstrings."""
+    found: list[Violation] = []
+    for path in paths:
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        checks = (_check_words(source, tree), _check_openings(tree), _check_names(tree))
+        found += [Violation(_relative(path), *each) for check in checks for each in check]
     return found
 
 
@@ -86,10 +102,9 @@ def check_class_names(paths: Iterable[Path]) -> list[Violation]:
     """Find public class names that are defined more than once."""
     places: dict[str, list[Violation]] = defaultdict(list)
     for path in paths:
-        name = str(path.relative_to(REPOSITORY)) if path.is_relative_to(REPOSITORY) else path.name
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(Violation(name, node.lineno, "class name used twice", node.name))
+                places[node.name].append(Violation(_relative(path), node.lineno, "class name used twice", node.name))
     return [
         violation for name, found in places.items() if len(found) > 1 and name not in SWARM_NAMES for violation in found
     ]
@@ -105,10 +120,20 @@ def package_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def pending() -> set[str]:
-    """Read the packages that are exempt."""
-    lines = PENDING.read_text(encoding="utf-8").splitlines() if PENDING.exists() else []
+def pending(file: Path = PENDING) -> set[str]:
+    """Read the exempt packages, or the exempt paths below `tests` with `PENDING_TESTS`."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+
+
+def checked_tests() -> list[Path]:
+    """List the test files that are not exempt."""
+    exempt = [TESTS / entry for entry in pending(PENDING_TESTS)]
+    return [file for file in python_files(TESTS) if not any(file.is_relative_to(entry) for entry in exempt)]
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY)) if path.is_relative_to(REPOSITORY) else path.name
 
 
 def _check_words(source: str, tree: ast.Module) -> Iterator[tuple[int, str, str]]:
@@ -153,12 +178,26 @@ def _docstring_lines(tree: ast.Module) -> set[int]:
     }
 
 
-def _check_docstrings(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+def _check_openings(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             first = node.value.value.strip().split("\n")[0].strip()
             if _OPENING.match(first):
                 yield node.lineno, "noun-clause docstring", first
+
+
+def _check_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        words = _WORD_BOUNDARY.sub(" ", node.name.removeprefix("test_"))
+        if _WORDS.search(words):
+            yield node.lineno, "banned word in a name", node.name
+        if node.name.startswith("test_") and _OPENING.match(words.capitalize()):
+            yield node.lineno, "noun-clause test name", node.name
+
+
+def _check_docstrings(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
     yield from _check_definitions(tree.body, public=True, in_class=False)
 
 
@@ -195,9 +234,14 @@ def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the violations in the given files or folders, by default in the whole package."""
-    roots = [Path(argument).resolve() for argument in arguments] or [PACKAGE]
-    found = check_files(python_files(*roots)) + ([] if arguments else check_class_names(python_files(PACKAGE)))
+    """Print the violations in the given files or folders, by default in the package, with --tests in the tests."""
+    is_tests = "--tests" in arguments
+    roots = [Path(argument).resolve() for argument in arguments if argument != "--tests"]
+    if is_tests:
+        found = check_tests(python_files(*(roots or [TESTS])))
+    else:
+        found = check_files(python_files(*(roots or [PACKAGE])))
+        found += [] if roots else check_class_names(python_files(PACKAGE))
     for violation in found:
         print(violation)
     print(f"{len(found)} violations")

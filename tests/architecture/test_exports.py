@@ -9,6 +9,7 @@ from tests.architecture.public import PACKAGES, public_names
 from tests.architecture.shape import PACKAGE, REPOSITORY, ROOT, package_imports, read_modules
 
 import baton
+from baton import BatonError
 
 REFERENCE = REPOSITORY / "docs" / "reference"
 MAX_ROOT_NAMES = 40
@@ -76,7 +77,9 @@ def test_the_reference_has_a_page_for_each_package() -> None:
         "__main__",
         "cli",
         "arguments",
+        "lazy",
         "version",
+        "wording",
     }
     assert {page.stem for page in REFERENCE.glob("*.md")} == {"index", *PACKAGES}
     for package in PACKAGES:
@@ -88,6 +91,11 @@ def test_the_page_on_errors_shows_the_tree_of_errors() -> None:
     tree = docstring[docstring.index("\nBatonError\n") + 1 :]
     page = (REPOSITORY / "docs" / "concepts" / "errors.md").read_text(encoding="utf-8")
     assert f"```text\n{tree}\n```" in page
+
+
+def test_errors_have_six_branches() -> None:
+    branches = {kind.__name__ for kind in BatonError.__subclasses__() if kind.__module__ == "baton.errors"}
+    assert branches == {"SetupError", "ModelError", "ToolError", "RunError", "StoreError", "RemoteError"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -7,8 +7,12 @@ import pytest
 from tests.architecture.public import public_objects, undocumented
 from tests.architecture.shape import PACKAGE
 from tests.architecture.style import (
+    PENDING_TESTS,
+    TESTS,
     check_class_names,
     check_files,
+    check_tests,
+    checked_tests,
     package_of,
     pending,
     python_files,
@@ -23,6 +27,15 @@ def test_pending_packages_exist() -> None:
 
 def test_the_package_keeps_to_the_style_guide() -> None:
     assert [str(violation) for violation in check_files(CHECKED)] == []
+
+
+def test_the_tests_keep_to_the_style_guide() -> None:
+    assert [str(violation) for violation in check_tests(checked_tests())] == []
+
+
+@pytest.mark.parametrize("entry", sorted(pending(PENDING_TESTS)))
+def test_pending_tests_still_have_violations(entry: str) -> None:
+    assert check_tests(python_files(TESTS / entry)), f"remove `{entry}` from {PENDING_TESTS.name}"
 
 
 def test_public_class_names_are_unique() -> None:
@@ -59,6 +72,29 @@ def test_violations_are_found(source: str, rule: str, tmp_path: Path) -> None:
     path.write_text(source)
     ast.parse(source)
     assert rule in {violation.rule for violation in check_files([path])}
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ('def helper() -> None:\n    """Who calls it."""\n', "noun-clause docstring"),
+        ("# Mend the log.\n", "banned word"),
+        ("def test_what_is_refused() -> None: ...\n", "noun-clause test name"),
+        ("def test_the_same_log() -> None: ...\n", "noun-clause test name"),
+        ("def test_a_run_that_nobody_drives() -> None: ...\n", "banned word in a name"),
+        ("class FrontDoor: ...\n", "banned word in a name"),
+    ],
+)
+def test_violations_in_tests_are_found(source: str, rule: str, tmp_path: Path) -> None:
+    path = tmp_path / "test_module.py"
+    path.write_text(source)
+    assert rule in {violation.rule for violation in check_tests([path])}
+
+
+def test_helpers_of_tests_need_no_docstrings(tmp_path: Path) -> None:
+    path = tmp_path / "test_module.py"
+    path.write_text("def helper() -> None: ...\ndef test_a_run_is_resumed() -> None: ...\n")
+    assert check_tests([path]) == []
 
 
 def test_plain_code_passes(tmp_path: Path) -> None:

@@ -1,11 +1,27 @@
 """Misspelt keyword arguments are named, with the nearest valid one."""
 
+import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from baton import Agent, BaseAgent, SetupError, agent, guardrail, handoff, then_transfer, tool
+from baton import (
+    Agent,
+    AgentHooks,
+    BaseAgent,
+    Limits,
+    RunHooks,
+    Runner,
+    SetupError,
+    agent,
+    guardrail,
+    handoff,
+    then_transfer,
+    tool,
+)
 from baton.agents import AgentContext, with_guardrails
 from baton.handoffs import Handoff
 from baton.tools import FunctionTool, with_tool_guardrails
@@ -63,3 +79,71 @@ def test_dir_of_an_agent_shows_public_names_only() -> None:
     names = dir(Agent("A"))
     assert not [name for name in names if name.startswith("_")]
     assert {"name", "tools", "as_tool", "clone", "run"} <= set(names)
+
+
+# Untyped, because type checkers refuse these mistakes too.
+new_agent: Any = Agent
+new_runner: Any = Runner
+new_handoff: Any = handoff
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda: new_agent("A", instructions=["x"]), "instructions of `A` is ['x']; give a function (ctx)"),
+        (lambda: new_agent("A", instructions=lambda: "x"), "instructions of `A` is called with (ctx), but it takes ()"),
+        (lambda: new_agent("A", model_settings={}), "`A` has model_settings={}; give ModelSettings(…) or None"),
+        (lambda: new_agent("A", hooks=RunHooks()), "`A` has hooks=<baton.agents.hooks.RunHooks object at "),
+        (lambda: new_agent("A", handoff_description="x"), "Agent has no argument `handoff_description`; did you mean"),
+        (lambda: new_agent("A", functions=[]), "Agent has no argument `functions`; did you mean `tools`?"),
+        (lambda: new_agent("A", model=5), "the model for `A` is an int; a model is an object with"),
+        (lambda: new_runner(A, hooks=AgentHooks()), "Runner() has hooks=<baton.agents.hooks.AgentHooks object at "),
+        (
+            lambda: new_runner(A, limits={"model_calls": 1}),
+            "Runner() has limits={'model_calls': 1}; give Limits(…) or None",
+        ),
+        (lambda: Limits(model_calls=-1), "Limits(model_calls=-1) is negative; give 0 or more, or None for no limit"),
+        (lambda: new_handoff(A, input_filter=5), "input_filter of the handoff to `A` is 5; give a function (data)"),
+        (
+            lambda: new_runner.run_sync(A, "hi"),
+            "Runner.run_sync(Agent('A'), …) is called on the class; create a runner",
+        ),
+        (
+            lambda: new_runner(A).run_sync("hi", max_turns=3),
+            "Runner.run_sync() has no argument `max_turns`; use Agent(max_",
+        ),
+        (lambda: new_runner(A).run_sync("hi", limits={}), "Runner.run_sync() has limits={}; give Limits(…) or None"),
+        (lambda: new_runner(A).run_sync("hi", values="x"), "Runner.run_sync() has values='x'; give a dict or None"),
+        (
+            lambda: new_runner(A).run_sync("hi", run_id=["x"]),
+            "Runner.run_sync() has run_id=['x']; give a string or None",
+        ),
+        (lambda: asyncio.run(new_runner(A).fork("x", at="x")), "Runner.fork() has at='x'; give an integer or None"),
+    ],
+)
+def test_a_mistake_is_named_with_what_to_write(mistake: Callable[[], Any], message: str) -> None:
+    # F34
+    with pytest.raises(SetupError) as caught:
+        mistake()
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("statement", "extra"),
+    [
+        ("import baton.a2a", "a2a"),
+        ("import baton.serving.a2a", "a2a"),
+        ("from baton.serving import a2a_app", "a2a"),
+        ("from baton.serving import mcp_app", "mcp"),
+        ("from baton import Agent; from baton.serving import api_app; api_app(Agent('A'))", "serving"),
+    ],
+)
+def test_a_missing_extra_is_named_with_the_command(statement: str, extra: str) -> None:
+    # F34
+    program = (
+        "import sys\nfor name in ('a2a', 'starlette', 'uvicorn'): sys.modules[name] = None\n"
+        f"from baton.errors import SetupError\ntry:\n    exec({statement!r})\n"
+        "except SetupError as error:\n    print(error)"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert f"pip install 'baton-adk[{extra}]'" in shown

@@ -72,7 +72,7 @@ async def test_a_model_that_raises_in_the_middle_of_its_answer() -> None:
 )
 async def test_a_model_that_returns_nothing(nothing: Any) -> None:
     with pytest.raises(EmptyResponseError, match="the model `m` of `A` answered with neither text nor calls") as caught:
-        await Runner(Agent("A", model=ScriptedModel([nothing], name="m"))).run("hi")
+        await Runner(Agent("A", model=ScriptedModel([nothing] * 2, name="m"))).run("hi")
     assert (caught.value.model, caught.value.retryable) == ("m", True)
 
 

@@ -1,4 +1,4 @@
-"""Small programs in a folder of their own, and the command line called on them."""
+"""Fixtures that write small programs into an empty folder and call the command line."""
 
 import os
 import pty
@@ -29,11 +29,11 @@ from baton.testing import *
 
 """
 
-# A shell may start tests with Ctrl-C switched off, and children inherit that.
+# A shell may start tests with SIGINT ignored, which child processes inherit.
 _PROGRAM = """\
 import signal, sys
 if sys.stdin.isatty():
-    # Without a terminal of its own the program gets no Ctrl-C from it.
+    # Without a controlling terminal the program gets no Ctrl-C.
     import fcntl, termios
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,7 +44,7 @@ main()
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes a module into the current folder, which is empty before; what it imports is forgotten afterwards."""
+    """Return a function that writes a module into an empty current folder; its imports are undone afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
@@ -66,7 +66,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
 
 @pytest.fixture
 def baton(write: Write) -> Invoke:
-    """Calls the command line: `baton("run", "desk:agent", "hello", input="…")`."""
+    """Return a function that calls the command line: `baton("run", "desk:agent", "hello", input="…")`."""
 
     def invoke(*arguments: str, input: str | None = None) -> Result:
         return CliRunner().invoke(main, arguments, input=input)
@@ -75,7 +75,7 @@ def baton(write: Write) -> Invoke:
 
 
 class Terminal:
-    """A program that runs on its own, with somebody who types and reads: over pipes, or at a real terminal."""
+    """The command line in its own process, with pipes or a pseudo-terminal for input and output."""
 
     def __init__(self, *arguments: str, is_real: bool = False) -> None:
         ends = pty.openpty() if is_real else None
@@ -98,7 +98,7 @@ class Terminal:
         self.press(f"{line}\n")
 
     def press(self, keys: str) -> None:
-        """Press keys, as they come without a line break."""
+        """Send keys without a line break."""
         if self._terminal is not None:
             os.write(self._terminal, keys.encode())
         else:
@@ -107,9 +107,9 @@ class Terminal:
             stdin.flush()
 
     def press_ctrl_c_until(self, wanted: str) -> None:
-        """Press it again and again until this is written: Python's readline misses one that comes before it waits."""
+        """Press Ctrl-C until this text appears: readline misses one that arrives before it waits for input."""
         for _ in range(20):
-            # Seen to be typed first: before that, readline may not hear Ctrl-C however often it is pressed.
+            # Wait for an echo first: before that, readline may ignore Ctrl-C.
             with suppress(AssertionError):
                 self.press("z")
                 self.read_until("z", seconds=0.5)
@@ -122,7 +122,7 @@ class Terminal:
         self.read_until(wanted)
 
     def type_until(self, line: str, wanted: str) -> None:
-        """Type a line again and again until this is written: a Ctrl-C that comes late throws away what was typed."""
+        """Type a line until this text appears: a late Ctrl-C discards the input."""
         for _ in range(3):
             self.type(line)
             try:
@@ -133,32 +133,32 @@ class Terminal:
         self.read_until(wanted)
 
     def press_ctrl_c(self) -> None:
-        """Do what a terminal does for Ctrl-C."""
+        """Send the signal of Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
     def read_until(self, wanted: str, *, seconds: float = 60) -> str:
-        """Everything written up to and with this text."""
+        """Return the output up to and including this text."""
         stdout = self._terminal if self._terminal is not None else _open(self.process.stdout).fileno()
         deadline = monotonic() + seconds
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(stdout, selectors.EVENT_READ)
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
             while wanted not in self._seen:
-                if not waiting.select(max(0, deadline - monotonic())):
+                if not selector.select(max(0, deadline - monotonic())):
                     raise AssertionError(f"no {wanted!r} within {seconds} s, only: {self._seen!r}")
-                piece = os.read(stdout, 4096)
-                if not piece:
+                data = os.read(stdout, 4096)
+                if not data:
                     raise AssertionError(f"the program ended without {wanted!r}: {self._seen!r}")
-                self._seen += self._decoder.decode(piece)
+                self._seen += self._decoder.decode(data)
         before, _, self._seen = self._seen.partition(wanted)
         return before + wanted
 
     def leave(self) -> tuple[int, str]:
-        """Close the input, wait for the end; gives the exit code and the rest of what was written."""
+        """Close the input and wait for the end; return the exit code and the remaining output."""
         rest, _ = self.process.communicate(timeout=20)
         return self.process.returncode, self._seen + rest.decode()
 
     def close(self) -> None:
-        """Make sure that nothing is left running."""
+        """Kill the process if it is still running."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
@@ -168,7 +168,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(write: Write) -> Iterator[Callable[..., Terminal]]:
-    """Starts `baton` as a program of its own: `terminal("chat", "desk:agent")`."""
+    """Return a function that starts `baton` in its own process: `terminal("chat", "desk:agent")`."""
     opened: list[Terminal] = []
 
     def start(*arguments: str, is_real: bool = False) -> Terminal:

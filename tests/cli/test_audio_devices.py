@@ -1,4 +1,4 @@
-"""A microphone and a speaker, driven by a sound system that a test plays."""
+"""Microphone and speaker with a fake sound system."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from baton.testing import speech
 
 
 class SoundStream:
-    """What `sounddevice` gives: its callback is called in a thread of its own, with so many bytes."""
+    """A fake `sounddevice` stream, whose callback is called in another thread."""
 
     def __init__(
         self, *, samplerate: int, channels: int, dtype: str, blocksize: int, callback: Callable[..., None]
@@ -30,7 +30,7 @@ class SoundStream:
         self.is_on = False
 
     async def exchange(self, block: bytearray) -> bytearray:
-        """What the sound system does every 20 ms."""
+        """Call the callback with a block, as the sound system does every 20 ms."""
         await asyncio.to_thread(self.callback, memoryview(block), len(block) // 2, None, None)
         return block
 
@@ -48,7 +48,7 @@ def system() -> Any:
     return module
 
 
-async def test_the_speaker_plays_in_order_and_says_how_far_it_is(system: Any) -> None:
+async def test_the_speaker_plays_in_order_and_reports_its_position(system: Any) -> None:
     """R7: a playback tracker that the application feeds."""
     reports: list[tuple[str, float]] = []
     speaker = AudioOutput(system, lambda item, played: reports.append((item, played)))
@@ -63,7 +63,7 @@ async def test_the_speaker_plays_in_order_and_says_how_far_it_is(system: Any) ->
     assert not stream.is_on
 
 
-async def test_the_speaker_is_quiet_at_once_when_it_is_stopped(system: Any) -> None:
+async def test_a_stopped_speaker_is_silent_immediately(system: Any) -> None:
     reports: list[tuple[str, float]] = []
     speaker = AudioOutput(system, lambda item, played: reports.append((item, played)))
     (stream,) = system.opened
@@ -80,8 +80,8 @@ async def test_microphone_yields_blocks(system: Any) -> None:
         (stream,) = system.opened
         block = speech("one", ms_per_word=20)
         await stream.exchange(bytearray(block))
-        async for piece in microphone:
-            assert piece == block
+        async for received in microphone:
+            assert received == block
             break
     assert not stream.is_on
 
@@ -91,7 +91,7 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "pip install 'baton-adk[voice]'" in str(sounddevice())
 
 
-def test_without_a_sound_system_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_missing_sound_system_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "sounddevice.py").write_text("raise OSError('PortAudio library not found')")
     monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

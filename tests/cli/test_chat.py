@@ -1,4 +1,4 @@
-"""`baton chat`: a conversation that remembers, shows what happens, asks in place and survives failures and Ctrl-C."""
+"""`baton chat` keeps the history, shows events, asks for answers, and survives failures and Ctrl-C."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +19,11 @@ agent = Agent("Echo", model=ScriptedModel([told], cycle=True, stream=True))
 
 
 def lines(result: Any) -> list[str]:
-    """What was written, without the time it took."""
+    """Return the lines of the output without durations."""
     return [line.rpartition(" · ")[0] if line.startswith("used:") else line for line in result.output.splitlines()]
 
 
-def test_it_remembers_the_conversation(write: Write, baton: Invoke) -> None:
+def test_the_conversation_history_is_kept(write: Write, baton: Invoke) -> None:
     write(ECHO)
     result = baton("chat", "desk", input="hello\n\n  and now?\n")
     assert result.exit_code == 0
@@ -38,7 +38,7 @@ def test_it_remembers_the_conversation(write: Write, baton: Invoke) -> None:
     ]
 
 
-def test_it_shows_transfers_calls_results_and_usage(write: Write, baton: Invoke) -> None:
+def test_transfers_calls_results_and_usage_are_shown(write: Write, baton: Invoke) -> None:
     write(
         """
         @tool
@@ -55,17 +55,17 @@ def test_it_shows_transfers_calls_results_and_usage(write: Write, baton: Invoke)
         runner = Runner(router, model=model)
         """
     )
-    told = lines(baton("chat", "desk", input="Weather?\n"))
-    assert told[:5] == [
+    shown = lines(baton("chat", "desk", input="Weather?\n"))
+    assert shown[:5] == [
         "● Router",
         "  → Weather",
         "● Weather",
         '  ▸ get_weather(city="Rome")',
         "  … asking the sky 1/2",
     ]
-    assert told[5].startswith("  ◂ get_weather: 25 °C in Rome. 25 °C")
-    assert told[5].endswith("…")
-    assert told[6:] == [
+    assert shown[5].startswith("  ◂ get_weather: 25 °C in Rome. 25 °C")
+    assert shown[5].endswith("…")
+    assert shown[6:] == [
         "Sunny.",
         "used: 3 model calls · 1,500 tokens in, 24 out",
         "total: 3 model calls · 1,500 tokens in, 24 out",
@@ -96,9 +96,9 @@ def test_values_are_carried_over_but_approvals_are_not(write: Write, baton: Invo
         agent = Agent("Desk", tools=[note], model=ScriptedModel(steps))
         """
     )
-    told = baton("chat", "desk:agent", "--value", 'notes=["zero"]', input="go\nalways\ngo\ny\n").output
-    assert told.count("? Desk: allow note(") == 2
-    assert "notes: ['zero', 'one', 'two']" in told
+    shown = baton("chat", "desk:agent", "--value", 'notes=["zero"]', input="go\nalways\ngo\ny\n").output
+    assert shown.count("? Desk: allow note(") == 2
+    assert "notes: ['zero', 'one', 'two']" in shown
 
 
 APPROVAL = """
@@ -114,37 +114,37 @@ agent = Agent("Desk", tools=[refund], model=ScriptedModel([call("refund", amount
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "shown"),
     [
         ("y", "It said: 30 paid"),
         ("Yes", "It said: 30 paid"),
         ("always", "It said: 30 paid"),
         ("n", "It said: This call of `refund` was not approved. Do not call it again"),
         ("no, too much", "It said: This call of `refund` was not approved: too much"),
-        ("ask the boss first", "It said: This call of `refund` was not approved: ask the boss first"),
+        ("n ask the boss first", "It said: This call of `refund` was not approved: ask the boss first"),
     ],
 )
-def test_approvals_are_asked_for_in_place(write: Write, baton: Invoke, answer: str, told: str) -> None:
+def test_approvals_are_requested_during_the_run(write: Write, baton: Invoke, answer: str, shown: str) -> None:
     write(APPROVAL)
     output = baton("chat", "desk:agent", input=f"refund me\n{answer}\n").output
     assert "? Desk: allow refund(amount=30)?" in output
-    assert told in output
+    assert shown in output
     assert "used: 2 model calls" in output
 
 
 @pytest.mark.parametrize("unclear", ["", "yes but only half", "always, I guess"])
-def test_only_a_bare_yes_allows_anything(write: Write, baton: Invoke, unclear: str) -> None:
+def test_only_an_unambiguous_yes_approves(write: Write, baton: Invoke, unclear: str) -> None:
     write(APPROVAL)
     output = baton("chat", "desk:agent", input=f"refund me\n{unclear}\nn\n").output
-    assert "y approves; n or a reason declines" in output
+    assert "y approves; n, or n and a reason, declines" in output
     assert "30 paid" not in output
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "shown"),
     [("blue and red", "'blue and red'"), ("12", "12"), ('{"a": [true]}', "{'a': [True]}"), ('""', "''"), ("\n7", "7")],
 )
-def test_other_questions_take_text_or_json(write: Write, baton: Invoke, answer: str, told: str) -> None:
+def test_other_interrupts_accept_text_or_json(write: Write, baton: Invoke, answer: str, shown: str) -> None:
     write(
         """
         @tool
@@ -154,11 +154,11 @@ def test_other_questions_take_text_or_json(write: Write, baton: Invoke, answer: 
     )
     output = baton("chat", "desk:agent", input=f"ask me\n{answer}\n").output
     assert "? Desk: Which colours? (about survey())" in output
-    assert f"◂ survey: {told}" in output
+    assert f"◂ survey: {shown}" in output
     assert "Thanks." in output
 
 
-def test_questions_after_questions(write: Write, baton: Invoke) -> None:
+def test_consecutive_interrupts_are_asked_one_after_the_other(write: Write, baton: Invoke) -> None:
     write(
         """
         @agent("Asker")
@@ -168,11 +168,11 @@ def test_questions_after_questions(write: Write, baton: Invoke) -> None:
             await ctx.say(f"{first} and {second}")
         """
     )
-    told = baton("chat", "desk:asker", input="go\none\ntwo\n").output.splitlines()
-    assert told[1:] == ["? Asker: first?", "? Asker: an answer is needed", "● Asker", "one and two"]
+    shown = baton("chat", "desk:asker", input="go\none\ntwo\n").output.splitlines()
+    assert shown[1:] == ["? Asker: first?", "? Asker: an answer is needed", "● Asker", "one and two"]
 
 
-def test_a_question_of_ones_own_may_ask_for_approval(write: Write, baton: Invoke) -> None:
+def test_a_custom_interrupt_can_ask_for_approval(write: Write, baton: Invoke) -> None:
     write(
         """
         @tool
@@ -180,12 +180,12 @@ def test_a_question_of_ones_own_may_ask_for_approval(write: Write, baton: Invoke
         agent = Agent("Desk", tools=[pay], model=ScriptedModel([call("pay"), "Paid."]))
         """
     )
-    told = baton("chat", "desk:agent", input="go\ny\n").output
-    assert "? Desk: allow pay()?" in told
-    assert "◂ pay: {'approved': True}" in told
+    shown = baton("chat", "desk:agent", input="go\ny\n").output
+    assert "? Desk: allow pay()?" in shown
+    assert "◂ pay: {'approved': True}" in shown
 
 
-def test_the_end_of_input_at_a_question(write: Write, baton: Invoke) -> None:
+def test_the_end_of_input_at_an_interrupt_leaves_the_run_suspended(write: Write, baton: Invoke) -> None:
     write(APPROVAL)
     result = baton("chat", "desk:agent", input="refund me\n")
     assert result.exit_code == 0
@@ -193,20 +193,20 @@ def test_the_end_of_input_at_a_question(write: Write, baton: Invoke) -> None:
 
 
 @pytest.mark.parametrize("farewell", ["exit", "quit", "/quit", "/exit", "EXIT"])
-def test_leaving(write: Write, baton: Invoke, farewell: str) -> None:
+def test_farewell_words_end_the_conversation(write: Write, baton: Invoke, farewell: str) -> None:
     write(ECHO)
     assert baton("chat", "desk", input=f"{farewell}\nhello\n").output == ""
 
 
-def test_help_and_commands_that_are_none(write: Write, baton: Invoke) -> None:
+def test_help_and_unknown_commands(write: Write, baton: Invoke) -> None:
     write(ECHO)
-    told = baton("chat", "desk", input="/help\n/foo\n/etc/hosts is what?\n").output
-    assert "Ctrl-C          stop the current run" in told
-    assert "unknown command /foo; see /help" in told
-    assert "1 messages, the last: /etc/hosts is what?" in told
+    shown = baton("chat", "desk", input="/help\n/foo\n/etc/hosts is what?\n").output
+    assert "Ctrl-C          stop the current run" in shown
+    assert "unknown command /foo; see /help" in shown
+    assert "1 messages, the last: /etc/hosts is what?" in shown
 
 
-def test_a_failure_ends_the_turn_and_not_the_conversation(write: Write, baton: Invoke) -> None:
+def test_a_failure_does_not_end_the_conversation(write: Write, baton: Invoke) -> None:
     write(
         """
         def count(request): return f"{len(request.messages)} messages"
@@ -218,7 +218,7 @@ def test_a_failure_ends_the_turn_and_not_the_conversation(write: Write, baton: I
     assert result.exit_code == 0
     assert "error: the model `scripted` of `Desk` raised RuntimeError: the wire is cut" in result.stderr
     assert "Traceback" not in result.output
-    # What nobody reacted to is forgotten: hi, Hello., again.
+    # The failed message is not kept: hi, Hello., again.
     assert "3 messages" in result.stdout
 
 
@@ -234,12 +234,12 @@ def test_tool_results_before_a_failure_are_kept(write: Write, baton: Invoke) -> 
     assert "pay |  | paid 30 | and?" in baton("chat", "desk:agent", input="pay\nand?\n").stdout
 
 
-def test_without_a_model_the_way_out_is_named(write: Write, baton: Invoke) -> None:
+def test_without_a_model_the_error_names_the_option(write: Write, baton: Invoke) -> None:
     write('agent = Agent("Desk")')
     assert "--model PROVIDER:NAME" in baton("chat", "desk:agent", input="hi\n").stderr
 
 
-def test_ctrl_c_cancels_the_run_and_not_the_program(write: Write, terminal: Callable[..., Any]) -> None:
+def test_ctrl_c_cancels_only_the_run(write: Write, terminal: Callable[..., Any]) -> None:
     write(
         """
         import asyncio
@@ -293,7 +293,7 @@ def test_second_ctrl_c_does_not_wait(write: Write, terminal: Callable[..., Any])
     assert program.leave()[0] == 0
 
 
-def test_at_a_real_terminal(write: Write, terminal: Callable[..., Any]) -> None:
+def test_a_conversation_in_a_real_terminal(write: Write, terminal: Callable[..., Any]) -> None:
     write(ECHO)
     program = terminal("chat", "desk", is_real=True)
     program.read_until("chat with Echo; /help for help, Ctrl-D to leave")
@@ -309,14 +309,12 @@ def test_at_a_real_terminal(write: Write, terminal: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("key", ["Ctrl-C", "Ctrl-D"])
-def test_a_question_at_a_real_terminal_need_not_be_answered(
-    write: Write, terminal: Callable[..., Any], key: str
-) -> None:
+def test_an_interrupt_in_a_real_terminal_can_be_left_open(write: Write, terminal: Callable[..., Any], key: str) -> None:
     write(APPROVAL)
     program = terminal("chat", "desk:agent", is_real=True)
     program.read_until("you › ")
     program.type("refund me")
-    program.read_until("y, n, a (always), or a reason to decline › ")
+    program.read_until("y, n, a (always), or n and a reason › ")
     unanswered = "not answered; the run stays suspended"
     if key == "Ctrl-C":
         program.press_ctrl_c_until(unanswered)
@@ -326,3 +324,157 @@ def test_a_question_at_a_real_terminal_need_not_be_answered(
     program.read_until("you › ")
     program.type("/quit")
     assert program.process.wait(timeout=20) == 0
+
+
+TEAM = """
+def told(request):
+    return f"{len(request.messages)} messages, the last: {request.messages[-1].content}"
+
+billing = Agent("Billing", description="Knows bills.", model=ScriptedModel([told], cycle=True))
+router = Agent("Router", sub_agents=[billing], model=ScriptedModel([transfer_to("Billing"), "I am the router."]))
+"""
+
+
+def test_the_active_agent_is_remembered_without_a_store(write: Write, baton: Invoke) -> None:
+    # F27
+    write(TEAM)
+    shown = baton("chat", "desk:router", input="my bill?\nand now?\n").output.splitlines()
+    assert [line for line in shown if line.startswith("●")] == ["● Router", "● Billing", "● Billing"]
+    assert not any("thread" in line for line in shown)
+
+
+def test_the_store_of_a_runner_keeps_the_conversation(write: Write, baton: Invoke) -> None:
+    # F27
+    write(TEAM + 'runner = Runner(router, store="own.db")\n')
+    first = baton("chat", "desk:runner", input="my bill?\n").output.splitlines()[0]
+    thread = first.removeprefix("thread ").partition(",")[0]
+    assert baton("runs", "ls", "--store", "own.db", "--thread", thread).stdout.count("completed") == 1
+    shown = baton("chat", "desk:runner", "--thread", thread, input="again\n").output
+    assert "1 run so far" in shown
+    assert "● Billing" in shown
+    assert "● Router" not in shown
+
+
+TWO_QUESTIONS = """
+@tool
+async def ask(ctx: RunContext, about: str) -> str:
+    return f"{about}: {await ctx.interrupt(about + '?')}"
+def told(request):
+    return " and ".join(m.content for m in request.messages if type(m).__name__ == "ToolMessage")
+both = say("", call("ask", about="colour"), call("ask", about="size"))
+agent = Agent("Desk", tools=[ask], model=ScriptedModel([both, told, told]))
+"""
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "runs.db")])
+def test_ctrl_c_at_a_question_leaves_a_way_out(write: Write, terminal: Callable[..., Any], store: tuple[str]) -> None:
+    # F27: the next message was refused because the thread was busy.
+    write(APPROVAL)
+    program = terminal("chat", "desk:agent", *store, is_real=True)
+    program.read_until("you › ")
+    program.type("refund me")
+    program.read_until("n and a reason › ")
+    program.press_ctrl_c_until("/resume asks again; /cancel cancels the run")
+    program.read_until("you › ")
+    program.type_until("hello?", "is suspended; /resume resumes it, /cancel cancels it")
+    program.read_until("you › ")
+    program.type("/resume")
+    program.read_until("n and a reason › ")
+    program.type("/cancel")
+    program.read_until("it is now cancelled")
+    program.read_until("you › ")
+    program.type("hello?")
+    program.read_until("It said: ")
+    program.read_until("you › ")
+    program.type("/quit")
+    assert program.process.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "runs.db")])
+def test_answers_given_are_not_asked_again(write: Write, terminal: Callable[..., Any], store: tuple[str]) -> None:
+    # F27
+    write(TWO_QUESTIONS)
+    program = terminal("chat", "desk:agent", *store, is_real=True)
+    program.read_until("you › ")
+    program.type("go")
+    program.read_until("? Desk: colour?")
+    program.read_until("answer › ")
+    program.type("red")
+    program.read_until("? Desk: size?")
+    program.read_until("answer › ")
+    program.press_ctrl_c_until("not answered; the run stays suspended")
+    program.read_until("you › ")
+    program.type_until("/resume", "? Desk: ")
+    asked_again = program.read_until("answer › ")
+    assert "size?" in asked_again
+    assert "colour" not in asked_again
+    program.type("XL")
+    program.read_until("colour: red and size: XL")
+    program.read_until("you › ")
+    program.type("/quit")
+    assert program.process.wait(timeout=60) == 0
+
+
+def test_an_invalid_answer_is_asked_again_alone(write: Write, baton: Invoke) -> None:
+    # F27: it ended the turn, and the valid answer was asked again with it.
+    write(
+        """
+        @tool
+        async def ask(ctx: RunContext, about: str) -> str:
+            return f"{about}: {await ctx.interrupt(about + '?', schema={'type': 'integer'})}"
+        def told(request):
+            return " and ".join(m.content for m in request.messages if type(m).__name__ == "ToolMessage")
+        both = say("", call("ask", about="age"), call("ask", about="size"))
+        agent = Agent("Desk", tools=[ask], model=ScriptedModel([both, told]))
+        """
+    )
+    shown = baton("chat", "desk:agent", input="go\n7\nlarge\n8\n").output
+    assert "'large' is not of type 'integer'" in shown
+    assert shown.count("? Desk: age?") == 1
+    assert "age: 7 and size: 8" in shown
+
+
+@pytest.mark.parametrize("text", ["ask the boss first", "what is this?", "quit", "nonsense"])
+def test_ordinary_text_at_an_approval_is_not_a_refusal(write: Write, baton: Invoke, text: str) -> None:
+    # F27
+    write(APPROVAL)
+    output = baton("chat", "desk:agent", input=f"refund me\n{text}\ny\n").output
+    assert "y approves; n, or n and a reason, declines" in output
+    assert "It said: 30 paid" in output
+
+
+@pytest.mark.parametrize("command", ["/quit", "/exit"])
+def test_quit_at_a_question_leaves_the_run_suspended(write: Write, baton: Invoke, command: str) -> None:
+    # F27: it became the reason of a refusal.
+    write(APPROVAL)
+    result = baton("chat", "desk:agent", "--store", "runs.db", input=f"refund me\n{command}\nhello\n")
+    assert (result.exit_code, "It said" in result.output) == (0, False)
+    assert "not answered; the run stays suspended" in result.output
+    assert "suspended" in baton("runs", "ls", "--store", "runs.db").stdout
+
+
+def test_commands_work_at_a_question(write: Write, baton: Invoke) -> None:
+    write(APPROVAL)
+    shown = baton("chat", "desk:agent", input="refund me\n/help\n/cancel\n/resume\n/cancel\n").output
+    assert "cancel that run" in shown
+    assert shown.count("? Desk: allow refund(amount=30)?") == 2
+    assert "it is now cancelled" in shown
+    assert shown.count("no run of this conversation is suspended") == 2
+
+
+def test_an_answer_is_not_used_for_another_run(write: Write, baton: Invoke) -> None:
+    # The ids of questions are unique in a run only.
+    write(TWO_QUESTIONS.replace("[both, told, told]", "[both, both, told]"))
+    shown = baton("chat", "desk:agent", input="go\nred\n/cancel\ngo\nblue\nM\n").output
+    assert shown.count("? Desk: colour?") == 2
+    assert "colour: blue and size: M" in shown
+
+
+def test_only_y_or_n_decides_about_the_last_run(write: Write, baton: Invoke) -> None:
+    # F27: any other text cancelled it.
+    write(APPROVAL)
+    thread = ("--store", "runs.db", "--thread", "u42")
+    baton("run", "desk:agent", "refund", *thread)
+    shown = baton("chat", "desk:agent", *thread, input="what?\ny\ny\n").output
+    assert "y resumes it; n cancels it" in shown
+    assert "It said: 30 paid" in shown

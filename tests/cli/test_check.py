@@ -1,4 +1,4 @@
-"""`baton check`: the team as it is compiled, what is probably not meant about it, and what transfers cost."""
+"""`baton check`: the compiled team, findings, and the cost of transfers."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ router = Agent("Router", description="Routes.", sub_agents=[chat], tools=[look_u
 """
 
 
-def test_the_team_as_a_tree(write: Write, baton: Invoke) -> None:
+def test_the_team_is_shown_as_a_tree(write: Write, baton: Invoke) -> None:
     write(TEAM)
     result = baton("check", "desk:router")
     assert result.exit_code == 0
@@ -57,7 +57,7 @@ def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> Non
     assert "warning unreachable: `Guest` cannot be reached from `Root`" in result.stdout
     assert "└── unreachable Guest" in result.stdout
     assert "    └── sub_agent Aide" in result.stdout
-    # What the runner itself warned of while it was made is not said twice.
+    # Warnings of the runner's construction are not repeated.
     assert result.stderr == ""
     assert baton("check", "desk:runner", "--strict").exit_code == 1
 
@@ -81,10 +81,10 @@ def test_invalid_team_is_an_error(write: Write, baton: Invoke, code: str, messag
     assert result.stdout.startswith("error ")
     assert message in result.stdout.replace("\n", " ")
     assert "Traceback" not in result.output
-    told = json.loads(baton("check", "desk:root", "--json").stdout)
-    assert told["root"] is None
-    assert told["findings"][0]["level"] == "error"
-    assert message in told["findings"][0]["text"]
+    report = json.loads(baton("check", "desk:root", "--json").stdout)
+    assert report["root"] is None
+    assert report["findings"][0]["level"] == "error"
+    assert message in report["findings"][0]["text"]
 
 
 def test_unknown_target_exits_with_2(write: Write, baton: Invoke) -> None:
@@ -94,12 +94,12 @@ def test_unknown_target_exits_with_2(write: Write, baton: Invoke) -> None:
     assert "did you mean `router`?" in result.stderr
 
 
-def test_json(write: Write, baton: Invoke) -> None:
+def test_the_report_as_json(write: Write, baton: Invoke) -> None:
     write(TEAM)
-    told = json.loads(baton("check", "desk:router", "--json").stdout)
-    assert told["root"] == "Router"
-    assert told["findings"] == []
-    router, chat = told["agents"][:2]
+    report = json.loads(baton("check", "desk:router", "--json").stdout)
+    assert report["root"] == "Router"
+    assert report["findings"] == []
+    router, chat = report["agents"][:2]
     assert (router["name"], router["description"], router["type"]) == ("Router", "Routes.", "Agent")
     assert router["tools"] == ["look_up", "to_expert"]
     assert [(edge["kind"], edge["target"], edge["via"]) for edge in router["edges"]] == [
@@ -111,7 +111,7 @@ def test_json(write: Write, baton: Invoke) -> None:
         {"source": "Chat", "target": "Router", "kind": "parent", "via": "transfer_to_agent", "returns": None}
     ]
     assert router["estimated_tokens_per_call"]["targets"] == 2
-    assert told["agents"][-1]["estimated_tokens_per_call"] is None
+    assert report["agents"][-1]["estimated_tokens_per_call"] is None
 
 
 def costs_of(root: Agent, name: str) -> tuple[int, int, int, int]:
@@ -119,17 +119,17 @@ def costs_of(root: Agent, name: str) -> tuple[int, int, int, int]:
     return cost.targets, cost.now, cost.single_tool, cost.tool_per_target
 
 
-def test_costs_of_both_styles() -> None:
+def test_costs_of_one_tool_and_of_a_tool_per_target() -> None:
     experts = [Agent(f"Expert{n}", description="Knows a great deal about many things. " * 3) for n in range(8)]
     targets, now, single, each = costs_of(Agent("Root", sub_agents=experts), "Root")
     assert (targets, now) == (8, single)
     as_handoffs = costs_of(Agent("Root", handoffs=experts), "Root")
     assert as_handoffs == (8, each, single, each)
-    # One section for all is cheaper than a tool for each, once there are several.
+    # With several targets, one shared tool is cheaper than a tool for each.
     assert single < each
 
 
-def test_costs_count_a_target_once_and_hidden_ones_not_at_all() -> None:
+def test_costs_count_each_offered_target_once() -> None:
     child = Agent("Child", description="d")
     targets, now, single, each = costs_of(Agent("Root", sub_agents=[child], handoffs=[child]), "Root")
     assert targets == 1
@@ -138,49 +138,49 @@ def test_costs_count_a_target_once_and_hidden_ones_not_at_all() -> None:
     assert transfer_costs(Team.compile(then, extra=[Agent("Last")])) == {}
 
 
-def endless(root: BaseAgent[Any, Any]) -> list[str]:
+def endless_cycles(root: BaseAgent[Any, Any]) -> list[str]:
     return [finding.text for finding in find_endless_cycles(Team.compile(root))]
 
 
-def must_transfer(name: str, *targets: Any, **facts: Any) -> Agent:
-    return Agent(name, description="d", handoffs=targets, tool_choice="required", **facts)
+def must_transfer(name: str, *targets: Any, **options: Any) -> Agent:
+    return Agent(name, description="d", handoffs=targets, tool_choice="required", **options)
 
 
-def test_cycle_of_agents_that_must_transfer() -> None:
-    assert endless(must_transfer("A", must_transfer("B", "A"))) == [
+def test_a_cycle_of_agents_that_must_transfer_is_found() -> None:
+    assert endless_cycles(must_transfer("A", must_transfer("B", "A"))) == [
         "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
         "`A` must call a tool and has only transfers; `B` must call a tool and has only transfers"
     ]
 
 
-def test_cycle_of_agents_that_always_hand_on() -> None:
+def test_a_cycle_of_then_transfer_agents_is_found() -> None:
     root = Agent("Root", handoffs=[then_transfer(Agent("A"), to="B"), then_transfer(Agent("B"), to="A")])
-    assert endless(root) == [
+    assert endless_cycles(root) == [
         "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
         "`A` always hands on to `B`; `B` always hands on to `A`"
     ]
 
 
-def test_a_forced_tool_and_a_required_tool() -> None:
+def test_a_cycle_of_forced_and_required_tools_is_found() -> None:
     forced = Agent("A", handoffs=["B"], tool_choice="transfer_to_b", tools=[len_of])
     required = Agent("B", handoffs=[forced], tool_choice="required")
-    assert len(endless(required)) == 1
-    assert "`A` must call `transfer_to_b`" in endless(required)[0]
+    assert len(endless_cycles(required)) == 1
+    assert "`A` must call `transfer_to_b`" in endless_cycles(required)[0]
 
 
 def len_of(text: str) -> int:
     return len(text)
 
 
-def test_a_caller_that_must_transfer_gets_control_back_for_ever() -> None:
-    assert endless(must_transfer("A", handoff(Agent("B"), return_to="caller"))) == [
+def test_a_return_to_a_caller_that_must_transfer_is_an_endless_cycle() -> None:
+    assert endless_cycles(must_transfer("A", handoff(Agent("B"), return_to="caller"))) == [
         "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
         "`A` must call a tool and has only transfers; `B` ends, but a caller waits for control to return"
     ]
 
 
-class Own(BaseAgent[Any, Any]):
-    """Code of one's own, which may do anything."""
+class CustomAgent(BaseAgent[Any, Any]):
+    """A custom agent, which may do anything."""
 
     async def run(self, ctx: AgentContext[Any]) -> None:
         """Nothing."""
@@ -194,31 +194,31 @@ class Own(BaseAgent[Any, Any]):
         must_transfer("A", must_transfer("B", "A", tools=[len_of])),
         must_transfer("A", must_transfer("B", "A", exit_tool=True)),
         must_transfer("A", must_transfer("B", "A", Agent("C"))),
-        must_transfer("A", then_transfer(Own("B"), to="A")),
+        must_transfer("A", then_transfer(CustomAgent("B"), to="A")),
         must_transfer("A", then_transfer(Agent("B", exit_tool=True), to="A")),
         must_transfer("A", handoff(Agent("B"), return_to="C"), handoff(Agent("C"), return_to="caller")),
         Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]),
         Agent("A", tool_choice="required"),
     ],
     ids=[
-        "free",
-        "one is free",
-        "tools of its own",
+        "both may end",
+        "one may end",
+        "other tools",
         "exit tool",
-        "way out",
-        "own code",
+        "another target",
+        "custom code",
         "inner exit tool",
-        "on to one who ends",
-        "caller who ends",
-        "nowhere to go",
+        "returns to an agent that ends",
+        "caller that ends",
+        "no targets",
     ],
 )
-def test_a_team_that_may_end_is_not_accused(root: BaseAgent[Any, Any]) -> None:
-    assert endless(root) == []
+def test_a_team_that_can_end_has_no_finding(root: BaseAgent[Any, Any]) -> None:
+    assert endless_cycles(root) == []
 
 
-def test_nothing_is_known_of_guests() -> None:
-    """A function may bring them in at any time, so nobody can say that a caller waits."""
+def test_extra_agents_have_no_findings() -> None:
+    """A function may return them at any time, so it is unknown whether a caller waits."""
     guest = Agent("Guest", handoffs=[handoff(Agent("Aide"), return_to="caller")])
     assert find_endless_cycles(Runner(Agent("Root"), extra_agents=[guest]).team) == []
 
@@ -264,7 +264,7 @@ def test_inner_agents_are_listed_below_their_owner(write: Write, baton: Invoke) 
     ]
 
 
-def test_findings_inside_are_reported_once_with_where_they_are(write: Write, baton: Invoke) -> None:
+def test_findings_in_inner_agents_are_reported_once_with_their_owner(write: Write, baton: Invoke) -> None:
     write(NEST)
     report = json.loads(baton("check", "desk:boss", "--json").stdout)
     assert [(found["kind"], found["agent"], found["inside"]) for found in report["findings"]] == [
@@ -293,7 +293,7 @@ def test_nested_cycle_is_found(write: Write, baton: Invoke) -> None:
     assert "(inside `Line`)" in " ".join(result.stdout.split())
 
 
-def test_an_agent_that_is_only_a_tool_is_not_taken_for_the_root(write: Write, baton: Invoke) -> None:
+def test_an_agent_used_as_a_tool_is_not_the_root(write: Write, baton: Invoke) -> None:
     write(
         """
         digger = Agent("Digger", description="d")

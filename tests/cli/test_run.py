@@ -1,4 +1,4 @@
-"""`baton run`: nothing but the answer on stdout, everything else on stderr, and an exit code that tells the rest."""
+"""`baton run`: only the answer on stdout, everything else on stderr, and an exit code for each status."""
 
 import json
 import os
@@ -30,7 +30,7 @@ runner = Runner(router, model=model)
 """
 
 
-def test_the_answer_alone_goes_to_stdout(write: Write, baton: Invoke) -> None:
+def test_only_the_answer_goes_to_stdout(write: Write, baton: Invoke) -> None:
     write(WEATHER)
     result = baton("run", "desk", "Weather?")
     assert result.exit_code == 0
@@ -46,24 +46,24 @@ def test_the_answer_alone_goes_to_stdout(write: Write, baton: Invoke) -> None:
     ]
 
 
-def test_quiet_says_nothing_else(write: Write, baton: Invoke) -> None:
+def test_quiet_prints_only_the_answer(write: Write, baton: Invoke) -> None:
     write(WEATHER)
     assert baton("run", "desk", "Weather?", "--quiet").output == "Sunny, 25 °C.\n"
 
 
-def test_json_tells_programs_where_the_run_stands(write: Write, baton: Invoke) -> None:
+def test_json_has_status_output_and_usage(write: Write, baton: Invoke) -> None:
     write(WEATHER)
-    told = json.loads(baton("run", "desk", "Weather?", "--json").stdout)
-    assert {key: told[key] for key in ("status", "output", "agent", "interrupts")} == {
+    result_of_command = json.loads(baton("run", "desk", "Weather?", "--json").stdout)
+    assert {key: result_of_command[key] for key in ("status", "output", "agent", "interrupts")} == {
         "status": "completed",
         "output": "Sunny, 25 °C.",
         "agent": "Weather",
         "interrupts": [],
     }
-    assert told["run_id"]
-    assert told["usage"]["total"]["total_tokens"] == 46
-    assert told["usage"]["by_agent"]["Weather"]["model_calls"] == 2
-    assert told["usage"]["by_model"]["scripted"]["cost"] == 0.0
+    assert result_of_command["run_id"]
+    assert result_of_command["usage"]["total"]["total_tokens"] == 46
+    assert result_of_command["usage"]["by_agent"]["Weather"]["model_calls"] == 2
+    assert result_of_command["usage"]["by_model"]["scripted"]["cost"] == 0.0
 
 
 def test_events_are_a_log_that_can_be_read_back(write: Write, baton: Invoke) -> None:
@@ -74,12 +74,12 @@ def test_events_are_a_log_that_can_be_read_back(write: Write, baton: Invoke) -> 
     assert "Router → Weather" in transcript(events)
 
 
-def test_the_text_comes_from_stdin(write: Write, baton: Invoke) -> None:
+def test_the_message_can_be_read_from_stdin(write: Write, baton: Invoke) -> None:
     write('agent = Agent("Echo", model=ScriptedModel([lambda request: f"got {request.messages[-1].content!r}"]))')
     assert baton("run", "desk:agent", "-", input="two\nlines").stdout == "got 'two\\nlines'\n"
 
 
-def test_values_are_json_where_they_are_json(write: Write, baton: Invoke) -> None:
+def test_values_are_parsed_as_json_if_possible(write: Write, baton: Invoke) -> None:
     write(
         """
         @agent("Teller")
@@ -93,7 +93,7 @@ def test_values_are_json_where_they_are_json(write: Write, baton: Invoke) -> Non
     )
 
 
-def test_an_answer_that_is_no_text_is_printed_as_json(write: Write, baton: Invoke) -> None:
+def test_a_structured_answer_is_printed_as_json(write: Write, baton: Invoke) -> None:
     write(
         """
         import dataclasses
@@ -109,7 +109,7 @@ def test_an_answer_that_is_no_text_is_printed_as_json(write: Write, baton: Invok
     assert json.loads(baton("run", "desk:agent", "hi", "--json").stdout)["output"] == {"city": "Rome", "degrees": 25.0}
 
 
-def test_an_agent_that_says_several_things_answers_with_the_last(write: Write, baton: Invoke) -> None:
+def test_the_last_message_is_the_answer(write: Write, baton: Invoke) -> None:
     write(
         """
         @agent("Talker")
@@ -123,7 +123,7 @@ def test_an_agent_that_says_several_things_answers_with_the_last(write: Write, b
     assert result.stderr.splitlines()[:2] == ["● Talker", "  first"]
 
 
-def test_an_answer_that_is_not_even_json_is_printed_as_python_shows_it(write: Write, baton: Invoke) -> None:
+def test_an_answer_that_is_not_json_is_printed_as_its_repr(write: Write, baton: Invoke) -> None:
     write(
         """
         @agent("Odd")
@@ -134,7 +134,7 @@ def test_an_answer_that_is_not_even_json_is_printed_as_python_shows_it(write: Wr
     assert baton("run", "desk:odd", "hi", "-q").stdout == "range(0, 3)\n"
 
 
-def test_an_agent_with_nothing_to_say_prints_nothing(write: Write, baton: Invoke) -> None:
+def test_an_empty_answer_prints_nothing(write: Write, baton: Invoke) -> None:
     write(
         """
         @agent("Silent")
@@ -144,7 +144,7 @@ def test_an_agent_with_nothing_to_say_prints_nothing(write: Write, baton: Invoke
     assert baton("run", "desk:silent", "hi", "-q").output == ""
 
 
-def test_a_suspended_run_ends_with_3_and_its_questions(write: Write, baton: Invoke) -> None:
+def test_a_suspended_run_exits_with_3_and_lists_its_interrupts(write: Write, baton: Invoke) -> None:
     write(
         """
         @tool(needs_approval=True)
@@ -164,16 +164,16 @@ def test_a_suspended_run_ends_with_3_and_its_questions(write: Write, baton: Invo
         '  1/m1.1/ask1  Desk: {"how":"many?"} (about survey())',
         "to answer, use `baton chat`, or pass --store and resume the run",
     ]
-    told = json.loads(baton("run", "desk:agent", "hi", "--json").stdout)
-    assert told["status"] == "suspended"
-    assert [asked["id"] for asked in told["interrupts"]] == ["1/m1.0/ask1", "1/m1.1/ask1"]
-    assert told["interrupts"][0]["tool_call"]["name"] == "refund"
+    result_of_command = json.loads(baton("run", "desk:agent", "hi", "--json").stdout)
+    assert result_of_command["status"] == "suspended"
+    assert [interrupt["id"] for interrupt in result_of_command["interrupts"]] == ["1/m1.0/ask1", "1/m1.1/ask1"]
+    assert result_of_command["interrupts"][0]["tool_call"]["name"] == "refund"
 
 
 FAILING = 'agent = Agent("Desk", model=ScriptedModel([RuntimeError("the wire is cut")], cycle=True))'
 
 
-def test_a_failed_run_ends_with_1_and_one_line(write: Write, baton: Invoke) -> None:
+def test_a_failed_run_exits_with_1_and_one_line(write: Write, baton: Invoke) -> None:
     write(FAILING)
     result = baton("run", "desk:agent", "hi", "-q")
     assert result.exit_code == 1
@@ -182,10 +182,10 @@ def test_a_failed_run_ends_with_1_and_one_line(write: Write, baton: Invoke) -> N
 
 def test_failed_run_is_printed_in_the_requested_format(write: Write, baton: Invoke) -> None:
     write(FAILING)
-    told = baton("run", "desk:agent", "hi", "--json", "-q")
-    assert told.exit_code == 1
-    assert json.loads(told.stdout)["status"] == "failed"
-    assert json.loads(told.stdout)["error"]["type"] == "ModelError"
+    result_of_command = baton("run", "desk:agent", "hi", "--json", "-q")
+    assert result_of_command.exit_code == 1
+    assert json.loads(result_of_command.stdout)["status"] == "failed"
+    assert json.loads(result_of_command.stdout)["error"]["type"] == "ModelError"
     events = decode_log(baton("run", "desk:agent", "hi", "--events").stdout.encode())
     assert isinstance(events[-1], RunFailed)
 
@@ -212,15 +212,15 @@ def test_foreign_error_shows_its_type_and_place(write: Write, baton: Invoke) -> 
     assert lines[2] == "  use --debug to see the traceback"
 
 
-def test_without_a_model_all_three_ways_out_are_named(write: Write, baton: Invoke) -> None:
+def test_without_a_model_the_error_names_all_options(write: Write, baton: Invoke) -> None:
     write('agent = Agent("Desk")')
     result = baton("run", "desk:agent", "hi", "-q")
     assert result.exit_code == 1
-    for way_out in ("`Desk` has no model", "Agent(model=…)", "Runner(model=…)", "--model PROVIDER:NAME"):
-        assert way_out in result.stderr
+    for option in ("`Desk` has no model", "Agent(model=…)", "Runner(model=…)", "--model PROVIDER:NAME"):
+        assert option in result.stderr
 
 
-def test_the_model_named_on_the_command_line(write: Write, baton: Invoke) -> None:
+def test_the_model_option_sets_the_model(write: Write, baton: Invoke) -> None:
     write(
         """
         from baton.models import register_model
@@ -240,11 +240,11 @@ from baton.models import register_model
 register_model("toy", lambda name: ScriptedModel([f"I am {name}"], name=f"toy:{name}", cycle=True))
 agent = Agent("Guide", model=scripted_or_real(["I am a script."], cycle=True))
 runner = Runner(Agent("Guide"), model=scripted_or_real(["I am a script."], cycle=True))
-nobody = Runner(Agent("Guide"))
+no_model = Runner(Agent("Guide"))
 """
 
 
-@pytest.mark.parametrize("target", ["desk:agent", "desk:runner", "desk:nobody"])
+@pytest.mark.parametrize("target", ["desk:agent", "desk:runner", "desk:no_model"])
 def test_scripted_or_real_model_is_replaced_by_the_named_model(write: Write, baton: Invoke, target: str) -> None:
     write(LESSON)
     for command in (["run", target, "hi", "-q"], ["chat", target]):
@@ -280,14 +280,14 @@ def test_a_runner_has_its_own_model(write: Write, baton: Invoke) -> None:
     ("option", "limit"),
     [("--max-transfers=0", "0 transfers"), ("--max-model-calls=1", "1 model_calls"), ("--max-tokens=5", "5 tokens")],
 )
-def test_limits(write: Write, baton: Invoke, option: str, limit: str) -> None:
+def test_limit_options_stop_the_run(write: Write, baton: Invoke, option: str, limit: str) -> None:
     write(WEATHER)
     result = baton("run", "desk", "hi", "-q", option)
     assert result.exit_code == 1
     assert f"the run reached its limit of {limit}" in result.stderr
 
 
-def test_a_limit_of_time(write: Write, baton: Invoke) -> None:
+def test_the_time_limit_option_stops_the_run(write: Write, baton: Invoke) -> None:
     write('import asyncio; agent = Agent("Desk", model=ScriptedModel([ScriptedStream("so", asyncio.Event())]))')
     assert "limit of 0.05 seconds" in baton("run", "desk:agent", "hi", "--max-seconds=0.05").stderr
 
@@ -311,7 +311,7 @@ def test_invalid_arguments_exit_with_2(write: Write, baton: Invoke, arguments: t
 
 
 @pytest.mark.parametrize("form", ["--json", "--events"])
-def test_ctrl_c_cancels_the_run_and_ends_with_130(write: Write, terminal: Callable[..., Any], form: str) -> None:
+def test_ctrl_c_cancels_the_run_and_exits_with_130(write: Write, terminal: Callable[..., Any], form: str) -> None:
     write('import asyncio; agent = Agent("Desk", model=ScriptedModel([ScriptedStream("so", asyncio.Event())]))')
     program = terminal("run", "desk:agent", "hi", form)
     program.read_until("● Desk")
@@ -335,29 +335,29 @@ def test_warnings_are_one_line(write: Write, terminal: Callable[..., Any]) -> No
         agent = Agent("Desk", tools=[broken], sub_agents=[child], model=ScriptedModel([call("broken"), "Sorry."]))
         """
     )
-    code, told = terminal("run", "desk:agent", "hi").leave()
+    code, result_of_command = terminal("run", "desk:agent", "hi").leave()
     assert code == 0
-    assert "warning: `Child` has no description" in told
-    assert "✗ broken: " in told
-    assert "Traceback" not in told
-    code, told = terminal("run", "desk:agent", "hi", "--quiet").leave()
-    assert told == "Sorry.\n"
+    assert "warning: `Child` has no description" in result_of_command
+    assert "✗ broken: " in result_of_command
+    assert "Traceback" not in result_of_command
+    code, result_of_command = terminal("run", "desk:agent", "hi", "--quiet").leave()
+    assert result_of_command == "Sorry.\n"
 
 
 @pytest.mark.parametrize("command", ["run", "chat", "check", "graph"])
 def test_help_has_examples(baton: Invoke, command: str) -> None:
-    told = baton(command, "--help")
-    assert told.exit_code == 0
-    assert f"  baton {command} desk:router" in told.stdout
+    result_of_command = baton(command, "--help")
+    assert result_of_command.exit_code == 0
+    assert f"  baton {command} desk:router" in result_of_command.stdout
 
 
-def test_version(baton: Invoke) -> None:
+def test_version_is_printed(baton: Invoke) -> None:
     from baton import __version__
 
     assert baton("--version").stdout == f"baton, version {__version__}\n"
 
 
 def test_exit_codes_are_documented(baton: Invoke) -> None:
-    told = baton("run", "--help").stdout
+    result_of_command = baton("run", "--help").stdout
     for code in ("0    completed", "1    failed", "2    ", "3    suspended", "130  cancelled"):
-        assert code in told
+        assert code in result_of_command

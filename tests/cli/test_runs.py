@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from baton import Agent, Runner
 from baton.events import RunStarted, decode_log
 from baton.stores import SQLiteStore
+from baton.testing import ScriptedModel
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -44,7 +46,7 @@ other = Runner(agent.clone(tools=[choose]))
 
 @pytest.fixture
 def suspended(write: Write, baton: Invoke) -> str:
-    """The id of a run in runs.db that waits for two answers."""
+    """Create a suspended run in runs.db with two open interrupts; return its id."""
     write(DESK)
     result = baton("run", "desk:runner", "refund", "--store", "runs.db", "--json")
     assert result.exit_code == 3
@@ -71,23 +73,23 @@ def test_ls_lists_the_newest_first(suspended: str, baton: Invoke) -> None:
     assert [line.split()[1:4] for line in lines[1:]] == [["completed", "u42", "5"], ["suspended", "-", "7"]]
     assert lines[2].startswith(suspended)
 
-    told = baton("runs", "ls", "--store", "runs.db", "--status", "suspended", "--json").stdout.splitlines()
-    assert [json.loads(line)["run_id"] for line in told] == [suspended]
-    assert json.loads(told[0])["is_driven"] is False
+    output = baton("runs", "ls", "--store", "runs.db", "--status", "suspended", "--json").stdout.splitlines()
+    assert [json.loads(line)["run_id"] for line in output] == [suspended]
+    assert json.loads(output[0])["is_driven"] is False
     assert "--limit 2 to see more" in baton("runs", "ls", "--store", "runs.db", "--limit", "1").stderr
-    assert baton("runs", "ls", "--store", "runs.db", "--thread", "nobody").output == "no matching runs\n"
+    assert baton("runs", "ls", "--store", "runs.db", "--thread", "unknown").output == "no matching runs\n"
 
 
 def test_ls_marks_runs_without_a_worker(write: Write, baton: Invoke) -> None:
     write(DESK)
 
-    async def leave_one() -> None:
+    async def create_runs() -> None:
         store = SQLiteStore("runs.db")
         await store.create("left", [b'{"format":1}'])
-        await store.create("driven", [b'{"format":1}'], worker="somebody", ttl=60)
+        await store.create("driven", [b'{"format":1}'], worker="other", ttl=60)
         await store.close()
 
-    asyncio.run(leave_one())
+    asyncio.run(create_runs())
     table = baton("runs", "ls", "--store", "runs.db").stdout
     assert "left    running, no worker" in table
     assert "driven  running   " in table
@@ -95,7 +97,7 @@ def test_ls_marks_runs_without_a_worker(write: Write, baton: Invoke) -> None:
     assert (result.exit_code, "is running" in result.stderr) == (1, True)
 
 
-def test_show_is_a_conversation_with_its_open_questions(suspended: str, baton: Invoke) -> None:
+def test_show_prints_the_conversation_and_open_interrupts(suspended: str, baton: Invoke) -> None:
     lines = baton("runs", "show", "--store", "runs.db", suspended).stdout.splitlines()
     assert lines[0].startswith(f"run {suspended} · suspended · ")
     assert lines[1:] == [
@@ -111,7 +113,7 @@ def test_show_is_a_conversation_with_its_open_questions(suspended: str, baton: I
     ]
 
 
-def test_show_gives_numbers_and_keys_or_the_log_itself(suspended: str, baton: Invoke) -> None:
+def test_show_can_print_numbered_events_or_the_log(suspended: str, baton: Invoke) -> None:
     numbered = baton("runs", "show", "--store", "runs.db", suspended, "--events").stdout.splitlines()
     assert numbered[0] == '1  run: run of Clerk started with "refund"'
     assert numbered[-1].startswith("7  suspended6: ")
@@ -121,7 +123,7 @@ def test_show_gives_numbers_and_keys_or_the_log_itself(suspended: str, baton: In
     assert baton("runs", "show", "--store", "runs.db", suspended, "--json", "--events").exit_code == 2
 
 
-def test_resume_takes_answers_from_the_command_line(suspended: str, baton: Invoke) -> None:
+def test_resume_accepts_answers_as_options(suspended: str, baton: Invoke) -> None:
     answers = ("--answer", "1/m1.0/ask1=n too dear", "--answer", "1/m1.1/ask1=green")
     result = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", *answers)
     assert (result.exit_code, result.stdout) == (0, "Done: green\n")
@@ -130,38 +132,38 @@ def test_resume_takes_answers_from_the_command_line(suspended: str, baton: Invok
     assert (again.exit_code, "is completed" in again.stderr) == (1, True)
 
 
-def test_resume_asks_for_the_rest(suspended: str, baton: Invoke) -> None:
+def test_resume_asks_for_missing_answers(suspended: str, baton: Invoke) -> None:
     result = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", "--quiet", input="y\ngreen\n")
     assert (result.exit_code, result.stdout) == (0, "Done: green\n")
 
 
 def test_resume_leaves_unanswered_interrupts_open(suspended: str, baton: Invoke) -> None:
-    nobody = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner")
-    assert (nobody.exit_code, nobody.stdout) == (3, "")
+    unanswered = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner")
+    assert (unanswered.exit_code, unanswered.stdout) == (3, "")
     half = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", "--answer", "1/m1.0/ask1=y")
     assert half.exit_code == 3
     assert "◂ refund: 5.00 EUR paid back" in half.stderr
     assert half.stderr.count("? Clerk: {") == 1
-    # With one question left, the answer alone will do.
+    # With one open interrupt, the id can be omitted.
     rest = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", "--answer", "red", "--json")
-    told = json.loads(rest.stdout)
-    assert (told["status"], told["output"]) == ("completed", "Done: red")
+    output = json.loads(rest.stdout)
+    assert (output["status"], output["output"]) == ("completed", "Done: red")
 
 
 def test_resume_refuses_invalid_answers(suspended: str, baton: Invoke) -> None:
-    def said(*arguments: str) -> tuple[int, str]:
+    def resume_with(*arguments: str) -> tuple[int, str]:
         result = baton("runs", "resume", "--store", "runs.db", *arguments)
         return result.exit_code, result.stderr
 
-    code, text = said(suspended, "desk:runner", "--answer", "9/ask1=y")
+    code, text = resume_with(suspended, "desk:runner", "--answer", "9/ask1=y")
     assert (code, "with one of: `1/m1.0/ask1`, `1/m1.1/ask1`" in text) == (1, True)
-    code, text = said(suspended, "desk:runner", "--answer", "1/m1.0/ask1=yes please")
+    code, text = resume_with(suspended, "desk:runner", "--answer", "1/m1.0/ask1=yes please")
     assert (code, "is not a clear answer to 1/m1.0/ask1" in text) == (1, True)
-    code, text = said("nobody", "desk:runner")
-    assert (code, "there is no run `nobody`" in text) == (2, True)
-    code, text = said(suspended, "desk:nobody")
-    assert (code, "has no `nobody`" in text) == (2, True)
-    code, text = said(suspended, "desk:other", "--answer", "1/m1.0/ask1=y", "--answer", "1/m1.1/ask1=red")
+    code, text = resume_with("unknown", "desk:runner")
+    assert (code, "there is no run `unknown`" in text) == (2, True)
+    code, text = resume_with(suspended, "desk:unknown")
+    assert (code, "has no `unknown`" in text) == (2, True)
+    code, text = resume_with(suspended, "desk:other", "--answer", "1/m1.0/ask1=y", "--answer", "1/m1.1/ask1=red")
     assert code == 1
     assert "Clerk" in text
 
@@ -177,27 +179,27 @@ def test_fork_creates_a_new_run(suspended: str, baton: Invoke) -> None:
 
     early = baton("runs", "fork", "--store", "runs.db", suspended, "--at", "1").stdout.strip()
     assert len(baton("runs", "show", "--store", "runs.db", early, "--events").stdout.splitlines()) == 1
-    for wrong, told in (
+    for wrong, output in (
         (("--at", "99"), "it can be forked at 1 to"),
         (("--edit", "1/m9=x"), "has no event `1/m9`"),
         (("--edit", "nothing"), "write --edit KEY=VALUE"),
     ):
         refused = baton("runs", "fork", "--store", "runs.db", suspended, *wrong)
         assert refused.exit_code in (1, 2)
-        assert told in refused.stderr
+        assert output in refused.stderr
 
 
 def test_rm_deletes_only_confirmed_existing_runs(suspended: str, baton: Invoke) -> None:
     assert "pass --yes" in baton("runs", "rm", "--store", "runs.db", suspended).stderr
-    both = baton("runs", "rm", "--store", "runs.db", suspended, "nobody", "--yes")
-    assert (both.exit_code, "there is no run `nobody`" in both.stderr) == (2, True)
+    both = baton("runs", "rm", "--store", "runs.db", suspended, "unknown", "--yes")
+    assert (both.exit_code, "there is no run `unknown`" in both.stderr) == (2, True)
     assert suspended in baton("runs", "ls", "--store", "runs.db").stdout
     assert baton("runs", "rm", "--store", "runs.db", suspended, "--yes").stderr == f"deleted run {suspended}\n"
     assert baton("runs", "ls", "--store", "runs.db").stderr == "no runs\n"
 
 
 @pytest.mark.parametrize(
-    ("store", "told"),
+    ("store", "output"),
     [
         ("nothing.db", "there is no store `nothing.db`"),
         ("sqlite:///nothing.db", "there is no store `sqlite:///nothing.db`"),
@@ -206,11 +208,11 @@ def test_rm_deletes_only_confirmed_existing_runs(suspended: str, baton: Invoke) 
         ("desk.py", "not an SQLite database"),
     ],
 )
-def test_invalid_store_is_refused_and_not_created(write: Write, baton: Invoke, store: str, told: str) -> None:
+def test_invalid_store_is_refused_and_not_created(write: Write, baton: Invoke, store: str, output: str) -> None:
     folder = write(DESK).parent
     result = baton("runs", "ls", "--store", store)
     assert result.exit_code in (1, 2)
-    assert told in result.stderr
+    assert output in result.stderr
     assert [found.name for found in folder.iterdir() if found.suffix == ".db"] == []
 
 
@@ -235,8 +237,8 @@ def test_chat_offers_to_resume_a_suspended_run(write: Write, baton: Invoke) -> N
     write(DESK)
     thread = ("--store", "runs.db", "--thread", "u42")
     baton("run", "desk:agent", "refund", *thread)
-    left = baton("chat", "desk:agent", *thread, input="y\n").stdout
-    assert "not answered; the run stays suspended" in left
+    unanswered_output = baton("chat", "desk:agent", *thread, input="y\n").stdout
+    assert "not answered; the run stays suspended" in unanswered_output
     result = baton("chat", "desk:agent", *thread, input="y\ny\ngreen\nand now?\n").stdout
     assert "Done: green" in result
     assert "6 messages, the last: and now?" in result
@@ -258,3 +260,31 @@ def test_chat_with_a_store_creates_a_thread(write: Write, baton: Invoke) -> None
     first = baton("chat", "desk:agent", "--store", "runs.db", input="hello\n").stdout.splitlines()[0]
     thread = first.removeprefix("thread ").partition(",")[0]
     assert "1 run so far" in baton("chat", "desk:agent", "--store", "runs.db", "--thread", thread, input="").stdout
+
+
+def test_show_prints_the_error_of_a_failed_run(write: Write, baton: Invoke) -> None:
+    # F36
+    write('agent = Agent("Clerk", model=ScriptedModel([RuntimeError("the wire is cut")]))')
+    assert baton("run", "desk:agent", "hello", "--store", "runs.db").exit_code == 1
+    run_id = baton("runs", "ls", "--store", "runs.db").stdout.splitlines()[1].split()[0]
+    shown = baton("runs", "show", run_id, "--store", "runs.db").stdout.splitlines()
+    assert "✗ ModelError: the model `scripted` of `Clerk` raised RuntimeError: the wire is cut" in shown
+
+
+def test_ls_says_why_a_run_could_not_be_driven(write: Write, baton: Invoke) -> None:
+    # F1
+    write('agent = Agent("Clerk", model=ScriptedModel(["Hi."]))')
+
+    async def leave_undrivable() -> None:
+        store = SQLiteStore("runs.db")
+        await Runner(Agent("Clerk", model=ScriptedModel(["Hi."])), store=store).submit("hello", run_id="r")
+        await store.put_note("r", "undrivable", b"TeamChangedError: the team has changed\x1b[2J")
+        await store.close()
+
+    asyncio.run(leave_undrivable())
+    lines = baton("runs", "ls", "--store", "runs.db").stdout.splitlines()
+    assert "running, no worker" in lines[1]
+    assert lines[2].startswith("  could not be driven: TeamChangedError: the team has changed")
+    assert "\x1b" not in lines[2]
+    (shown,) = baton("runs", "ls", "--store", "runs.db", "--json").stdout.splitlines()
+    assert json.loads(shown)["undrivable"].startswith("TeamChangedError")

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,8 @@ from tests.sockets import Client, client_of
 from baton import Agent, Runner, agent
 from baton.agents import AgentContext
 from baton.cli.errors import TargetError
-from baton.cli.serve import AppOptions, make_app, make_runner, read_tokens
+from baton.cli.serve import make_app, make_runner, read_tokens
+from baton.events import ToolReturned
 from baton.testing import ScriptedModel
 
 Write = Callable[..., Path]
@@ -31,7 +34,7 @@ bare = Runner(desk)
 
 async def test_protocols_share_runs() -> None:
     runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(make_app(runner, ["api", "agui"], AppOptions(auth={"s": "ada"})), "s") as client:
+    async with client_of(make_app(runner, ["api", "agui"], auth={"s": "ada"}), "s") as client:
         request = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}]}
         async with client.session.post(f"{client.url}/agui", json=request, headers=client.headers) as answer:
             assert answer.status == 200
@@ -48,7 +51,7 @@ async def test_run_without_a_worker_is_driven() -> None:
 
     runner = Runner(once, store="memory:")
     run_id = await runner.submit("go")
-    async with client_of(make_app(runner, ["api"], AppOptions())) as client:
+    async with client_of(make_app(runner, ["api"])) as client:
         events = [frame["event"] async for frame in client.events(f"/runs/{run_id}/events")]
         assert events[-1] == "RunCompleted"
 
@@ -81,6 +84,235 @@ async def test_serves_until_stopped(write: Write, tmp_path: Path) -> None:
     assert (program.returncode, errors) == (0, b"")
 
 
+WORKER = """
+import asyncio
+from pathlib import Path
+
+@tool(effect="once")
+async def pay() -> str:
+    note("begun")
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    note("paid")
+    return "paid"
+
+def note(text):
+    with open("notes", "a") as notes:
+        notes.write(text + "\\n")
+
+def answer(request):
+    return "thank you" if isinstance(request.messages[-1], ToolMessage) else call("pay")
+
+desk = Agent("Desk", tools=[pay], model=ScriptedModel([answer], cycle=True))
+"""
+
+
+class Server:
+    """`baton serve` in its own process, in the current folder."""
+
+    def __init__(self, *options: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        program = "from baton.cli.main import main; main()"
+        self._command = [sys.executable, "-c", program, "serve", *options, "--port", str(self.port)]
+
+    async def __aenter__(self) -> "Server":
+        self.process = await asyncio.create_subprocess_exec(*self._command, stderr=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(60), aiohttp.ClientSession(self.url) as session:
+            while True:
+                try:
+                    async with session.get("/health"):
+                        return self
+                except aiohttp.ClientConnectorError:
+                    assert self.process.returncode is None
+                    await asyncio.sleep(0.05)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.communicate()
+
+    async def wait(self) -> str:
+        """Wait for the end of the process; return what it printed."""
+        async with asyncio.timeout(60):
+            _, errors = await self.process.communicate()
+        return errors.decode()
+
+
+async def _wait_for_note(what: str) -> None:
+    async with asyncio.timeout(60):
+        while not (Path("notes").exists() and what in Path("notes").read_text().splitlines()):
+            await asyncio.sleep(0.02)
+
+
+async def test_sigterm_lets_turns_in_flight_finish_and_ends_streams_at_once(write: Write) -> None:
+    # F13
+    write(WORKER)
+    options = ("desk:desk", "--store", "runs.db", "--drain", "600")
+    async with Server(*options) as first, aiohttp.ClientSession() as session:
+        client = Client(session, first.url)
+        _, run = await client.post("/runs", {"input": "pay"})
+        await _wait_for_note("begun")
+        frames = client.events(f"/runs/{run['id']}/events")
+        received = [await anext(frames)]
+        first.process.send_signal(signal.SIGTERM)
+        received += [frame async for frame in frames]
+        assert received[-1]["retry"] == "1000", "the stream ends while the tool still runs"
+        assert first.process.returncode is None
+        with pytest.raises(aiohttp.ClientError):
+            await client.post("/runs", {"input": "more"})
+        Path("go").touch()
+        await first.wait()
+    assert Path("notes").read_text().split() == ["begun", "paid"]
+
+    runner = Runner(Agent("Desk"), store="runs.db")
+    last = max(int(frame["id"]) for frame in received if "id" in frame)
+    events = await runner.events(run["id"])
+    assert isinstance(events[-1], ToolReturned), "the turn is stored, and the next one was not begun"
+    assert [record.run_id for record in await runner.list_unfinished()] == [run["id"]], "its lease is released"
+    await runner.close()
+
+    async with Server(*options) as second, aiohttp.ClientSession() as session:
+        client = Client(session, second.url)
+        rest = [frame async for frame in client.events(f"/runs/{run['id']}/events", after=last)]
+        assert rest[-1]["event"] == "RunCompleted"
+        second.process.send_signal(signal.SIGTERM)
+        await second.wait()
+    assert Path("notes").read_text().split() == ["begun", "paid"]
+
+
+@pytest.mark.parametrize("hurry", [True, False])
+async def test_a_turn_that_does_not_finish_does_not_keep_the_server(write: Write, hurry: bool) -> None:
+    # F13: by --drain, or because Ctrl-C is pressed again.
+    write(WORKER)
+    async with (
+        Server("desk:desk", "--store", "runs.db", "--drain", "600" if hurry else "0.1") as server,
+        aiohttp.ClientSession() as session,
+    ):
+        _, run = await Client(session, server.url).post("/runs", {"input": "pay"})
+        await _wait_for_note("begun")
+        server.process.send_signal(signal.SIGINT)
+        if hurry:
+            async with asyncio.timeout(60):
+                while await _is_listening(server.port):
+                    await asyncio.sleep(0.02)
+            server.process.send_signal(signal.SIGINT)
+        await server.wait()
+    runner = Runner(Agent("Desk"), store="runs.db")
+    assert [record.run_id for record in await runner.list_unfinished()] == [run["id"]]
+    await runner.close()
+
+
+FAILING = """
+from baton.errors import ModelError
+
+def fail(request):
+    raise ModelError("the quota is used up", model="scripted")
+
+desk = Agent("Desk", description="Helps.", model=ScriptedModel([fail], cycle=True))
+"""
+
+
+def test_a_busy_port_has_its_own_exit_code_and_no_url(write: Write, baton: Invoke) -> None:
+    # F36
+    write(TEAM)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = baton("serve", "desk:desk", "--port", port)
+    assert result.exit_code == 4
+    assert f"cannot listen on `127.0.0.1`, port {port}" in result.stderr
+    assert "http://" not in result.stderr
+
+
+def test_an_impossible_store_is_reported_at_the_start(write: Write, baton: Invoke) -> None:
+    # F36
+    write(TEAM)
+    result = baton("serve", "desk:desk", "--port", "0", "--store", "no/such/folder/runs.db")
+    assert result.exit_code == 1
+    assert "no/such/folder" in result.stderr
+    assert "http://" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_lease_is_an_option_for_agents(write: Write, baton: Invoke) -> None:
+    # F36
+    write(TEAM)
+    assert make_runner("desk:desk", store=None, model=None, lease=5).lease_seconds == 5
+    assert "lease_seconds=5" in baton("serve", "desk:runner", "--lease", "5").stderr
+
+
+async def test_failures_and_requests_are_logged(write: Write) -> None:
+    # F36
+    write(FAILING)
+    async with (
+        Server("desk:desk", "--access-log", "--max-body", "100", "--store", "runs.db") as server,
+        aiohttp.ClientSession() as session,
+    ):
+        client = Client(session, server.url)
+        _, run = await client.post("/runs?key=s3cret", {"input": "hi"})
+        assert [frame["event"] async for frame in client.events(f"/runs/{run['id']}/events")][-1] == "RunFailed"
+        assert (await client.post("/runs", {"input": "x" * 100}))[0] == 413
+        server.process.send_signal(signal.SIGTERM)
+        output = await server.wait()
+    assert f"run `{run['id']}` failed: ModelError: the quota is used up" in output
+    assert re.search(r"127.0.0.1 POST /runs 201 \d+ ms\n", output)
+    assert "s3cret" not in output
+
+
+async def test_the_landing_page_links_what_is_served() -> None:
+    # F36
+    runner = Runner(Agent("Desk", description="Secret plans."), store="memory:")
+    async with client_of(make_app(runner, ["api", "a2a"])) as client, client.session.get(client.url) as answer:
+        page = await answer.text()
+        assert answer.content_type == "text/html"
+        links = re.findall(r'href="(.*?)"', page)
+        assert links == ["openapi.json", "health", "a2a/.well-known/agent-card.json"]
+        for link in links:
+            async with client.session.get(f"{client.url}/{link}") as linked:
+                assert linked.status == 200
+        assert "Secret plans" not in page
+        assert "/agui" not in page
+        async with client.session.get(client.url, headers={"Host": "rebound.example"}) as refused:
+            assert refused.status == 403
+
+
+async def test_reload_restarts_the_server_when_a_file_changes(write: Write) -> None:
+    # F36
+    def team(text: str) -> str:
+        return f'desk = Agent("Desk", model=ScriptedModel(["{text}"], cycle=True))'
+
+    write(team("one"))
+    async with Server("desk:desk", "--reload", "--drain", "0") as server, aiohttp.ClientSession() as session:
+        client = Client(session, server.url)
+        assert await _answer(client) == "one"
+        write(team("two, longer"))
+        async with asyncio.timeout(120):
+            while await _answer(client) != "two, longer":
+                await asyncio.sleep(0.1)
+        server.process.send_signal(signal.SIGTERM)
+        await server.wait()
+    assert not await _is_listening(server.port)
+
+
+async def _answer(client: Client) -> str | None:
+    try:
+        _, run = await client.post("/runs", {"input": "hi"})
+        async for _ in client.events(f"/runs/{run['id']}/events"):
+            continue
+        return (await client.get(f"/runs/{run['id']}"))[1]["output"]
+    except (aiohttp.ClientError, KeyError):
+        return None  # It is being restarted.
+
+
+async def _is_listening(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
 def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke) -> None:
     write(TEAM)
     result = baton("serve", "desk:desk", "--host", "0.0.0.0")
@@ -91,7 +323,7 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--auth", "desk:nobody"], "`desk` has no `nobody`"),
+        (["--auth", "desk:unknown"], "`desk` has no `unknown`"),
         (["--auth", "desk"], "names only a module; write desk:name"),
         (["--auth", "desk:number"], "`desk:number` is not an authentication object"),
         (["--auth", "desk:callers", "--token-env", "X"], "cannot be combined; choose one"),
@@ -127,7 +359,7 @@ async def test_a2a_protocol() -> None:
     from baton.a2a import RemoteAgent
 
     runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(make_app(runner, ["api", "a2a"], AppOptions(auth={"s": "ada"})), "s") as client:
+    async with client_of(make_app(runner, ["api", "a2a"], auth={"s": "ada"}), "s") as client:
         remote = await RemoteAgent.discover(f"{client.url}/a2a", auth="s")
         result = await Runner(remote).run("hi")
         assert (remote.description, result.output) == ("Helps.", "hello")

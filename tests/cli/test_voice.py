@@ -1,4 +1,4 @@
-"""`baton voice`: a live conversation with lines, files or a person at a terminal."""
+"""`baton voice`: a live conversation with lines of text, files or a terminal."""
 
 import os
 import wave
@@ -73,8 +73,8 @@ def test_wav_input_and_output(write: Write, baton: Invoke, tmp_path: Path) -> No
     told = baton("voice", "desk:runner", *files, input="/handoff Triage\n").output.splitlines()
     assert [line for line in told if line.startswith("you › ")] == ["you › My invoice?", "you › My money?"]
     assert told[-1] == "recorded 1.7 s to out.wav"
-    spoken = "I get you the billing desk. You have paid twice. It is on its way. Anything else?"
-    assert read_wav(Path("out.wav")) == speech(spoken, ms_per_word=100)
+    expected_text = "I get you the billing desk. You have paid twice. It is on its way. Anything else?"
+    assert read_wav(Path("out.wav")) == speech(expected_text, ms_per_word=100)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ runner = RealtimeRunner(RealtimeAgent("Desk", tools=[survey]), model=ScriptedRea
 later = RealtimeRunner(RealtimeAgent("Desk", tools=[survey]), model=ScriptedRealtimeModel(["Thanks."]))
 """
     )
-    kept = ["--store", "calls.db", "--thread", "u42"]
-    first = baton("voice", "desk:runner", *kept, input="ask me\n").output
+    store_options = ["--store", "calls.db", "--thread", "u42"]
+    first = baton("voice", "desk:runner", *store_options, input="ask me\n").output
     assert "not answered; the run stays suspended" in first
-    second = baton("voice", "desk:later", *kept, input="/answer blue\n").output.splitlines()
+    second = baton("voice", "desk:later", *store_options, input="/answer blue\n").output.splitlines()
     assert second[0] == "thread u42, 1 run so far"
     assert second[1].startswith("resuming run ")
     assert "  ◂ survey: 'blue'" in second
@@ -124,15 +124,15 @@ later = RealtimeRunner(RealtimeAgent("Desk", tools=[survey]), model=ScriptedReal
 
 def test_thread_continues_with_its_history(write: Write, baton: Invoke) -> None:
     write(ECHO)
-    kept = ["--store", "calls.db", "--thread", "u42"]
-    assert "1 messages, the last: hello" in baton("voice", "desk:runner", *kept, input="hello\n").output
-    assert "3 messages, the last: again" in baton("voice", "desk:runner", *kept, input="again\n").output
+    store_options = ["--store", "calls.db", "--thread", "u42"]
+    assert "1 messages, the last: hello" in baton("voice", "desk:runner", *store_options, input="hello\n").output
+    assert "3 messages, the last: again" in baton("voice", "desk:runner", *store_options, input="again\n").output
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("/handoff Nobody", "`Triage` cannot transfer to `Nobody`; it can reach: "),
+        ("/handoff Unknown", "`Triage` cannot transfer to `Unknown`; it can reach: "),
         ("/handoff", "/handoff needs the name of an agent"),
         ("/sing", "unknown command /sing; see /help"),
         ("/answer y", "there is no open interrupt"),
@@ -149,7 +149,7 @@ def test_command_errors_do_not_end_the_conversation(write: Write, baton: Invoke,
 
 
 @pytest.mark.parametrize("farewell", ["exit", "/quit", "QUIT"])
-def test_leaving(write: Write, baton: Invoke, farewell: str) -> None:
+def test_farewell_words_end_the_conversation(write: Write, baton: Invoke, farewell: str) -> None:
     write(ECHO)
     assert baton("voice", "desk:runner", input=f"{farewell}\nhello\n").output == "● Echo\n"
 
@@ -232,7 +232,7 @@ runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps
 """
 
 
-def test_a_person_at_a_terminal_talks_and_interrupts(write: Write, terminal: Callable[..., Terminal]) -> None:
+def test_ctrl_c_in_a_terminal_interrupts_the_response(write: Write, terminal: Callable[..., Terminal]) -> None:
     """R7."""
     write(HELD)
     session = terminal("voice", "desk:runner", "--text-only", is_real=True)
@@ -248,7 +248,7 @@ def test_a_person_at_a_terminal_talks_and_interrupts(write: Write, terminal: Cal
     assert session.process.wait(timeout=20) == 0
 
 
-def test_a_terminal_without_sound_says_how_to_have_it(write: Write, terminal: Callable[..., Terminal]) -> None:
+def test_a_terminal_without_audio_devices_says_why(write: Write, terminal: Callable[..., Terminal]) -> None:
     write(ECHO)
     Path("sounddevice.py").write_text("raise OSError('PortAudio library not found')")
     session = terminal("voice", "desk:runner", is_real=True)
@@ -278,15 +278,15 @@ class RawOutputStream(_Stream):
             block = bytearray(self.size)
             self.callback(memoryview(block), self.size // 2, None, None)
             if any(block):
-                # A pipe: this goes on when the test reads it.
+                # A pipe: this blocks until the test reads it.
                 with open("played", "wb") as pipe:
                     pipe.write(block)
                 return
 """
 
 
-def test_a_person_with_a_microphone_and_a_speaker(write: Write, terminal: Callable[..., Terminal]) -> None:
-    """What the microphone hears arrives; what is said is played."""
+def test_a_conversation_with_microphone_and_speaker(write: Write, terminal: Callable[..., Terminal]) -> None:
+    """Audio of the microphone is sent, and responses are played."""
     Path("sounddevice.py").write_text(SYSTEM)
     os.mkfifo("played")
     write(
@@ -307,7 +307,7 @@ runner = RealtimeRunner(RealtimeAgent("Desk"), model=model)
     assert session.process.wait(timeout=20) == 0
 
 
-def test_the_help_names_the_commands(baton: Any) -> None:
+def test_the_help_lists_commands_and_options(baton: Any) -> None:
     told = baton("voice", "--help").output
     for word in ("/handoff NAME", "/interrupt", "/answer", "--wav-in", "--wav-out", "--wav-speed", "--base-url"):
         assert word in told
@@ -342,7 +342,7 @@ def on_half_a_second(): pass
 
 
 def test_speech_stops_playback_at_the_played_word(write: Write, terminal: Callable[..., Terminal]) -> None:
-    """R7: the speaker feeds the playback, and what was heard is what it has played."""
+    """R7: the speaker reports its position, and the response is truncated to the played part."""
     Path("sounddevice.py").write_text(CLOCKED)
     write(
         f"""{LIVE}

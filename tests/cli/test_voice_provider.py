@@ -1,4 +1,4 @@
-"""`baton voice` with a provider behind a websocket: OpenAI's format, on this machine."""
+"""`baton voice` with a local server that has the format of OpenAI's realtime API."""
 
 import asyncio
 import wave
@@ -24,7 +24,7 @@ triage = RealtimeAgent("Triage", instructions="TRIAGE", handoffs=[billing])
 """
 
 
-def whose(session: ServedSession) -> str:
+def agent_of(session: ServedSession) -> str:
     return "Billing" if "BILLING" in str(session.settings["instructions"]) else "Triage"
 
 
@@ -33,10 +33,10 @@ def server(**options: object) -> OpenAIRealtimeServer:
         "Triage": [say("I get you the billing desk.", call("transfer_to_billing"))],
         "Billing": [call("find_invoice", number="R-7"), "You have paid twice."],
     }
-    return OpenAIRealtimeServer(steps, by=whose, hears=["My invoice?"], **options)  # pyright: ignore[reportArgumentType]
+    return OpenAIRealtimeServer(steps, by=agent_of, hears=["My invoice?"], **options)  # pyright: ignore[reportArgumentType]
 
 
-def question(path: Path) -> str:
+def question_file(path: Path) -> str:
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
@@ -45,7 +45,7 @@ def question(path: Path) -> str:
     return str(path)
 
 
-HEARD = [
+EXPECTED_LINES = [
     "● Triage",
     "you › My invoice?",
     "I get you the billing desk.",
@@ -57,10 +57,10 @@ HEARD = [
 ]
 
 
-def assert_heard(lines: list[str]) -> None:
-    """What was said is written down while it is being answered, and so may be known later than the answer."""
-    assert lines.count(HEARD[1]) == 1
-    assert [line for line in lines if line != HEARD[1]] == [HEARD[0], *HEARD[2:]]
+def assert_expected_lines(lines: list[str]) -> None:
+    """Assert the output; the transcript of the input may arrive after the answer."""
+    assert lines.count(EXPECTED_LINES[1]) == 1
+    assert [line for line in lines if line != EXPECTED_LINES[1]] == [EXPECTED_LINES[0], *EXPECTED_LINES[2:]]
 
 
 @pytest.fixture(autouse=True)
@@ -68,14 +68,14 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
 
 
-async def test_an_agent_speaks_with_the_model_that_is_named(write: Write, baton: Invoke, tmp_path: Path) -> None:
+async def test_the_model_option_connects_to_the_provider(write: Write, baton: Invoke, tmp_path: Path) -> None:
     """R3: `base_url` points it at a local server."""
     write(DESK)
     async with server() as provider:
-        where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
+        model_options = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
         files = [
             "--wav-in",
-            question(tmp_path / "in.wav"),
+            question_file(tmp_path / "in.wav"),
             "--wav-out",
             "out.wav",
             "--wav-speed",
@@ -83,26 +83,28 @@ async def test_an_agent_speaks_with_the_model_that_is_named(write: Write, baton:
             "--voice",
             "marin",
         ]
-        result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, *files)
+        result = await asyncio.to_thread(baton, "voice", "desk:triage", *model_options, *files)
         assert (result.exit_code, provider.complaints) == (0, [])
         provider.assert_done()
     lines = result.output.splitlines()
-    assert_heard(lines[:-2])
+    assert_expected_lines(lines[:-2])
     assert lines[-1] == "recorded 2.0 s to out.wav"
     assert read_wav(Path("out.wav")) == speech("I get you the billing desk.") + speech("You have paid twice.")
 
 
-async def test_text_is_written_and_costs_no_sound(write: Write, baton: Invoke) -> None:
+async def test_text_only_requests_no_audio(write: Write, baton: Invoke) -> None:
     write(DESK)
     async with server() as provider:
-        where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
-        result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, "--text-only", input="My invoice?\n")
+        model_options = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
+        result = await asyncio.to_thread(
+            baton, "voice", "desk:triage", *model_options, "--text-only", input="My invoice?\n"
+        )
         assert provider.complaints == []
         assert provider.sessions[0].settings["output_modalities"] == ["text"]
-    assert result.output.splitlines()[:-1] == [line for line in HEARD if not line.startswith("you")]
+    assert result.output.splitlines()[:-1] == [line for line in EXPECTED_LINES if not line.startswith("you")]
 
 
-async def test_a_provider_that_takes_turns_hears_the_end_of_a_file(write: Write, baton: Invoke, tmp_path: Path) -> None:
+async def test_turn_detection_recognises_the_end_of_a_file(write: Write, baton: Invoke, tmp_path: Path) -> None:
     async with server() as provider:
         write(
             f"""{DESK}
@@ -110,14 +112,14 @@ from baton.realtime.openai import OpenAIRealtimeModel
 runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.base_url}"))
 """
         )
-        files = ["--wav-in", question(tmp_path / "in.wav"), "--wav-speed", "0"]
+        files = ["--wav-in", question_file(tmp_path / "in.wav"), "--wav-speed", "0"]
         result = await asyncio.to_thread(baton, "voice", "desk:runner", *files)
         assert (result.exit_code, provider.complaints) == (0, [])
-    assert_heard(result.output.splitlines()[:-1])
+    assert_expected_lines(result.output.splitlines()[:-1])
 
 
-async def test_audio_sent_at_once_interrupts_nothing(write: Write, baton: Invoke, tmp_path: Path) -> None:
-    """R7: where all is played at once, a caller who speaks at once has heard everything."""
+async def test_audio_at_unlimited_speed_interrupts_nothing(write: Write, baton: Invoke, tmp_path: Path) -> None:
+    """R7: with unlimited speed, the whole response counts as played."""
     async with OpenAIRealtimeServer(["First answer.", "Second answer."], hears=["One?", "Two?"]) as provider:
         write(
             f"""{DESK}
@@ -125,7 +127,7 @@ from baton.realtime.openai import OpenAIRealtimeModel
 runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.base_url}"))
 """
         )
-        files = ["--wav-in", question(tmp_path / "in.wav")] * 2
+        files = ["--wav-in", question_file(tmp_path / "in.wav")] * 2
         options = [*files, "--wav-out", "out.wav", "--wav-speed", "0"]
         result = await asyncio.to_thread(baton, "voice", "desk:runner", *options)
         assert (result.exit_code, provider.complaints) == (0, [])
@@ -133,14 +135,12 @@ runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.ba
     assert read_wav(Path("out.wav")) == speech("First answer. Second answer.")
 
 
-async def test_a_key_that_is_not_taken_is_said_in_a_line(
-    write: Write, baton: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_rejected_key_is_a_one_line_error(write: Write, baton: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "another")
     write(DESK)
     async with server() as provider:
-        where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
-        result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, input="Hello\n")
+        model_options = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
+        result = await asyncio.to_thread(baton, "voice", "desk:triage", *model_options, input="Hello\n")
     assert result.exit_code == 1
     assert "Incorrect API key provided" in result.output
     assert "Traceback" not in result.output

@@ -31,6 +31,6 @@ class TestScriptedRealtimeModel(RealtimeConformance[ScriptedRealtimeModel]):
         return provider
 
 
-def test_what_a_model_cannot_do_must_be_something_there_is() -> None:
+def test_unknown_names_in_cannot_are_refused() -> None:
     with pytest.raises(TypeError, match="it can have"):
         type("Wrong", (RealtimeConformance,), {"cannot": frozenset({"smell"})})

@@ -1,4 +1,4 @@
-"""What code inside a run can do: steps, questions, `once`, progress. Each effect is recorded, and never done twice."""
+"""The run context: steps, interrupts, `once`, progress. Each effect is recorded and happens once."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
-from baton.errors import NotEncodableError, ReplayMismatchError
+from baton.errors import NotEncodableError, OpenInterruptError
 from baton.events import CustomDelta, Event, InterruptRaised, ProgressDelta, StepCompleted
 from baton.testing import ScriptedModel, call, transcript
 
@@ -235,68 +235,6 @@ async def test_a_question_is_not_swallowed_by_code_that_catches_errors() -> None
     assert (await runner.resume(suspended.run_id, "yes")).messages[2].content == "yes"
 
 
-# --- once
-
-
-async def test_once_makes_an_event_once() -> None:
-    made: list[str] = []
-
-    @agent("A")
-    async def a(ctx: AgentContext) -> None:
-        async def make(key: str) -> StepCompleted:
-            made.append(key)
-            return StepCompleted(key, ctx._origin, 1.0, "mine", {"made": len(made)})
-
-        event = await ctx._once("mine", StepCompleted, make)
-        await ctx.interrupt("?")
-        again = await ctx._once("mine", StepCompleted, make)
-        assert again is event
-        ctx.output = event.result
-
-    runner = Runner(a)
-    suspended = await runner.run("hi")
-    result = await runner.resume(suspended.run_id, "yes")
-    assert (result.output, made) == ({"made": 1}, ["1/mine"])
-    assert sum(event.key == "1/mine" for event in result.events) == 1
-
-
-async def test_once_asked_for_twice_at_once_is_recorded_once() -> None:
-    @agent("A")
-    async def a(ctx: AgentContext) -> None:
-        async def make(key: str) -> StepCompleted:
-            await asyncio.sleep(0)
-            return StepCompleted(key, ctx._origin, 1.0, "mine")
-
-        one, other = await asyncio.gather(
-            ctx._once("mine", StepCompleted, make), ctx._once("mine", StepCompleted, make)
-        )
-        assert one is other
-
-    result = await Runner(a).run("hi")
-    assert sum(isinstance(event, StepCompleted) for event in result.events) == 1
-
-
-async def test_a_key_that_means_something_else_now_is_a_mismatch() -> None:
-    @agent("A")
-    async def a(ctx: AgentContext) -> None:
-        async def make(key: str) -> StepCompleted:
-            return StepCompleted(key, ctx._origin, 1.0, "mine")
-
-        async def make_asked(key: str) -> InterruptRaised:
-            return InterruptRaised(key, ctx._origin, 1.0)
-
-        await ctx._once("mine", StepCompleted, make)
-        await ctx._once("mine", InterruptRaised, make_asked)
-
-    with pytest.raises(ReplayMismatchError) as caught:
-        await Runner(a).run("hi")
-    assert (caught.value.key, caught.value.recorded, caught.value.produced) == (
-        "1/mine",
-        "StepCompleted",
-        "InterruptRaised",
-    )
-
-
 # --- progress
 
 
@@ -321,7 +259,8 @@ async def test_progress_and_messages_of_ones_own_are_told_and_not_recorded() -> 
     assert (halfway.text, halfway.done, halfway.total, halfway.call_id) == ("half", 1, 2, "call_1")
     assert (from_agent.text, from_agent.call_id, from_agent.path) == ("from an agent", "", ("A", "B"))
     (mood,) = [event for event in told if isinstance(event, CustomDelta)]
-    assert (mood.name, mood.data, mood.agent) == ("mood", {"good": True}, "A")
+    # F33: the call it comes from was not among its fields.
+    assert (mood.name, mood.data, mood.agent, mood.call_id) == ("mood", {"good": True}, "A", "call_1")
     assert tuple(event for event in told if isinstance(event, Event)) == live.result.events
 
 
@@ -370,3 +309,47 @@ async def test_the_users_own_object_is_passed_through_and_never_recorded() -> No
         "hi", context=other
     )
     assert seen[-1] is other
+
+
+# --- F12: code that goes on without the answer
+
+
+async def test_a_step_that_swallows_its_suspension_is_an_error_and_not_recorded() -> None:
+    # F12
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        async def careless() -> str:
+            try:
+                return await ctx.interrupt("sure?")
+            except BaseException:  # noqa: BLE001 - the mistake under test
+                return "assumed"
+
+        await ctx.say(await ctx.step("check", careless))
+
+    runner = Runner(a)
+    live = runner.stream("hi")
+    with pytest.raises(OpenInterruptError, match="step `check` of `A` went on while its question `1/ask1` is open"):
+        await live._drive()
+    assert live.result.status == "failed"
+    assert not any(isinstance(event, StepCompleted) for event in live.result.events)
+    # The question is still open, and its answer resumes the run.
+    assert (await runner.resume(live.run_id, "certain")).output == "certain"
+
+
+async def test_a_step_may_end_while_a_question_beside_it_is_open() -> None:
+    # F12: only the code that asked is to blame.
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        has_asked = asyncio.Event()
+
+        async def ask() -> str:
+            has_asked.set()
+            return await ctx.interrupt("sure?")
+
+        answer, _ = await asyncio.gather(ask(), ctx.step("wait", has_asked.wait))
+        await ctx.say(answer)
+
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    assert suspended.status == "suspended"
+    assert (await runner.resume(suspended.run_id, "yes")).output == "yes"

@@ -1,4 +1,4 @@
-"""How much a run may use: every limit, with where it was reached."""
+"""Limits of a run, and the errors that name where they were reached."""
 
 import asyncio
 
@@ -83,7 +83,7 @@ async def test_seconds_stop_a_run_that_hangs() -> None:
     assert live.result.status == "failed"
 
 
-async def test_a_timeout_of_somebody_else_is_not_the_limit() -> None:
+async def test_another_timeout_error_is_not_the_limit() -> None:
     @tool(on_error="raise")
     async def impatient() -> str:
         """Raise TimeoutError."""
@@ -136,8 +136,8 @@ async def test_replayed_model_calls_count_like_the_first_time() -> None:
     assert model.remaining == 1
 
 
-def test_what_is_counted_again_counts_in_the_whole() -> None:
-    # DESIGN §10: of a part that is over nobody asks the models again, but what they used is used.
+def test_the_usage_of_a_replayed_part_counts_in_the_total() -> None:
+    # DESIGN §10: the models of a finished part are not called again, but their usage counts.
     whole = UsageMeter(Limits(model_calls=3, transfers=1, tokens=100))
     origin = Origin("1", "A")
     said = AgentResponded("1/m1", origin, 1.0, AssistantMessage("a"), "model", Usage(input_tokens=2, output_tokens=3))

@@ -31,7 +31,7 @@ def test_a_long_path_is_no_recursion() -> None:
     assert len(origin.path) == 20_000
 
 
-def test_nobody_is_the_origin_of_what_happens_to_the_run() -> None:
+def test_the_run_origin_has_no_agent() -> None:
     assert (RUN_ORIGIN.id, RUN_ORIGIN.agent, RUN_ORIGIN.path) == ("", "", ())
 
 
@@ -47,3 +47,17 @@ def test_events_cannot_be_changed() -> None:
     event = AgentStarted("1/start", Origin("1", "A"), 1.0)
     with pytest.raises(AttributeError):
         event.timestamp = 2.0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_place_has_the_agents_around_and_not_those_before() -> None:
+    # F14
+    boss = Origin("2", "Boss", Origin("1", "Router"))
+    inside = Origin("2/m1.0/1", "Clerk", boss)
+    moved = Origin("2/m1.0/2", "Payer", inside)
+    first = Origin("2/s1/1", "First", boss)
+    second = Origin("2/s2/1", "Second", first)
+    deep = Origin("2/s2/1/m3.1/1", "Deep", second)
+    assert boss.place == ("Boss",)
+    assert moved.place == ("Boss", "Payer")
+    assert second.place == ("Boss", "Second")
+    assert deep.place == ("Boss", "Second", "Deep")

@@ -5,7 +5,7 @@ from baton.events.base import RUN_ORIGIN
 from baton.messages import AssistantMessage, Data, Image, Text, ToolMessage
 
 
-def test_what_was_said_as_text() -> None:
+def test_the_text_of_a_response() -> None:
     parts = (Text("look"), Image(url="https://example.org/cat.png"), Data({"a": 1}))
     assert AgentResponded("k", RUN_ORIGIN, 1.0, AssistantMessage(parts)).text == 'look\n{"a":1}'
     assert AgentResponded("k", RUN_ORIGIN, 1.0, AssistantMessage("plain")).text == "plain"

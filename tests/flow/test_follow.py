@@ -1,16 +1,18 @@
 """Who has the floor next: transfers of every kind, where control goes afterwards, and the path that records it."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, Exit, RunContext, Runner, Transfer, agent, handoff, tool
-from baton.errors import TransferError
+from baton import Agent, AgentContext, BaseAgent, Exit, RunContext, Runner, Transfer, agent, handoff, tool
+from baton.agents import RunHooks
+from baton.errors import OpenInterruptError, TransferError
 from baton.events import AgentFinished, AgentResponded, AgentStarted, ControlTransferred, Event, ToolReturned
 from baton.messages import UserMessage
 from baton.testing import ScriptedModel, call, transcript, transfer_to
-from baton.workflows import BreakLoop
+from baton.workflows import BreakLoop, SequentialAgent
 
 
 @tool
@@ -433,3 +435,98 @@ async def test_a_guest_is_still_there_after_resume() -> None:
     suspended = await runner.run("hi")
     assert suspended.agent == "Guest"
     assert (await runner.resume(suspended.run_id, "yes")).output == "hello"
+
+
+# --- F12: agents that go on without the answer
+
+
+async def test_an_agent_that_swallows_its_suspension_fails() -> None:
+    # F12: the run completed over an open question.
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        try:
+            await ctx.say(await ctx.interrupt("sure?"))
+        except BaseException:  # noqa: BLE001 - the mistake under test
+            await ctx.say("assumed")
+
+    live = Runner(a).stream("hi")
+    with pytest.raises(
+        OpenInterruptError, match=r"`A` went on while its question `1/ask1` is open; .*except Exception"
+    ):
+        await live._drive()
+    assert live.result.status == "failed"
+    assert not any(isinstance(event, AgentFinished) for event in live.result.events)
+
+
+async def test_an_agent_that_swallows_the_suspension_of_an_inner_agent_fails() -> None:
+    # F12
+    inner = Agent("Inner", model=ScriptedModel([call("ask", question="?"), "asked"]), tools=[ask])
+
+    class Careless(BaseAgent):
+        def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
+            return (inner,)
+
+        async def run(self, ctx: AgentContext) -> None:
+            await asyncio.gather(ctx.run_agent(inner, "one"), return_exceptions=True)
+
+    with pytest.raises(OpenInterruptError, match=r"`A` went on while its question `1/one/1/m1.0/ask1` is open"):
+        await Runner(Careless("A")).run("hi")
+
+
+async def test_an_agent_that_transfers_over_its_open_question_fails() -> None:
+    # F12
+    @agent("A", handoffs=["B"])
+    async def a(ctx: AgentContext) -> Transfer:
+        try:
+            await ctx.interrupt("sure?")
+        except BaseException:  # noqa: BLE001 - the mistake under test
+            return Transfer("B")
+        return Transfer("B")
+
+    with pytest.raises(OpenInterruptError, match="`A` went on"):
+        await Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["done"]))]).run("hi")
+
+
+# --- F23: the output of a run whose last agent says nothing
+
+
+async def test_the_output_is_the_last_answer_given() -> None:
+    # F23: it was None.
+    ends: list[tuple[str, Any]] = []
+
+    class Ends(RunHooks):
+        def on_agent_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
+            ends.append((agent.name, output))
+
+        def on_run_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
+            ends.append(("run", output))
+
+    @agent("Desk", handoffs=[handoff("Clerk", return_to="caller")])
+    async def desk(ctx: AgentContext) -> Transfer | None:
+        return Transfer("Clerk") if len(ctx.messages()) == 1 else None
+
+    clerk = Agent("Clerk", output_type=int, model=ScriptedModel(["42"]))
+    result = await Runner(desk, extra_agents=[clerk], hooks=Ends()).run("hi")
+    assert (result.agent, result.output) == ("Desk", 42)
+    # An agent's own output is still what it said itself.
+    assert ends == [("Desk", None), ("Clerk", None), ("Desk", None), ("run", 42)]
+
+
+async def test_an_exit_without_result_keeps_the_last_answer() -> None:
+    # F23
+    @agent("Closer")
+    async def closer(ctx: AgentContext) -> Exit:
+        return Exit()
+
+    writer = Agent("Writer", model=ScriptedModel(["a text"]))
+    result = await Runner(SequentialAgent("Both", sub_agents=[writer, closer])).run("hi")
+    assert result.output == "a text"
+
+
+async def test_a_run_in_which_no_agent_says_anything_has_no_output() -> None:
+    # F23
+    @agent("Silent")
+    async def silent(ctx: AgentContext) -> None:
+        return None
+
+    assert (await Runner(silent).run("hi")).output is None

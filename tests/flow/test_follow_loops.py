@@ -1,5 +1,6 @@
 """Limits of transfers, and agents that go round in circles."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -109,11 +110,99 @@ async def test_what_the_user_answers_in_between_is_news() -> None:
 
 
 async def test_a_third_agent_in_between_starts_the_count_anew() -> None:
-    # T20: the detector is about a pair.
+    # T20: only rounds that follow each other count.
     to_b, to_a, to_c = transfer_to("B"), transfer_to("A"), transfer_to("C")
     model = ScriptedModel({"A": [to_b, to_b, to_c, to_b, to_b, "done"], "B": [to_a] * 4, "C": [to_a]})
     children = [Agent("B"), Agent("C")]
     assert (await Runner(Agent("A", sub_agents=children), model=model).run("hi")).output == "done"
+
+
+def ring(
+    size: int, *, steps: dict[str, list[Any]] | None = None, **facts: Any
+) -> tuple[Runner[Any, str], ScriptedModel]:
+    """Make a team in which each agent transfers to the next one, and the last to the first."""
+    names = [chr(ord("A") + number) for number in range(size)]
+    script: dict[str, Any] = {
+        name: [call(f"transfer_to_{after.lower()}")] for name, after in zip(names, [*names[1:], "A"], strict=True)
+    }
+    model = ScriptedModel({**script, "Helper": ["I take over"], **(steps or {})}, cycle=True)
+    agents = [Agent(name, handoffs=[after]) for name, after in zip(names, [*names[1:], "A"], strict=True)]
+    return Runner(agents[0], model=model, extra_agents=[*agents[1:], Agent("Helper")], **facts), model
+
+
+@pytest.mark.parametrize("size", [3, 4, 7])
+async def test_a_cycle_of_any_length_ends_the_run(size: int) -> None:
+    # F40: A → B → C → A … ran into the limit of transfers.
+    runner, model = ring(size)
+    with pytest.raises(LoopError, match=r"control went round `A` → `B` → .*`A` 3 times without progress") as caught:
+        await runner.run("hi")
+    names = [chr(ord("A") + number) for number in range(size)]
+    assert caught.value.cycle == (*names, "A")
+    assert caught.value.path == (*names * 3,)
+    assert (caught.value.source, caught.value.target, caught.value.times) == (names[-1], "A", 3)
+    assert len(model.requests) == 3 * size
+
+
+async def test_a_cycle_that_visits_an_agent_twice_is_a_cycle() -> None:
+    # F40: A → B → A → C → A …
+    to_b, to_c = call("transfer_to_b"), call("transfer_to_c")
+    model = ScriptedModel({"A": [to_b, to_c], "B": [call("transfer_to_a")], "C": [call("transfer_to_a")]}, cycle=True)
+    team = Agent("A", handoffs=[Agent("B", handoffs=["A"]), Agent("C", handoffs=["A"])])
+    with pytest.raises(LoopError) as caught:
+        await Runner(team, model=model).run("hi")
+    assert caught.value.cycle == ("A", "B", "A", "C", "A")
+    assert len(model.requests) == 12
+
+
+async def test_a_cycle_that_begins_later_is_a_cycle() -> None:
+    # F40: only the last transfers count.
+    model = ScriptedModel(
+        {name: [call(f"transfer_to_{to}")] for name, to in zip("XABC", "abca", strict=True)}, cycle=True
+    )
+    agents = [Agent(name, handoffs=[to]) for name, to in zip("XABC", "ABCA", strict=True)]
+    with pytest.raises(LoopError) as caught:
+        await Runner(agents[0], model=model, extra_agents=agents[1:]).run("hi")
+    assert caught.value.cycle == ("A", "B", "C", "A")
+    assert caught.value.path == ("X", *"ABC" * 3)
+
+
+async def test_news_in_a_long_cycle_starts_the_count_again() -> None:
+    # F40: `B` says something new in its first two activations, so three rounds without news follow.
+    to_c = call("transfer_to_c")
+    steps = {"B": [say("one", to_c), say("two", to_c), *[to_c] * 20]}
+    runner, model = ring(3, steps=steps)
+    with pytest.raises(LoopError):
+        await runner.run("hi")
+    # A, then B with its first news, C, A, then B with its second: from there nine transfers.
+    assert len(model.requests) == 4 + 9
+
+
+async def test_news_in_every_round_of_a_long_cycle_never_ends_the_run() -> None:
+    # F40
+    to_c = call("transfer_to_c")
+    steps = {"B": [*[say(f"thought {number}", to_c) for number in range(40)], "done"]}
+    runner, _ = ring(3, steps=steps, limits=Limits(transfers=None, model_calls=None))
+    assert (await runner.run("hi")).output == "done"
+
+
+async def test_a_long_cycle_may_go_to_the_fallback() -> None:
+    # F40
+    runner, _ = ring(3, loop_fallback="Helper")
+    result = await runner.run("hi")
+    assert (result.agent, result.output) == ("Helper", "I take over")
+    assert [event.reason for event in result.events if isinstance(event, ControlTransferred)] == [*[""] * 8, "loop"]
+
+
+async def test_different_ways_through_the_same_agents_are_no_cycle() -> None:
+    # F40: A → B → C → A → C → B → A …, no two rounds alike.
+    order = "ABCACBABACABCBACAB"
+    script: dict[str, list[Any]] = {name: [] for name in "ABC"}
+    for source, target in pairwise(order):
+        script[source].append(call(f"transfer_to_{target.lower()}"))
+    script[order[-1]].append("done")
+    agents = [Agent(name, handoffs=[*"ABC".replace(name, "")]) for name in "ABC"]
+    result = await Runner(agents[0], model=ScriptedModel(script), extra_agents=agents[1:]).run("hi")
+    assert result.output == "done"
 
 
 async def test_a_failed_transfer_in_between_is_no_news() -> None:

@@ -54,6 +54,7 @@ async def test_a_filter_is_given_everything_cut_where_the_turn_begins() -> None:
     assert data.input_history == (UserMessage("hi"), UserMessage("there"))
     assert [text_of(message.content) for message in data.pre_handoff_items] == ["Hm.", "sunny in Rome"]
     assert [text_of(message.content) for message in data.new_items] == ["Over to B.", '{"assistant":"B"}']
+    assert data.run_context is not None
     assert data.run_context.values["x"] == 1
     # Given back as it is, it changes nothing.
     plain, plain_model = line()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, note, settings
 from pydantic import BaseModel
 from tests.laws.conftest import quiet_baton as quiet_baton
+from tests.laws.executions import Execution, run_in_loop
 from tests.laws.plans import Scenario
-from tests.laws.play import Play, in_loop
 from tests.laws.strategies import scenarios
 
 from baton import (
@@ -61,7 +61,7 @@ def stored(events: Sequence[Event]) -> list[Event]:
 def test_what_is_recalled_is_what_the_run_itself_remembers(scenario: Scenario) -> None:
     # D14
     note(repr(scenario))
-    result = in_loop(Play(scenario).run())
+    result = run_in_loop(Execution(scenario).run())
     mine, read = as_read(own_history(result)), as_read(history_from_log(stored(result.events)))
     if result.status == "completed":
         assert read == mine

@@ -96,8 +96,14 @@ def test_a_string_edge_to_nobody_is_refused_with_what_there_is() -> None:
 
 def test_where_control_returns_to_must_exist_too() -> None:
     # T11, T21
-    with pytest.raises(SetupError, match="`A` has a handoff to `Kitchen`"):
+    with pytest.raises(SetupError, match="`A` has a handoff with return_to='Kitchen', but the team has no agent of"):
         Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="Kitchen")]))
+
+
+def test_a_misspelt_return_to_the_caller_is_suggested() -> None:
+    # F35
+    with pytest.raises(SetupError, match=r"return_to='callr', .*; did you mean `caller`\?"):
+        Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="callr")]))
 
 
 def test_agents_that_only_strings_name_are_given_to_the_runner() -> None:

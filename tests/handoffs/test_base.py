@@ -46,6 +46,6 @@ async def test_the_tools_name_and_description_may_be_ones_own() -> None:
     assert result.agent == "B"
     assert [(spec.name, spec.description) for spec in model.requests[0].tools] == [
         ("escalate", "Call the boss."),
-        ("transfer_to_c", ""),
+        ("transfer_to_c", "Handoff to the C agent to handle the request. c"),  # F32
         ("transfer_to_d", "Handoff to the D agent to handle the request."),
     ]

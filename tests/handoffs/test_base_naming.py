@@ -17,7 +17,9 @@ VALID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
         ("Weather", "transfer_to_weather"),
         ("Billing Desk", "transfer_to_billing_desk"),
         ("  two \t words ", "transfer_to_two_words"),
-        ("already_snake-case", "transfer_to_already_snake-case"),
+        ("already_snake-case", "transfer_to_already_snake_case"),  # F32: as in the OpenAI Agents SDK.
+        ("a--b", "transfer_to_a__b"),
+        ("full－width", "transfer_to_full_width"),
         ("Café Zürich", "transfer_to_cafe_zurich"),
         ("A1", "transfer_to_a1"),
     ],

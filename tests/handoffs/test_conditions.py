@@ -5,14 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from baton import Agent, AgentContext, RunContext, RunError, Runner, handoff, tool
+from baton import Agent, AgentContext, RunContext, RunError, Runner, SetupError, handoff, tool
 from baton.agents import RunHooks
 from baton.errors import TransferError
 from baton.events import AgentResponded, ControlTransferred, decode_log, encode_log
 from baton.messages import text_of
 from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, transcript
+from baton.testing import ScriptedModel, call, say, transcript
 
 
 @tool
@@ -277,3 +278,91 @@ async def test_what_a_condition_does_in_a_step_is_done_once() -> None:
     assert len(looked_up) == 2
     await runner.replay(result.events)
     assert len(looked_up) == 2
+
+
+# --- F29: edges with the same tool name
+
+
+class Case(BaseModel):
+    """The input of one of two edges to the same agent."""
+
+    subject: str
+
+
+def is_open(ctx: RunContext[Any], agent: Any) -> bool:
+    return bool(ctx.values.get("open"))
+
+
+def is_closed(ctx: RunContext[Any], agent: Any) -> bool:
+    return not ctx.values.get("open")
+
+
+@pytest.mark.parametrize("is_day", [True, False])
+async def test_edges_that_exclude_each_other_may_share_a_name(is_day: bool) -> None:
+    # F29: the team was refused.
+    seen: list[Any] = []
+    day = handoff(Agent("Day"), tool_name_override="transfer_to_desk", is_enabled=is_open)
+    night = handoff(
+        Agent("Night"),
+        tool_name_override="transfer_to_desk",
+        is_enabled=is_closed,
+        input_type=Case,
+        on_handoff=lambda ctx, case: seen.append(case.subject),
+    )
+    arguments = {} if is_day else {"subject": "lamp"}
+    model = ScriptedModel({"A": [call("transfer_to_desk", **arguments)], "Day": ["good day"], "Night": ["good night"]})
+    runner = Runner(Agent("A", handoffs=[day, night]), model=model)
+    result = await runner.run("hi", values={"open": is_day})
+    assert result.output == ("good day" if is_day else "good night")
+    (spec,) = model.requests[0].tools
+    assert ("subject" in spec.parameters["properties"]) is not is_day
+    assert seen == ([] if is_day else ["lamp"])
+    said = next(event for event in result.events if isinstance(event, AgentResponded))
+    assert said.disabled_handoffs == (("transfer_to_desk#2",) if is_day else ("transfer_to_desk",))
+    assert (await runner.replay(result.events)).output == result.output
+
+
+@pytest.mark.parametrize("is_day", [True, False])
+async def test_edges_to_the_same_agent_may_share_a_name(is_day: bool) -> None:
+    # F29: the options of the edge that is enabled apply.
+    target = Agent("B")
+    edges = [handoff(target, is_enabled=is_open, history="none"), handoff(target, is_enabled=is_closed)]
+    model = ScriptedModel({"A": [say("I know", call("transfer_to_b"))], "B": ["done"]})
+    await Runner(Agent("A", handoffs=edges), model=model).run("hi", values={"open": is_day})
+    assert len(model.requests[1].messages) == (1 if is_day else 3)
+
+
+async def test_a_disabled_edge_may_have_the_name_of_another() -> None:
+    # F29
+    off, on = (
+        handoff(Agent("Old"), tool_name_override="go", is_enabled=False),
+        handoff(Agent("New"), tool_name_override="go"),
+    )
+    model = ScriptedModel({"A": [call("go")], "New": ["new"]})
+    result = await Runner(Agent("A", handoffs=[off, on]), model=model).run("hi")
+    assert (result.agent, result.output) == ("New", "new")
+
+
+async def test_edges_that_share_a_name_must_not_be_enabled_together() -> None:
+    # F29
+    edges = [handoff(Agent(name), tool_name_override="go", is_enabled=lambda ctx, agent: True) for name in "BC"]
+    runner = Runner(Agent("A", handoffs=edges), model=ScriptedModel(["never asked"]))
+    with pytest.raises(
+        SetupError, match=r"`A` has two handoffs enabled at once that are called `go`: to `B` and to `C`"
+    ):
+        await runner.run("hi")
+
+
+def test_edges_that_are_always_enabled_must_not_share_a_name() -> None:
+    edges = [handoff(Agent(name), tool_name_override="go") for name in "BC"]
+    with pytest.raises(SetupError, match="`A` has two tools called `go`"):
+        Runner(Agent("A", handoffs=edges))
+
+
+async def test_a_call_of_a_name_whose_edges_are_all_disabled_is_refused() -> None:
+    # F29
+    edges = [handoff(Agent(name), tool_name_override="go", is_enabled=False) for name in "BC"]
+    model = ScriptedModel([call("go"), "done"])
+    result = await Runner(Agent("A", handoffs=edges), model=model).run("hi")
+    assert model.requests[0].tools == ()
+    assert result.output == "done"

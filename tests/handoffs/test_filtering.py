@@ -116,6 +116,7 @@ async def test_what_is_recorded_in_a_filter_is_done_once() -> None:
     done: list[str] = []
 
     async def summing_up(data: HandoffInputData) -> HandoffInputData:
+        assert data.run_context is not None
         summary = await data.run_context.step("summary", lambda: done.append("summed up") or f"summary {len(done)}")
         return data.clone(input_history=(UserMessage(str(summary)),), pre_handoff_items=(), new_items=())
 
@@ -150,6 +151,7 @@ async def test_a_filter_knows_the_run_and_whose_words_are_whose() -> None:
     ]
     assert {item.author for item in data.new_items if isinstance(item, AssistantMessage | ToolMessage)} == {"A"}
     ctx = data.run_context
+    assert ctx is not None
     assert (ctx.context, ctx.values["x"], ctx.run_id, ctx.agent) == ("mine", 1, suspended.run_id, "A")
 
 
@@ -162,7 +164,7 @@ async def test_what_a_filter_is_given_is_frozen() -> None:
     runner, _ = line(careless)
     with pytest.raises(AttributeError):
         await runner.run("hi")
-    data = HandoffInputData(input_history=(), pre_handoff_items=(), new_items=(), run_context=None)  # pyright: ignore[reportArgumentType]
+    data = HandoffInputData(input_history=(), pre_handoff_items=(), new_items=())
     with pytest.raises(TypeError):
         data.clone(news=())
     assert isinstance(data, msgspec.Struct)
@@ -311,6 +313,31 @@ async def test_items_may_be_plain_dicts_of_role_and_content(section: str) -> Non
     runner, model = line(only(**{section: [{"role": "user", "content": "a dict"}]}))
     await runner.run("hi")
     assert list(model.requests[2].messages) == [UserMessage("a dict")]
+
+
+async def test_the_input_may_be_text() -> None:
+    # F32
+    runner, model = line(only(input_history="a text"))
+    await runner.run("hi")
+    assert list(model.requests[2].messages) == [UserMessage("a text")]
+    # A filter that is applied afterwards reads messages.
+    seen: list[Any] = []
+
+    def look(data: HandoffInputData) -> HandoffInputData:
+        seen.append(data.input_history)
+        return data
+
+    runner, model = line(compose(only(input_history="a text"), look, remove_all_tools))
+    await runner.run("hi")
+    assert seen == [(UserMessage("a text"),)]
+    assert list(model.requests[2].messages) == [UserMessage("a text")]
+
+
+@pytest.mark.parametrize("section", ["pre_handoff_items", "new_items"])
+async def test_other_sections_may_not_be_text(section: str) -> None:
+    runner, _ = line(only(**{section: "a text"}))
+    with pytest.raises(SetupError, match="'a text' instead of messages"):
+        await runner.run("hi")
 
 
 @pytest.mark.parametrize("section", ["pre_handoff_items", "new_items"])

@@ -380,7 +380,7 @@ async def test_a_silent_model_is_an_error() -> None:
 
 def test_what_is_no_model_is_refused_at_once_and_a_name_is_not_looked_up_before_it_is_needed() -> None:
     wrong: Any = 42
-    with pytest.raises(SetupError, match="the model for `summarize` is a int"):
+    with pytest.raises(SetupError, match="the model for `summarize` is an int"):
         summarize(wrong)
     assert callable(summarize("nobody-has-this:model"))
 
@@ -522,3 +522,14 @@ async def test_the_target_reads_what_the_filters_leave() -> None:
     model = script()
     await line(model, compose(redact(), remove_all_tools, keep_last(1))).run("I am ada@example.org")
     assert texts(tuple(model.requests[2].messages)) == ["I am [email removed]", "For context: [A] said: Hm.."]
+
+
+async def test_filters_work_without_a_run_except_summarize() -> None:
+    # F32
+    data = HandoffInputData(input_history="hi", pre_handoff_items=(UserMessage("more"),), new_items=())  # pyright: ignore[reportArgumentType]
+    assert data.run_context is None
+    assert data.input_history == (UserMessage("hi"),)
+    assert remove_all_tools(data) == data
+    assert data.clone(input_history="other").input_history == (UserMessage("other"),)
+    with pytest.raises(SetupError, match=r"summarize needs HandoffInputData\(run_context=…\)"):
+        await summarize(ScriptedModel([]))(data)  # pyright: ignore[reportGeneralTypeIssues]

@@ -19,8 +19,8 @@ from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call, transfer_to
 from baton.testing.transcripts import format_call, format_response
 
-OF_RUN = [name for name in vars(RunHooks) if name.startswith("on_")]
-OF_AGENT = [name for name in vars(AgentHooks) if name.startswith("on_")]
+OF_RUN = [name for name in dir(RunHooks) if name.startswith("on_")]
+OF_AGENT = [name for name in dir(AgentHooks) if name.startswith("on_")]
 
 
 @tool

@@ -105,6 +105,7 @@ class Stage(RunHooks):
             self.note("on_handoff", ctx)
 
         def input_filter(data: HandoffInputData) -> HandoffInputData:
+            assert data.run_context is not None
             self.note("filter", data.run_context)
             return data
 

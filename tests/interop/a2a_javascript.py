@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from tests.interop.node import talked
-from tests.serving.a2a.stage import served
+from tests.serving.a2a.clients import served
 
 from baton import Agent, RunContext, Runner, tool
 from baton.messages import ToolMessage, text_of

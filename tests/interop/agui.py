@@ -61,13 +61,13 @@ class Desk:
             self._cancelled += 1
 
     async def stop(self, ctx: RunContext) -> str:
-        """Have somebody else cancel this run."""
+        """Cancel this run from another task."""
         stopping = asyncio.create_task(self._hub.cancel(ctx.run_id))
         await asyncio.Event().wait()
         return str(stopping)
 
     async def cancelled(self) -> str:
-        """How many calls have been cancelled."""
+        """Return the number of cancelled calls."""
         async with asyncio.timeout(10):
             while not self._cancelled:
                 await asyncio.sleep(0.01)
@@ -75,7 +75,7 @@ class Desk:
 
 
 def _step(request: ModelRequest) -> Any:
-    """What the last message asks for, then what came of it."""
+    """Call the tool that the last message names, then report its result."""
     last = request.messages[-1]
     if isinstance(last, ToolMessage):
         said = {"ask_me": "you said {}", "pick_color": "you picked {}", "helper": "the helper said: {}"}

@@ -61,7 +61,7 @@ def _step(request: ModelRequest) -> Any:
 
 
 async def _answer(question: Interrupt) -> Any:
-    """What a person would do: visit a page, or say nothing beyond what a form says already."""
+    """Answer like a person: open the page of an authorization, or accept the defaults of a form."""
     if question.payload["kind"] != "authorization":
         return {}
     async with httpx2.AsyncClient() as browser:
@@ -70,7 +70,7 @@ async def _answer(question: Interrupt) -> Any:
 
 
 async def _auth(url: str) -> Any:
-    """Who the client is to be in this scenario."""
+    """Create the credentials of the client for this scenario."""
     client = {name: CONTEXT[name] for name in ("client_id", "client_secret", "issuer") if name in CONTEXT}
     if SCENARIO == "auth/enterprise-managed-authorization":
         return IdentityAssertionOAuthProvider(
@@ -93,7 +93,7 @@ async def _auth(url: str) -> Any:
 
 
 async def _assertion(audience: str, resource: str) -> str:
-    """What the identity provider of an enterprise gives for the user's own token."""
+    """Exchange the user's token for an assertion of the enterprise's identity provider."""
     wanted = {
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
         "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",

@@ -44,7 +44,7 @@ SERVER = {
         "dns-rebinding-protection",
     ),
 }
-"""What can be asked of a team as a server: most scenarios are about certain tools, prompts and resources instead."""
+"""The scenarios that apply to a team as a server; most others need certain tools, prompts and resources."""
 BASELINE = HERE / "mcp_kit_baseline.yml"
 
 
@@ -92,13 +92,13 @@ class Kit:
         return [*required, *re.findall(r"^    - (\S+) \[client\]$", said, re.MULTILINE)]
 
     async def client(self, revision: str, scenario: str) -> tuple[bool, str]:
-        """Whether our client passes, and what was said about it."""
+        """Test Baton's client; return whether it passes, and the output."""
         options = ("--command", CLIENT, "--spec-version", revision, "--scenario", scenario)
         code, said = await self.said("client", *options, "--force", "--timeout", "60000")
         return code == 0 and "PASSED" in said, said
 
     async def server(self, revision: str, scenario: str, url: str) -> tuple[bool, str]:
-        """Whether our server passes, and what was said about it."""
+        """Test Baton's server; return whether it passes, and the output."""
         options = ("--url", url, "--spec-version", revision, "--scenario", scenario)
         code, said = await self.said("server", *options, "--expected-failures", str(BASELINE))
         return code == 0, said

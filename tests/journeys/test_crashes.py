@@ -1,4 +1,4 @@
-"""Whole teams, those of the lessons, survive a crash after every event."""
+"""The teams of the lessons survive a crash after every event."""
 
 import importlib.util
 from pathlib import Path
@@ -12,13 +12,13 @@ from baton.runner import Interrupt
 from baton.testing import assert_survives_crashes
 
 
-def _is_for_the_laboratory(lesson: Path) -> bool:
-    """Whether it has a team to try. One that starts processes would start them after every event, for minutes."""
+def _can_be_crashed(lesson: Path) -> bool:
+    """Return whether a lesson has a runner and starts no processes, which would take minutes here."""
     text = lesson.read_text(encoding="utf-8")
     return "\nrunner = Runner(" in text and "sys.executable" not in text
 
 
-LESSONS = [lesson for lesson in sorted((REPOSITORY / "examples").glob("*.py")) if _is_for_the_laboratory(lesson)]
+LESSONS = [lesson for lesson in sorted((REPOSITORY / "examples").glob("*.py")) if _can_be_crashed(lesson)]
 
 
 def answer(interrupt: Interrupt) -> Any:

@@ -1,4 +1,4 @@
-"""Queries that stop on the way: for a person, for a failure, for a listener who leaves. And go on."""
+"""End-to-end runs that stop for an interrupt, a failure or a closed stream, and are resumed."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from baton.events import TextDelta, decode_log, encode_log
 from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
 
 
-async def test_a_refund_that_a_person_must_approve() -> None:
+async def test_an_approved_call_runs_once_before_the_transfer() -> None:
     # T18, DESIGN §4 clause 3, DESIGN §6: approval first, then the transfer; each happens once.
     paid: list[int] = []
 
@@ -66,7 +66,7 @@ async def test_a_refund_that_a_person_must_approve() -> None:
     assert (replayed.output, replayed.values, paid) == (result.output, result.values, [5, 40])
 
 
-async def test_a_refund_that_a_person_rejects() -> None:
+async def test_a_rejected_call_is_returned_to_the_model_as_an_error() -> None:
     # T18
     @tool(needs_approval=True)
     async def refund(euro: int) -> str:
@@ -95,8 +95,8 @@ async def test_a_refund_that_a_person_rejects() -> None:
     )
 
 
-async def test_questions_at_every_depth() -> None:
-    # DESIGN §6: in two tools at once, then in an agent of one's own, answered one at a time.
+async def test_interrupts_in_concurrent_tools_and_in_a_custom_agent_are_answered_one_by_one() -> None:
+    # DESIGN §6: in two concurrent tools, then in a custom agent, answered one at a time.
     @tool
     async def ask(ctx: RunContext, question: str) -> str:
         """Ask the user."""
@@ -165,7 +165,7 @@ async def test_questions_at_every_depth() -> None:
     assert (result.output, result.values) == ("Bye.", {"booked": 4711})
 
 
-async def test_a_run_that_fails_twice_and_is_taken_up_again() -> None:
+async def test_a_run_that_fails_twice_can_be_resumed_twice() -> None:
     # DESIGN §1, §6
     attempts: list[str] = []
 
@@ -210,7 +210,7 @@ async def test_a_run_that_fails_twice_and_is_taken_up_again() -> None:
     assert [request.agent for request in model.requests] == ["A", "A", "B", "B"]
 
 
-async def test_a_listener_who_leaves_and_comes_back() -> None:
+async def test_a_run_whose_stream_was_closed_can_be_resumed() -> None:
     # T28, T29
     model = ScriptedModel(
         {

@@ -1,10 +1,10 @@
-"""What agents and runners say reaches every provider: settings, choices, types, pictures. And what comes back, us."""
+"""Settings, tool choices, output types and images reach every provider; usage and refusals come back."""
 
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.journeys.provided import CHAT, CLAUDE, GEMINI, PROVIDERS, RESPONSES, Provider
+from tests.journeys.providers import CHAT, CLAUDE, GEMINI, PROVIDERS, RESPONSES, Provider
 
 from baton import Agent, Runner, tool
 from baton.errors import ContentFilterError, OutputError
@@ -14,7 +14,7 @@ from baton.models import ModelResponse, ModelSettings
 from baton.testing import call, say
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
-# The smallest picture there is: one pixel.
+# A PNG of one pixel.
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c626001000000"
     "0500010a2db40000000049454e44ae426082"
@@ -36,32 +36,32 @@ class Report(BaseModel):
 
 
 @every_provider
-async def test_settings_of_the_runner_and_of_an_agent(provider: Provider) -> None:
-    everybody: dict[str, Any] = {"max_tokens": 500, "reasoning_effort": None}
-    wanted: dict[str, Any] = {"temperature": 0.5, "seed": 7, "stop_sequences": ("END",)}
-    everybody |= {name: value for name, value in wanted.items() if name in provider.can}
-    if "one call at a time" in provider.can:
-        everybody["parallel_tool_calls"] = False
+async def test_an_agents_settings_override_the_runners_settings(provider: Provider) -> None:
+    common: dict[str, Any] = {"max_tokens": 500, "reasoning_effort": None}
+    optional: dict[str, Any] = {"temperature": 0.5, "seed": 7, "stop_sequences": ("END",)}
+    common |= {name: value for name, value in optional.items() if name in provider.supports}
+    if "sequential calls" in provider.supports:
+        common["parallel_tool_calls"] = False
     writer = Agent("Writer", tools=[look_up], model_settings=ModelSettings(max_tokens=50))
     desk = Agent("Desk", handoffs=[writer])
-    async with provider.playing([call("transfer_to_writer"), "Done."]) as (server, model):
-        settings = ModelSettings(**everybody, extra_headers={"x-tenant": "acme"})
+    async with provider.scripted([call("transfer_to_writer"), "Done."]) as (server, model):
+        settings = ModelSettings(**common, extra_headers={"x-tenant": "acme"})
         assert (await Runner(desk, model=model, model_settings=settings).run("Hi")).output == "Done."
     for asked, most in zip(server.understood, (500, 50), strict=True):
-        assert {name: getattr(asked.settings, name) for name in everybody} == {**everybody, "max_tokens": most}
+        assert {name: getattr(asked.settings, name) for name in common} == {**common, "max_tokens": most}
     assert [received.headers["x-tenant"] for received in server.requests] == ["acme", "acme"]
 
 
 @every_provider
-async def test_how_hard_an_agent_thinks(provider: Provider) -> None:
+async def test_an_agents_reasoning_effort_overrides_the_runners(provider: Provider) -> None:
     thinker = Agent("Thinker", model_settings=ModelSettings(reasoning_effort="low"))
-    async with provider.playing(["Forty-two."]) as (server, model):
+    async with provider.scripted(["Forty-two."]) as (server, model):
         await Runner(thinker, model=model, model_settings=ModelSettings(reasoning_effort="high")).run("Why?")
     assert server.understood[0].settings.reasoning_effort == "low"
 
 
 @pytest.mark.parametrize(
-    ("provider", "extra", "place"),
+    ("provider", "extra", "field"),
     [
         (CHAT, {"metadata": {"tenant": "acme"}}, "metadata"),
         (RESPONSES, {"metadata": {"tenant": "acme"}}, "metadata"),
@@ -70,18 +70,18 @@ async def test_how_hard_an_agent_thinks(provider: Provider) -> None:
     ],
     ids=lambda given: given.id if isinstance(given, Provider) else "",
 )
-async def test_what_only_one_provider_knows(provider: Provider, extra: dict[str, Any], place: str) -> None:
-    async with provider.playing(["Done."]) as (server, model):
+async def test_extra_body_reaches_the_provider(provider: Provider, extra: dict[str, Any], field: str) -> None:
+    async with provider.scripted(["Done."]) as (server, model):
         await Runner(Agent("Desk"), model=model, model_settings=ModelSettings(extra_body=extra)).run("Hi")
-    assert server.requests[0].body[place] == extra[place]
+    assert server.requests[0].body[field] == extra[field]
 
 
 @every_provider
 @pytest.mark.parametrize("choice", ["required", "none", "look_up"])
-async def test_what_the_first_turn_must_do(provider: Provider, choice: str) -> None:
+async def test_tool_choice_applies_to_the_first_turn_only(provider: Provider, choice: str) -> None:
     steps = ["It is sunny."] if choice == "none" else [call("look_up", city="Rome"), "It is sunny."]
     desk = Agent("Desk", tools=[look_up], tool_choice=choice)
-    async with provider.playing(steps) as (server, model):
+    async with provider.scripted(steps) as (server, model):
         assert (await Runner(desk, model=model).run("How is Rome?")).output == "It is sunny."
     first, *later = [asked.tool_choice for asked in server.understood]
     assert first == choice
@@ -89,10 +89,10 @@ async def test_what_the_first_turn_must_do(provider: Provider, choice: str) -> N
 
 
 @every_provider
-async def test_an_answer_of_a_type(provider: Provider) -> None:
+async def test_an_output_type_is_sent_as_a_schema_and_validated(provider: Provider) -> None:
     wrong, right = '{"city":"Rome","degrees":"hot","winds":[]}', '{"city":"Rome","degrees":25,"winds":["scirocco"]}'
     desk = Agent("Desk", tools=[look_up], output_type=Report)
-    async with provider.playing([call("look_up", city="Rome"), wrong, right]) as (server, model):
+    async with provider.scripted([call("look_up", city="Rome"), wrong, right]) as (server, model):
         result = await Runner(desk, model=model).run("How is Rome?")
     assert result.output == Report(city="Rome", degrees=25, winds=["scirocco"])
     assert server.rejected == []
@@ -104,16 +104,16 @@ async def test_an_answer_of_a_type(provider: Provider) -> None:
 
 
 @every_provider
-@pytest.mark.parametrize("is_heard", [False, True], ids=["whole", "streamed"])
-async def test_what_was_used(provider: Provider, is_heard: bool) -> None:
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_usage_is_added_up_over_all_model_calls(provider: Provider, stream: bool) -> None:
     steps = [
         say("", call("look_up", city="Rome"), usage=Usage(100, 20, cached_tokens=60, reasoning_tokens=8)),
         say("It is sunny.", usage=Usage(140, 30, cached_tokens=100, reasoning_tokens=2)),
     ]
     desk = Agent("Desk", tools=[look_up])
-    async with provider.playing(steps) as (_, model):
+    async with provider.scripted(steps) as (_, model):
         runner = Runner(desk, model=model)
-        if is_heard:
+        if stream:
             async with runner.stream("How is Rome?") as run:
                 assert [event async for event in run]
             result = run.result
@@ -126,35 +126,35 @@ async def test_what_was_used(provider: Provider, is_heard: bool) -> None:
 @pytest.mark.parametrize("provider", [CHAT, RESPONSES, CLAUDE], ids=lambda provider: provider.id)
 async def test_a_refusal_is_an_answer(provider: Provider) -> None:
     refusal = ModelResponse(AssistantMessage("I will not help with that."), stop_reason="refusal")
-    async with provider.playing([refusal]) as (_, model):
+    async with provider.scripted([refusal]) as (_, model):
         result = await Runner(Agent("Desk"), model=model).run("Do something bad")
     assert result.output == "I will not help with that."
     assert [event.stop_reason for event in result.events if isinstance(event, AgentResponded)] == ["refusal"]
 
 
 @pytest.mark.parametrize("provider", [CHAT, RESPONSES, CLAUDE], ids=lambda provider: provider.id)
-async def test_a_refusal_is_not_an_answer_of_a_type_and_not_asked_for_again(provider: Provider) -> None:
+async def test_a_refusal_of_a_typed_output_raises_without_a_retry(provider: Provider) -> None:
     refusal = ModelResponse(AssistantMessage("I will not help with that."), stop_reason="refusal")
-    async with provider.playing([refusal]) as (server, model):
+    async with provider.scripted([refusal]) as (server, model):
         with pytest.raises(OutputError, match="refused: I will not help with that"):
             await Runner(Agent("Desk", output_type=Report), model=model).run("Do something bad")
     assert len(server.requests) == 1
 
 
 @every_provider
-async def test_what_the_filter_of_a_provider_stops(provider: Provider) -> None:
-    # Google has no other word for a refusal.
-    async with provider.playing([ContentFilterError("It is not safe.")]) as (_, model):
+async def test_a_content_filter_raises(provider: Provider) -> None:
+    # This is also Google's only form of a refusal.
+    async with provider.scripted([ContentFilterError("It is not safe.")]) as (_, model):
         with pytest.raises(ContentFilterError, match="stopped"):
             await Runner(Agent("Desk"), model=model).run("Do something bad")
 
 
 @every_provider
-async def test_a_picture_is_seen_also_by_the_next_agent(provider: Provider) -> None:
-    picture = Image(data=PIXEL)
+async def test_an_image_in_the_input_also_reaches_the_next_agent(provider: Provider) -> None:
+    image = Image(data=PIXEL)
     desk = Agent("Desk", handoffs=[Agent("Painter", description="Knows pictures.")])
-    async with provider.playing([call("transfer_to_painter"), "A pixel."]) as (server, model):
-        result = await Runner(desk, model=model).run(UserMessage((Text("What is this?"), picture)))
+    async with provider.scripted([call("transfer_to_painter"), "A pixel."]) as (server, model):
+        result = await Runner(desk, model=model).run(UserMessage((Text("What is this?"), image)))
     assert result.output == "A pixel."
     assert server.rejected == []
     for asked in server.understood:
@@ -163,13 +163,13 @@ async def test_a_picture_is_seen_also_by_the_next_agent(provider: Provider) -> N
 
 
 @every_provider
-async def test_a_picture_that_a_tool_makes(provider: Provider) -> None:
+async def test_an_image_returned_by_a_tool_reaches_the_model(provider: Provider) -> None:
     @tool
     async def paint() -> Image:
         """Paint a picture."""
         return Image(data=PIXEL)
 
-    async with provider.playing([call("paint"), "A pixel."]) as (server, model):
+    async with provider.scripted([call("paint"), "A pixel."]) as (server, model):
         result = await Runner(Agent("Painter", tools=[paint]), model=model).run("Paint")
     assert result.output == "A pixel."
     assert server.rejected == []

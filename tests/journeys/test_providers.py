@@ -1,4 +1,4 @@
-"""One journey, whoever is behind the models: the same team and script leave the same log."""
+"""Every provider produces the same log for a team and a script."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
-from tests.journeys.provided import CLAUDE, GEMINI, GEMINI_WITHOUT_IDS, PROVIDERS, Provider, closed
+from tests.journeys.providers import CLAUDE, GEMINI, GEMINI_WITHOUT_IDS, PROVIDERS, Provider, close_model
 from tests.servers import AnthropicServer, GoogleServer
 
 from baton import Agent, RunContext, Runner, RunResult, handoff, tool
@@ -22,7 +22,7 @@ ANSWER = "Rome has 25 degrees and Oslo 7. I shall wake you at six: 旅行 🎒!"
 
 
 class Trip(BaseModel):
-    """What the router knows about a journey."""
+    """The router's information about a journey."""
 
     cities: list[str]
     purpose: Literal["work", "leisure"]
@@ -71,14 +71,14 @@ def script() -> list[ModelResponse]:
     ]
 
 
-def plain(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
-    """The log as JSON, without what may differ between two runs of one script.
+def comparable(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
+    """Return the log as JSON, without the fields that may differ between two runs of one script.
 
-    - `at` and `run_id`: no two runs have the same.
-    - `model`, and `usage.model_calls`, which a scripted model does not count: who answered is not what happened.
-    - Call ids are the provider's own where it gives any, and ours where it does not; results, questions and keys refer
-      to them. They are numbered in the order in which they appear, so that what refers to what is still compared.
-    - `reasoning` is opaque: Chat Completions do not show it, and the others sign it in their own way.
+    - `timestamp` and `run_id` are different in every run.
+    - `model` is the provider's, and a scripted model does not count `usage.model_calls`.
+    - Call ids are the provider's or Baton's; results, interrupts and keys refer to them. They are numbered in order of
+      appearance, so that the references are still compared.
+    - `reasoning` is opaque: Chat Completions does not return it, and the other providers sign it in their own way.
     """
     logged = [event for event in events if isinstance(event, Event)]
     ids = [each.id for event in logged if isinstance(event, AgentResponded) for each in event.message.tool_calls]
@@ -96,8 +96,10 @@ def plain(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
     return lines
 
 
-async def heard(runner: Runner, *, stream: bool, resumed: str = "") -> tuple[RunResult, list[Event | Delta]]:
-    """A run to where it stops, and all that was delivered on the way, if anybody listened."""
+async def run_until_stopped(
+    runner: Runner, *, stream: bool, resumed: str = ""
+) -> tuple[RunResult, list[Event | Delta]]:
+    """Run until the end or an interrupt; return the result and, if streamed, the delivered events."""
     if not stream:
         return (await runner.resume(resumed, True) if resumed else await runner.run(QUESTION)), []
     async with runner.stream_resume(resumed, True) if resumed else runner.stream(QUESTION) as run:
@@ -105,17 +107,17 @@ async def heard(runner: Runner, *, stream: bool, resumed: str = "") -> tuple[Run
     return run.result, delivered
 
 
-async def journey(
+async def run_script(
     model: Model, later: Model, *, stream: bool, store: Path | None = None
 ) -> tuple[RunResult, list[Event | Delta]]:
-    """The whole of it. With a store, the question is answered in another runner, by another model object."""
+    """Run the whole script. With a store, the interrupt is answered in a second runner with another model object."""
     runner = Runner(team(), model=model, store=store)
-    suspended, delivered = await heard(runner, stream=stream)
+    suspended, delivered = await run_until_stopped(runner, stream=stream)
     assert suspended.status == "suspended"
     if store is not None:
         await runner.close()
         runner = Runner(team(), model=later, store=store)
-    result, rest = await heard(runner, stream=stream, resumed=suspended.run_id)
+    result, rest = await run_until_stopped(runner, stream=stream, resumed=suspended.run_id)
     if store is not None:
         assert [encode_event(event) for event in await runner.events(result.run_id)] == [
             encode_event(event) for event in result.events
@@ -124,15 +126,15 @@ async def journey(
     return result, [*delivered, *rest]
 
 
-async def reference(store: Path | None = None) -> RunResult:
-    """The same with a scripted model, which no wire is behind."""
+async def reference_result(store: Path | None = None) -> RunResult:
+    """Run the script with a scripted model, without HTTP."""
     model = ScriptedModel(script())
-    result, _ = await journey(model, model, stream=False, store=store)
+    result, _ = await run_script(model, model, stream=False, store=store)
     return result
 
 
-async def test_what_happens_on_the_journey() -> None:
-    result = await reference()
+async def test_the_reference_run_has_the_expected_transcript() -> None:
+    result = await reference_result()
     assert transcript(result.events) == snapshot(
         [
             'run of Router started with "How is the weather in Rome and Oslo? Wake me if it is worth it."',
@@ -167,29 +169,29 @@ async def test_what_happens_on_the_journey() -> None:
 async def test_the_log_is_the_same_with_every_provider(
     provider: Provider, stream: bool, store: bool, tmp_path: Path
 ) -> None:
-    async with provider.playing(script()) as (server, model):
+    async with provider.scripted(script()) as (server, model):
         later = provider.model_for(server)
-        place = tmp_path / "runs.db" if store else None
-        result, delivered = await journey(model, later, stream=stream, store=place)
-        await closed(later)
+        path = tmp_path / "runs.db" if store else None
+        result, delivered = await run_script(model, later, stream=stream, store=path)
+        await close_model(later)
         server.assert_done()
     assert server.rejected == []
     assert result.output == ANSWER
     assert {event.model for event in result.events if isinstance(event, AgentResponded)} == {model.name}
-    assert plain(result.events) == plain((await reference(place and tmp_path / "reference.db")).events)
-    # What listeners hear is the log, and before each answer the pieces of it.
-    assert not stream or plain(delivered) == plain(result.events)
-    assert_told_in_pieces([delta for delta in delivered if isinstance(delta, Delta)], is_heard=stream)
+    assert comparable(result.events) == comparable((await reference_result(path and tmp_path / "reference.db")).events)
+    # The stream delivers the log, and deltas before each response.
+    assert not stream or comparable(delivered) == comparable(result.events)
+    assert_streamed_in_deltas([delta for delta in delivered if isinstance(delta, Delta)], stream=stream)
 
 
-def assert_told_in_pieces(deltas: Sequence[Delta], *, is_heard: bool) -> None:
+def assert_streamed_in_deltas(deltas: Sequence[Delta], *, stream: bool) -> None:
     texts = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
-    assert "".join(texts) == ("Let me look." + ANSWER if is_heard else "")
+    assert "".join(texts) == ("Let me look." + ANSWER if stream else "")
     calls = [delta for delta in deltas if isinstance(delta, ToolCallDelta)]
     assert [delta.name for delta in calls if delta.name] == (
-        ["transfer_to_weather", "get_weather", "get_weather", "set_alarm"] if is_heard else []
+        ["transfer_to_weather", "get_weather", "get_weather", "set_alarm"] if stream else []
     )
-    assert not is_heard or len(texts) > 5
+    assert not stream or len(texts) > 5
 
 
 @tool
@@ -198,7 +200,7 @@ async def look_up(city: str) -> str:
     return f"{city} is sunny"
 
 
-async def test_a_handoff_from_claude_to_gemini() -> None:
+async def test_a_handoff_from_claude_to_gemini_passes_on_everything_but_reasoning() -> None:
     thoughtful = AssistantMessage("One moment.", (call("look_up", city="Rome"),), (Reasoning("They want weather."),))
     async with (
         AnthropicServer([thoughtful, call("transfer_to_reporter")]) as claude,
@@ -222,7 +224,7 @@ async def test_a_handoff_from_claude_to_gemini() -> None:
     assert (result.output, result.agent) == ("Both are sunny.", "Reporter")
     assert claude.rejected == []
     assert gemini.rejected == []
-    # Claude reads its own thoughts again; Gemini does not read them, and knows that the calls are not its own.
+    # Claude gets its own reasoning back; Gemini does not get it, nor a signature for Claude's calls.
     assert [block["type"] for block in claude.requests[1].body["messages"][1]["content"]] == [
         *("thinking", "text", "tool_use"),
     ]

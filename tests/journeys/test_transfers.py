@@ -1,4 +1,4 @@
-"""Queries all the way through: from the user to whoever answers, and every event on the way."""
+"""End-to-end runs with transfers, and all of their events."""
 
 from typing import Literal
 
@@ -16,7 +16,7 @@ async def get_weather(city: str) -> str:
     return f"the temperature in {city} is 25°C"
 
 
-async def test_the_weather_router() -> None:
+async def test_a_router_transfers_to_an_expert() -> None:
     # T2, T12, T16, T17: the example of DESIGN §7.
     weather = Agent(
         "WeatherAgent",
@@ -68,7 +68,7 @@ async def test_the_weather_router() -> None:
     model.assert_done()
 
 
-async def test_the_wrong_expert_sends_the_user_back() -> None:
+async def test_an_expert_transfers_back_to_the_router() -> None:
     # T12, T15, T17, T22
     model = ScriptedModel(
         {
@@ -108,7 +108,7 @@ async def test_the_wrong_expert_sends_the_user_back() -> None:
     assert result.events[-2].path == ("Router", "Chat", "Router", "Weather")
 
 
-async def test_a_triage_in_the_manner_of_swarm() -> None:
+async def test_functions_that_return_agents_transfer_as_in_swarm() -> None:
     # T13, T4: functions that return agents, and values that instructions read.
     sales = Agent("Sales", instructions="Sell to {customer}.", template=True)
     refunds = Agent("Refunds", instructions="Refund {customer}.", template=True)
@@ -132,7 +132,7 @@ async def test_a_triage_in_the_manner_of_swarm() -> None:
         return "remembered"
 
     sales = sales.clone(tools=[back_to_triage])
-    # One at a time: which of two threads ends first is not part of the story.
+    # One at a time: otherwise the order of the results depends on which thread finishes first.
     triage = Agent("Triage", tools=[transfer_to_sales, transfer_to_refunds, remember], concurrent_tools=False)
     model = ScriptedModel(
         {
@@ -174,12 +174,12 @@ async def test_a_triage_in_the_manner_of_swarm() -> None:
 
 
 class Verdict(BaseModel):
-    """What a reviewer says."""
+    """The result of a review."""
 
     verdict: Literal["good", "bad"]
 
 
-async def test_a_writer_and_a_reviewer_who_gives_the_text_back() -> None:
+async def test_control_returns_to_the_caller_after_a_handoff() -> None:
     # T5, T6, T21
     reviewer = Agent("Reviewer", description="reviews", output_type=Verdict, output_key="verdict")
     writer = Agent("Writer", handoffs=[handoff(reviewer, return_to="caller")], output_key="text")
@@ -220,8 +220,8 @@ async def test_a_writer_and_a_reviewer_who_gives_the_text_back() -> None:
     assert result.values == {"verdict": {"verdict": "bad"}, "text": "It rains, and it pours."}
 
 
-async def test_a_chain_that_always_hands_on() -> None:
-    # T21, T25: an assembly line whose last link reads only answers.
+async def test_a_chain_of_then_transfer_agents() -> None:
+    # T21, T25: a chain whose last agent reads only answers.
     research = then_transfer(Agent("Research", tools=[get_weather]), to="Write")
     write = then_transfer(Agent("Write"), to="Edit")
     edit = Agent("Edit", history="answers", exit_tool=True)
@@ -267,7 +267,7 @@ async def test_a_chain_that_always_hands_on() -> None:
     assert result.output == "Rome enjoys 25 °C."
 
 
-async def test_a_model_that_needs_correcting_on_the_way() -> None:
+async def test_invalid_calls_and_transfers_are_corrected_by_the_model() -> None:
     # T9, T10, T18, T19
     model = ScriptedModel(
         {
@@ -302,7 +302,7 @@ async def test_a_model_that_needs_correcting_on_the_way() -> None:
     )
 
 
-async def test_a_team_that_goes_round_in_circles_is_rescued() -> None:
+async def test_a_transfer_loop_ends_at_the_fallback_agent() -> None:
     # T20
     model = ScriptedModel(
         {"Left": [transfer_to("Right")], "Right": [transfer_to("Left")], "Human": ["A human takes over."]}, cycle=True
@@ -333,7 +333,7 @@ async def test_a_team_that_goes_round_in_circles_is_rescued() -> None:
     )
 
 
-async def test_an_agent_of_ones_own_among_agents_that_ask_models() -> None:
+async def test_a_custom_agent_in_a_team_with_model_agents() -> None:
     # T17, T22, T23
     @agent("Gate", description="lets in", handoffs=["Desk"])
     async def gate(ctx: AgentContext) -> Transfer | None:

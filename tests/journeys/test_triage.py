@@ -1,4 +1,4 @@
-"""A triage desk that hands over with all that handoffs have: input, conditions, approval, a say, filters, callbacks."""
+"""A triage team that uses every option of handoffs: input, conditions, approval, `accepts`, filters, callbacks."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from baton.testing import ScriptedModel, call, say, transcript
 
 
 class Refund(BaseModel):
-    """What is to be refunded."""
+    """The refund of an order."""
 
     order: str
     euro: int
@@ -27,28 +27,28 @@ async def look_up(order: str) -> str:
 
 
 def note_refund(ctx: RunContext[list[str]], refund: Refund) -> None:
-    """Tell the office, and keep the order for whoever comes next."""
+    """Record the refund, and store the order for the next agent."""
     ctx.context.append(f"refund of {refund.euro} for {refund.order}")
     ctx.values.set("order", refund.order)
 
 
 def is_large(ctx: RunContext[Any], refund: Refund) -> bool:
-    """Large ones must be approved."""
+    """Return whether the refund needs approval."""
     return refund.euro > 100
 
 
 def is_open(ctx: RunContext[Any], source: Any) -> bool:
-    """Sales is there only by day."""
+    """Return whether sales is open, which it is only by day."""
     return ctx.values.get("is_day", False)
 
 
 def takes_vips(ctx: RunContext[Any], payload: Any) -> bool | str:
-    """The manager sees few people."""
+    """Accept only VIPs."""
     return True if ctx.values.get("is_vip") else "for VIPs only"
 
 
-def desk() -> Agent:
-    """The team."""
+def triage_team() -> Agent:
+    """Build the team."""
     refunds = Agent("Refunds", description="Pays back.", instructions="Refund order {order}.", template=True)
     return Agent(
         "Triage",
@@ -68,14 +68,14 @@ def desk() -> Agent:
     )
 
 
-def read(request: ModelRequest) -> list[str]:
-    """What a request reads."""
+def texts_of(request: ModelRequest) -> list[str]:
+    """Return the texts of a request's messages."""
     return [text_of(message.content) for message in request.messages]
 
 
 async def test_a_large_refund_is_approved_in_another_process() -> None:
     # H4, H5, H9, H11, H13, H14, H17, D5
-    told: list[str] = []
+    recorded: list[str] = []
     model = ScriptedModel(
         {
             "Triage": [
@@ -84,7 +84,7 @@ async def test_a_large_refund_is_approved_in_another_process() -> None:
             ]
         }
     )
-    suspended = await Runner(desk(), model=model).run("Give me my money back", context=told)
+    suspended = await Runner(triage_team(), model=model).run("Give me my money back", context=recorded)
     assert transcript(suspended.events) == snapshot(
         [
             'run of Triage started with "Give me my money back"',
@@ -98,14 +98,14 @@ async def test_a_large_refund_is_approved_in_another_process() -> None:
             "run suspended with 1 open question",
         ]
     )
-    assert told == []
+    assert recorded == []
 
-    elsewhere = ScriptedModel({"Refunds": ["It is on its way."]}, stream=True)
-    other = Runner(desk(), model=elsewhere)
+    other_model = ScriptedModel({"Refunds": ["It is on its way."]}, stream=True)
+    other = Runner(triage_team(), model=other_model)
     run_id = other.load_log(decode_log(encode_log(suspended.events)))
-    async with other.stream_resume(run_id, True, context=told) as live:
-        heard = [event async for event in live]
-    assert transcript(heard) == snapshot(
+    async with other.stream_resume(run_id, True, context=recorded) as live:
+        delivered = [event async for event in live]
+    assert transcript(delivered) == snapshot(
         [
             "run resumed",
             'Triage: got the answer {"approved":true}',
@@ -119,21 +119,21 @@ async def test_a_large_refund_is_approved_in_another_process() -> None:
             "run completed",
         ]
     )
-    assert told == ["refund of 250 for X1"]
-    assert [(event.agent, event.text) for event in heard if isinstance(event, TextDelta)] == snapshot(
+    assert recorded == ["refund of 250 for X1"]
+    assert [(event.agent, event.text) for event in delivered if isinstance(event, TextDelta)] == snapshot(
         [("Refunds", "It "), ("Refunds", "is "), ("Refunds", "on "), ("Refunds", "its "), ("Refunds", "way.")]
     )
-    (request,) = elsewhere.requests
+    (request,) = other_model.requests
     assert request.instructions == "Refund order X1."
-    assert read(request) == snapshot(["Give me my money back", "For context: [Triage] said: Let me see.."])
-    # What the target was not given is still there for everybody else.
+    assert texts_of(request) == snapshot(["Give me my money back", "For context: [Triage] said: Let me see.."])
+    # What the filter hides from the target is still in the result's messages.
     assert "4111 1111 1111 1111" in "".join(text_of(message.content) for message in live.result.messages)
     replayed = await other.replay(live.result.events)
-    assert (replayed.output, replayed.values, len(told)) == ("It is on its way.", {"order": "X1"}, 1)
+    assert (replayed.output, replayed.values, len(recorded)) == ("It is on its way.", {"order": "X1"}, 1)
 
 
-async def test_a_model_that_tries_every_door() -> None:
-    # H6, H7, H8, H15: every call is answered, and of what did not happen nothing is left but the log.
+async def test_transfers_that_fail_are_answered_and_left_out_of_the_history() -> None:
+    # H6, H7, H8, H15: every call gets a result, and transfers that did not happen remain only in the log.
     model = ScriptedModel(
         {
             "Triage": [
@@ -149,7 +149,7 @@ async def test_a_model_that_tries_every_door() -> None:
             "Refunds": ["Done."],
         }
     )
-    result = await Runner(desk(), model=model, history="verbatim").run("Help", context=list[str]())
+    result = await Runner(triage_team(), model=model, history="verbatim").run("Help", context=list[str]())
     assert transcript(result.events) == snapshot(
         [
             'run of Triage started with "Help"',
@@ -178,10 +178,10 @@ async def test_a_model_that_tries_every_door() -> None:
     assert [[spec.name for spec in request.tools] for request in model.requests[:1]] == snapshot(
         [["look_up", "transfer_to_refunds", "transfer_to_manager"]]
     )
-    assert read(model.requests[-1]) == snapshot(["Help", "Then the manager."])
+    assert texts_of(model.requests[-1]) == snapshot(["Help", "Then the manager."])
 
 
-async def test_a_desk_in_chinese_by_day() -> None:
+async def test_agents_with_chinese_names_and_prompts() -> None:
     # H2, H7, T12, T22
     sales = Agent("销售", description="负责销售", handoffs=["客服"])
     service = Agent("客服", description="回答问题", handoffs=[handoff(sales, is_enabled=is_open)])
@@ -194,8 +194,8 @@ async def test_a_desk_in_chinese_by_day() -> None:
     )
     runner = Runner(service, model=model, prompt_language="zh")
     async with runner.stream("我想买票", values={"is_day": True}) as live:
-        heard = [event async for event in live]
-    assert transcript(heard) == snapshot(
+        delivered = [event async for event in live]
+    assert transcript(delivered) == snapshot(
         [
             'run of 客服 started with "我想买票"',
             "客服 started",
@@ -214,7 +214,7 @@ async def test_a_desk_in_chinese_by_day() -> None:
             "run completed",
         ]
     )
-    assert [(event.agent, event.text) for event in heard if isinstance(event, TextDelta)] == snapshot(
+    assert [(event.agent, event.text) for event in delivered if isinstance(event, TextDelta)] == snapshot(
         [("客服", "请稍等。"), ("销售", "好的。"), ("客服", "再见。")]
     )
     assert live.result.agent == "客服"

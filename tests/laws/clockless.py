@@ -1,6 +1,6 @@
-"""An event loop in which time passes only when there is nothing else to do, and which knows when that is so.
+"""An event loop with virtual time: its clock advances only when no task can run.
 
-Work in it is the same every time: no timer fires because the machine was slow, and nobody has to wait for one.
+Tests in it are deterministic and fast: timers do not depend on the speed of the machine, and no test waits for them.
 """
 
 import asyncio
@@ -8,73 +8,73 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from tests.laws.play import OwnTasks
+from tests.laws.executions import TaskTracker
 
 T = TypeVar("T")
 
 
 class _Selector(selectors.DefaultSelector):
-    """Asks nobody to wait: it tells when all the work there is has been done, and until when there is none."""
+    """A selector that never blocks; it reports when the loop is idle, with the time until the next timer."""
 
-    on_rest: Callable[[float | None], None]
+    on_idle: Callable[[float | None], None]
 
     def select(self, timeout: float | None = None) -> Any:
         ready = super().select(0)
         if not ready and (timeout is None or timeout > 0):
-            self.on_rest(timeout)
+            self.on_idle(timeout)
         return ready
 
 
 class ClocklessLoop(asyncio.SelectorEventLoop):
-    """The loop. `rest` returns when everybody waits for something, be it only for time to pass."""
+    """The event loop. `rest` returns when all tasks wait, including those that wait for a timer."""
 
     def __init__(self) -> None:
         selector = _Selector()
-        selector.on_rest = self._on_rest
+        selector.on_idle = self._on_idle
         self._now = 0.0
-        self._resting: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
         super().__init__(selector)
 
     def time(self) -> float:
         return self._now
 
     async def rest(self) -> None:
-        """Return when nothing more happens by itself."""
-        waiting = self.create_future()
-        self._resting.append(waiting)
-        await waiting
+        """Wait until the loop is idle."""
+        waiter = self.create_future()
+        self._waiters.append(waiter)
+        await waiter
 
-    def _on_rest(self, timeout: float | None) -> None:
-        resting, self._resting = self._resting, []
-        for waiting in resting:
-            if not waiting.done():
-                waiting.set_result(None)
-        if resting:
+    def _on_idle(self, timeout: float | None) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if waiters:
             return
         if timeout is None:
-            raise AssertionError(f"all wait for one another: {asyncio.all_tasks(self)}")
+            raise AssertionError(f"deadlock: {asyncio.all_tasks(self)}")
         self._now += timeout
 
 
 def rest() -> Coroutine[Any, Any, None]:
-    """Return when everybody in this loop waits for something."""
+    """Wait until all other tasks of this loop are waiting."""
     return cast("ClocklessLoop", asyncio.get_running_loop()).rest()
 
 
 def without_a_clock(work: Coroutine[Any, Any, T]) -> T:
-    """What the work gives, in such a loop, in which nothing is left running and nothing goes unnoticed."""
-    unnoticed: list[dict[str, Any]] = []
+    """Run a coroutine in such a loop; assert that no task is left and no exception is unhandled."""
+    unhandled: list[dict[str, Any]] = []
 
     async def watched() -> T:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: unnoticed.append(context))
-        loop.set_task_factory(started := OwnTasks())
-        given = await work
-        left = started.tasks & asyncio.all_tasks()
-        assert not left, f"still running: {left}"
-        return given
+        loop.set_exception_handler(lambda _, context: unhandled.append(context))
+        loop.set_task_factory(started := TaskTracker())
+        result = await work
+        unfinished = started.tasks & asyncio.all_tasks()
+        assert not unfinished, f"still running: {unfinished}"
+        return result
 
     with asyncio.Runner(loop_factory=ClocklessLoop) as runner:
-        given = runner.run(watched())
-    assert not unnoticed, unnoticed
-    return given
+        result = runner.run(watched())
+    assert not unhandled, unhandled
+    return result

@@ -1,4 +1,4 @@
-"""The laws make thousands of tools fail on purpose; nobody wants to read of each."""
+"""Silence Baton's log output: the property tests make thousands of tools fail on purpose."""
 
 import logging
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="module")
 def quiet_baton() -> Iterator[None]:
-    """No warnings from Baton while a law is tested: pytest would keep every one of them in memory."""
+    """Suppress Baton's warnings, which pytest would otherwise keep in memory."""
     logger = logging.getLogger("baton")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The handoff contract for one turn, written once more without a look at how Baton does it (DESIGN §4)."""
+"""The handoff contract for one turn, implemented independently of Baton's code (DESIGN §4)."""
 
 import json
 from collections.abc import Sequence
@@ -6,40 +6,40 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 from tests.laws.plans import DEFAULT_WORD, AgentPlan, EdgePlan, RunPlan, TeamPlan, ToolPlan
-from tests.laws.readings import Line
+from tests.laws.projections import HistoryLine
 
 from baton.events import AgentResponded, InterruptRaised, ToolReturned
 from baton.messages import AssistantMessage, Message, ToolCall, media_of, text_of
 
-Role: TypeAlias = Literal["ordinary", "wish", "refused", "disabled", "exit", "unknown"]
+Role: TypeAlias = Literal["ordinary", "transfer", "refused", "disabled", "exit", "unknown"]
 
 
 @dataclass(frozen=True)
-class Deed:
-    """What an ordinary call must come to. `word` is what the tool must have been called with; None: it must not run."""
+class ExpectedResult:
+    """The expected result of an ordinary call. `word` is the expected argument; None if the tool must not run."""
 
     word: str | None
-    told: str = ""
+    text: str = ""
     is_error: bool = False
     is_final: bool = False
     waits: bool = False
     raises: bool = False
-    hands_to: str | None = None
+    returned_agent: str | None = None
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A transfer that a call asks for."""
+class TransferRequest:
+    """A transfer that a call requests."""
 
     position: int
     target: str
-    told: str
+    text: str
     edge: EdgePlan | None = None
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether the transfer that would be followed may happen: not if a person says no, or if its input does not fit."""
+class Decision:
+    """The decision about the selected transfer: denied by a person, invalid input, or allowed."""
 
     waits: bool = False
     denial: str | None = None
@@ -49,9 +49,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a turn must come to: a transfer, an end with an output, an error, or another turn (none of them)."""
+    """The expected outcome of a turn: a transfer, an output, an error, or another turn if all are None."""
 
-    wish: Wish | None = None
+    transfer: TransferRequest | None = None
     payload: dict[str, str] | None = None
     exit: str | None = None
     answer: str | None = None
@@ -61,127 +61,127 @@ class Outcome:
 
 @dataclass
 class Turn:
-    """One response with calls, and what is known of them so far."""
+    """One response with calls, and the events about them so far."""
 
     team: TeamPlan
     agent: AgentPlan
     run: RunPlan
-    said: AgentResponded
+    response: AgentResponded
     activation: int
     results: dict[int, ToolReturned] = field(default_factory=dict[int, ToolReturned])
     asked: dict[int, list[InterruptRaised]] = field(default_factory=dict[int, list[InterruptRaised]])
     answered: dict[str, Any] = field(default_factory=dict[str, Any])
-    handed: set[int] = field(default_factory=set[int])
-    """The positions of functions that have given an agent."""
+    agent_returned: set[int] = field(default_factory=set[int])
+    """The positions of the calls whose function has returned an agent."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return self.said.message.tool_calls
+        return self.response.message.tool_calls
 
     def position_of(self, call_id: str) -> int:
-        """Where in the response this call stands."""
+        """Return the position of this call in the response."""
         return [call.id for call in self.calls].index(call_id)
 
     def role(self, position: int) -> Role:
-        """What kind of call it is."""
+        """Return the role of the call at this position."""
         call = self.calls[position]
         if self.agent.tool(call.name) is not None:
             return "ordinary"
         edge = self.agent.edge(call.name)
         if edge is not None:
-            return "wish" if edge.is_enabled else "disabled"
+            return "transfer" if edge.is_enabled else "disabled"
         if call.name == "transfer_to_agent" and self.team.tree_of(self.agent.name):
-            return "wish" if self._tree_wish(call) is not None else "refused"
+            return "transfer" if self._tree_target(call) is not None else "refused"
         return "exit" if call.name == "exit" and self.agent.has_exit else "unknown"
 
     def positions(self, *roles: Role) -> list[int]:
-        """The calls of these kinds."""
+        """Return the positions of the calls with these roles."""
         return [position for position in range(len(self.calls)) if self.role(position) in roles]
 
-    def deed(self, position: int) -> Deed:
-        """What becomes of an ordinary call, as far as the outside has answered."""
+    def expected_result(self, position: int) -> ExpectedResult:
+        """Return the expected result of an ordinary call, given the answers so far."""
         call = self.calls[position]
         tool = self.agent.tool(call.name)
         assert tool is not None
         word = _word_in(call.arguments)
         if word is None:
-            return Deed(None, f"The arguments of `{tool.name}`", is_error=True)
+            return ExpectedResult(None, f"The arguments of `{tool.name}`", is_error=True)
         asked = self.asked.get(position, [])
         if any(question.key not in self.answered for question in asked):
-            return Deed(None, waits=True)
+            return ExpectedResult(None, waits=True)
         replies = [self.answered[question.key] for question in asked]
         if tool.kind != "approved" or not replies:
-            return _deed_of(tool, word, replies)
-        return _approved_deed(tool, word, replies[0])
+            return _expected_result(tool, word, replies)
+        return _expected_after_approval(tool, word, replies[0])
 
-    def hands_to(self, position: int) -> str | None:
-        """The agent that this call's function returns."""
-        return self.deed(position).hands_to if self.role(position) == "ordinary" else None
+    def returned_agent(self, position: int) -> str | None:
+        """Return the name of the agent that this call's function returns."""
+        return self.expected_result(position).returned_agent if self.role(position) == "ordinary" else None
 
     def is_settled(self, position: int) -> bool:
-        """Whether an ordinary call has come to its end."""
-        return position in self.results or position in self.handed
+        """Return whether an ordinary call has finished."""
+        return position in self.results or position in self.agent_returned
 
     @property
     def are_tools_done(self) -> bool:
         return all(self.is_settled(position) for position in self.positions("ordinary"))
 
-    def wishes(self) -> list[Wish]:
-        """The transfers that are asked for and could be followed, in the order of the calls."""
-        found: list[Wish] = []
-        for position in self.positions("wish", "ordinary"):
+    def transfer_requests(self) -> list[TransferRequest]:
+        """Return the valid transfer requests, in the order of the calls."""
+        found: list[TransferRequest] = []
+        for position in self.positions("transfer", "ordinary"):
             call = self.calls[position]
             edge = self.agent.edge(call.name)
             if self.role(position) == "ordinary":
-                target = self.hands_to(position)
+                target = self.returned_agent(position)
                 if target is not None:
-                    found.append(Wish(position, target, _assistant(target)))
+                    found.append(TransferRequest(position, target, _assistant(target)))
             elif edge is not None:
-                found.append(Wish(position, edge.target, _assistant(edge.target), edge))
+                found.append(TransferRequest(position, edge.target, _assistant(edge.target), edge))
             else:
-                target = self._tree_wish(call) or ""
-                found.append(Wish(position, target, f"successfully transferred to agent [{target}]"))
+                target = self._tree_target(call) or ""
+                found.append(TransferRequest(position, target, f"successfully transferred to agent [{target}]"))
         return found
 
-    def winner(self) -> Wish | None:
-        """The transfer that must be followed."""
-        wishes = self.wishes()
-        if len(wishes) < 2:
-            return wishes[0] if wishes else None
-        return {"first": wishes[0], "last": wishes[-1], "error": None}[self.run.multiple]
+    def followed_transfer(self) -> TransferRequest | None:
+        """Return the transfer that must be followed."""
+        transfer_requests = self.transfer_requests()
+        if len(transfer_requests) < 2:
+            return transfer_requests[0] if transfer_requests else None
+        return {"first": transfer_requests[0], "last": transfer_requests[-1], "error": None}[self.run.multiple]
 
-    def verdict(self, wish: Wish) -> Verdict:
-        """Whether the transfer that would be followed may happen, as far as the outside has answered."""
-        edge = wish.edge
+    def decision(self, transfer: TransferRequest) -> Decision:
+        """Decide whether the selected transfer may happen, given the answers so far."""
+        edge = transfer.edge
         if edge is None:
-            return Verdict()
-        word = _note_in(self.calls[wish.position].arguments) if edge.has_input else ""
+            return Decision()
+        word = _note_in(self.calls[transfer.position].arguments) if edge.has_input else ""
         if word is None:
-            return Verdict(denial=f"Not transferred to [{wish.target}]: ", fault="HandoffInputError")
+            return Decision(denial=f"Not transferred to [{transfer.target}]: ", fault="HandoffInputError")
         if edge.needs_approval:
-            asked = self.asked.get(wish.position, [])
+            asked = self.asked.get(transfer.position, [])
             if not asked or asked[0].key not in self.answered:
-                return Verdict(waits=True)
+                return Decision(waits=True)
             approval = self.answered[asked[0].key]
             if not approval["approved"]:
                 reason = approval.get("reason") or ""
-                return Verdict(denial=f"Not transferred to [{wish.target}]: {reason}")
+                return Decision(denial=f"Not transferred to [{transfer.target}]: {reason}")
             if edge.has_input and approval.get("arguments") is not None:
                 word = _note_in(json.dumps(approval["arguments"]))
         if word is None:
-            return Verdict(denial=f"Not transferred to [{wish.target}]: ", fault="HandoffInputError")
-        return Verdict(payload={"word": word} if edge.has_input else None)
+            return Decision(denial=f"Not transferred to [{transfer.target}]: ", fault="HandoffInputError")
+        return Decision(payload={"word": word} if edge.has_input else None)
 
     def outcome(self) -> Outcome:
-        """What the turn must come to, now that every call has its result."""
+        """Return the expected outcome of the turn; every call must have its result."""
         fault = self._fault()
-        winner = self.winner()
-        if winner is not None:
-            verdict = self.verdict(winner)
-            if verdict.denial is not None:
-                return Outcome(fault=fault or verdict.fault)
-            return Outcome(wish=winner, payload=verdict.payload, fault=fault)
-        if self.wishes():
+        followed_transfer = self.followed_transfer()
+        if followed_transfer is not None:
+            decision = self.decision(followed_transfer)
+            if decision.denial is not None:
+                return Outcome(fault=fault or decision.fault)
+            return Outcome(transfer=followed_transfer, payload=decision.payload, fault=fault)
+        if self.transfer_requests():
             return Outcome(error="TransferError")
         exits = [_final_result(self.calls[position].arguments) for position in self.positions("exit")]
         valid = [result for result in exits if result is not None]
@@ -191,12 +191,12 @@ class Turn:
         return Outcome(answer=None if direct is None else text_of(self.results[direct].content), fault=fault)
 
     def direct_position(self) -> int | None:
-        """The call whose result is the answer, if nothing else comes before it."""
-        final = [position for position in self.positions("ordinary") if self.deed(position).is_final]
+        """Return the position of the last call whose result is the answer of the turn."""
+        final = [position for position in self.positions("ordinary") if self.expected_result(position).is_final]
         return final[-1] if final else None
 
     def check_result(self, position: int, result: ToolReturned) -> None:
-        """Assert that a call was told what it must be told."""
+        """Assert that a call got the expected result."""
         call, role = self.calls[position], self.role(position)
         text = text_of(result.content)
         assert (result.call_id, result.tool_name) == (call.id, call.name)
@@ -211,43 +211,51 @@ class Turn:
         elif role == "exit":
             ends = self.outcome().exit is not None and _final_result(call.arguments) is not None
             assert result.is_error is not ends
-        elif role == "ordinary" and self.hands_to(position) is None:
-            deed = self.deed(position)
-            assert not deed.waits
-            assert not deed.raises
-            assert (result.is_error, result.is_final) == (deed.is_error, deed.is_final)
-            assert text.startswith(deed.told), (text, deed)
+        elif role == "ordinary" and self.returned_agent(position) is None:
+            expected_result = self.expected_result(position)
+            assert not expected_result.waits
+            assert not expected_result.raises
+            assert (result.is_error, result.is_final) == (expected_result.is_error, expected_result.is_final)
+            assert text.startswith(expected_result.text), (text, expected_result)
         else:
             self._check_transfer(position, result, text)
 
     def _check_transfer(self, position: int, result: ToolReturned, text: str) -> None:
-        winner = self.winner()
-        if winner is not None and winner.position == position:
-            verdict = self.verdict(winner)
-            assert not verdict.waits
-            assert result.is_error is (verdict.denial is not None)
-            assert text == winner.told if verdict.denial is None else text.startswith(verdict.denial)
+        followed_transfer = self.followed_transfer()
+        if followed_transfer is not None and followed_transfer.position == position:
+            decision = self.decision(followed_transfer)
+            assert not decision.waits
+            assert result.is_error is (decision.denial is not None)
+            assert text == followed_transfer.text if decision.denial is None else text.startswith(decision.denial)
         else:
             assert result.is_error
             assert text.startswith("Not transferred")
-            assert winner is None or f"[{winner.target}]" in text
+            assert followed_transfer is None or f"[{followed_transfer.target}]" in text
 
-    def lines(self) -> list[Line]:
-        """The turn as the history must have it: the message, then the results in the order of the calls."""
+    def lines(self) -> list[HistoryLine]:
+        """Return the history lines of the turn: the message, then the results in the order of the calls."""
         outcome, author = self.outcome(), self.agent.name
-        winner = outcome.wish
-        followed = {winner.position} if winner is not None else set[int]()
-        undone = {wish.position for wish in self.wishes()} - followed | {*self.positions("refused", "disabled")}
+        followed_transfer = outcome.transfer
+        followed = {followed_transfer.position} if followed_transfer is not None else set[int]()
+        not_followed = {transfer.position for transfer in self.transfer_requests()} - followed | {
+            *self.positions("refused", "disabled")
+        }
         direct = self.direct_position() if outcome.answer is not None else None
-        message = self.said.message
-        said = Line(message, author, self.activation, _left(message, undone), _left(message, undone | followed))
-        told: list[Line] = []
+        message = self.response.message
+        response = HistoryLine(
+            message,
+            author,
+            self.activation,
+            _without_calls(message, not_followed),
+            _without_calls(message, not_followed | followed),
+        )
+        results: list[HistoryLine] = []
         for position in range(len(self.calls)):
             result: Message = self.results[position].message
-            later = None if position in undone else result
-            bare = None if position in undone | followed else result
-            told.append(Line(result, author, self.activation, later, bare, is_answer=position == direct))
-        return [said, *told]
+            later = None if position in not_followed else result
+            bare = None if position in not_followed | followed else result
+            results.append(HistoryLine(result, author, self.activation, later, bare, is_answer=position == direct))
+        return [response, *results]
 
     def _fault(self) -> str | None:
         faulty = self.positions("refused", "disabled", "unknown")
@@ -255,42 +263,44 @@ class Turn:
             return None
         return "UnknownToolError" if self.role(faulty[0]) == "unknown" else "TransferError"
 
-    def _tree_wish(self, call: ToolCall) -> str | None:
-        wish = _object_in(call.arguments).get("agent_name")
-        return wish if wish in self.team.tree_of(self.agent.name) else None
+    def _tree_target(self, call: ToolCall) -> str | None:
+        transfer = _object_in(call.arguments).get("agent_name")
+        return transfer if transfer in self.team.tree_of(self.agent.name) else None
 
 
-def _deed_of(tool: ToolPlan, word: str, replies: Sequence[Any]) -> Deed:
+def _expected_result(tool: ToolPlan, word: str, replies: Sequence[Any]) -> ExpectedResult:
     match tool.kind:
         case "failing":
-            return Deed(word, f"tool `{tool.name}` failed: ValueError: {tool.name} broke {word}", is_error=True)
+            return ExpectedResult(
+                word, f"tool `{tool.name}` failed: ValueError: {tool.name} broke {word}", is_error=True
+            )
         case "refusing":
-            return Deed(word, f"{tool.name} will not {word}", is_error=True)
+            return ExpectedResult(word, f"{tool.name} will not {word}", is_error=True)
         case "raising":
-            return Deed(word, raises=True)
+            return ExpectedResult(word, raises=True)
         case "handing":
-            return Deed(word, hands_to=tool.target)
+            return ExpectedResult(word, returned_agent=tool.target)
         case "asking":
             wanted = 2 if word == "twice" else 1
-            return Deed(word, f"{tool.name} heard {json.dumps(replies)}", waits=len(replies) < wanted)
+            return ExpectedResult(word, f"{tool.name} heard {json.dumps(replies)}", waits=len(replies) < wanted)
         case "stepping":
-            return Deed(word, f"{tool.name} heard {json.dumps([word.upper(), *replies])}", waits=not replies)
+            return ExpectedResult(word, f"{tool.name} heard {json.dumps([word.upper(), *replies])}", waits=not replies)
         case _:
-            return Deed(word, f"{tool.name} did {word}", is_final=tool.kind == "direct")
+            return ExpectedResult(word, f"{tool.name} did {word}", is_final=tool.kind == "direct")
 
 
-def _approved_deed(tool: ToolPlan, word: str, approval: dict[str, Any]) -> Deed:
+def _expected_after_approval(tool: ToolPlan, word: str, approval: dict[str, Any]) -> ExpectedResult:
     if not approval["approved"]:
         reason = approval.get("reason") or ""
-        told = f"This call of `{tool.name}` was not approved"
-        return Deed(None, f"{told}: {reason}" if reason else told, is_error=True)
+        text = f"This call of `{tool.name}` was not approved"
+        return ExpectedResult(None, f"{text}: {reason}" if reason else text, is_error=True)
     edited = approval.get("arguments")
     if edited is None:
-        return _deed_of(tool, word, ())
+        return _expected_result(tool, word, ())
     changed = _word_in(json.dumps(edited))
     if changed is None:
-        return Deed(None, "The person who approved this call changed its arguments", is_error=True)
-    return _deed_of(tool, changed, ())
+        return ExpectedResult(None, "The person who approved this call changed its arguments", is_error=True)
+    return _expected_result(tool, changed, ())
 
 
 def _object_in(arguments: str) -> dict[str, Any]:
@@ -322,9 +332,9 @@ def _assistant(target: str) -> str:
     return json.dumps({"assistant": target}, ensure_ascii=False, separators=(",", ":"))
 
 
-def _left(message: AssistantMessage, removed: set[int]) -> AssistantMessage | None:
+def _without_calls(message: AssistantMessage, removed: set[int]) -> AssistantMessage | None:
     calls = tuple(call for position, call in enumerate(message.tool_calls) if position not in removed)
     if calls == message.tool_calls:
         return message
-    says_something = bool(calls or text_of(message.content) or media_of(message.content))
-    return AssistantMessage(message.content, calls, message.reasoning) if says_something else None
+    has_content = bool(calls or text_of(message.content) or media_of(message.content))
+    return AssistantMessage(message.content, calls, message.reasoning) if has_content else None

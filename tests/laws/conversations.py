@@ -1,4 +1,4 @@
-"""Random messages: every kind of part, any text, and calls and results that do not always belong together."""
+"""Strategies for random messages: every kind of part, any text, and calls and results that may not match."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ from baton.messages import (
 texts = st.text(max_size=12)
 _urls = st.none() | st.just("https://example.org/x")
 _bytes = st.none() | st.binary(max_size=8)
-_whole_numbers = st.integers(-(2**63), 2**64 - 1)
-_numbers = _whole_numbers | st.floats(allow_nan=False, allow_infinity=False)
+_integers = st.integers(-(2**63), 2**64 - 1)
+_numbers = _integers | st.floats(allow_nan=False, allow_infinity=False)
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | _numbers | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -61,21 +61,21 @@ usages = st.builds(
     model_calls=st.integers(0, 9),
 )
 
-_few_ids = st.sampled_from(["c1", "c2", "c1x", ""])
-_few_words: st.SearchStrategy[Content] = st.sampled_from(
+_sample_ids = st.sampled_from(["c1", "c2", "c1x", ""])
+_sample_contents: st.SearchStrategy[Content] = st.sampled_from(
     ["", "hello", (), (Text(""),), (Text("see"), Image(url="https://example.org/x")), (Data({"a": 1}),)]
 )
-_loose_calls = st.builds(ToolCall, id=_few_ids, name=st.just("look"), arguments=st.just("{}"))
-loose_messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(UserMessage, _few_words),
+_sample_calls = st.builds(ToolCall, id=_sample_ids, name=st.just("look"), arguments=st.just("{}"))
+unpaired_messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(UserMessage, _sample_contents),
     st.builds(
         AssistantMessage,
-        content=_few_words,
-        tool_calls=st.lists(_loose_calls, max_size=2).map(tuple),
+        content=_sample_contents,
+        tool_calls=st.lists(_sample_calls, max_size=2).map(tuple),
     ),
-    st.builds(ToolMessage, tool_call_id=_few_ids, name=st.just("look"), content=_few_words),
+    st.builds(ToolMessage, tool_call_id=_sample_ids, name=st.just("look"), content=_sample_contents),
 )
-"""Messages of a conversation that somebody has torn apart: results without calls, calls without results, nothing."""
+"""Messages with results without calls, calls without results, and empty contents."""
 
 
-torn_conversations: st.SearchStrategy[list[Any]] = st.lists(loose_messages, max_size=6)
+unpaired_conversations: st.SearchStrategy[list[Any]] = st.lists(unpaired_messages, max_size=6)

@@ -11,7 +11,7 @@ from tests.laws.clockless import rest
 from tests.laws.live_stage import answer_to, live_runner, said_by
 from tests.laws.live_strategies import LIVE, Desk, desks, replies
 from tests.laws.plans import AgentPlan, Plan, ReplyPlan, TeamPlan, ToolPlan
-from tests.laws.stage import Stage
+from tests.laws.teams import Environment
 
 from baton import BatonError, RunResult
 from baton.errors import AnswerError
@@ -108,10 +108,15 @@ class LivePlay:
     """One conversation on one stage. `number` keeps the ids of its calls apart from those before a crash."""
 
     def __init__(
-        self, plan: LivePlan, *, number: int = 0, replies: Sequence[ReplyPlan] | None = None, stage: Stage | None = None
+        self,
+        plan: LivePlan,
+        *,
+        number: int = 0,
+        replies: Sequence[ReplyPlan] | None = None,
+        stage: Environment | None = None,
     ) -> None:
         self.plan = plan
-        self.stage = stage or Stage()
+        self.stage = stage or Environment()
         self.held: list[asyncio.Event] = []
         self.model = ScriptedRealtimeModel([self._say], cycle=True, hears=["something"] * 50)
         self._replies = list(plan.replies if replies is None else replies)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tests.laws.live_strategies import Desk
 from tests.laws.plans import AgentPlan, ReplyPlan
-from tests.laws.stage import AnyAgent, Parts, Stage, cast_of, spoken
+from tests.laws.teams import AgentOptions, AnyAgent, Environment, build_agents, message_for
 
 from baton import Agent, AgentHooks, Limits, RunContext, RunHooks, Runner
 from baton.events import InterruptRaised, ToolReturned
@@ -72,14 +72,14 @@ class OwnLedger(AgentHooks):
         self._lines.append(("handoff", source.name, agent.name, "own"))
 
 
-def text_runner(desk: Desk, stage: Stage, model: ScriptedModel, ledger: Ledger) -> Runner[Any, Any]:
+def text_runner(desk: Desk, stage: Environment, model: ScriptedModel, ledger: Ledger) -> Runner[Any, Any]:
     """The desk in writing; nothing of what was said is rewritten, as in a live conversation."""
 
-    def make(plan: AgentPlan, parts: Parts) -> AnyAgent:
+    def make(plan: AgentPlan, parts: AgentOptions) -> AnyAgent:
         hooks, accepts = OwnLedger(ledger), _accepts(desk, plan)
         return Agent(plan.name, **parts, hooks=hooks, accepts=accepts, max_turns=plan.max_turns)
 
-    root, *others = cast_of(desk.team, stage, make)
+    root, *others = build_agents(desk.team, stage, make)
     return Runner(
         root,
         extra_agents=others,
@@ -93,15 +93,15 @@ def text_runner(desk: Desk, stage: Stage, model: ScriptedModel, ledger: Ledger) 
 
 
 def live_runner(
-    desk: Desk, stage: Stage, model: RealtimeModel, *, ledger: Ledger | None = None, **options: Any
+    desk: Desk, stage: Environment, model: RealtimeModel, *, ledger: Ledger | None = None, **options: Any
 ) -> RealtimeRunner[Any]:
     """The desk as a live conversation."""
 
-    def make(plan: AgentPlan, parts: Parts) -> AnyAgent:
+    def make(plan: AgentPlan, parts: AgentOptions) -> AnyAgent:
         hooks = None if ledger is None else OwnLedger(ledger)
         return RealtimeAgent(plan.name, **parts, hooks=hooks, accepts=_accepts(desk, plan))
 
-    root, *others = cast_of(desk.team, stage, make)
+    root, *others = build_agents(desk.team, stage, make)
     return RealtimeRunner(
         root,
         extra_agents=others,
@@ -129,7 +129,7 @@ def _accepts(desk: Desk, plan: AgentPlan) -> Callable[[RunContext[Any], Any], bo
 
 def said_by(reply: ReplyPlan, desk: Desk, agent: str, *, number: int) -> AssistantMessage:
     """The reply in the mouth of this agent, as a realtime provider would send it: all arguments are JSON."""
-    message = spoken(reply, desk.team, desk.team[agent], number=number)
+    message = message_for(reply, desk.team, desk.team[agent], number=number)
     calls = [each if _is_json(each.arguments) else ToolCall(each.id, each.name, "[]") for each in message.tool_calls]
     return AssistantMessage(message.content, tuple(calls))
 

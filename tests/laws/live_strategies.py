@@ -28,7 +28,7 @@ _ARGUMENTS = (
 )
 _KINDS: tuple[CallKind, ...] = (
     *("tool", "tool", "tool", "tool", "edge", "tree", "edge", "tree"),
-    *("stranger", "tree garbage", "exit garbage", "unknown"),
+    *("unknown agent", "tree garbage", "exit garbage", "unknown"),
 )
 _SHOWN = ("well", "so be it. Or not", "one two three four")
 

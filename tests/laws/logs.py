@@ -1,4 +1,4 @@
-"""Random logs: activations one after the other, with events of every kind."""
+"""Strategies for random logs: consecutive activations with events of every kind."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ _changes = st.none() | st.builds(ValueChanges, written=_values, removed=st.lists
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Event]:
-    """Events as a run would write them, though they need not make sense together."""
+    """Generate valid events of one run; their combination need not make sense."""
     events: list[Event] = [
         RunStarted(
             "run", RUN_ORIGIN, draw(_times), draw(texts), draw(texts), tuple(draw(st.lists(messages, max_size=2)))
@@ -52,11 +52,11 @@ def logs(draw: st.DrawFn) -> list[Event]:
 
 
 def _event(kind: type[Event], key: str, origin: Origin) -> st.SearchStrategy[Event]:
-    whose = RUN_ORIGIN if kind in _OF_THE_RUN else origin
-    return st.builds(kind, st.just(key), st.just(whose), _times, **_FACTS[kind])
+    event_origin = RUN_ORIGIN if kind in _RUN_EVENTS else origin
+    return st.builds(kind, st.just(key), st.just(event_origin), _times, **_FIELDS[kind])
 
 
-_FACTS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
+_FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
     RunStarted: {
         "run_id": texts,
         "root_agent": texts,
@@ -99,6 +99,6 @@ _FACTS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
     RunFailed: {"error_type": texts, "message": texts},
     RunCancelled: {},
 }
-_KINDS = [*_FACTS]
-_OF_THE_RUN = (RunStarted, RunResumed, RunCompleted, RunSuspended, RunFailed, RunCancelled)
+_KINDS = [*_FIELDS]
+_RUN_EVENTS = (RunStarted, RunResumed, RunCompleted, RunSuspended, RunFailed, RunCancelled)
 ALL_KINDS = frozenset(_KINDS)

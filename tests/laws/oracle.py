@@ -1,20 +1,20 @@
-"""What a workflow comes to, worked out in a few plain recursive functions: no log, no tasks, no replay."""
+"""Compute the expected result of a workflow with plain recursion: no log, no tasks, no replay."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from tests.laws.floor import REQUEST, answer_to, digest, lines_of
-from tests.laws.trees import NOTES, Chat, Own, Tree, Workflow
+from tests.laws.trees import NOTES, CustomAgent, ModelAgent, Tree, Workflow
+from tests.laws.workflow_teams import REQUEST, answer_to, digest, responses_of
 
 from baton.messages import AssistantMessage
 
 Path: TypeAlias = tuple[str, ...]
 
 
-class Trouble(Exception):
-    """An agent failed: the name of the error and what it says."""
+class AgentFailure(Exception):
+    """The failure of an agent: the name of the error and its message."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -24,7 +24,7 @@ class Trouble(Exception):
 
 @dataclass
 class Line:
-    """One message: who said it (nobody: the user), its text, its calls, and the tool if it is a result."""
+    """One message: its author (None for the user), text and calls, and the tool if it is a result."""
 
     author: str | None
     text: str
@@ -32,20 +32,20 @@ class Line:
     tool: str = ""
 
     def read_by(self, reader: str) -> str:
-        """Its text as this agent reads it."""
+        """Return the text that this agent reads."""
         if self.author is None or self.author == reader:
             return self.text
         if self.tool:
             return f"For context: [{self.author}] `{self.tool}` tool returned result: {self.text}." if self.text else ""
-        told = f" [{self.author}] said: {self.text}." if self.text else ""
+        text = f" [{self.author}] said: {self.text}." if self.text else ""
         for name, arguments in self.calls:
-            told += f" [{self.author}] called tool: `{name}` with arguments: {arguments}."
-        return f"For context:{told}"
+            text += f" [{self.author}] called tool: `{name}` with arguments: {arguments}."
+        return f"For context:{text}"
 
 
 @dataclass
 class End:
-    """How a flow ended. `path` is that of whoever had the floor first."""
+    """The end of a flow. `path` is the path of its first agent."""
 
     action: Literal["exit", "break"] | None
     output: Any
@@ -54,38 +54,41 @@ class End:
 
 @dataclass
 class Oracle:
-    """Says what must come of a tree. `spoken` has everything said, with its path, also what no history keeps."""
+    """The expected result of a tree. `responses_by_path` also has responses that no history contains."""
 
-    spoken: Counter[tuple[Path, str]] = field(default_factory=Counter[tuple[Path, str]])
+    responses_by_path: Counter[tuple[Path, str]] = field(default_factory=Counter[tuple[Path, str]])
     steps: int = 0
 
     def flow(self, tree: Tree, lines: list[Line], values: dict[str, Any], after: Path) -> End:
-        """An agent, and whomever it transfers to."""
+        """Run an agent and the agents that it transfers to."""
         first = path = (*after, tree.name)
         action, output, breaks = self._turn(tree, lines, values, path)
-        while action == "pass":
+        while action == "transfer":
             assert not isinstance(tree, Workflow)
             assert tree.partner is not None
             tree = tree.partner
             path = (*path, tree.name)
-            action, output, also_breaks = self._turn(tree, lines, values, path)
+            action, said, also_breaks = self._turn(tree, lines, values, path)
+            output = output if said is None else said
             breaks = breaks or also_breaks
         if action is None and breaks:
             action = "break"
         return End(action, output, first)
 
     def _turn(self, tree: Tree, lines: list[Line], values: dict[str, Any], path: Path) -> tuple[Any, Any, bool]:
-        if isinstance(tree, Own):
-            return self._own(tree, lines, values, path)
-        if isinstance(tree, Chat):
-            return self._chat(tree, lines, values, path)
+        if isinstance(tree, CustomAgent):
+            return self._custom_agent(tree, lines, values, path)
+        if isinstance(tree, ModelAgent):
+            return self._model_agent(tree, lines, values, path)
         return (*getattr(self, f"_{tree.kind}")(tree, lines, values, path), False)
 
-    def _own(self, plan: Own, lines: list[Line], values: dict[str, Any], path: Path) -> tuple[Any, Any, bool]:
+    def _custom_agent(
+        self, plan: CustomAgent, lines: list[Line], values: dict[str, Any], path: Path
+    ) -> tuple[Any, Any, bool]:
         output: Any = None
-        for deed, number in plan.deeds:
+        for operation, number in plan.operations:
             key, text = f"k{number}", None
-            match deed:
+            match operation:
                 case "say":
                     text = f"{plan.name} has {values.get(key)} and {values.get(NOTES)}"
                 case "read":
@@ -102,35 +105,41 @@ class Oracle:
                 case "delete":
                     values.pop(key, None)
                 case "fail":
-                    raise Trouble("Broken", plan.name)
+                    raise AgentFailure("PlannedError", plan.name)
             if text is not None:
                 output = text
                 self._say(lines, path, text)
         if plan.ending == "exit":
             return "exit", f"{plan.name} is over", False
-        return {"none": None, "leave": "exit", "break": "break", "pass": "pass"}[plan.ending], output, False
+        return (
+            {"none": None, "exit empty": "exit", "break": "break", "transfer": "transfer"}[plan.ending],
+            output,
+            False,
+        )
 
     def _say(self, lines: list[Line], path: Path, text: str, calls: tuple[tuple[str, str], ...] = ()) -> None:
         lines.append(Line(path[-1], text, calls))
-        self.spoken[path, text] += 1
+        self.responses_by_path[path, text] += 1
 
-    def _chat(self, plan: Chat, lines: list[Line], values: dict[str, Any], path: Path) -> tuple[Any, Any, bool]:
+    def _model_agent(
+        self, plan: ModelAgent, lines: list[Line], values: dict[str, Any], path: Path
+    ) -> tuple[Any, Any, bool]:
         breaks = False
-        said = lines_of(plan)
-        for each, message in zip(plan.calls, said, strict=False):
+        responses = responses_of(plan)
+        for each, message in zip(plan.calls, responses, strict=False):
             match each:
                 case "ask":
                     result = values["k0"] = answer_to(plan.name)
                 case "break":
                     result, breaks = "The loop ends when you are done.", True
                 case tree:
-                    result = self._called(tree, values, path)
+                    result = self._run_as_tool(tree, values, path)
             self._add_turn(lines, path, message, result)
-        last = said[-1]
-        if plan.ending == "pass":
+        last = responses[-1]
+        if plan.ending == "transfer":
             assert plan.partner is not None
             self._add_turn(lines, path, last, f"successfully transferred to agent [{plan.partner.name}]")
-            return "pass", None, breaks
+            return "transfer", None, breaks
         if plan.ending == "exit":
             self._add_turn(lines, path, last, "The task is ended.")
             return "exit", f"{plan.name} is over", breaks
@@ -138,29 +147,31 @@ class Oracle:
         return None, f"{plan.name} is done", breaks
 
     def _add_turn(self, lines: list[Line], path: Path, message: AssistantMessage, result: str) -> None:
-        (asked,) = message.tool_calls
-        self._say(lines, path, "", ((asked.name, asked.arguments),))
-        lines.append(Line(path[-1], result, tool=asked.name))
+        (requested,) = message.tool_calls
+        self._say(lines, path, "", ((requested.name, requested.arguments),))
+        lines.append(Line(path[-1], result, tool=requested.name))
 
-    def _called(self, tree: Tree, values: dict[str, Any], path: Path) -> str:
-        """The tree as a tool: what it says stays inside, its values are the caller's."""
+    def _run_as_tool(self, tree: Tree, values: dict[str, Any], path: Path) -> str:
+        """Run a tree as a tool: its messages stay inside, its values are the caller's."""
         lines = [Line(None, REQUEST)]
         try:
             end = self.flow(tree, lines, values, path)
-        except Trouble as trouble:
-            return f"[{tree.name}] failed: {trouble}"
+        except AgentFailure as failure:
+            return f"[{tree.name}] failed: {failure}"
         if end.output is None:
             return next((line.text for line in reversed(lines[1:]) if line.text and line.author), "done")
         return end.output if isinstance(end.output, str) else msgspec.json.encode(end.output).decode()
 
     def _sequence(self, tree: Workflow, lines: list[Line], values: dict[str, Any], path: Path) -> tuple[Any, Any]:
-        return self._in_turn(tree, lines, values, path)[:2]
+        return self._run_steps(tree, lines, values, path)[:2]
 
-    def _in_turn(self, tree: Workflow, lines: list[Line], values: dict[str, Any], path: Path) -> tuple[Any, Any, Path]:
+    def _run_steps(
+        self, tree: Workflow, lines: list[Line], values: dict[str, Any], path: Path
+    ) -> tuple[Any, Any, Path]:
         output: Any = None
         for step in tree.steps:
             end = self.flow(step, lines, values, path)
-            output, path = end.output, end.path
+            output, path = output if end.output is None else end.output, end.path
             if end.action is not None:
                 return end.action, output, path
         return None, output, path
@@ -168,27 +179,30 @@ class Oracle:
     def _loop(self, tree: Workflow, lines: list[Line], values: dict[str, Any], path: Path) -> tuple[Any, Any]:
         output: Any = None
         for _ in range(tree.rounds):
-            action, output, path = self._in_turn(tree, lines, values, path)
+            action, said, path = self._run_steps(tree, lines, values, path)
+            output = output if said is None else said
             if action is not None:
                 return (None if action == "break" else action), output
         return None, output
 
     def _parallel(self, tree: Workflow, lines: list[Line], values: dict[str, Any], path: Path) -> tuple[Any, Any]:
         ends: dict[str, End] = {}
-        troubles: dict[str, Trouble] = {}
-        joined: list[tuple[list[Line], _Noting]] = []
+        failures: dict[str, AgentFailure] = {}
+        joined: list[tuple[list[Line], _TrackedValues]] = []
         for step in tree.steps:
-            own_lines, own_values = list(lines), _Noting(values)
+            own_lines, own_values = list(lines), _TrackedValues(values)
             try:
                 ends[step.name] = self.flow(step, own_lines, own_values, path)
                 joined.append((own_lines[len(lines) :], own_values))
-            except Trouble as trouble:
-                troubles[step.name] = trouble
-                told = Line(None, f"[{step.name}] failed: {trouble}")
-                joined.append(([told], _Noting({})))
-        if troubles and tree.on_error == "collect":
-            each = "; ".join(f"`{name}`: {trouble}" for name, trouble in troubles.items())
-            raise Trouble("BranchesFailedError", f"{len(troubles)} of the branches of `{tree.name}` failed: {each}")
+            except AgentFailure as failure:
+                failures[step.name] = failure
+                text = Line(None, f"[{step.name}] failed: {failure}")
+                joined.append(([text], _TrackedValues({})))
+        if failures and tree.on_error == "collect":
+            each = "; ".join(f"`{name}`: {failure}" for name, failure in failures.items())
+            raise AgentFailure(
+                "BranchesFailedError", f"{len(failures)} of the branches of `{tree.name}` failed: {each}"
+            )
         for own_lines, own_values in joined:
             lines += own_lines
             for key in own_values.touched:
@@ -205,8 +219,8 @@ class Oracle:
         return None, {name: end.output for name, end in ends.items()}
 
 
-class _Noting(dict[str, Any]):
-    """A copy of the values that notes what is written and removed."""
+class _TrackedValues(dict[str, Any]):
+    """A copy of the values that records the keys written or removed."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         super().__init__(values)

@@ -1,4 +1,4 @@
-"""Teams and runs as plain plans: what the laws know of a team without asking Baton about it."""
+"""Plain descriptions of teams, runs and replies, independent of Baton's classes."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -20,34 +20,34 @@ ToolKind: TypeAlias = Literal[
     "gated",
     "handing",
 ]
-"""`gated` waits until a test lets it go on; `stepping` does its work in a step and asks afterwards; `handing` returns
-an agent; `raising` ends the run."""
+"""`gated` waits until the test unblocks it; `stepping` works in a step and then interrupts; `handing` returns an agent;
+`raising` ends the run."""
 
 ALL_KINDS: tuple[ToolKind, ...] = get_args(ToolKind)
-UNATTENDED: tuple[ToolKind, ...] = tuple(kind for kind in ALL_KINDS if kind not in ("gated", "raising"))
-"""Tools of runs that nobody steers while they are under way."""
+AUTOMATIC_KINDS: tuple[ToolKind, ...] = tuple(kind for kind in ALL_KINDS if kind not in ("gated", "raising"))
+"""Kinds of tools for runs that need no control by the test."""
 
 PolicyName: TypeAlias = Literal["rewritten", "verbatim", "lineage", "answers", "none"]
 DEFAULT_WORD = "it"
 
 
 class Plan:
-    """Shows only what is not the default: a failing example is read by people."""
+    """Base of the plans. Its repr omits defaults, so that failing examples are easy to read."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     def __repr__(self) -> str:
         mine = cast(Any, self)
-        told = [
+        arguments = [
             f"{each.name}={value!r}" for each in fields(mine) if (value := getattr(mine, each.name)) != each.default
         ]
-        return f"{type(self).__name__}({', '.join(told)})"
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
 
 @dataclass(frozen=True, repr=False)
 class ToolPlan(Plan):
-    """One tool of an agent. A `handing` one returns `target`, looked up in a register or named in its code."""
+    """One tool of an agent. A `handing` tool returns `target`, looked up in a dict or referenced directly."""
 
     name: str
     kind: ToolKind
@@ -68,13 +68,13 @@ class EdgePlan(Plan):
     is_enabled: bool = True
     needs_approval: bool = False
     has_input: bool = False
-    """Whether the model must give a word with it."""
+    """The model must give a word as input."""
     calls_back: bool = False
 
 
 @dataclass(frozen=True, repr=False)
 class AgentPlan(Plan):
-    """One agent that asks a model; with `then`, wrapped in `then_transfer`."""
+    """One agent with a model; with `then`, it is wrapped in `then_transfer`."""
 
     name: str
     tools: tuple[ToolPlan, ...] = ()
@@ -90,17 +90,17 @@ class AgentPlan(Plan):
     then: str | None = None
 
     def tool(self, name: str) -> ToolPlan | None:
-        """The tool with this name."""
+        """Return the tool with this name."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def edge(self, tool: str) -> EdgePlan | None:
-        """The handoff that is asked for with this tool."""
+        """Return the handoff that this tool requests."""
         return next((edge for edge in self.edges if edge.tool == tool), None)
 
 
 @dataclass(frozen=True, repr=False)
 class TeamPlan(Plan):
-    """Agents; the first is the root. Children and edges by object only lead to later ones."""
+    """The agents of a team, the root first. Children and edges by object only refer to later agents."""
 
     agents: tuple[AgentPlan, ...]
 
@@ -108,13 +108,13 @@ class TeamPlan(Plan):
         return next(agent for agent in self.agents if agent.name == name)
 
     def tree_of(self, name: str) -> list[str]:
-        """Whom the agent may transfer to with the one tool: its children, then its parents."""
+        """Return the valid targets of the agent's `transfer_to_agent`: its children, then its parents."""
         agent = self[name]
         parents = [other.name for other in self.agents if name in other.children]
         return list(dict.fromkeys([*agent.children, *([] if agent.stays_from_parent else parents)]))
 
     def tool_names(self, name: str) -> set[str]:
-        """Everything the agent's model is offered."""
+        """Return the names of the tools that the agent's model is offered."""
         agent = self[name]
         names = {tool.name for tool in agent.tools} | {edge.tool for edge in agent.edges if edge.is_enabled}
         names |= {"exit"} if agent.has_exit else set()
@@ -123,7 +123,7 @@ class TeamPlan(Plan):
 
 @dataclass(frozen=True, repr=False)
 class RunPlan(Plan):
-    """What the runner decides."""
+    """The options of the runner."""
 
     multiple: Literal["first", "last", "error"] = "first"
     history: PolicyName = "rewritten"
@@ -134,23 +134,25 @@ class RunPlan(Plan):
     round_trips: int | None = None
 
 
-CallKind: TypeAlias = Literal["tool", "tree", "stranger", "tree garbage", "edge", "exit", "exit garbage", "unknown"]
+CallKind: TypeAlias = Literal[
+    "tool", "tree", "unknown agent", "tree garbage", "edge", "exit", "exit garbage", "unknown"
+]
 
 
 @dataclass(frozen=True, repr=False)
 class CallPlan(Plan):
-    """A call as a model might make it; `pick` chooses among what its agent has, whatever that is."""
+    """A tool call of a model; `pick` selects one of the agent's tools, handoffs or targets."""
 
     kind: CallKind
     pick: int = 0
     arguments: str = "{}"
     id: str | None = None
-    """None: an id like no other."""
+    """None for a unique id."""
 
 
 @dataclass(frozen=True, repr=False)
 class ReplyPlan(Plan):
-    """What a model says when it is asked."""
+    """One response of a model."""
 
     content: Content = ""
     calls: tuple[CallPlan, ...] = ()
@@ -159,9 +161,9 @@ class ReplyPlan(Plan):
 
 @dataclass(frozen=True, repr=False)
 class Scenario(Plan):
-    """A run from beginning to end: what the models say one after the other, and what the outside answers.
+    """A whole run: the replies of the models in order, and the answers to interrupts.
 
-    When the replies are used up, models say one more thing and no more.
+    When the replies are used up, models answer without calling tools.
     """
 
     team: TeamPlan

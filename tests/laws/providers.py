@@ -1,4 +1,4 @@
-"""What every provider demands of a conversation."""
+"""The rules for a conversation that every provider enforces."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from baton.messages import AssistantMessage, Content, Message, Text, ToolMessage
 
 
 def objections(messages: Sequence[Message]) -> list[str]:
-    """What a strict provider would refuse this conversation for; nothing if it is valid."""
+    """Return the reasons for which a strict provider would refuse this conversation; empty if it is valid."""
     found: list[str] = []
     ids: set[str] = set()
     waiting: list[str] = []
@@ -19,7 +19,7 @@ def objections(messages: Sequence[Message]) -> list[str]:
         if waiting:
             found.append(f"message {position} stands where the results of {waiting} should be")
             waiting = []
-        if _says_nothing(message):
+        if _is_empty(message):
             found.append(f"message {position} is empty")
         if isinstance(message, AssistantMessage):
             for call in message.tool_calls:
@@ -32,12 +32,12 @@ def objections(messages: Sequence[Message]) -> list[str]:
     return found
 
 
-def _says_nothing(message: Message) -> bool:
+def _is_empty(message: Message) -> bool:
     has_calls = isinstance(message, AssistantMessage) and bool(message.tool_calls or message.reasoning)
-    return not has_calls and not _has_substance(message.content)
+    return not has_calls and not _has_content(message.content)
 
 
-def _has_substance(content: Content) -> bool:
+def _has_content(content: Content) -> bool:
     if isinstance(content, str):
         return bool(content)
     return any(not isinstance(part, Text) or part.text for part in content)

@@ -1,4 +1,4 @@
-"""Random teams, runs and replies. What comes first in a list or a choice is what failing examples shrink to."""
+"""Strategies for random teams, runs and replies. Failing examples shrink to the first item of a choice."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -6,7 +6,7 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from tests.laws.plans import (
     ALL_KINDS,
-    UNATTENDED,
+    AUTOMATIC_KINDS,
     AgentPlan,
     CallKind,
     CallPlan,
@@ -31,26 +31,26 @@ _ids = st.sampled_from([None, None, None, "", "dup", "call_1_m1_1", "call_2_m1_0
 _texts: st.SearchStrategy[Content] = st.sampled_from(
     ["", "well", "so be it. Or not", (Text("look"), Image(url="https://example.org/b.png")), (Text(""),)]
 )
-_OFTEN: tuple[ToolKind, ...] = ("direct", "asking")
+_FREQUENT_KINDS: tuple[ToolKind, ...] = ("direct", "asking")
 _call_kinds: tuple[CallKind, ...] = (
     *("tool", "tool", "tool", "tool", "tool", "tool", "tool", "tool", "tree", "edge", "tree", "edge"),
-    *("stranger", "tree garbage", "exit", "exit garbage", "unknown"),
+    *("unknown agent", "tree garbage", "exit", "exit garbage", "unknown"),
 )
 
 
 @st.composite
 def _tool_plans(draw: st.DrawFn, names: Sequence[str], kinds: Sequence[ToolKind]) -> ToolPlan:
-    kind = draw(st.sampled_from((*kinds, *_OFTEN)))
+    kind = draw(st.sampled_from((*kinds, *_FREQUENT_KINDS)))
     if kind != "handing":
         return ToolPlan(kind, kind)
     target, is_looked_up = draw(st.sampled_from(names)), draw(st.booleans())
-    how = "fetch" if is_looked_up else "give"
-    return ToolPlan(f"{how}_{_slug(target)}", kind, target, is_looked_up)
+    prefix = "fetch" if is_looked_up else "give"
+    return ToolPlan(f"{prefix}_{_slug(target)}", kind, target, is_looked_up)
 
 
 @st.composite
 def teams(draw: st.DrawFn, *, kinds: Sequence[ToolKind] = ALL_KINDS) -> TeamPlan:
-    """Two to six agents, everybody within reach of the root, with edges of all kinds and round in circles."""
+    """Generate teams of two to six agents, all reachable from the root, with all kinds of edges and cycles."""
     names = _NAMES[: draw(st.integers(2, len(_NAMES)))]
     children: dict[str, list[str]] = {name: [] for name in names}
     edges: dict[str, dict[str, EdgePlan]] = {name: {} for name in names}
@@ -125,18 +125,18 @@ runs = st.builds(
 )
 
 _calls = st.builds(CallPlan, kind=st.sampled_from(_call_kinds), pick=st.integers(0, 3), arguments=_arguments, id=_ids)
-_thoughts = st.sampled_from(["", "", "hm"])
+_reasoning = st.sampled_from(["", "", "hm"])
 
 
 @st.composite
 def _replies(draw: st.DrawFn) -> ReplyPlan:
-    fewest = draw(st.sampled_from([0, 1, 1, 1, 1, 2, 3]))
-    calls = draw(st.lists(_calls, min_size=fewest, max_size=5 if fewest else 0))
-    return ReplyPlan(draw(_texts), tuple(calls), draw(_thoughts))
+    min_calls = draw(st.sampled_from([0, 1, 1, 1, 1, 2, 3]))
+    calls = draw(st.lists(_calls, min_size=min_calls, max_size=5 if min_calls else 0))
+    return ReplyPlan(draw(_texts), tuple(calls), draw(_reasoning))
 
 
 replies = _replies()
-"""What a model may say: anything at all, also nothing."""
+"""Any response of a model, including an empty one."""
 
 approvals: st.SearchStrategy[Any] = st.sampled_from(
     [
@@ -151,17 +151,17 @@ approvals: st.SearchStrategy[Any] = st.sampled_from(
 answers: st.SearchStrategy[Any] = st.sampled_from(["yes", None, False, 7, {"a": [1, "b"]}, ["x"]])
 
 
-def _says_something(reply: ReplyPlan) -> bool:
+def _is_not_empty(reply: ReplyPlan) -> bool:
     return bool(reply.calls) or (bool(reply.content) and reply.content != (Text(""),))
 
 
-def scenarios(*, kinds: Sequence[ToolKind] = UNATTENDED) -> st.SearchStrategy[Scenario]:
-    """Whole runs in which no model falls silent."""
+def scenarios(*, kinds: Sequence[ToolKind] = AUTOMATIC_KINDS) -> st.SearchStrategy[Scenario]:
+    """Generate scenarios without empty responses."""
     return st.builds(
         Scenario,
         team=teams(kinds=kinds),
         run=runs,
-        replies=st.lists(replies.filter(_says_something), min_size=1, max_size=10).map(tuple),
+        replies=st.lists(replies.filter(_is_not_empty), min_size=1, max_size=10).map(tuple),
         approvals=st.lists(approvals, min_size=1, max_size=3).map(tuple),
         answers=st.lists(answers, min_size=1, max_size=3).map(tuple),
         one_at_a_time=st.booleans(),

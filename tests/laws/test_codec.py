@@ -1,4 +1,4 @@
-"""The JSON of a log: nothing is lost, what is not known is kept, and damage is noticed (D12)."""
+"""The JSON encoding of a log loses nothing, keeps unknown events, and detects damage (D12)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 from tests.laws.conversations import json_values, texts
 from tests.laws.logs import ALL_KINDS, logs
 
-from baton import events as events_room
+from baton import events as events_module
 from baton.context.values import to_json_value
 from baton.errors import LogError, NotEncodableError
 from baton.events import Event, Origin, StepCompleted, UnknownEvent, decode_event, decode_log, encode_event, encode_log
 
 
-def test_every_kind_of_event_is_tried() -> None:
-    public = {getattr(events_room, name) for name in events_room.__all__}
+def test_the_strategy_generates_every_kind_of_event() -> None:
+    public = {getattr(events_module, name) for name in events_module.__all__}
     kinds = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Event)}
 
     assert kinds - {Event, UnknownEvent} == ALL_KINDS
 
 
 @given(log=logs())
-def test_a_log_comes_back_as_it_was(log: list[Event]) -> None:
+def test_a_log_round_trips(log: list[Event]) -> None:
     read = decode_log(encode_log(log))
 
     assert read == log
@@ -32,7 +32,7 @@ def test_a_log_comes_back_as_it_was(log: list[Event]) -> None:
 
 
 @given(log=logs())
-def test_events_of_an_activation_share_their_origin_again(log: list[Event]) -> None:
+def test_decoded_events_of_an_activation_share_one_origin(log: list[Event]) -> None:
     read = decode_log(encode_log(log))
 
     origins = {event.origin.id: event.origin for event in read}
@@ -40,7 +40,7 @@ def test_events_of_an_activation_share_their_origin_again(log: list[Event]) -> N
 
 
 @given(log=logs())
-def test_an_event_is_one_line(log: list[Event]) -> None:
+def test_an_event_is_encoded_as_one_line(log: list[Event]) -> None:
     for event in log:
         line = encode_event(event)
 
@@ -51,7 +51,7 @@ def test_an_event_is_one_line(log: list[Event]) -> None:
 @given(
     log=logs(), kind=texts.map("New".__add__), facts=st.dictionaries(texts.map("_".__add__), json_values, max_size=3)
 )
-def test_events_of_the_future_are_kept_byte_for_byte(log: list[Event], kind: str, facts: dict[str, Any]) -> None:
+def test_unknown_events_are_kept_byte_for_byte(log: list[Event], kind: str, facts: dict[str, Any]) -> None:
     origin = log[-1].origin
     parent = None if origin.parent is None else origin.parent.id
     future = {"type": kind, "key": "future", "origin": [origin.id, origin.agent, parent], "timestamp": 1.5, **facts}
@@ -67,7 +67,7 @@ def test_events_of_the_future_are_kept_byte_for_byte(log: list[Event], kind: str
 
 
 @given(log=logs(), share=st.floats(0, 1, exclude_max=True))
-def test_a_log_that_is_cut_off_is_noticed_or_a_beginning(log: list[Event], share: float) -> None:
+def test_a_truncated_log_raises_or_decodes_to_a_prefix(log: list[Event], share: float) -> None:
     data = encode_log(log)
     read = _read(data[: int(len(data) * share)])
 
@@ -75,7 +75,7 @@ def test_a_log_that_is_cut_off_is_noticed_or_a_beginning(log: list[Event], share
 
 
 @given(log=logs(), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_a_log_with_a_bit_flipped_is_noticed_or_still_a_log(log: list[Event], place: float, bit: int) -> None:
+def test_a_log_with_a_flipped_bit_raises_or_decodes_to_a_valid_log(log: list[Event], place: float, bit: int) -> None:
     data = bytearray(encode_log(log))
     data[int(len(data) * place)] ^= 1 << bit
     read = _read(bytes(data))
@@ -88,7 +88,7 @@ def test_a_log_with_a_bit_flipped_is_noticed_or_still_a_log(log: list[Event], pl
 
 
 @given(data=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
-def test_what_is_no_log_is_noticed(data: bytes) -> None:
+def test_arbitrary_bytes_raise_or_decode_to_a_valid_log(data: bytes) -> None:
     read = _read(data)
 
     assert read is None or encode_log(read)
@@ -99,7 +99,7 @@ class _Point:
     x: Any
 
 
-_live_values: st.SearchStrategy[Any] = st.recursive(
+_python_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts | st.binary(max_size=4) | st.dates() | st.uuids(),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
@@ -112,9 +112,9 @@ _live_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@given(value=_live_values)
-def test_a_value_is_refused_or_read_back_as_it_was_accepted(value: Any) -> None:
-    """So that a first run and a resumed one see the same."""
+@given(value=_python_values)
+def test_a_value_is_refused_or_round_trips(value: Any) -> None:
+    """A first run and a resumed run must see equal values."""
     try:
         plain = to_json_value("it", value)
     except NotEncodableError:
@@ -126,7 +126,7 @@ def test_a_value_is_refused_or_read_back_as_it_was_accepted(value: Any) -> None:
 
 
 def _read(data: bytes) -> list[Event] | None:
-    """The events; None if the log cannot be read, which only a LogError may say."""
+    """Decode a log; None if that raises a `LogError`."""
     try:
         return decode_log(data)
     except LogError:

@@ -1,10 +1,10 @@
-"""Crash at every event: what is recorded is never done again, and the run ends as if nothing had happened (D8)."""
+"""Crash after every event: recorded effects do not happen again, and the run ends as without a crash (D8)."""
 
 from collections import Counter
 
 from hypothesis import assume, given, note, settings
+from tests.laws.executions import RUN_ID, Execution, run_in_loop
 from tests.laws.plans import AgentPlan, CallPlan, ReplyPlan, RunPlan, Scenario, TeamPlan, ToolPlan
-from tests.laws.play import RUN_ID, Play, in_loop
 from tests.laws.strategies import scenarios
 
 from baton import RunResult
@@ -24,23 +24,23 @@ from baton.events import (
 @given(scenario=scenarios())
 def test_a_run_survives_a_crash_after_every_event(scenario: Scenario) -> None:
     note(repr(scenario))
-    whole = Play(scenario)
-    result = in_loop(whole.run())
+    uncrashed = Execution(scenario)
+    result = run_in_loop(uncrashed.run())
     assume(result.status == "completed")
 
     for length in range(1, len(result.events)):
         note(f"crashed after {length} events, the last being {result.events[length - 1]}")
         recorded = decode_log(encode_log(result.events[:length]))
-        after = Play(scenario)
-        ended = in_loop(after.take_up(recorded))
+        resumed = Execution(scenario)
+        ended = run_in_loop(resumed.resume_from(recorded))
 
-        assert _what_counts(ended) == _what_counts(result)
+        assert _summary(ended) == _summary(result)
         assert ended.events[:length] == result.events[:length]
         assert _effects(ended.events) == _effects(result.events)
-        _check_nothing_was_done_again(whole, after, recorded)
+        _check_no_repeated_effects(uncrashed, resumed, recorded)
 
 
-def _what_counts(result: RunResult[object]) -> tuple[object, ...]:
+def _summary(result: RunResult[object]) -> tuple[object, ...]:
     return result.status, result._output, result.agent, result.messages, result.values
 
 
@@ -49,28 +49,34 @@ def _effects(events: tuple[Event, ...]) -> Counter[tuple[str, str]]:
     return Counter((type(event).__name__, event.key) for event in events if isinstance(event, kinds))
 
 
-def _check_nothing_was_done_again(whole: Play, after: Play, recorded: list[Event]) -> None:
+def _check_no_repeated_effects(uncrashed: Execution, resumed: Execution, recorded: list[Event]) -> None:
     keys = {event.key for event in recorded}
-    said = sum(isinstance(event, AgentResponded) and bool(event.model) for event in recorded)
-    assert not [key for key in after.stage.deeds if _is_recorded(key, keys)], "what was recorded was done again"
-    assert all(count == 1 for count in after.stage.deeds.values())
-    assert all(key in after.stage.deeds or _is_recorded(key, keys) for key in whole.stage.deeds), "something is undone"
-    assert after.voice.seen == whole.voice.seen[said:], "a model was asked something else than without the crash"
+    responses = sum(isinstance(event, AgentResponded) and bool(event.model) for event in recorded)
+    assert not [key for key in resumed.environment.effects if _is_recorded(key, keys)], (
+        "a recorded effect happened again"
+    )
+    assert all(count == 1 for count in resumed.environment.effects.values())
+    assert all(
+        key in resumed.environment.effects or _is_recorded(key, keys) for key in uncrashed.environment.effects
+    ), "an effect is missing"
+    assert resumed.model.seen == uncrashed.model.seen[responses:], (
+        "a model request differs from the run without a crash"
+    )
 
 
 def _is_recorded(idempotency_key: str, recorded: set[str]) -> bool:
-    """Whether the log has what came of this effect: a result, or the agent that a function returned."""
+    """Return whether the log has the result of this effect, or the agent that a function returned."""
     scope = idempotency_key.removeprefix(f"{RUN_ID}:")
     return scope in recorded or f"{scope}/agent" in recorded
 
 
-def test_the_ledger_and_the_log_speak_of_the_same_effects() -> None:
+def test_every_effect_has_a_matching_event_in_the_log() -> None:
     calls = (CallPlan("tool"), CallPlan("tool", 1), CallPlan("tool", 2))
     tools = (ToolPlan("ok", "ok"), ToolPlan("stepping", "stepping"), ToolPlan("give_b", "handing", "B"))
     team = TeamPlan((AgentPlan("A", tools), AgentPlan("B")))
-    play = Play(Scenario(team, RunPlan(), (ReplyPlan(calls=calls),)))
-    result = in_loop(play.run())
+    execution = Execution(Scenario(team, RunPlan(), (ReplyPlan(calls=calls),)))
+    result = run_in_loop(execution.run())
 
     recorded = {event.key for event in result.events}
-    assert len(play.stage.deeds) == 4
-    assert all(_is_recorded(key, recorded) for key in play.stage.deeds)
+    assert len(execution.environment.effects) == 4
+    assert all(_is_recorded(key, recorded) for key in execution.environment.effects)

@@ -8,10 +8,10 @@ from typing import Any, get_args
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from tests.laws.clockless import without_a_clock
+from tests.laws.executions import run_in_loop
 from tests.laws.live_play import RUN_ID, LivePlan, LivePlay, live_plans
 from tests.laws.live_stage import live_runner
-from tests.laws.play import in_loop
-from tests.laws.stage import Stage
+from tests.laws.teams import Environment
 
 from baton import RunResult
 from baton.events import (
@@ -43,13 +43,13 @@ def test_a_live_conversation_is_replayed_as_it_was(plan: LivePlan) -> None:
     assert not play.complaints()
 
     _check_history(result)
-    before = play.stage.deeds.copy(), len(play.model.requests), len(play.model.connections)
+    before = play.stage.effects.copy(), len(play.model.requests), len(play.model.connections)
     if result.status == "completed":
-        again = in_loop(live_runner(plan.desk, play.stage, play.model).text_runner.replay(result.events))
+        again = run_in_loop(live_runner(plan.desk, play.stage, play.model).text_runner.replay(result.events))
         assert again.events == result.events
         assert _what_counts(again) == _what_counts(result)
-    assert (play.stage.deeds, len(play.model.requests), len(play.model.connections)) == before
-    assert all(count == 1 for count in play.stage.deeds.values()), "something was done twice"
+    assert (play.stage.effects, len(play.model.requests), len(play.model.connections)) == before
+    assert all(count == 1 for count in play.stage.effects.values()), "something was done twice"
 
 
 @settings(max_examples=settings().max_examples // 3)  # Each is taken up again after each of its events.
@@ -83,7 +83,7 @@ def test_a_kept_conversation_survives_the_death_of_its_process(plan: LivePlan, m
 
     for last in range(1, length):
         note(f"died at event {last}, {moment}")
-        store, stage = CrashingStore(), Stage()
+        store, stage = CrashingStore(), Environment()
         store.die_at(last, moment)
         without_a_clock(LivePlay(plan, stage=stage).hold(store=store))
         if not store.is_dead:
@@ -111,7 +111,7 @@ def test_a_conversation_in_sqlite_goes_on_after_any_event(plan: LivePlan, cut: i
     after = LivePlay(plan, number=1000, replies=())
     with TemporaryDirectory() as directory:
         store = SQLiteStore(f"{directory}/runs.db")
-        ended = in_loop(after.take_up_by_the_clock(recorded, store=store))
+        ended = run_in_loop(after.take_up_by_the_clock(recorded, store=store))
 
     assert not after.complaints()
     assert ended.status in ("completed", "failed"), ended.interrupts
@@ -124,10 +124,10 @@ async def _stored(store: CrashingStore) -> list[Event]:
     return decode_lines(await store.load(RUN_ID))
 
 
-def _check_what_must_happen_once(stage: Stage, plan: LivePlan) -> None:
+def _check_what_must_happen_once(stage: Environment, plan: LivePlan) -> None:
     """What processes did, the dead and the living together: what must not happen twice has not."""
     once = {tool.name for agent in plan.desk.team.agents for tool in agent.tools if tool.is_once}
-    assert not [key for key, doer in stage.doers.items() if doer.tool in once and stage.deeds[key] > 1]
+    assert not [key for key, source in stage.effect_sources.items() if source.tool in once and stage.effects[key] > 1]
 
 
 def _what_counts(result: RunResult[Any]) -> tuple[object, ...]:
@@ -159,11 +159,11 @@ def _without_payloads(messages: Iterable[Message]) -> list[Message]:
 
 def _check_nothing_was_done_again(after: LivePlay, recorded: Sequence[Event], events: Sequence[Event]) -> None:
     keys = {each.key for each in recorded}
-    done = {key.removeprefix(f"{RUN_ID}:") for key in after.stage.deeds}
+    done = {key.removeprefix(f"{RUN_ID}:") for key in after.stage.effects}
     assert not [scope for scope in done if scope in keys or f"{scope}/agent" in keys], (
         "what was recorded was done again"
     )
-    assert all(count == 1 for count in after.stage.deeds.values())
+    assert all(count == 1 for count in after.stage.effects.values())
     begun = {each.key.rpartition("/intent")[0] for each in recorded if _is_intent(each)}
     known = {each.key for each in recorded if isinstance(each, ToolReturned)}
     assert not (begun - known) & done, "what must not be done twice was begun again"

@@ -1,4 +1,4 @@
-"""The default name of a handoff's tool: valid for every provider, and its own for every agent (H2)."""
+"""The default name of a handoff's tool is valid for every provider and unique per agent (H2)."""
 
 import re
 import unicodedata
@@ -16,8 +16,8 @@ _names = st.one_of(
 
 
 def _folded(name: str) -> str:
-    """The name without what tools do not tell apart: case, whitespace, diacritics, typographic variants of letters."""
-    plain = unicodedata.normalize("NFKD", "_".join(name.split()))
+    """Normalise what tool names do not distinguish: case, whitespace, hyphens, diacritics and letter variants."""
+    plain = unicodedata.normalize("NFKD", "_".join(name.split())).replace("-", "_")
     return "".join(letter for letter in plain if not unicodedata.combining(letter)).casefold()
 
 
@@ -25,7 +25,7 @@ def _folded(name: str) -> str:
 @example("客服")
 @example("a" * 80)
 @example("\u0308")
-def test_a_name_is_valid_and_stable(name: str) -> None:
+def test_a_tool_name_is_valid_and_deterministic(name: str) -> None:
     tool = default_tool_name(name)
 
     assert _VALID.fullmatch(tool)
@@ -43,8 +43,8 @@ def test_different_agents_have_different_tools(one: str, other: str) -> None:
 
 
 @given(name=st.text(st.sampled_from("abcXYZ019_-"), min_size=1, max_size=50))
-def test_a_plain_name_is_kept_in_lower_case(name: str) -> None:
-    assert default_tool_name(name) == f"transfer_to_{name.lower()}"
+def test_a_plain_name_is_kept_in_lower_case_with_underscores(name: str) -> None:
+    assert default_tool_name(name) == f"transfer_to_{name.lower().replace('-', '_')}"
 
 
 @given(words=st.lists(st.text(st.sampled_from("abc"), min_size=1, max_size=4), min_size=2, max_size=4))

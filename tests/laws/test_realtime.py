@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import event, given, note
+from tests.laws.executions import run_in_loop
 from tests.laws.live_stage import Ledger, Line, answer_to, live_runner, said_by, text_runner
 from tests.laws.live_strategies import Visit, visits
 from tests.laws.plans import ReplyPlan
-from tests.laws.play import in_loop
-from tests.laws.stage import Stage
+from tests.laws.teams import Environment
 
 from baton import BatonError, Runner, RunResult
 from baton.events import AgentResponded, ControlTransferred, Delta, Event, InterruptRaised, ToolReturned
@@ -64,8 +64,8 @@ class Lines:
 @given(visit=visits())
 def test_a_team_does_the_same_in_writing_and_live(visit: Visit) -> None:
     note(repr(visit))
-    written = in_loop(_in_writing(visit))
-    live = in_loop(_live(visit))
+    written = run_in_loop(_in_writing(visit))
+    live = run_in_loop(_live(visit))
 
     event(f"ends {written.ending}")
     assert live.happened == written.happened
@@ -78,7 +78,7 @@ def test_a_team_does_the_same_in_writing_and_live(visit: Visit) -> None:
 
 
 async def _in_writing(visit: Visit) -> Account:
-    stage, ledger, lines, account = Stage(), Ledger(), Lines(visit), Account()
+    stage, ledger, lines, account = Environment(), Ledger(), Lines(visit), Account()
     stage.has_open_gates = True
     runner = text_runner(visit.desk, stage, ScriptedModel([lines.say], cycle=True), ledger)
     hooks: list[list[Line]] = []
@@ -112,7 +112,7 @@ async def _one_run(runner: Runner[Any, Any], run_id: str, text: str) -> tuple[Ru
 
 
 async def _live(visit: Visit) -> Account:
-    stage, ledger, lines, account = Stage(), Ledger(), Lines(visit), Account()
+    stage, ledger, lines, account = Environment(), Ledger(), Lines(visit), Account()
     stage.has_open_gates = True
     model = ScriptedRealtimeModel([lines.say], cycle=True)
     session = live_runner(visit.desk, stage, model, ledger=ledger).connect(run_id="r0")

@@ -1,4 +1,4 @@
-"""Streaming on or off changes no logged event, and what is delivered is what is logged, with deltas between (T28)."""
+"""Streaming does not change the log; the stream delivers the logged events, with deltas in between (T28)."""
 
 from collections import defaultdict
 from contextlib import suppress
@@ -6,8 +6,8 @@ from contextlib import suppress
 from hypothesis import given, note
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.laws.executions import RUN_ID, Execution, run_in_loop
 from tests.laws.plans import Scenario
-from tests.laws.play import RUN_ID, Play, in_loop
 from tests.laws.strategies import scenarios
 
 from baton import BatonError, RunResult
@@ -16,38 +16,38 @@ from baton.messages import text_of
 
 
 @given(scenario=scenarios())
-def test_the_log_is_the_same_streamed_or_not(scenario: Scenario) -> None:
+def test_the_log_is_the_same_with_and_without_streaming(scenario: Scenario) -> None:
     note(repr(scenario))
-    silent, streamed = Play(scenario), Play(scenario, in_pieces=True)
+    unstreamed, streamed = Execution(scenario), Execution(scenario, stream=True)
     delivered: list[Event | Delta] = []
 
-    expected = in_loop(silent.run())
-    result = in_loop(streamed.run(deliver_to=delivered))
+    expected = run_in_loop(unstreamed.run())
+    result = run_in_loop(streamed.run(deliver_to=delivered))
 
-    assert _timeless(result.events) == _timeless(expected.events)
+    assert _without_timestamps(result.events) == _without_timestamps(expected.events)
     assert (result.status, result._output, result.values) == (expected.status, expected._output, expected.values)
     assert result.messages == expected.messages
-    assert streamed.voice.seen == silent.voice.seen
-    assert streamed.stage.deeds == silent.stage.deeds
+    assert streamed.model.seen == unstreamed.model.seen
+    assert streamed.environment.effects == unstreamed.environment.effects
 
 
 @given(scenario=scenarios())
-def test_what_is_delivered_is_what_is_logged(scenario: Scenario) -> None:
+def test_a_stream_delivers_the_logged_events(scenario: Scenario) -> None:
     note(repr(scenario))
-    play = Play(scenario, in_pieces=True)
+    execution = Execution(scenario, stream=True)
     delivered: list[Event | Delta] = []
 
-    result = in_loop(play.run(deliver_to=delivered))
+    result = run_in_loop(execution.run(deliver_to=delivered))
 
     assert tuple(event for event in delivered if isinstance(event, Event)) == result.events
 
 
 @given(scenario=scenarios())
-def test_deltas_make_up_what_is_said_afterwards(scenario: Scenario) -> None:
+def test_deltas_add_up_to_the_response_that_follows(scenario: Scenario) -> None:
     note(repr(scenario))
-    play = Play(scenario, in_pieces=True)
+    execution = Execution(scenario, stream=True)
     delivered: list[Event | Delta] = []
-    in_loop(play.run(deliver_to=delivered))
+    run_in_loop(execution.run(deliver_to=delivered))
 
     text, arguments = "", defaultdict[int, str](str)
     for event in delivered:
@@ -65,31 +65,31 @@ def test_deltas_make_up_what_is_said_afterwards(scenario: Scenario) -> None:
     assert (text, arguments) == ("", {})
 
 
-@given(scenario=scenarios(), how_many=st.integers(1, 30))
-def test_who_leaves_early_leaves_a_run_that_can_be_resumed(scenario: Scenario, how_many: int) -> None:
+@given(scenario=scenarios(), event_count=st.integers(1, 30))
+def test_a_run_whose_stream_was_left_early_can_be_resumed(scenario: Scenario, event_count: int) -> None:
     note(repr(scenario))
-    expected = in_loop(Play(scenario).run())
-    play = Play(scenario, in_pieces=True)
+    expected = run_in_loop(Execution(scenario).run())
+    execution = Execution(scenario, stream=True)
 
-    left = in_loop(_left_after(how_many, play))
+    left = run_in_loop(_leave_after(event_count, execution))
     if left.status != "cancelled":
         return
-    resumed = in_loop(play.take_up(left.events))
+    resumed = run_in_loop(execution.resume_from(left.events))
 
     assert (resumed.status, resumed._output, resumed.values) == (expected.status, expected._output, expected.values)
     assert resumed.messages == expected.messages
 
 
-async def _left_after(how_many: int, play: Play) -> RunResult[object]:
-    live = play.runner.stream("go", run_id=RUN_ID)
+async def _leave_after(event_count: int, execution: Execution) -> RunResult[object]:
+    live = execution.runner.stream("go", run_id=RUN_ID)
     with suppress(BatonError):
         async with live:
             async for _ in live:
-                how_many -= 1
-                if not how_many:
+                event_count -= 1
+                if not event_count:
                     break
     return live.result
 
 
-def _timeless(events: tuple[Event, ...]) -> list[Event]:
+def _without_timestamps(events: tuple[Event, ...]) -> list[Event]:
     return [replace(event, timestamp=0.0) for event in events]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -141,6 +142,94 @@ async def test_expired_http_session_is_reopened() -> None:
                 assert (await tools["echo"].call(context(), '{"text": "two"}')).content == "two"
                 many = await asyncio.gather(*[tools["echo"].call(context(), f'{{"text": "{n}"}}') for n in range(50)])
                 assert [outcome.content for outcome in many] == [str(n) for n in range(50)]
+
+
+_NO_SESSION = "Bad Request: No valid session ID provided"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        # Servers of the TypeScript SDK, older ones of the Python SDK, and others.
+        ("application/json", {"jsonrpc": "2.0", "error": {"code": -32000, "message": _NO_SESSION}, "id": None}),
+        ("application/json", {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "?"}}),
+        ("text/plain; charset=utf-8", _NO_SESSION),
+        ("application/json", ["not", "JSON-RPC"]),
+    ],
+)
+async def test_http_session_refused_with_400_is_reopened(kind: str, body: Any) -> None:
+    # F25
+    server = SDKServer("forgetful")
+
+    @server.tool()
+    async def echo(text: str) -> str:
+        return text
+
+    app, forgotten, refused = server.streamable_http_app(), set[bytes](), list[bytes]()
+
+    async def strict(scope: Any, receive: Any, send: Any) -> None:
+        session = dict(scope.get("headers", ())).get(b"mcp-session-id", b"")
+        if scope["type"] == "http" and session in forgotten:
+            refused.append(session)
+            content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            await send({"type": "http.response.start", "status": 400, "headers": [(b"content-type", kind.encode())]})
+            await send({"type": "http.response.body", "body": content})
+            return
+        if session:
+            known.add(session)
+        await app(scope, receive, send)
+
+    known = set[bytes]()
+    async with (
+        served(strict, free_port()) as url,
+        open_tools(MCPToolset(url, protocol_version="legacy")) as tools,
+    ):
+        assert (await tools["echo"].call(context(), '{"text": "one"}')).content == "one"
+        forgotten |= known
+        assert (await tools["echo"].call(context(), '{"text": "two"}')).content == "two"
+        assert (await tools["echo"].call(context(), '{"text": "three"}')).content == "three"
+    assert refused
+    assert known > forgotten
+
+
+async def test_error_of_a_call_with_status_400_does_not_end_the_session() -> None:
+    # F25: the error names the call, so the server knows the session and has read the call.
+    server = SDKServer("picky")
+
+    @server.tool()
+    async def echo(text: str) -> str:
+        return text
+
+    app, sessions = server.streamable_http_app(), set[bytes]()
+
+    async def picky(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await app(scope, receive, send)
+            return
+        sessions.add(dict(scope["headers"]).get(b"mcp-session-id", b""))
+        message = await receive()
+        request = json.loads(message["body"])
+        if request.get("params", {}).get("arguments") == {"text": "bad"}:
+            error = {"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32602, "message": "no such text"}}
+            headers = [(b"content-type", b"application/json")]
+            await send({"type": "http.response.start", "status": 400, "headers": headers})
+            await send({"type": "http.response.body", "body": json.dumps(error).encode()})
+            return
+        first = [message]
+
+        async def again() -> Any:
+            return first.pop() if first else await receive()
+
+        await app(scope, again, send)
+
+    async with (
+        served(picky, free_port()) as url,
+        open_tools(MCPToolset(url, protocol_version="legacy")) as tools,
+    ):
+        with pytest.raises(ToolError, match="tool `echo` failed: no such text"):
+            await tools["echo"].call(context(), '{"text": "bad"}')
+        assert (await tools["echo"].call(context(), '{"text": "good"}')).content == "good"
+    assert len(sessions - {b""}) == 1
 
 
 async def test_unreachable_server_does_not_cancel_the_caller() -> None:

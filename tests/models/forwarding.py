@@ -1,4 +1,4 @@
-"""A place between a client and a server, where connections can be counted."""
+"""A TCP proxy that counts connections."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 
 @asynccontextmanager
-async def counted(origin: str) -> AsyncGenerator[tuple[str, list[asyncio.Task[None]]]]:
-    """Another address of the server at `origin`, and who has connected to it so far."""
+async def counting_proxy(origin: str) -> AsyncGenerator[tuple[str, list[asyncio.Task[None]]]]:
+    """Start a proxy for the server at `origin`; yield its URL and the list of its connections."""
     target = urlsplit(origin)
     connections: list[asyncio.Task[None]] = []
 
@@ -19,15 +19,15 @@ async def counted(origin: str) -> AsyncGenerator[tuple[str, list[asyncio.Task[No
         writer.close()
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(target.hostname, target.port)
-        async with asyncio.TaskGroup() as both:
-            both.create_task(copy(reader, back))
-            both.create_task(copy(there, writer))
+        server_reader, server_writer = await asyncio.open_connection(target.hostname, target.port)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(copy(reader, server_writer))
+            tasks.create_task(copy(server_reader, writer))
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(asyncio.get_running_loop().create_task(connect(reader, writer)))
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connections
     finally:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ from baton.errors import SetupError
 from baton.models import FallbackModel, ModelSettings, RetryModel
 from baton.models.anthropic import AnthropicModel
 from baton.models.google import GoogleModel
+from baton.models.litellm import LiteLLMModel
 from baton.models.local import LocalModel
 from baton.models.openai import OpenAIModel
 from baton.testing import ScriptedModel
@@ -33,6 +35,9 @@ def test_settings_are_overridden_only_by_what_the_other_sets() -> None:
         (OpenAIModel, "api_keys", "did you mean `api_key`?"),
         (AnthropicModel, "baseurl", "did you mean `base_url`?"),
         (GoogleModel, "header", "did you mean `headers`?"),
+        (LiteLLMModel, "modle", "did you mean `model`?"),
+        (partial(LiteLLMModel, "openai/gpt-5"), "api_keys", "did you mean `api_key`?"),
+        (partial(LiteLLMModel, "openai/gpt-5"), "temprature", "did you mean `temperature`?"),
         (LocalModel, "weight", "did you mean `weights`?"),
     ],
 )

@@ -1,6 +1,8 @@
 """Models through LiteLLM, against OpenAI's server; collected only where LiteLLM is installed."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -16,13 +18,14 @@ from baton.errors import (
     OverloadedError,
     RateLimitError,
 )
-from baton.messages import AssistantMessage, Image, Text, ToolMessage, ToolSpec, Usage, UserMessage
+from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import ModelRequest, ModelResponse, ModelSettings, TextChunk, collect_response, resolve_model
 from baton.models.litellm import LiteLLMModel
 from baton.testing import ScriptedStream, call, say
 
-# LiteLLM and what it depends on warn of their own doings.
+# LiteLLM and its dependencies emit warnings.
 pytestmark = pytest.mark.filterwarnings("ignore")
+litellm_types: Any = import_module("litellm.types.utils")
 WAVE = ToolSpec("wave", "Wave a hand.")
 HELLO = (UserMessage("Hello"),)
 
@@ -37,33 +40,66 @@ async def answer(server: OpenAIServer, *messages: Any, **fields: Any) -> tuple[M
     return response, response.message
 
 
-def test_a_string_names_it() -> None:
+def test_a_string_resolves_to_the_model() -> None:
     assert (
         resolve_model("litellm:bedrock/anthropic.claude-opus-5-5").name == "litellm:bedrock/anthropic.claude-opus-5-5"
     )
 
 
-async def test_calls_and_their_results() -> None:
+async def test_calls_and_results_round_trip() -> None:
     async with OpenAIServer([say("Wait.", call("wave", times=1), call("wave", times=2)), "Done."]) as server:
-        response, said = await answer(server, tools=(WAVE,))
-        results = [ToolMessage(each.id, each.name, "ok") for each in said.tool_calls]
-        _, last = await answer(server, *HELLO, said, *results, tools=(WAVE,))
-    assert (said.content, response.stop_reason, last.content) == ("Wait.", "tool_calls", "Done.")
-    assert [each.arguments for each in said.tool_calls] == ['{"times":1}', '{"times":2}']
+        response, message = await answer(server, tools=(WAVE,))
+        results = [ToolMessage(each.id, each.name, "ok") for each in message.tool_calls]
+        _, last = await answer(server, *HELLO, message, *results, tools=(WAVE,))
+    assert (message.content, response.stop_reason, last.content) == ("Wait.", "tool_calls", "Done.")
+    assert [each.arguments for each in message.tool_calls] == ['{"times":1}', '{"times":2}']
 
 
-async def test_what_is_told() -> None:
+async def test_instructions_settings_and_messages_reach_the_provider() -> None:
     settings = ModelSettings(temperature=0.5, max_tokens=9, stop_sequences=("END",), seed=7)
     async with OpenAIServer(["Yes."]) as server:
-        picture = UserMessage((Text("Look:"), Image(data=b"png")))
-        await answer(server, picture, tools=(WAVE,), tool_choice="wave", settings=settings)
-    asked = server.understood[0]
-    assert asked.instructions == "Be kind."
-    assert (asked.settings, asked.tool_choice) == (settings, "wave")
-    assert asked.messages == (picture,)
+        image_message = UserMessage((Text("Look:"), Image(data=b"png")))
+        await answer(server, image_message, tools=(WAVE,), tool_choice="wave", settings=settings)
+    request = server.understood[0]
+    assert request.instructions == "Be kind."
+    assert (request.settings, request.tool_choice) == (settings, "wave")
+    assert request.messages == (image_message,)
 
 
-async def test_usage() -> None:
+def test_arguments_of_one_provider_are_passed_on() -> None:
+    model = LiteLLMModel("some/model", top_k=5, aws_region_name="eu-west-1", vertex_ai_project="p", temperature=0.5)
+    assert model.name == "litellm:some/model"
+
+
+async def test_reasoning_is_sent_back_with_its_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    signed = {"type": "thinking", "thinking": "Let me see.", "signature": "s1"}
+    deltas: tuple[Any, ...] = (
+        litellm_types.Delta(reasoning_content="Let me ", thinking_blocks=[{"type": "thinking", "thinking": "Let me "}]),
+        litellm_types.Delta(reasoning_content="see."),
+        litellm_types.Delta(reasoning_content="", thinking_blocks=[signed]),
+        litellm_types.Delta(content="Yes."),
+    )
+
+    async def pieces() -> AsyncIterator[Any]:
+        for delta in deltas:
+            yield litellm_types.ModelResponseStream(choices=[litellm_types.StreamingChoices(delta=delta)])
+
+    async def acompletion(**parameters: Any) -> AsyncIterator[Any]:
+        asked.append(parameters)
+        return pieces()
+
+    monkeypatch.setattr("litellm.acompletion", acompletion)
+    model = LiteLLMModel("anthropic/claude")
+    response = await collect_response(model.respond(ModelRequest(HELLO)))
+    assert response.message is not None
+    assert response.message.content == "Yes."
+    assert response.message.reasoning == (Reasoning("Let me see.", "litellm", {"thinking_blocks": [signed]}),)
+    await collect_response(model.respond(ModelRequest((*HELLO, response.message, *HELLO))))
+    assert asked[1]["messages"][1] == {"role": "assistant", "content": "Yes.", "thinking_blocks": [signed]}
+
+
+async def test_usage_is_reported() -> None:
     async with OpenAIServer([say("Yes.", usage=Usage(70, 20, cached_tokens=30, reasoning_tokens=5))]) as server:
         response, _ = await answer(server)
     assert response.usage == Usage(70, 20, cached_tokens=30, reasoning_tokens=5, model_calls=1)
@@ -76,7 +112,7 @@ async def test_usage() -> None:
         EmptyResponseError,
     ],
 )
-async def test_failures(kind: type[ModelError]) -> None:
+async def test_failures_map_to_errors(kind: type[ModelError]) -> None:
     async with OpenAIServer([kind("on purpose", retry_after=3)]) as server:
         with pytest.raises(kind) as raised:
             await answer(server)
@@ -84,19 +120,19 @@ async def test_failures(kind: type[ModelError]) -> None:
     assert raised.value.retry_after == (3 if kind in (RateLimitError, OverloadedError) else None)
 
 
-async def test_no_answer_in_time() -> None:
+async def test_a_timeout_raises_a_timeout_error() -> None:
     async with OpenAIServer([ModelTimeoutError("never")]) as server:
         with pytest.raises(ModelTimeoutError):
             await answer(server, settings=ModelSettings(timeout=0.05))
 
 
-async def test_a_cut_in_the_middle() -> None:
+async def test_a_connection_lost_in_the_middle_raises_a_connection_error() -> None:
     async with OpenAIServer([ScriptedStream("So ", ModelConnectionError("cut"))]) as server:
         with pytest.raises(ModelConnectionError, match="in the middle"):
             await answer(server)
 
 
-async def test_closing_ends_the_call() -> None:
+async def test_closing_the_response_disconnects() -> None:
     async with OpenAIServer([ScriptedStream("So ", asyncio.Event())]) as server:
         chunks = model_at(server).respond(ModelRequest(HELLO))
         assert await anext(aiter(chunks)) == TextChunk("So ")

@@ -1,4 +1,4 @@
-"""Strings such as `provider:name` become models, and what cannot become one is explained."""
+"""Strings such as `provider:name` resolve to models; invalid ones raise a `SetupError`."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def make_fake(name: str) -> Model:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Installs a package of one module with an entry point in the group `baton.models`."""
+    """Return a function that installs a package with an entry point in the group `baton.models`."""
 
     def install(package: str, entry_point: str) -> None:
         site = tmp_path / package
@@ -39,24 +39,24 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return install
 
 
-def test_a_model_is_itself() -> None:
+def test_a_model_is_returned_unchanged() -> None:
     model = ScriptedModel([])
     assert resolve_model(model) is model
 
 
-def test_a_registered_prefix_makes_a_model_once_for_each_string() -> None:
+def test_a_registered_prefix_creates_one_model_per_string() -> None:
     register_model("fake", make_fake)
     assert resolve_model("fake:one").name == "fake:one"
     assert resolve_model("fake:one") is resolve_model("fake:one")
     assert resolve_model("fake:one") is not resolve_model("fake:two")
 
 
-def test_only_the_first_colon_divides() -> None:
+def test_only_the_first_colon_separates_prefix_and_name() -> None:
     register_model("fake", make_fake)
     assert resolve_model("fake:llama:8b").name == "fake:llama:8b"
 
 
-def test_registering_again_counts_for_strings_resolved_before() -> None:
+def test_registering_again_replaces_cached_models() -> None:
     register_model("fake", make_fake)
     register_model("other", make_fake)
     old, other = resolve_model("fake:one"), resolve_model("other:one")
@@ -71,32 +71,38 @@ def test_an_installed_provider_is_found_by_its_entry_point(install: Install) -> 
     assert resolve_model("one:large") is resolve_model("one:large")
 
 
-def test_what_is_registered_comes_before_what_is_installed(install: Install) -> None:
+def test_registered_prefixes_take_precedence_over_entry_points(install: Install) -> None:
     install("provider_two", "two = provider_two:make")
     register_model("two", make_fake)
     assert resolve_model("two:large").name == "fake:large"
 
 
-def test_an_unknown_provider_is_explained(install: Install) -> None:
+def test_an_unknown_provider_raises_with_suggestions(install: Install) -> None:
     install("provider_three", "installed = provider_three:make")
     register_model("registered", make_fake)
     with pytest.raises(SetupError) as raised:
-        resolve_model("openia:gpt-5", wanted_by="Desk")
+        resolve_model("xyz:gpt-5", wanted_by="Desk")
     message = str(raised.value)
-    assert message.startswith(
-        "the model `openia:gpt-5` for `Desk` needs the provider `openia`, which is not installed; "
-        "did you mean `openai`? "
-    )
+    assert message.startswith("the model `xyz:gpt-5` for `Desk` needs the provider `xyz`, which is not installed; ")
     assert "`installed`" in message
     assert "`registered`" in message
-    assert message.endswith(
-        "Install a package with an entry point `openia` in the group `baton.models`, "
-        "or call baton.models.register_model('openia', factory)"
+    assert "baton.models.register_model('xyz', factory)" in message
+    assert message.endswith("an entry point `xyz` in the group `baton.models`")
+
+
+@pytest.mark.parametrize("misspelt", ["opeani", "openia", "OpenAI"])
+def test_a_misspelt_provider_raises_with_the_nearest_one_only(misspelt: str) -> None:
+    # F35
+    with pytest.raises(SetupError) as raised:
+        resolve_model(f"{misspelt}:gpt-5")
+    assert str(raised.value) == (
+        f"the model `{misspelt}:gpt-5` needs the provider `{misspelt}`, which is not installed; "
+        "did you mean `openai:gpt-5`?"
     )
 
 
 @pytest.mark.parametrize("text", ["gpt-5", "fake:", ":gpt-5", ""])
-def test_a_string_without_provider_or_name_is_explained(text: str) -> None:
+def test_a_string_without_provider_or_name_raises(text: str) -> None:
     register_model("fake", make_fake)
     with pytest.raises(SetupError) as raised:
         resolve_model(text)
@@ -105,7 +111,7 @@ def test_a_string_without_provider_or_name_is_explained(text: str) -> None:
     assert "`fake`" in message
 
 
-def test_a_provider_that_cannot_be_imported_says_what_is_missing(install: Install) -> None:
+def test_a_provider_that_cannot_be_imported_names_the_missing_module(install: Install) -> None:
     install("provider_four", "four = no_such_package:make [sdk]")
     with pytest.raises(SetupError) as raised:
         resolve_model("four:large", wanted_by="Desk")
@@ -116,7 +122,7 @@ def test_a_provider_that_cannot_be_imported_says_what_is_missing(install: Instal
     assert isinstance(raised.value.__cause__, ImportError)
 
 
-def test_two_packages_that_claim_one_prefix_are_not_chosen_between(install: Install) -> None:
+def test_two_packages_with_the_same_prefix_raise(install: Install) -> None:
     install("provider_five", "five = provider_five:make")
     install("provider_six", "five = provider_six:make")
     with pytest.raises(SetupError, match="provide `five`: `provider_five:make`, `provider_six:make`"):
@@ -125,7 +131,7 @@ def test_two_packages_that_claim_one_prefix_are_not_chosen_between(install: Inst
     assert resolve_model("five:large").name == "fake:large"
 
 
-def test_no_model_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_model_raises_with_the_ways_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BATON_MODEL", raising=False)
     with pytest.raises(
         SetupError, match=r"no model was given for `Desk`; pass a Model or a string .* or set BATON_MODEL"
@@ -133,7 +139,7 @@ def test_no_model_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_model(None, wanted_by="Desk")
 
 
-def test_no_model_means_the_one_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_model_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     register_model("fake", make_fake)
     monkeypatch.setenv("BATON_MODEL", "fake:default")
     assert resolve_model(None).name == "fake:default"
@@ -142,25 +148,25 @@ def test_no_model_means_the_one_of_the_environment(monkeypatch: pytest.MonkeyPat
         resolve_model(None)
 
 
-@pytest.mark.parametrize(("given", "shown"), [(7, "a int"), (ScriptedModel, "the class ScriptedModel itself")])
-def test_something_that_is_no_model_is_explained(given: object, shown: str) -> None:
+@pytest.mark.parametrize(("given", "shown"), [(7, "an int"), (ScriptedModel, "the class ScriptedModel itself")])
+def test_an_object_that_is_not_a_model_raises(given: object, shown: str) -> None:
     with pytest.raises(SetupError, match=f"is {shown}; a model is an object with `name` and `respond"):
         resolve_model(given)  # pyright: ignore[reportArgumentType]
 
 
-def test_a_factory_that_makes_no_model_is_explained() -> None:
+def test_a_factory_that_returns_no_model_raises() -> None:
     register_model("fake", lambda name: None)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SetupError, match="the provider `fake` returned a NoneType for `fake:one`"):
+    with pytest.raises(SetupError, match="the provider `fake` returned None for `fake:one`"):
         resolve_model("fake:one")
 
 
 @pytest.mark.parametrize("prefix", ["", "a:b"])
-def test_a_prefix_that_could_never_be_asked_for_is_refused(prefix: str) -> None:
+def test_an_invalid_prefix_is_refused(prefix: str) -> None:
     with pytest.raises(SetupError, match="is not a valid provider prefix"):
         register_model(prefix, make_fake)
 
 
-def test_importing_the_room_loads_neither_pydantic_nor_metadata_nor_a_provider() -> None:
+def test_importing_the_package_loads_neither_pydantic_nor_metadata_nor_a_provider() -> None:
     code = (
         "import sys, baton.models; print([m for m in "
         "('pydantic', 'importlib.metadata', 'openai', 'anthropic', 'httpx') if m in sys.modules])"

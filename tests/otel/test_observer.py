@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,19 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind
 from tests.otel.spans import Traced, facts, id_of, noted, trace_of
 
-from baton import Agent, AgentContext, Approval, Runner, SetupError, Transfer, agent, handoff, then_transfer, tool
+from baton import (
+    Agent,
+    AgentContext,
+    Approval,
+    RunHooks,
+    Runner,
+    SetupError,
+    Transfer,
+    agent,
+    handoff,
+    then_transfer,
+    tool,
+)
 from baton.agents import MultipleTransfers
 from baton.errors import TransferError
 from baton.events import (
@@ -432,7 +445,7 @@ async def test_a_log_that_was_broken_off_is_exported_as_far_as_it_goes() -> None
 
 @pytest.mark.parametrize("events", [True, False])
 async def test_an_agent_that_is_called_as_a_tool_is_below_the_call(events: bool) -> None:
-    # Silent is for whoever listens; a trace shows what happened.
+    # Events that are not streamed are traced as well.
     traced = Traced()
     expert = Agent("Expert", description="Knows.", tools=[look_up], handoffs=[Agent("Other", description="Helps.")])
     script = {
@@ -536,6 +549,85 @@ async def test_stored_run_is_traced_by_its_worker() -> None:
     )
     assert facts(traced.named("invoke_workflow A"))["baton.run.id"] == run_id
     assert {facts(span).get("gen_ai.conversation.id", "t1") for span in traced.spans} == {"t1"}
+
+
+@pytest.mark.parametrize("place", ["no store", "memory", "sqlite", "thread"])
+async def test_spans_of_tools_are_inside_the_run_with_every_store(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # F21
+    traced = Traced()
+    tracer = traced.provider.get_tracer("test")
+
+    @tool(needs_approval=True)
+    async def fetch() -> str:
+        """Fetch."""
+        with tracer.start_as_current_span("GET /"):
+            return "fetched"
+
+    stores: dict[str, Any] = {"memory": MemoryStore(), "sqlite": tmp_path / "runs.db"}
+    thread: Any = {"thread": "t"} if place == "thread" else {}
+    model = ScriptedModel([call("fetch"), [call("fetch"), call("fetch")], "Done."])
+    agent = Agent("A", tools=[fetch])
+    async with Runner(agent, model=model, store=stores.get(place), observers=[OTelObserver(traced.provider)]) as runner:
+        with tracer.start_as_current_span("request"):
+            before = trace.get_current_span()
+            result, inside = await runner.run("Hi", **thread), []
+            assert trace.get_current_span() is before
+            while result.interrupts:
+                traced.forget()
+                result = await runner.resume(result.run_id, {asked.id: True for asked in result.interrupts})
+                assert trace.get_current_span() is before
+                assert traced.named("invoke_workflow A").parent == before.get_span_context()
+                inside = [span for span in traced.spans if span.name == "GET /"]
+                assert [span.parent for span in inside] == [traced.named("invoke_workflow A").context] * len(inside)
+    assert len(inside) == 2
+    assert "opentelemetry" not in " ".join(record.name for record in caplog.records)
+
+
+async def test_spans_of_tools_are_inside_a_run_that_was_submitted(caplog: pytest.LogCaptureFixture) -> None:
+    # F21: the first event of such a drive can come from any task.
+    traced = Traced()
+    tracer = traced.provider.get_tracer("test")
+
+    @tool
+    async def fetch() -> str:
+        """Fetch."""
+        run = trace.get_current_span()
+        assert run.is_recording()
+        run.set_attribute("city", "Rome")
+        run.add_event("fetch", {"page": 1})
+        with tracer.start_as_current_span("GET /"):
+            return "fetched"
+
+    model = ScriptedModel({name: [[call("fetch"), call("fetch")], "Done."] for name in ("Left", "Right")})
+    team = ParallelAgent("Both", sub_agents=[Agent("Left", tools=[fetch]), Agent("Right", tools=[fetch])])
+    runner = Runner(team, model=model, store=MemoryStore(), observers=[OTelObserver(traced.provider)])
+    run_id = await runner.submit("Hi")
+    assert await runner.drive(run_id) == "completed"
+    run = traced.named("invoke_workflow Both")
+    assert [span.parent for span in traced.spans if span.name == "GET /"] == [run.context] * 4
+    assert facts(run)["city"] == "Rome"
+    assert noted(run) == [("fetch", {"page": 1})] * 4
+    assert not trace.get_current_span().get_span_context().is_valid
+    assert "opentelemetry" not in " ".join(record.name for record in caplog.records)
+
+
+async def test_span_of_a_suspended_run_is_not_current_in_its_interrupt_hooks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # F21
+    traced = Traced()
+    current: list[bool] = []
+
+    class Hooks(RunHooks):
+        async def on_interrupt(self, ctx: Any, interrupt: Any) -> None:
+            current.append(trace.get_current_span().get_span_context().is_valid)
+
+    for store in (None, MemoryStore()):
+        await office(traced, [call("pay", euro=5)], store=store, hooks=Hooks()).run("Hi")
+    assert current == [False, False]
+    assert "opentelemetry" not in " ".join(record.name for record in caplog.records)
 
 
 async def test_unsampled_run_has_no_spans() -> None:

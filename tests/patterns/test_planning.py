@@ -90,7 +90,7 @@ A trip to Rome
 Plan:
 1. find a hotel
 
-Done so far:
+Completed steps:
 1. find a train
    Result: ICE at 9:40
 
@@ -108,11 +108,11 @@ Plan:
 2. find a hotel
 3. write it up
 
-Done so far:
+Completed steps:
 1. find a train
    Result: ICE at 9:40
 
-What is still to be done? If nothing is, what is the answer?\
+Which steps remain? If none, what is the answer?\
 """
     )
 
@@ -242,14 +242,14 @@ Not finished: this is what was done in 2 rounds.
 2. two
    Result: second result
 
-Still to be done:
+Remaining steps:
 1. three\
 """
     )
     assert result.values[f"{PLAN_EXECUTE_KEY}:Trip"]["is_complete"] is False
     # Before, the replanner was told that it is its last chance.
-    assert "There will be no further round" not in told(model, "Replanner", 0)
-    assert "There will be no further round" in told(model, "Replanner", 1)
+    assert "This is the last round" not in told(model, "Replanner", 0)
+    assert "This is the last round" in told(model, "Replanner", 1)
 
 
 async def test_without_a_limit_the_runs_limits_hold() -> None:
@@ -424,7 +424,7 @@ async def test_independent_steps_are_done_side_by_side() -> None:
         }
     }
     # Neither reads of the other; no lane stands idle.
-    assert "hotel" not in told(model, "Executor", 0).partition("Done so far")[2].replace("Your step:\nhotel", "")
+    assert "hotel" not in told(model, "Executor", 0).partition("Completed steps")[2].replace("Your step:\nhotel", "")
     assert [event.agent for event in result.events if event.key.endswith("/start") and ".execute" in event.agent] == [
         "Trip.execute", "Trip.execute.1", "Trip.execute.2", "Trip.execute", "Trip.execute.1",
     ]  # fmt: skip

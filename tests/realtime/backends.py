@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 # Imported here, because the first import takes seconds and would count against the limits of a session.
 import openai.resources.realtime.realtime  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from tests.servers import OpenAIRealtimeServer
-from tests.servers.realtime import RecordedEvent, ServedItem, ServedSession, silence, speech
+from tests.servers.realtime import RecordedEvent, ServedSession, silence, speech
 
 from baton.messages import text_of
 from baton.realtime import RealtimeModel, RealtimeSession
@@ -25,6 +25,7 @@ from baton.realtime.protocol import (
     TruncateItem,
 )
 from baton.testing import ScriptedConnection, ScriptedRealtimeModel
+from baton.testing.realtime import ConversationItem
 from baton.testing.scripted import ScriptStep
 
 Steps = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
@@ -127,8 +128,7 @@ class InMemory:
         ]
 
     def told(self, connection: int = -1) -> list[tuple[str, str]]:
-        items = self.at(connection).items
-        return [(item.role, item.call_id or text_of(item.message.content)) for item in items]
+        return _told(self.at(connection).items)
 
     def settings(self, connection: int = -1) -> tuple[str, list[str], str | None]:
         settings = self.at(connection).settings
@@ -211,9 +211,7 @@ class OverTheWire:
         return [_name(each) for each in received[1:]]
 
     def told(self, connection: int = -1) -> list[tuple[str, str]]:
-        items = self.at(connection).items
-        messages = self.at(connection).conversation.messages()
-        return [_shown(item, text_of(message.content)) for item, message in zip(items, messages, strict=True)]
+        return _told(self.at(connection).items)
 
     def settings(self, connection: int = -1) -> tuple[str, list[str], str | None]:
         settings = self.at(connection).settings
@@ -242,7 +240,7 @@ class OverTheWire:
         await session.send_audio(speech(words, ms_per_word=MS_PER_WORD) + silence(600))
 
     async def cut(self) -> None:
-        await self.at().cut()
+        await self.at().abort()
 
     async def hang_up(self) -> None:
         await self.at().close(1000)
@@ -272,9 +270,8 @@ def _name(recorded: RecordedEvent) -> str:
     return _WIRE_ROLES.get(item["type"]) or item["role"]
 
 
-def _shown(item: ServedItem, text: str) -> tuple[str, str]:
-    names = {"function_call": "call", "function_call_output": "result"}
-    return names.get(item.kind, item.kind), item.wire.get("call_id") or text
+def _told(items: Sequence[ConversationItem]) -> list[tuple[str, str]]:
+    return [(item.role, item.call_id or text_of(item.message.content)) for item in items]
 
 
 async def nothing_left() -> set[str]:

@@ -58,9 +58,9 @@ def _takes_one(text: str) -> bool:
 
 def test_only_realtime_agents_can_be_in_the_team() -> None:
     model = ScriptedRealtimeModel([])
-    with pytest.raises(SetupError, match=r"`Writer` is a Agent and cannot be active in a realtime session"):
+    with pytest.raises(SetupError, match=r"`Writer` is an Agent and cannot be active in a realtime session"):
         RealtimeRunner(RealtimeAgent("Desk", handoffs=[Agent("Writer")]), model=model)
-    with pytest.raises(SetupError, match="`Writer` is a Agent"):
+    with pytest.raises(SetupError, match="`Writer` is an Agent"):
         RealtimeRunner(Agent("Writer"), model=model)
     with pytest.raises(SetupError):
         RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedModel([]))  # pyright: ignore[reportArgumentType]

@@ -106,7 +106,7 @@ async def test_images_can_be_shown(backend: Backend) -> None:
         await heard.session.send_text((Text("What is this?"), Image(data=PIXEL, media_type="image/png")))
         await heard.said()
     if isinstance(backend, OverTheWire):
-        kinds = [part["type"] for part in backend.at().items[0].wire["content"]]
+        kinds = [part["type"] for part in backend.at().encoder.encode_item(backend.at().items[0])["content"]]
         assert kinds == ["input_text", "input_image"]
     assert backend.complaints == []
 

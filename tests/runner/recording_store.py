@@ -2,72 +2,67 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Unpack
 
 from baton.events import Event, decode_lines
-from baton.stores import Lease, MemoryStore, RunRecord, RunStatus
+from baton.stores import AppendOptions, Lease, MemoryStore, RunRecord
 
 Fault = Exception | Callable[[], Any]
 
 
 class RecordingStore(MemoryStore):
-    """Keeps logs in memory, and tells what was asked of it. `faults` happen before what they are for, one at a time."""
+    """A memory store that records its calls. Each of the `faults` of a method happens before one call of it."""
 
     def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
         if clock is None:
             super().__init__()
         else:
             super().__init__(clock=clock)
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.faults: defaultdict[str, list[Fault]] = defaultdict(list)
         self.after: defaultdict[str, list[Fault]] = defaultdict(list)
-        """The same, but happening when it is done: the caller does not learn that it was."""
+        """Faults that happen after the call: the caller does not learn that it succeeded."""
         self.seen: asyncio.Queue[str] = asyncio.Queue()
 
     async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
-        await self._happen("create", self.faults)
+        await self._run_fault("create", self.faults)
         return await super().create(run_id, lines, **about)
 
     async def append(
-        self,
-        run_id: str,
-        expected_seq: int,
-        lines: Sequence[bytes],
-        *,
-        status: RunStatus | None = None,
-        fence: int | None = None,
-    ) -> None:
-        await self._happen("append", self.faults)
-        await super().append(run_id, expected_seq, lines, status=status, fence=fence)
-        await self._happen("append", self.after)
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> Literal["", "now", "after_turn"]:
+        await self._run_fault("append", self.faults)
+        requested = await super().append(run_id, expected_seq, lines, **options)
+        await self._run_fault("append", self.after)
+        return requested
 
-    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        await self._happen("renew", self.faults)
-        renewed = await super().renew(lease, ttl=ttl)
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        await self._run_fault("renew", self.faults)
+        renewed = await super().renew(leases, ttl=ttl)
         self.seen.put_nowait("renew")
         return renewed
 
     async def release(self, lease: Lease) -> None:
-        await self._happen("release", self.faults)
+        await self._run_fault("release", self.faults)
         await super().release(lease)
 
-    async def _happen(self, what: str, faults: dict[str, list[Fault]]) -> None:
+    async def _run_fault(self, method: str, faults: dict[str, list[Fault]]) -> None:
         if faults is self.faults:
-            self.asked.append(what)
-        if faults[what]:
-            fault = faults[what].pop(0)
+            self.calls.append(method)
+        if faults[method]:
+            fault = faults[method].pop(0)
             if isinstance(fault, Exception):
                 raise fault
             await fault()
 
     def keys(self, run_id: str) -> list[str]:
-        """The keys of the events it has of a run, now."""
+        """Return the keys of a run's stored events."""
         return [event.key for event in decode_lines(self._lines[run_id])] if run_id in self._lines else []
 
 
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that only tests advance."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -78,22 +73,22 @@ class ManualClock:
 
 async def copy_without_leases(store: MemoryStore) -> MemoryStore:
     """Return a copy of the store without leases, as if all workers had died."""
-    left = MemoryStore()
+    copy = MemoryStore()
     for record in (await store.list(oldest_first=True)).records:
         lines = await store.load(record.run_id)
-        lease = await left.create(record.run_id, lines, thread=record.thread, worker="the dead", ttl=0)
+        lease = await copy.create(record.run_id, lines, thread=record.thread, worker="dead", ttl=0)
         if record.status != "running":
-            await left.append(record.run_id, record.seq, (), status=record.status, fence=lease.fence)
-    return left
+            await copy.append(record.run_id, record.seq, (), status=record.status, fence=lease.fence)
+    return copy
 
 
 async def get_record(store: MemoryStore, run_id: str) -> RunRecord:
-    """The record of a run that there is."""
+    """Return the record of an existing run."""
     record = await store.record(run_id)
     assert record is not None
     return record
 
 
 async def load_events(store: MemoryStore, run_id: str) -> list[Event]:
-    """The events that a store has of a run."""
+    """Return the stored events of a run."""
     return decode_lines(await store.load(run_id))

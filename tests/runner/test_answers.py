@@ -25,13 +25,13 @@ class Size:
     height: int = 1
 
 
-def asking(schema: Any, heard: list[Any], store: Any = None) -> Runner[Any, Any]:
-    """A runner whose agent asks for something of this form."""
+def runner_asking_for(schema: Any, answers: list[Any], store: Any = None) -> Runner[Any, Any]:
+    """Create a runner whose agent asks for an answer with this schema."""
 
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
-        heard.append(await ctx.interrupt("which?", schema=schema))
+        answers.append(await ctx.interrupt("which?", schema=schema))
         return "ok"
 
     model = ScriptedModel([call("ask"), "done"], cycle=True)
@@ -40,7 +40,7 @@ def asking(schema: Any, heard: list[Any], store: Any = None) -> Runner[Any, Any]
 
 @pytest.mark.parametrize("is_stored", [False, True])
 @pytest.mark.parametrize(
-    ("schema", "answer", "given"),
+    ("schema", "answer", "expected"),
     [
         (Address, {"street": "High", "number": 5}, Address(street="High", number=5)),
         (Address, Address(street="High", number=5), Address(street="High", number=5)),
@@ -53,17 +53,17 @@ def asking(schema: Any, heard: list[Any], store: Any = None) -> Runner[Any, Any]
         (None, None, None),
     ],
 )
-async def test_an_answer_that_fits_comes_back_as_what_was_asked_for(
-    schema: Any, answer: Any, given: Any, is_stored: bool
+async def test_a_valid_answer_is_converted_to_the_schema_type(
+    schema: Any, answer: Any, expected: Any, is_stored: bool
 ) -> None:
     # D1
-    heard: list[Any] = []
-    runner = asking(schema, heard, RecordingStore() if is_stored else None)
+    answers: list[Any] = []
+    runner = runner_asking_for(schema, answers, RecordingStore() if is_stored else None)
     waiting = await runner.run("hi")
     (question,) = waiting.interrupts
     assert (question.schema is None) == (schema is None)
     assert (await runner.resume(waiting.run_id, {question.id: answer})).output == "done"
-    assert heard == [given]
+    assert answers == [expected]
 
 
 @pytest.mark.parametrize(
@@ -77,30 +77,28 @@ async def test_an_answer_that_fits_comes_back_as_what_was_asked_for(
         ({"type": "object", "properties": {"a": {"items": {"type": "string"}}}}, {"a": ["x", 1]}, "a.1: 1 is not of"),
     ],
 )
-async def test_an_answer_that_does_not_fit_is_refused_and_nothing_is_written(
-    schema: Any, answer: Any, problem: str
-) -> None:
+async def test_an_invalid_answer_is_refused_and_nothing_is_written(schema: Any, answer: Any, problem: str) -> None:
     # D1
-    heard: list[Any] = []
+    answers: list[Any] = []
     store = RecordingStore()
-    stored, plain = asking(schema, heard, store), asking(schema, heard)
-    for runner in (stored, plain):
+    stored_runner, plain_runner = runner_asking_for(schema, answers, store), runner_asking_for(schema, answers)
+    for runner in (stored_runner, plain_runner):
         waiting = await runner.run("hi", run_id="r")
-        before, given = await runner.events("r"), {waiting.interrupts[0].id: answer}
+        before, expected = await runner.events("r"), {waiting.interrupts[0].id: answer}
         with pytest.raises(AnswerError, match="does not fit its schema") as caught:
-            await runner.resume("r", given)
+            await runner.resume("r", expected)
         assert problem in str(caught.value)
-        if runner is stored:
+        if runner is stored_runner:
             with pytest.raises(AnswerError, match="does not fit its schema"):
-                await runner.answer("r", given)
+                await runner.answer("r", expected)
         assert await runner.events("r") == before
         assert (await runner.resume("r")).interrupts == waiting.interrupts
     record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("suspended", 0.0)
-    assert heard == []
+    assert answers == []
 
 
-async def test_several_questions_are_checked_before_any_answer_is_written() -> None:
+async def test_all_answers_are_validated_before_any_is_written() -> None:
     # D4
     store = RecordingStore()
 
@@ -119,7 +117,7 @@ async def test_several_questions_are_checked_before_any_answer_is_written() -> N
     assert (await runner.resume("r", {number: 5, text: "six"})).output == "done"
 
 
-async def test_ids_of_questions_stay_the_same_for_their_place() -> None:
+async def test_interrupt_ids_are_stable() -> None:
     # D1: the activation and an ordinal.
     store = RecordingStore()
 
@@ -140,8 +138,8 @@ async def test_ids_of_questions_stay_the_same_for_their_place() -> None:
     assert result.messages[-1].content == "x y"
 
 
-async def test_values_come_with_an_answer_and_are_there_from_then_on() -> None:
-    # D1: also on a replay, where what was read before the answer is read again as it was.
+async def test_values_passed_with_an_answer_apply_from_then_on() -> None:
+    # D1: also on a replay, where values read before the answer are the old ones.
     store = RecordingStore()
 
     @agent("A")
@@ -166,13 +164,13 @@ async def test_values_come_with_an_answer_and_are_there_from_then_on() -> None:
 
 
 async def test_values_without_an_answer_are_refused() -> None:
-    runner = asking(None, [])
+    runner = runner_asking_for(None, [])
     waiting = await runner.run("hi")
     with pytest.raises(AnswerError, match="got `who` without one"):
         await runner.resume(waiting.run_id, values={"who": "bob"})
 
 
-async def test_a_tool_finds_the_values_that_came_with_its_answer() -> None:
+async def test_a_tool_sees_the_values_passed_with_its_answer() -> None:
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
@@ -182,3 +180,15 @@ async def test_a_tool_finds_the_values_that_came_with_its_answer() -> None:
     waiting = await runner.run("hi")
     result = await runner.resume(waiting.run_id, "red", values={"who": "bob"})
     assert [each.content for each in result.messages if isinstance(each, ToolMessage)] == ["red from bob"]
+
+
+async def test_a_wrong_id_for_an_approval_names_the_open_one() -> None:
+    # F35
+    @tool(needs_approval=True)
+    def pay() -> str:
+        return "paid"
+
+    runner = Runner(Agent("A", tools=[pay], model=ScriptedModel([call("pay"), "Done."])))
+    stopped = await runner.run("hi")
+    with pytest.raises(AnswerError, match=r"To answer by interrupt id, use the id of the open one: '1/m1.0/ask1'"):
+        await runner.resume(stopped.run_id, {"foo": True})

@@ -12,8 +12,8 @@ from baton.messages import AssistantMessage, UserMessage, text_of
 from baton.testing import ScriptedModel, call, say, transcript
 
 
-class Shop:
-    """A team, and what its tools did."""
+class ShopTeam:
+    """A team that records what its tools did."""
 
     def __init__(self, steps: Any, store: Any) -> None:
         self.done: list[str] = []
@@ -48,16 +48,16 @@ def store(request: pytest.FixtureRequest) -> RecordingStore | None:
 async def test_a_fork_continues_from_the_middle_and_leaves_the_original_unchanged() -> None:
     # D13
     store = RecordingStore()
-    shop = Shop([call("price", item="tea"), call("price", item="rum"), "tea and rum", "only tea"], store)
+    shop = ShopTeam([call("price", item="tea"), call("price", item="rum"), "tea and rum", "only tea"], store)
     first = await shop.runner.run("shop", run_id="r")
     before = await store.load("r")
     at = next(n for n, event in enumerate(first.events, 1) if isinstance(event, ToolReturned))
     fork = await shop.runner.fork("r", at=at, run_id="f")
     assert fork == "f"
-    assert (await get_record(store, "f")).lease_until == 0.0
+    assert not (await get_record(store, "f")).is_leased
     result = await shop.runner.resume("f")
     assert (result.output, result.run_id) == ("only tea", "f")
-    assert shop.done == ["tea", "rum"], "what is in the fork was done again"
+    assert shop.done == ["tea", "rum"], "recorded steps ran again"
     assert await store.load("r") == before
     started = (await load_events(store, "f"))[0]
     assert isinstance(started, RunStarted)
@@ -66,7 +66,7 @@ async def test_a_fork_continues_from_the_middle_and_leaves_the_original_unchange
 
 async def test_a_fork_with_another_input_starts_from_the_beginning(store: RecordingStore | None) -> None:
     # D13
-    shop = Shop([call("price", item="tea"), call("ask"), "one", "two"], store)
+    shop = ShopTeam([call("price", item="tea"), call("ask"), "one", "two"], store)
     first = await shop.runner.run("buy tea")
     fork = await shop.runner.fork(first.events, edit={"run": "buy rum"})
     assert (await shop.runner.resume(fork)).output == "one"
@@ -80,12 +80,12 @@ async def test_a_fork_with_another_input_starts_from_the_beginning(store: Record
 
 async def test_a_fork_with_another_tool_result_asks_the_model_again(store: RecordingStore | None) -> None:
     # D13
-    shop = Shop([call("price", item="tea"), call("ask"), "dear", "odd"], store)
+    shop = ShopTeam([call("price", item="tea"), call("ask"), "dear", "odd"], store)
     first = await shop.runner.run("buy tea")
     fork = await shop.runner.fork(first.run_id, edit={"1/m1.0": "tea: 900"})
     assert (await shop.runner.resume(fork)).output == "dear"
     assert [text_of(message.content) for message in shop.model.requests[-1].messages][-1] == "tea: 900"
-    # As a tool could have returned it.
+    # Any value that a tool could return is accepted.
     fork = await shop.runner.fork(first.run_id, edit={"1/m1.0": {"tea": 900}})
     await shop.runner.resume(fork)
     assert [text_of(message.content) for message in shop.model.requests[-1].messages][-1] == '{"tea":900}'
@@ -96,7 +96,7 @@ async def test_a_fork_with_another_tool_result_asks_the_model_again(store: Recor
 
 async def test_a_fork_with_another_answer_takes_the_other_branch() -> None:
     # D13
-    shop = Shop([call("pay", euro=5), "paid", "left"], RecordingStore())
+    shop = ShopTeam([call("pay", euro=5), "paid", "left"], RecordingStore())
     waiting = await shop.runner.run("buy tea")
     await shop.runner.resume(waiting.run_id, True)
     no = {"approved": False, "reason": "too dear"}
@@ -106,9 +106,9 @@ async def test_a_fork_with_another_answer_takes_the_other_branch() -> None:
     assert "A: pay failed -> This call of `pay` was not approved: too dear" in transcript(result.events)
 
 
-async def test_a_suspended_run_is_forked_and_answered_both_ways(store: RecordingStore | None) -> None:
+async def test_a_suspended_run_and_its_fork_can_be_answered_differently(store: RecordingStore | None) -> None:
     # D13
-    shop = Shop([call("pay", euro=5), "left", "paid"], store)
+    shop = ShopTeam([call("pay", euro=5), "left", "paid"], store)
     waiting = await shop.runner.run("buy tea")
     fork = await shop.runner.fork(waiting.run_id)
     assert (await shop.runner.resume(fork, False)).output == "left"
@@ -119,7 +119,7 @@ async def test_a_suspended_run_is_forked_and_answered_both_ways(store: Recording
 async def test_an_edited_response_is_read_by_the_next_agent() -> None:
     # D13
     store = RecordingStore()
-    shop = Shop([say("Let me see.", call("price", item="tea")), "five", "six"], store)
+    shop = ShopTeam([say("Let me see.", call("price", item="tea")), "five", "six"], store)
     await shop.runner.run("buy tea", run_id="r")
     fork = await shop.runner.fork("r", edit={"1/m1": "Hold on."})
     assert (await shop.runner.resume(fork)).output == "six"
@@ -129,10 +129,10 @@ async def test_an_edited_response_is_read_by_the_next_agent() -> None:
         await shop.runner.fork("r", edit={"1/m1": 5})
 
 
-async def test_several_results_of_one_turn_are_changed_at_once() -> None:
-    # D13: in whatever order they are given.
+async def test_several_results_of_one_turn_can_be_edited_together() -> None:
+    # D13: in any order.
     store = RecordingStore()
-    shop = Shop([[call("price", item="tea"), call("price", item="rum")], "x", "y", "z"], store)
+    shop = ShopTeam([[call("price", item="tea"), call("price", item="rum")], "x", "y", "z"], store)
     await shop.runner.run("buy", run_id="r")
     for edit in ({"1/m1.0": "T", "1/m1.1": "R"}, {"1/m1.1": "R", "1/m1.0": "T"}):
         result = await shop.runner.resume(await shop.runner.fork("r", edit=edit))
@@ -140,7 +140,7 @@ async def test_several_results_of_one_turn_are_changed_at_once() -> None:
     assert shop.done == ["tea", "rum"]
 
 
-async def test_the_value_of_a_step_is_changed() -> None:
+async def test_the_result_of_a_step_can_be_edited() -> None:
     # D13
     @agent("A")
     async def a(ctx: AgentContext) -> None:
@@ -155,7 +155,7 @@ async def test_the_value_of_a_step_is_changed() -> None:
 async def test_an_invalid_fork_is_refused_and_nothing_is_stored() -> None:
     # D13
     store = RecordingStore()
-    shop = Shop([call("ask"), "done"], store)
+    shop = ShopTeam([call("ask"), "done"], store)
     await shop.runner.run("buy tea", run_id="r")
     await shop.runner.resume("r", 5)
     size = len(await load_events(store, "r"))
@@ -166,7 +166,7 @@ async def test_an_invalid_fork_is_refused_and_nothing_is_stored() -> None:
         await shop.runner.fork("r", edit={"2/m1": "x"})
     with pytest.raises(RunError, match="no event `1/m2`"):
         await shop.runner.fork("r", at=3, edit={"1/m2": "x"})
-    with pytest.raises(RunError, match="a AgentStarted event cannot be edited"):
+    with pytest.raises(RunError, match="an AgentStarted event cannot be edited"):
         await shop.runner.fork("r", edit={"1/start": "x"})
     with pytest.raises(AnswerError, match="does not fit"):
         await shop.runner.fork("r", edit={"1/m1.0/ask1!": "large"})
@@ -178,9 +178,9 @@ async def test_an_invalid_fork_is_refused_and_nothing_is_stored() -> None:
 async def test_a_fork_is_suspended_and_not_recovered() -> None:
     # D13
     store = RecordingStore()
-    shop = Shop(["one", "two"], store)
+    shop = ShopTeam(["one", "two"], store)
     await shop.runner.run("hi", run_id="r", thread="t")
     fork = await shop.runner.fork("r", at=1)
     assert ((await get_record(store, fork)).status, await shop.runner.recover()) == ("suspended", {})
-    # It is no part of the conversation.
+    # It is not part of the thread.
     assert [record.run_id for record in await shop.runner.thread("t").runs()] == ["r"]

@@ -70,7 +70,7 @@ async def test_public_objects_show_only_public_attributes() -> None:
         *("active_agent", "delete", "events", "id", "messages", "runs", "trim"),
     }
     assert _public(BackgroundRunner(runner)) == {
-        *("cancel", "close", "is_driving", "release_all", "resume", "runner", "start", "start_recovery"),
+        *("cancel", "close", "drain", "is_driving", "release_all", "resume", "runner", "start", "start_recovery"),
         *("subscribe", "take_over"),
     }
     assert _public(runner) == {

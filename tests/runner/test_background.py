@@ -8,8 +8,9 @@ import pytest
 
 from baton import Agent, RunContext, Runner, agent, tool
 from baton.agents import AgentContext
-from baton.errors import AnswerError, RunConflictError, RunError, SetupError, ThreadBusyError
-from baton.events import AgentResponded, Delta, Event, RunCompleted, TextDelta
+from baton.errors import AnswerError, ModelError, RunConflictError, SetupError, ShuttingDownError, ThreadBusyError
+from baton.events import AgentResponded, Delta, Event, RunCancelled, RunCompleted, TextDelta, ToolReturned
+from baton.models import RetryModel
 from baton.runner import BackgroundRunner
 from baton.runner.background import Broadcast, Subscriber
 from baton.stores import MemoryStore
@@ -41,12 +42,12 @@ async def test_every_subscriber_gets_every_event_once() -> None:
     late = asyncio.create_task(_collect(background, run_id, after=3))
     await asyncio.sleep(0)
     gate.set()
-    heard, heard_late = await early, await late
+    received, received_late = await early, await late
 
     recorded = await background.runner.events(run_id)
-    assert heard == [*enumerate(recorded, 1)]
-    assert heard_late == heard[3:]
-    assert await _collect(background, run_id) == heard, "once it has stopped, it is read from the store"
+    assert received == [*enumerate(recorded, 1)]
+    assert received_late == received[3:]
+    assert await _collect(background, run_id) == received, "a stopped run is read from the store"
     assert not background.is_driving(run_id)
 
 
@@ -55,14 +56,14 @@ async def test_subscribers_in_the_driving_process_get_deltas() -> None:
     model = ScriptedModel([ScriptedStream("a", gate, "b")])
     background = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))
     run_id = await background.start("go")
-    listening = asyncio.create_task(_collect(background, run_id))
+    subscription = asyncio.create_task(_collect(background, run_id))
     await asyncio.sleep(0)
     gate.set()
 
-    heard = await listening
+    received = await subscription
 
-    assert "b" in [event.text for _, event in heard if isinstance(event, TextDelta)]
-    assert isinstance(heard[-1][1], RunCompleted)
+    assert "b" in [event.text for _, event in received if isinstance(event, TextDelta)]
+    assert isinstance(received[-1][1], RunCompleted)
 
 
 async def test_a_subscriber_that_leaves_does_not_stop_the_run() -> None:
@@ -97,12 +98,12 @@ async def test_an_interrupt_is_answered_by_another_background_runner() -> None:
 
     other = BackgroundRunner(Runner(team("thank you"), store=store))
     with pytest.raises(AnswerError):
-        await other.resume(run_id, {"nobody/ask1": 1})
+        await other.resume(run_id, {"unknown/ask1": 1})
     await other.resume(run_id, "fine")
-    heard = await _collect(other, run_id)
+    received = await _collect(other, run_id)
 
-    assert isinstance(heard[-1][1], RunCompleted)
-    assert [number for number, event in heard if isinstance(event, Event)] == [*range(1, len(heard) + 1)]
+    assert isinstance(received[-1][1], RunCompleted)
+    assert [number for number, event in received if isinstance(event, Event)] == [*range(1, len(received) + 1)]
 
 
 async def test_a_run_is_cancelled_and_resumed() -> None:
@@ -156,10 +157,10 @@ async def test_a_resumed_run_is_running_in_the_store() -> None:
     assert record.status == "running"
     with pytest.raises(ThreadBusyError):
         await there.start("again", thread="t")
-    listening = asyncio.create_task(_collect(there, run_id))
+    subscription = asyncio.create_task(_collect(there, run_id))
     await asyncio.sleep(0)
     gate.set()
-    assert isinstance((await listening)[-1][1], RunCompleted)
+    assert isinstance((await subscription)[-1][1], RunCompleted)
 
 
 async def test_a_late_subscriber_gets_the_deltas_of_the_current_response() -> None:
@@ -168,22 +169,22 @@ async def test_a_late_subscriber_gets_the_deltas_of_the_current_response() -> No
         Runner(Agent("A", model=ScriptedModel([ScriptedStream("one ", "two ", gate, "three")])), store="memory:")
     )
     run_id = await background.start("go")
-    while not [piece async for piece in _so_far(background, run_id) if isinstance(piece, TextDelta)]:
+    while not [item async for item in _available_items(background, run_id) if isinstance(item, TextDelta)]:
         await asyncio.sleep(0)
-    listening = asyncio.create_task(_collect(background, run_id))
+    subscription = asyncio.create_task(_collect(background, run_id))
     await asyncio.sleep(0)
     gate.set()
-    pieces = [event.text for _, event in await listening if isinstance(event, TextDelta)]
-    assert pieces == ["one ", "two ", "three"]
+    texts = [event.text for _, event in await subscription if isinstance(event, TextDelta)]
+    assert texts == ["one ", "two ", "three"]
 
 
-async def _so_far(background: BackgroundRunner, run_id: str) -> AsyncIterator[Event | Delta]:
-    """What a new listener need not wait for."""
-    listening = background.subscribe(run_id)
+async def _available_items(background: BackgroundRunner, run_id: str) -> AsyncIterator[Event | Delta]:
+    """Yield the items that a new subscriber gets without waiting."""
+    subscription = background.subscribe(run_id)
     while True:
         try:
             async with asyncio.timeout(0.01):
-                _, event = await anext(listening)
+                _, event = await anext(subscription)
         except (TimeoutError, StopAsyncIteration):
             return
         yield event
@@ -207,11 +208,112 @@ async def test_release_all_leaves_runs_to_other_workers() -> None:
 
     gate.set()
     await second.take_over(run_id)
-    heard = [event for _, event in await _collect(second, run_id)]
-    assert [event.text for event in heard if isinstance(event, AgentResponded)] == ["one", "two"]
-    assert isinstance(heard[-1], RunCompleted)
-    with pytest.raises(RunError):
+    received = [event for _, event in await _collect(second, run_id)]
+    assert [event.text for event in received if isinstance(event, AgentResponded)] == ["one", "two"]
+    assert isinstance(received[-1], RunCompleted)
+    with pytest.raises(RunConflictError, match="it is completed"):
         await first.take_over(run_id)
+
+
+async def test_drain_lets_turns_finish_and_leaves_runs_to_other_workers() -> None:
+    # F13
+    store, started, gate, done = MemoryStore(), asyncio.Event(), asyncio.Event(), list[str]()
+
+    @tool(effect="once")
+    async def pay() -> str:
+        started.set()
+        await gate.wait()
+        done.append("paid")
+        return "paid"
+
+    def make(*steps: Any) -> BackgroundRunner:
+        return BackgroundRunner(Runner(Agent("A", tools=[pay], model=ScriptedModel([*steps])), store=store))
+
+    first, second = make(call("pay"), "never"), make("thank you")
+    run_id = await first.start("go", thread="t")
+    await started.wait()
+    draining = asyncio.create_task(first.drain(600))
+    await asyncio.sleep(0)
+    with pytest.raises(ShuttingDownError, match="shutting down"):
+        await first.start("more")
+    with pytest.raises(ShuttingDownError):
+        await first.resume(run_id)
+    assert first.is_driving(run_id)
+    gate.set()
+    await draining
+    await first.drain()
+
+    record = await store.record(run_id)
+    assert record is not None
+    assert record.status == "running"
+    assert isinstance((await first.runner.events(run_id))[-1], ToolReturned), "the turn is stored, and nothing after it"
+    assert [each.run_id for each in await second.runner.list_unfinished()] == [run_id]
+    await second.take_over(run_id)
+    received = [event for _, event in await _collect(second, run_id)]
+    assert isinstance(received[-1], RunCompleted)
+    assert done == ["paid"]
+
+
+async def test_drain_releases_turns_that_do_not_finish_in_time() -> None:
+    # F13
+    store = MemoryStore()
+
+    @agent("Silent")
+    async def silent(ctx: AgentContext) -> None:
+        await asyncio.Event().wait()
+
+    first, second = BackgroundRunner(Runner(silent, store=store)), BackgroundRunner(Runner(silent, store=store))
+    run_id = await first.start("go")
+    await first.drain(0.01)
+    assert [record.run_id for record in await second.runner.list_unfinished()] == [run_id]
+    first.start_recovery()
+    with pytest.raises(ShuttingDownError):
+        await first.take_over(run_id)
+
+
+async def test_drain_releases_a_run_that_is_just_being_created() -> None:
+    # F13
+    creating, gate = asyncio.Event(), asyncio.Event()
+
+    class SlowStore(MemoryStore):
+        async def create(self, *args: Any, **options: Any) -> Any:
+            creating.set()
+            await gate.wait()
+            return await super().create(*args, **options)
+
+    @agent("Silent")
+    async def silent(ctx: AgentContext) -> None:
+        await asyncio.Event().wait()
+
+    background = BackgroundRunner(Runner(silent, store=SlowStore()))
+    starting = asyncio.create_task(background.start("go"))
+    await creating.wait()
+    draining = asyncio.create_task(background.drain(0.01))
+    await asyncio.sleep(0)
+    gate.set()
+    await draining
+    assert [record.run_id for record in await background.runner.list_unfinished()] == [await starting]
+
+
+async def test_a_requested_cancellation_wins_over_drain() -> None:
+    started, gate = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        started.set()
+        await gate.wait()
+        return "done"
+
+    model = ScriptedModel([call("work"), "never"])
+    background = BackgroundRunner(Runner(Agent("A", tools=[work], model=model), store="memory:"))
+    run_id = await background.start("go")
+    await started.wait()
+    await background.cancel(run_id, "after_turn")
+    draining = asyncio.create_task(background.drain(600))
+    await asyncio.sleep(0)
+    gate.set()
+    await draining
+    assert isinstance((await background.runner.events(run_id))[-1], RunCancelled)
 
 
 async def test_a_run_that_was_cancelled_meanwhile_is_not_taken_over() -> None:
@@ -274,3 +376,21 @@ async def test_recovery_takes_over_runs_without_a_worker() -> None:
     await background.close()
     assert isinstance(events[-1], RunCompleted)
     assert seen == ["context of ada"]
+
+
+async def test_a_late_subscriber_does_not_get_deltas_of_a_discarded_response() -> None:
+    # F33
+    gate = asyncio.Event()
+    steps = [ScriptedStream("bad ", ModelError("broken", retryable=True)), ScriptedStream("good ", gate, "end")]
+    model = RetryModel(ScriptedModel(steps), initial_delay=0, after_output=True)
+    background = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))
+    run_id = await background.start("go")
+
+    async def texts_so_far() -> list[str]:
+        return [item.text async for item in _available_items(background, run_id) if isinstance(item, TextDelta)]
+
+    while "good " not in await texts_so_far():
+        await asyncio.sleep(0)
+    assert await texts_so_far() == ["good "]
+    gate.set()
+    assert isinstance((await _collect(background, run_id))[-1][1], RunCompleted)

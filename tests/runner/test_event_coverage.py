@@ -58,4 +58,5 @@ def test_usage_and_guardrail_results_know_their_events() -> None:
 
 def test_broadcast_knows_which_deltas_a_late_subscriber_needs() -> None:
     transient = {"ProgressDelta", "CustomDelta"}
-    assert names(RESPONSE_DELTAS) | transient == DELTAS
+    discards = {"ResponseRestarted"}
+    assert names(RESPONSE_DELTAS) | transient | discards == DELTAS

@@ -22,7 +22,7 @@ START, END = AgentStarted("1/start", A, 1.0), AgentFinished("1/end", A, 2.0)
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits between attempts."""
+    """Retry without pauses."""
     monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.0)
 
 
@@ -39,7 +39,7 @@ async def act(word: str) -> str:
 
 
 async def journal_in(store: MemoryStore, sink: EventQueue | None = None) -> Journal:
-    """The journal of a run that has no events yet."""
+    """Create the journal of a run without events."""
     lease = await store.create("r", [encode_header()], worker="me", ttl=60)
     return Journal(store, lease=lease, seq=1, sink=sink)
 
@@ -51,19 +51,19 @@ async def test_nothing_is_delivered_before_it_is_stored() -> None:
     # DESIGN §6: write-ahead.
     store = RecordingStore()
     model = ScriptedModel([[call("look", word="x"), call("act", word="y")], "done"], stream=True)
-    told: list[str] = []
+    delivered: list[str] = []
     async with Runner(Agent("A", model=model, tools=[look, act]), store=store).stream("hi", run_id="r") as live:
         async for event in live:
             if isinstance(event, Event):
-                told.append(event.key)
+                delivered.append(event.key)
                 assert event.key in store.keys("r")
-    assert told == store.keys("r")
+    assert delivered == store.keys("r")
 
 
 async def test_deltas_keep_their_order_between_events() -> None:
-    # DESIGN §6: a piece of an answer is not told before the event that came before it.
-    store, ear = RecordingStore(), EventQueue()
-    journal = await journal_in(store, ear)
+    # DESIGN §6: a delta is not delivered before the event that precedes it.
+    store, queue = RecordingStore(), EventQueue()
+    journal = await journal_in(store, queue)
     gate = asyncio.Event()
     store.faults["append"].append(gate.wait)
     journal.put(START)
@@ -75,79 +75,79 @@ async def test_deltas_keep_their_order_between_events() -> None:
     gate.set()
     await storing
     await journal.drain()
-    assert await ear.take() == [START, TextDelta(A, "meanwhile"), END, TextDelta(A, "at last")]
+    assert await queue.take() == [START, TextDelta(A, "meanwhile"), END, TextDelta(A, "at last")]
 
 
 async def test_a_delta_is_delivered_at_once_if_no_event_precedes_it() -> None:
-    store, ear = RecordingStore(), EventQueue()
-    journal = await journal_in(store, ear)
+    store, queue = RecordingStore(), EventQueue()
+    journal = await journal_in(store, queue)
     journal.put(TextDelta(A, "hello"))
-    assert await ear.take() == [TextDelta(A, "hello")]
+    assert await queue.take() == [TextDelta(A, "hello")]
     assert not journal.is_full
 
 
-async def test_branches_at_once_share_a_commit() -> None:
+async def test_concurrent_drains_share_a_commit() -> None:
     # DESIGN §9
     store = RecordingStore()
     journal = await journal_in(store)
     journal.put(START)
     journal.put(END)
     await asyncio.gather(journal.drain(), journal.drain(), journal.drain())
-    assert store.asked.count("append") == 1
+    assert store.calls.count("append") == 1
     assert store.keys("r") == ["1/start", "1/end"]
 
 
 @pytest.mark.parametrize(("tool_name", "commits"), [("look", 1), ("act", 2)])
-async def test_a_turn_costs_one_commit_if_its_tools_read_and_two_if_they_act(tool_name: str, commits: int) -> None:
+async def test_a_turn_needs_one_commit_if_its_tools_only_read_and_two_otherwise(tool_name: str, commits: int) -> None:
     # DESIGN §9
     counts: list[int] = []
     for turns in (2, 12):
         store = RecordingStore()
         model = ScriptedModel([*[call(tool_name, word="x")] * turns, "done"])
         await Runner(Agent("A", model=model, tools=[look, act]), store=store).run("hi")
-        counts.append(store.asked.count("append"))
+        counts.append(store.calls.count("append"))
     assert counts[1] - counts[0] == 10 * commits
 
 
-async def test_an_acting_tool_runs_only_when_the_response_that_asked_for_it_is_stored() -> None:
+async def test_a_tool_with_effects_runs_only_after_its_call_is_stored() -> None:
     # DESIGN §6
     store = RecordingStore()
     stored: list[list[str]] = []
 
     @tool
-    async def note() -> str:
+    async def record_keys() -> str:
         """Note."""
         stored.append(store.keys("r"))
         return "ok"
 
-    await Runner(Agent("A", model=ScriptedModel([call("note"), "done"]), tools=[note]), store=store).run(
+    await Runner(Agent("A", model=ScriptedModel([call("record_keys"), "done"]), tools=[record_keys]), store=store).run(
         "hi", run_id="r"
     )
     assert stored == [["run", "1/start", "1/m1"]]
 
 
-async def test_hushed_events_are_stored() -> None:
-    # D8: otherwise whoever takes the run up would do it again.
+async def test_events_that_are_not_streamed_are_stored() -> None:
+    # D8: otherwise resuming the run would repeat it.
     store = RecordingStore()
     inner = Agent("Inner", description="i", tools=[act])
     outer = Agent("Outer", tools=[inner.as_tool(stream_events=False)])
     steps = {"Outer": [call("inner", request="go"), "done"], "Inner": [call("act", word="x"), "inner done"]}
-    heard: list[Event | Delta] = []
+    received: list[Event | Delta] = []
     async with Runner(outer, model=ScriptedModel(steps), store=store).stream("hi", run_id="r") as live:
-        heard.extend([event async for event in live])
-    assert "Inner" not in {event.agent for event in heard}
+        received.extend([event async for event in live])
+    assert "Inner" not in {event.agent for event in received}
     assert tuple(await load_events(store, "r")) == live.result.events
     assert "Inner: act -> did x" in transcript(await load_events(store, "r"))
 
 
-# --- who waits for it is cancelled
+# --- cancelled waiters
 
 
 async def test_the_outcome_of_a_cancelled_write_is_known() -> None:
-    # D8, D10: neither lost nor written twice, and told in the end.
+    # D8, D10: neither lost nor written twice, and delivered in the end.
     for when in ("before", "after"):
-        store, ear = RecordingStore(), EventQueue()
-        journal = await journal_in(store, ear)
+        store, queue = RecordingStore(), EventQueue()
+        journal = await journal_in(store, queue)
         never = asyncio.Event()
         (store.faults if when == "before" else store.after)["append"].append(never.wait)
         journal.put(START)
@@ -159,15 +159,15 @@ async def test_the_outcome_of_a_cancelled_write_is_known() -> None:
         journal.put(END)
         await journal.drain()
         assert store.keys("r") == ["1/start", "1/end"], when
-        assert await ear.take() == [START, END], when
+        assert await queue.take() == [START, END], when
 
 
 async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journal() -> None:
-    # D8: a log with a hole would be worse than none.
+    # D8: a log with a gap must not continue.
     store = RecordingStore()
     journal = await journal_in(store)
     never = asyncio.Event()
-    store.faults["append"] += [never.wait, RunConflictError("r", "somebody came")]
+    store.faults["append"] += [never.wait, RunConflictError("r", "another worker")]
     journal.put(START)
     waiting = asyncio.create_task(journal.drain())
     await asyncio.sleep(0)
@@ -181,7 +181,7 @@ async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journa
 
 
 async def test_a_cancelled_branch_does_not_lose_events_of_others() -> None:
-    # D10: what was stored while a branch ran out of time is told.
+    # D10: events stored while a branch timed out are delivered.
     store = RecordingStore()
 
     @tool
@@ -194,11 +194,11 @@ async def test_a_cancelled_branch_does_not_lose_events_of_others() -> None:
     a, b = Agent("A", description="a", tools=[slow]), Agent("B", description="b")
     team = ParallelAgent("Both", sub_agents=[a, b], branch_timeout=0.5, on_error="ignore")
     model = ScriptedModel({"A": [call("slow")], "B": ["from B"]})
-    heard: list[Event] = []
+    received: list[Event] = []
     async with Runner(team, model=model, store=store).stream("hi", run_id="r") as live:
-        heard.extend([event async for event in live if isinstance(event, Event)])
+        received.extend([event async for event in live if isinstance(event, Event)])
     assert live.result.status == "completed"
-    assert [event.key for event in heard] == store.keys("r")
+    assert [event.key for event in received] == store.keys("r")
 
 
 # --- faults
@@ -243,7 +243,7 @@ async def test_a_permanent_store_failure_stops_the_run_which_can_be_resumed() ->
     assert (await get_record(store, "r")).status == "running"
     assert store.keys("r")[-1] == "1/m1"
 
-    # Somebody else must think that it is still driven; the runner itself knows better.
+    # Other runners must assume that it is still driven; the runner itself knows that it is not.
     with pytest.raises(RunConflictError):
         await Runner(team, store=store).resume("r")
     assert (await runner.resume("r")).output == "done"
@@ -267,12 +267,12 @@ async def test_deleting_a_run_stops_its_driver() -> None:
 
 
 async def test_a_value_that_cannot_be_encoded_fails_the_run() -> None:
-    # D8: otherwise it would be tried for ever.
+    # D8: otherwise it would be retried forever.
     store = RecordingStore()
 
     @tool
     async def broken() -> str:
-        """Give half a character."""
+        """Return half of a surrogate pair."""
         return "\ud83d"
 
     runner = Runner(Agent("A", model=ScriptedModel([call("broken"), "done"]), tools=[broken]), store=store)
@@ -292,10 +292,10 @@ async def test_an_error_with_lone_surrogates_is_stored() -> None:
 
 
 async def test_a_failed_journal_raises_to_all_waiters_and_accepts_nothing() -> None:
-    store, ear = RecordingStore(), EventQueue()
-    journal = await journal_in(store, ear)
+    store, queue = RecordingStore(), EventQueue()
+    journal = await journal_in(store, queue)
     journal.put(START)
-    journal.fail(RunConflictError("r", "somebody came"))
+    journal.fail(RunConflictError("r", "another worker"))
     journal.put(END)
     assert journal.is_full
     for _ in range(2):
@@ -309,6 +309,7 @@ async def test_a_status_is_stored_without_further_events() -> None:
     store = RecordingStore()
     journal = await journal_in(store)
     await journal.finish("cancelled")
+    await journal.release()
     record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("cancelled", 0.0)
 
@@ -334,6 +335,6 @@ async def test_a_run_created_while_its_caller_is_cancelled_can_be_resumed() -> N
         await running
     assert (await get_record(store, "r")).status == "cancelled"
     assert (await runner.resume("r")).output == "done"
-    left: Any = await copy_without_leases(store)
-    assert decode_lines(await left.load("r")) == await load_events(store, "r")
-    assert isinstance(await left.acquire("r", "x", ttl=1), Lease)
+    copy: Any = await copy_without_leases(store)
+    assert decode_lines(await copy.load("r")) == await load_events(store, "r")
+    assert isinstance(await copy.acquire("r", "x", ttl=1), Lease)

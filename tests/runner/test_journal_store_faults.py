@@ -20,12 +20,12 @@ Fault = Callable[[], Awaitable[None]]
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts come one after the other."""
+    """Retry with short pauses."""
     monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.001)
 
 
-class Shop:
-    """A team that pays three times; the fault happens with the second, once it is paid."""
+class PayingTeam:
+    """A team that pays three times; the fault happens after the second payment."""
 
     def __init__(self, fault: Fault) -> None:
         self.paid: Counter[str] = Counter()
@@ -42,56 +42,56 @@ class Shop:
             return f"paid {number} {'x' * 20_000}"
 
         def next_step(request: Any) -> Any:
-            made = sum(bool(getattr(message, "tool_calls", ())) for message in request.messages)
-            return call("pay", number=made + 1) if made < 3 else "done"
+            earlier_calls = sum(bool(getattr(message, "tool_calls", ())) for message in request.messages)
+            return call("pay", number=earlier_calls + 1) if earlier_calls < 3 else "done"
 
         return Runner(
             Agent("A", model=ScriptedModel([next_step], cycle=True), tools=[pay]), store=store, lease_seconds=0.05
         )
 
 
-async def finishes_after_repair(shop: Shop, broken: Store, repair: Fault, whole: Store) -> None:
-    """The run fails with a StoreError, and another runner ends it when the fault is gone."""
+async def assert_completes_after_repair(team: PayingTeam, broken: Store, repair: Fault, repaired: Store) -> None:
+    """Assert that the run fails with a StoreError, and that another runner completes it after the repair."""
     with pytest.raises(StoreError):
-        await shop.runner(broken).run("hi", run_id="r")
+        await team.runner(broken).run("hi", run_id="r")
     await repair()
-    other = shop.runner(whole)
+    other = team.runner(repaired)
     while not await other.list_unfinished():
         await asyncio.sleep(0.01)
     assert await other.recover() == {"r": "completed"}
     result = await other.replay("r")
     assert result.output == "done"
-    # The one whose result was lost is paid again under the same key; none of the others is.
-    assert sorted(shop.paid.items()) == [("r:1/m1.0", 1), ("r:1/m2.0", 2), ("r:1/m3.0", 1)]
+    # Only the payment whose result was lost is repeated, with the same key.
+    assert sorted(team.paid.items()) == [("r:1/m1.0", 1), ("r:1/m2.0", 2), ("r:1/m3.0", 1)]
 
 
-def connection_of(store: SQLiteStore, statement: str) -> Any:
-    """Have the store's own connection do something."""
+def execute_in(store: SQLiteStore, statement: str) -> Any:
+    """Execute a statement with the store's own connection."""
     file = store._file
     return file.read(lambda connection: connection.execute(statement).fetchall())
 
 
-async def test_a_full_disk(tmp_path: Path) -> None:
+async def test_a_run_survives_a_full_disk(tmp_path: Path) -> None:
     # D8
     store = SQLiteStore(tmp_path / "runs.db")
 
     async def fill() -> None:
-        ((pages,),) = connection_of(store, "PRAGMA page_count")
-        connection_of(store, f"PRAGMA max_page_count = {pages + 1}")
+        ((pages,),) = execute_in(store, "PRAGMA page_count")
+        execute_in(store, f"PRAGMA max_page_count = {pages + 1}")
 
     async def repair() -> None:
         await store.close()
 
-    await finishes_after_repair(Shop(fill), store, repair, store)
+    await assert_completes_after_repair(PayingTeam(fill), store, repair, store)
     await store.close()
 
 
-async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
+async def test_a_run_survives_a_read_only_file(tmp_path: Path) -> None:
     # D8
     store, other = SQLiteStore(tmp_path / "runs.db"), SQLiteStore(tmp_path / "runs.db")
 
     async def forbid() -> None:
-        # As often as the store reopens the file.
+        # Each time the store reopens the file.
         opened = store._file._connect
 
         def read_only() -> sqlite3.Connection:
@@ -105,11 +105,11 @@ async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
     async def repair() -> None:
         await store.close()
 
-    await finishes_after_repair(Shop(forbid), store, repair, other)
+    await assert_completes_after_repair(PayingTeam(forbid), store, repair, other)
     await other.close()
 
 
-async def test_a_locked_database(tmp_path: Path) -> None:
+async def test_a_run_survives_a_locked_database(tmp_path: Path) -> None:
     # D8
     path = tmp_path / "runs.db"
     store = SQLiteStore(path, timeout=0.005)
@@ -123,45 +123,43 @@ async def test_a_locked_database(tmp_path: Path) -> None:
     async def repair() -> None:
         held[0].close()
 
-    await finishes_after_repair(Shop(lock), store, repair, store)
+    await assert_completes_after_repair(PayingTeam(lock), store, repair, store)
     await store.close()
 
 
-async def test_a_lock_that_is_let_go_in_time_is_not_noticed(tmp_path: Path) -> None:
+async def test_a_short_lock_does_not_affect_the_run(tmp_path: Path) -> None:
     # D8
     path = tmp_path / "runs.db"
     store = SQLiteStore(path, timeout=5)
 
-    async def lock_for_a_moment() -> None:
+    async def lock_briefly() -> None:
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("BEGIN IMMEDIATE")
         asyncio.get_running_loop().call_later(0.02, connection.close)
 
-    shop = Shop(lock_for_a_moment)
-    assert (await shop.runner(store).run("hi")).output == "done"
-    assert set(shop.paid.values()) == {1}
+    team = PayingTeam(lock_briefly)
+    assert (await team.runner(store).run("hi")).output == "done"
+    assert set(team.paid.values()) == {1}
     await store.close()
 
 
-async def test_connections_to_postgres_that_are_cut_are_not_noticed(
+async def test_closed_postgres_connections_do_not_affect_the_run(
     postgres_server: PostgresServer, postgres_url: str
 ) -> None:
     # D8
     async def cut() -> None:
-        everybody = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-        await asyncio.to_thread(postgres_server.execute, everybody + " AND backend_type = 'client backend'")
+        terminate_others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        await asyncio.to_thread(postgres_server.execute, terminate_others + " AND backend_type = 'client backend'")
 
-    shop = Shop(cut)
+    team = PayingTeam(cut)
     store = PostgresStore(postgres_url)
-    result = await shop.runner(store).run("hi", run_id="r")
-    assert (result.output, set(shop.paid.values())) == ("done", {1})
-    assert (await shop.runner(store).replay("r")).events == result.events
+    result = await team.runner(store).run("hi", run_id="r")
+    assert (result.output, set(team.paid.values())) == ("done", {1})
+    assert (await team.runner(store).replay("r")).events == result.events
     await store.close()
 
 
-async def test_a_postgres_server_that_stops_in_the_middle_of_a_run(
-    postgres_server: PostgresServer, postgres_url: str
-) -> None:
+async def test_a_run_survives_a_stopped_postgres_server(postgres_server: PostgresServer, postgres_url: str) -> None:
     # D8
     store = PostgresStore(postgres_url, timeout=2)
 
@@ -171,11 +169,11 @@ async def test_a_postgres_server_that_stops_in_the_middle_of_a_run(
     async def repair() -> None:
         await asyncio.to_thread(postgres_server.start)
 
-    await finishes_after_repair(Shop(crash), store, repair, store)
+    await assert_completes_after_repair(PayingTeam(crash), store, repair, store)
     await store.close()
 
 
-async def test_a_postgres_server_that_restarts_is_not_noticed(
+async def test_a_restart_of_the_postgres_server_does_not_affect_the_run(
     postgres_server: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # D8
@@ -186,7 +184,7 @@ async def test_a_postgres_server_that_restarts_is_not_noticed(
         await asyncio.to_thread(postgres_server.stop, crash=True)
         await asyncio.to_thread(postgres_server.start)
 
-    shop = Shop(restart)
-    assert (await shop.runner(store).run("hi")).output == "done"
-    assert set(shop.paid.values()) == {1}
+    team = PayingTeam(restart)
+    assert (await team.runner(store).run("hi")).output == "done"
+    assert set(team.paid.values()) == {1}
     await store.close()

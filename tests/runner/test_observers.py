@@ -13,30 +13,30 @@ from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call
 
 
-class Notes:
-    """Keeps what it reads. Raises where it is told to."""
+class RecordingObserver:
+    """An observer that records what it receives, and raises at the given point."""
 
     def __init__(self, fails: str = "") -> None:
         self.fails = fails
         self.past: list[Sequence[Event]] = []
-        self.heard: list[Event | Delta] = []
-        self.left = 0
+        self.received: list[Event | Delta] = []
+        self.exits = 0
 
     @contextmanager
     def observe(self, run_id: str, past: Sequence[Event]) -> Generator[EventHandler]:
         self._fail_at("begin")
         self.past.append(past)
-        yield self.hear
-        self.left += 1
+        yield self.receive
+        self.exits += 1
         self._fail_at("end")
 
-    def hear(self, event: Event | Delta) -> None:
-        self.heard.append(event)
+    def receive(self, event: Event | Delta) -> None:
+        self.received.append(event)
         self._fail_at("event")
 
     def _fail_at(self, point: str) -> None:
         if point == self.fails:
-            raise OSError(f"no room at {point}")
+            raise OSError(f"failed at {point}")
 
 
 @tool(needs_approval=True)
@@ -45,80 +45,80 @@ async def pay(euro: int) -> str:
     return f"{euro} paid"
 
 
-def team(*readers: Any, stream: bool = False) -> Runner[Any, Any]:
+def team(*observers: Any, stream: bool = False) -> Runner[Any, Any]:
     model = ScriptedModel([call("pay", euro=5), "It is paid."], stream=stream)
-    return Runner(Agent("A", tools=[pay]), model=model, observers=readers)
+    return Runner(Agent("A", tools=[pay]), model=model, observers=observers)
 
 
 async def test_an_observer_gets_every_event_once() -> None:
-    notes = Notes()
-    runner = team(notes)
+    observer = RecordingObserver()
+    runner = team(observer)
     stopped = await runner.run("Pay")
-    assert notes.past == [()]
-    assert notes.heard == [*stopped.events]
+    assert observer.past == [()]
+    assert observer.received == [*stopped.events]
     result = await runner.resume(stopped.run_id, True)
-    assert notes.past[1] == stopped.events
-    assert notes.heard == [*result.events]
-    assert notes.left == 2
+    assert observer.past[1] == stopped.events
+    assert observer.received == [*result.events]
+    assert observer.exits == 2
 
 
 async def test_an_observer_gets_deltas_with_and_without_a_stream() -> None:
-    notes = Notes()
-    runner = team(notes, stream=True)
+    observer = RecordingObserver()
+    runner = team(observer, stream=True)
     stopped = await runner.run("Pay")
-    assert [event for event in notes.heard if isinstance(event, TextDelta)] == []
+    assert [event for event in observer.received if isinstance(event, TextDelta)] == []
     async with runner.stream_resume(stopped.run_id, True) as run:
-        listened = [event async for event in run]
-    assert notes.heard[len(stopped.events) :][-len(listened) :] == listened
-    assert "".join(event.text for event in notes.heard if isinstance(event, TextDelta)) == "It is paid."
+        streamed = [event async for event in run]
+    assert observer.received[len(stopped.events) :][-len(streamed) :] == streamed
+    assert "".join(event.text for event in observer.received if isinstance(event, TextDelta)) == "It is paid."
 
 
 @pytest.mark.parametrize("events", [True, False])
 async def test_an_observer_of_a_stored_run_gets_only_stored_events(events: bool) -> None:
-    # DESIGN §6: the log is stored before anyone is told about it; silent is for listeners, and not for the store.
-    notes, store = Notes(), MemoryStore()
+    # DESIGN §6: events are stored before they are delivered, also those that are not streamed.
+    observer, store = RecordingObserver(), MemoryStore()
     script = {"A": [call("clerk", request="Pay 5."), "Done."], "Clerk": [call("pay", euro=5), "Paid."]}
     clerk = Agent("Clerk", description="Pays.", tools=[pay])
     a = Agent("A", tools=[clerk.as_tool(stream_events=events)])
-    runner = Runner(a, model=ScriptedModel(script), observers=[notes], store=store)
+    runner = Runner(a, model=ScriptedModel(script), observers=[observer], store=store)
     stopped = await runner.run("Pay", run_id="r1")
-    assert notes.heard == [*stopped.events] == await runner.events("r1")
+    assert observer.received == [*stopped.events] == await runner.events("r1")
     result = await runner.resume("r1", True)
     assert result.output == "Done."
-    assert notes.heard == [*result.events] == await runner.events("r1")
-    assert [len(past) for past in notes.past] == [0, len(stopped.events)]
+    assert observer.received == [*result.events] == await runner.events("r1")
+    assert [len(past) for past in observer.past] == [0, len(stopped.events)]
 
 
 @pytest.mark.parametrize("point", ["begin", "event", "end"])
 async def test_a_failing_observer_is_logged_and_skipped(point: str, caplog: pytest.LogCaptureFixture) -> None:
-    broken, notes = Notes(fails=point), Notes()
-    runner = team(broken, notes)
+    broken, observer = RecordingObserver(fails=point), RecordingObserver()
+    runner = team(broken, observer)
     stopped = await runner.run("Pay")
     assert stopped.status == "suspended"
-    assert notes.heard == [*stopped.events]
-    assert len(broken.heard) == {"begin": 0, "event": 1, "end": len(stopped.events)}[point]
-    (told,) = [record for record in caplog.records if record.name == "baton.runner"]
-    assert told.exc_info is not None
-    assert stopped.run_id in told.getMessage()
+    assert observer.received == [*stopped.events]
+    assert len(broken.received) == {"begin": 0, "event": 1, "end": len(stopped.events)}[point]
+    (log_record,) = [record for record in caplog.records if record.name == "baton.runner"]
+    assert log_record.exc_info is not None
+    assert stopped.run_id in log_record.getMessage()
 
 
 async def test_an_observer_is_exited_when_the_run_fails() -> None:
-    notes = Notes()
-    runner = Runner(Agent("A"), model=ScriptedModel([OSError("no connection")]), observers=[notes])
+    observer = RecordingObserver()
+    runner = Runner(Agent("A"), model=ScriptedModel([OSError("no connection")]), observers=[observer])
     with pytest.raises(Exception, match="no connection"):
         await runner.run("Hi")
-    assert notes.left == 1
-    assert notes.heard[-1].agent == ""
+    assert observer.exits == 1
+    assert observer.received[-1].agent == ""
 
 
 async def test_a_replay_is_not_observed() -> None:
-    notes = Notes()
+    observer = RecordingObserver()
     result = await Runner(Agent("A"), model=ScriptedModel(["Hi."])).run("Hello")
-    await Runner(Agent("A"), model=ScriptedModel([]), observers=[notes]).replay(result.events)
-    assert notes.past == []
+    await Runner(Agent("A"), model=ScriptedModel([]), observers=[observer]).replay(result.events)
+    assert observer.past == []
 
 
-@pytest.mark.parametrize("given", [[Notes], ["notes"], Notes(), None])
+@pytest.mark.parametrize("given", [[RecordingObserver], ["observer"], RecordingObserver(), None])
 def test_invalid_observers_are_refused(given: Any) -> None:
     with pytest.raises(SetupError, match="a list of observers, objects with a method `observe`; not"):
         Runner(Agent("A"), observers=given)

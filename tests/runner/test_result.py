@@ -109,7 +109,7 @@ async def test_output_as_checks_the_type() -> None:
     result: Any = await Runner(Agent("A", model=model, output_type=Invoice)).run("hi")
     assert result.output_as(Invoice).total == 3
     assert result.output_as(Invoice | str) is result.output
-    with pytest.raises(RunError, match=r"output_as\(int\): the output of agent `A` in run `.*` is a Invoice"):
+    with pytest.raises(RunError, match=r"output_as\(int\): the output of agent `A` in run `.*` is an Invoice"):
         result.output_as(int)
     with pytest.raises(RunError, match=r"output_as\(list\[int\]\): .* does not match"):
         result.output_as(list[int])

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from baton import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
 from baton.errors import (
@@ -14,6 +15,7 @@ from baton.errors import (
     ReplayMismatchError,
     RunError,
     RunNotFoundError,
+    TeamChangedError,
 )
 from baton.events import (
     AgentResponded,
@@ -50,7 +52,7 @@ async def test_run_sync_inside_an_event_loop_is_refused() -> None:
         runner.run_sync("hi")
 
 
-async def test_every_run_has_an_id_of_its_own_unless_it_is_given_one() -> None:
+async def test_every_run_gets_a_unique_id_unless_one_is_given() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["hello"], cycle=True)))
     ids = [(await runner.run("hi")).run_id for _ in range(100)]
     assert len(set(ids)) == 100
@@ -59,7 +61,7 @@ async def test_every_run_has_an_id_of_its_own_unless_it_is_given_one() -> None:
 
 
 async def test_the_id_of_a_stopped_run_cannot_be_reused() -> None:
-    # DESIGN §1: whatever happened is never lost.
+    # DESIGN §1: recorded events are never lost.
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="?"), "another"]), tools=[ask]))
     await runner.run("hi", run_id="r1")
     with pytest.raises(RunError, match="r1"):
@@ -78,7 +80,7 @@ async def test_input_may_be_a_whole_conversation() -> None:
     assert len(result.messages) == 4
 
 
-async def test_input_is_made_whole_before_it_is_recorded() -> None:
+async def test_calls_in_the_input_get_missing_results_before_recording() -> None:
     # T26
     model = ScriptedModel(["hello"])
     call_without_result = {
@@ -96,7 +98,7 @@ async def test_input_is_made_whole_before_it_is_recorded() -> None:
 # --- interrupts
 
 
-async def test_a_question_of_a_tool_suspends_the_run_and_its_answer_resumes_it() -> None:
+async def test_an_interrupt_of_a_tool_suspends_the_run_and_its_answer_resumes_it() -> None:
     # DESIGN §6
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="sure?"), "done"]), tools=[ask]))
     suspended = await runner.run("hi")
@@ -110,7 +112,7 @@ async def test_a_question_of_a_tool_suspends_the_run_and_its_answer_resumes_it()
     assert result.run_id == suspended.run_id
 
 
-async def test_two_tools_ask_at_once_and_are_answered_one_at_a_time() -> None:
+async def test_two_interrupts_can_be_answered_one_at_a_time() -> None:
     # DESIGN §6: unanswered ones stay open.
     done: list[str] = []
 
@@ -126,7 +128,7 @@ async def test_two_tools_ask_at_once_and_are_answered_one_at_a_time() -> None:
     suspended = await runner.run("hi")
     first, second = suspended.interrupts
     assert [first.payload, second.payload] == ["a?", "b?"]
-    # In whatever order they are answered.
+    # In any order.
     half = await runner.resume(suspended.run_id, {second.id: "B"})
     assert (half.status, [question.id for question in half.interrupts]) == ("suspended", [first.id])
     result = await runner.resume(half.run_id, {first.id: "A"})
@@ -136,7 +138,7 @@ async def test_two_tools_ask_at_once_and_are_answered_one_at_a_time() -> None:
     assert len(model.requests) == 2
 
 
-async def test_both_may_be_answered_at_once() -> None:
+async def test_two_interrupts_can_be_answered_together() -> None:
     calls = [call("ask", question="a?"), call("ask", question="b?")]
     runner = Runner(Agent("A", model=ScriptedModel([calls, "done"]), tools=[ask]))
     suspended = await runner.run("hi")
@@ -144,10 +146,10 @@ async def test_both_may_be_answered_at_once() -> None:
     assert [message.content for message in result.messages[2:4]] == ["a?", "b?"]
 
 
-async def test_a_tool_may_ask_several_times() -> None:
+async def test_a_tool_may_interrupt_several_times() -> None:
     @tool
     async def interview(ctx: RunContext) -> str:
-        """Ask and ask."""
+        """Ask three questions."""
         answers = [str(await ctx.interrupt(f"question {number}")) for number in range(3)]
         return " ".join(answers)
 
@@ -158,7 +160,7 @@ async def test_a_tool_may_ask_several_times() -> None:
     assert result.messages[2].content == "x y z"
 
 
-async def test_resuming_without_an_answer_asks_nothing_again() -> None:
+async def test_resuming_without_an_answer_repeats_nothing() -> None:
     model = ScriptedModel([call("ask", question="?"), "done"])
     runner = Runner(Agent("A", model=model, tools=[ask]))
     suspended = await runner.run("hi")
@@ -226,8 +228,8 @@ async def test_values_survive_resume() -> None:
     assert suspended.values == {"start": 0, "b": 2, "c": 3}
 
 
-async def test_values_that_tools_wrote_at_once_are_the_same_after_resume() -> None:
-    # DESIGN §1: the last to write won, not the last to be called.
+async def test_values_of_concurrent_tools_are_the_same_after_resume() -> None:
+    # DESIGN §1: the last write wins, not the last call.
     written = asyncio.Event()
 
     @tool
@@ -251,7 +253,7 @@ async def test_values_that_tools_wrote_at_once_are_the_same_after_resume() -> No
     assert (await runner.resume(suspended.run_id, "yes")).values == {"x": "slow"}
 
 
-async def test_an_approval_for_good_is_remembered_across_resume() -> None:
+async def test_a_permanent_approval_is_remembered_across_resume() -> None:
     paid: list[int] = []
 
     @tool(needs_approval=True)
@@ -271,7 +273,7 @@ async def test_an_approval_for_good_is_remembered_across_resume() -> None:
     assert (result.status, paid) == ("completed", [1, 2, 3])
 
 
-# --- resuming what failed
+# --- resuming failed runs
 
 
 async def test_a_failed_run_resumed_repeats_nothing_that_was_recorded() -> None:
@@ -324,7 +326,7 @@ async def test_a_finished_or_unknown_run_cannot_be_resumed() -> None:
     finished = await runner.run("hi")
     waiting = await runner.run("hi", run_id="waits")
     assert waiting.status == "suspended"
-    for run_id in (finished.run_id, "never heard of"):
+    for run_id in (finished.run_id, "unknown"):
         with pytest.raises(
             RunNotFoundError, match=f"no run `{run_id}` waits to be resumed.*waiting here: `waits`"
         ) as caught:
@@ -332,7 +334,7 @@ async def test_a_finished_or_unknown_run_cannot_be_resumed() -> None:
         assert (caught.value.run_id, caught.value.waiting) == (run_id, ("waits",))
 
 
-async def test_a_run_is_resumed_by_one_at_a_time() -> None:
+async def test_of_two_concurrent_resumes_one_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="?"), "done"]), tools=[ask]))
     suspended = await runner.run("hi")
     outcomes = await asyncio.gather(
@@ -344,8 +346,8 @@ async def test_a_run_is_resumed_by_one_at_a_time() -> None:
 # --- replay
 
 
-def busy(*, stream: bool = False) -> tuple[Runner[Any, Any], ScriptedModel]:
-    """A run with tools, steps, questions, values, transfers and an agent of one's own."""
+def make_busy_runner(*, stream: bool = False) -> tuple[Runner[Any, Any], ScriptedModel]:
+    """Create a runner whose run has tools, steps, interrupts, values, transfers and a custom agent."""
 
     @tool
     async def work(ctx: RunContext) -> str:
@@ -376,7 +378,7 @@ def busy(*, stream: bool = False) -> tuple[Runner[Any, Any], ScriptedModel]:
 
 
 async def run_busy(runner: Runner[Any, Any]) -> Any:
-    """The busy run to its end."""
+    """Run the busy team to its end."""
     suspended = await runner.run("hi", values={"start": 1})
     suspended = await runner.resume(suspended.run_id, True)
     return await runner.resume(suspended.run_id, "v")
@@ -384,40 +386,40 @@ async def run_busy(runner: Runner[Any, Any]) -> Any:
 
 async def test_a_replay_gives_the_same_log_result_values_and_conversation() -> None:
     # DESIGN §1: replay(log) == log.
-    runner, model = busy()
+    runner, model = make_busy_runner()
     result = await run_busy(runner)
     assert result.status == "completed"
-    asked = len(model.requests)
+    request_count = len(model.requests)
     again = await runner.replay(result.events)
     assert again.events == result.events
     assert (again.output, again.agent, again.status) == (result.output, result.agent, "completed")
     assert again.values == result.values == {"start": 1, "worked": 7, "own": "v", "answer": "done"}
     assert again.messages == result.messages
-    assert len(model.requests) == asked
+    assert len(model.requests) == request_count
 
 
 async def test_a_log_read_from_disk_replays_like_the_one_in_memory() -> None:
-    runner, _ = busy()
+    runner, _ = make_busy_runner()
     result = await run_busy(runner)
-    other, model = busy()
+    other, model = make_busy_runner()
     again = await other.replay(decode_log(encode_log(result.events)))
     assert (again.output, again.values, again.messages) == (result.output, result.values, result.messages)
     assert model.requests == []
 
 
-async def test_a_suspended_log_replays_to_where_it_waits() -> None:
-    runner, model = busy()
+async def test_a_suspended_log_replays_to_its_interrupt() -> None:
+    runner, model = make_busy_runner()
     suspended = await runner.run("hi")
-    asked = len(model.requests)
+    request_count = len(model.requests)
     again = await runner.replay(suspended.events)
     assert (again.status, again.interrupts) == ("suspended", suspended.interrupts)
-    assert len(model.requests) == asked
-    # And it still waits: a replay is nobody's resume.
+    assert len(model.requests) == request_count
+    # It still waits: a replay does not resume it.
     assert (await runner.resume(suspended.run_id, True)).status == "suspended"
 
 
 async def test_a_log_with_an_unknown_event_is_not_replayed() -> None:
-    runner, _ = busy()
+    runner, _ = make_busy_runner()
     result = await run_busy(runner)
     future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"timestamp":9.0}\n'
     events = decode_log(encode_log(result.events) + future)
@@ -427,21 +429,21 @@ async def test_a_log_with_an_unknown_event_is_not_replayed() -> None:
 
 
 async def test_a_log_with_an_unknown_event_is_not_resumed() -> None:
-    runner, _ = busy()
+    runner, _ = make_busy_runner()
     suspended = await runner.run("hi")
     future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"timestamp":9.0}\n'
     events = decode_log(encode_log(suspended.events) + future)
-    other, _ = busy()
+    other, _ = make_busy_runner()
     with pytest.raises(LogError, match="does not know the event type `Teleported`"):
         other.load_log(events)
 
 
 async def test_a_replay_with_an_event_missing_names_the_first_difference() -> None:
-    runner, _ = busy()
+    runner, _ = make_busy_runner()
     result = await run_busy(runner)
-    of_own = [event for event in result.events if event.agent == "Own"]
-    assert len(of_own) > 4
-    for missing in of_own:
+    own_events = [event for event in result.events if event.agent == "Own"]
+    assert len(own_events) > 4
+    for missing in own_events:
         if isinstance(missing, InterruptRaised | InterruptAnswered):
             continue
         events = [event for event in result.events if event is not missing]
@@ -450,8 +452,8 @@ async def test_a_replay_with_an_event_missing_names_the_first_difference() -> No
         assert (caught.value.key, caught.value.recorded) == (missing.key, "nothing")
 
 
-def changing(behaviour: dict[str, Any]) -> Runner[Any, Any]:
-    """An agent whose code does something else when `behaviour` changes."""
+def runner_with_behaviour(behaviour: dict[str, Any]) -> Runner[Any, Any]:
+    """Create a runner with an agent whose code depends on `behaviour`."""
 
     @agent("A", handoffs=["B", "C"])
     async def a(ctx: AgentContext) -> Transfer:
@@ -473,12 +475,12 @@ def changing(behaviour: dict[str, Any]) -> Runner[Any, Any]:
         ({"to": "C"}, "1/to", "a transfer to B"),
     ],
 )
-async def test_code_that_changed_is_a_mismatch_that_names_the_first_difference(
+async def test_changed_code_raises_a_mismatch_with_the_first_difference(
     changes: dict[str, Any], key: str, recorded: str
 ) -> None:
     # DESIGN §1
     behaviour: dict[str, Any] = {"steps": ["one", "two"], "asks": False, "to": "B"}
-    runner = changing(behaviour)
+    runner = runner_with_behaviour(behaviour)
     result = await runner.run("hi")
     behaviour.update(changes)
     with pytest.raises(ReplayMismatchError) as caught:
@@ -487,9 +489,9 @@ async def test_code_that_changed_is_a_mismatch_that_names_the_first_difference(
     assert f"at `{key}` the log has {recorded}, but the code produces " in str(caught.value)
 
 
-async def test_code_that_changed_while_a_run_waited_is_noticed_on_resume() -> None:
+async def test_code_that_changed_during_a_suspension_is_detected_on_resume() -> None:
     behaviour: dict[str, Any] = {"steps": ["one", "two"], "asks": True, "to": "B"}
-    runner = changing(behaviour)
+    runner = runner_with_behaviour(behaviour)
     suspended = await runner.run("hi")
     behaviour["steps"] = ["one"]
     with pytest.raises(ReplayMismatchError) as caught:
@@ -501,8 +503,8 @@ async def test_code_that_changed_while_a_run_waited_is_noticed_on_resume() -> No
     )
 
 
-async def test_a_log_that_is_not_that_of_a_run_cannot_be_replayed() -> None:
-    runner, _ = busy()
+async def test_a_log_without_run_started_cannot_be_replayed() -> None:
+    runner, _ = make_busy_runner()
     result = await run_busy(runner)
     for events in ([], list[Event](result.events[1:])):
         with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
@@ -512,12 +514,12 @@ async def test_a_log_that_is_not_that_of_a_run_cannot_be_replayed() -> None:
 # --- runs of other processes
 
 
-async def test_a_run_can_be_taken_over_from_its_log() -> None:
+async def test_a_run_can_be_resumed_from_its_log_by_another_runner() -> None:
     # DESIGN §1: recovery is the same code run again over the same log.
-    runner, _ = busy()
+    runner, _ = make_busy_runner()
     suspended = await runner.run("hi", values={"start": 1})
-    other, model = busy()
-    # The other process's model has not been asked yet; what was answered before is in the log.
+    other, model = make_busy_runner()
+    # The other process's model has a new script; skip the response that is already in the log.
     _ = [chunk async for chunk in model.respond(ModelRequest((), agent="A"))]
     run_id = other.load_log(decode_log(encode_log(suspended.events)))
     assert run_id == suspended.run_id
@@ -529,7 +531,7 @@ async def test_a_run_can_be_taken_over_from_its_log() -> None:
 
 @pytest.mark.parametrize("kept", range(1, 12))
 async def test_a_log_cut_at_any_event_can_be_resumed_by_another_runner(kept: int) -> None:
-    # DESIGN §1: recovery after `kill -9` is the same; any prefix of a log will do.
+    # DESIGN §1: as recovery after `kill -9`; any prefix of a log can be resumed.
     @tool
     async def work() -> str:
         """Work."""
@@ -544,7 +546,7 @@ async def test_a_log_cut_at_any_event_can_be_resumed_by_another_runner(kept: int
     runner, model = team()
     for event in whole[:kept]:
         if isinstance(event, AgentResponded):
-            # A provider that is asked again does not start over: play what was answered before the crash.
+            # Skip the scripted responses from before the crash.
             _ = [chunk async for chunk in model.respond(ModelRequest((), agent=event.agent))]
     runner.load_log(decode_log(encode_log(whole[:kept])))
     result = await runner.resume(whole[0].run_id if isinstance(whole[0], RunStarted) else "")
@@ -553,14 +555,14 @@ async def test_a_log_cut_at_any_event_can_be_resumed_by_another_runner(kept: int
 
 
 async def test_load_log_refuses_a_completed_run() -> None:
-    runner, _ = busy()
+    runner, _ = make_busy_runner()
     result = await run_busy(runner)
     with pytest.raises(RunError, match=f"run `{result.run_id}` has completed and cannot be resumed"):
         runner.load_log(result.events)
 
 
 async def test_load_log_refuses_an_invalid_log() -> None:
-    runner, _ = busy()
+    runner, _ = make_busy_runner()
     suspended = await runner.run("hi")
     with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
         runner.load_log(suspended.events[1:])
@@ -568,29 +570,81 @@ async def test_load_log_refuses_an_invalid_log() -> None:
         runner.load_log(decode_log(encode_log([*suspended.events, suspended.events[1]])))
 
 
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_every_log_has_the_fingerprint_of_its_team(store: str | None) -> None:
+    # F26
+    team = Agent("A", sub_agents=[Agent("B")])
+    for thread in (None, "t"):
+        result = await Runner(team, model=ScriptedModel(["done"]), store=store).run("hi", thread=thread)
+        started = result.events[0]
+        assert isinstance(started, RunStarted)
+        assert started.team_fingerprint == {"A": "Agent; to B", "B": "Agent; to A"}
+
+
+async def test_a_loaded_log_of_a_changed_team_is_refused_unless_it_is_accepted() -> None:
+    # F26
+    model = ScriptedModel([call("ask", question="?"), "done"])
+    suspended = await Runner(Agent("A", tools=[ask]), model=model).run("hi")
+    changed = Runner(Agent("A", tools=[ask], sub_agents=[Agent("C")]), model=model)
+    run_id = changed.load_log(decode_log(encode_log(suspended.events)))
+    with pytest.raises(TeamChangedError, match=r"`C` is new.*accept_changes=True"):
+        await changed.resume(run_id, "yes")
+    assert (await changed.resume(run_id, "yes", accept_changes=True)).output == "done"
+
+
+@pytest.mark.parametrize("accept_changes", [False, True])
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_a_log_of_another_root_is_refused(store: str | None, accept_changes: bool) -> None:
+    # F26
+    model = ScriptedModel([call("ask", question="?")])
+    suspended = await Runner(Agent("Old", tools=[ask]), model=model).run("hi")
+    other = Runner(Agent("New", tools=[ask]), model=ScriptedModel([]), store=store)
+    run_id = await other.fork(suspended.events)
+    with pytest.raises(TeamChangedError, match=r"`Old` is gone") as caught:
+        await other.resume(run_id, "yes", accept_changes=accept_changes)
+    assert caught.value.differences == ("- `Old` is gone", "+ `New` is new")
+    assert ("accept_changes" in str(caught.value)) is not accept_changes
+    if accept_changes:
+        assert "it started with `Old`" in str(caught.value)
+    with pytest.raises(TeamChangedError, match="it started with `Old`"):
+        await other.replay(run_id)
+
+
+async def test_a_log_without_a_fingerprint_is_not_compared() -> None:
+    # F26: logs of runners without a store had none.
+    runner, model = make_busy_runner()
+    suspended = await runner.run("hi")
+    started = suspended.events[0]
+    assert isinstance(started, RunStarted)
+    other = Runner(Agent("Elsewhere"), model=model)
+    run_id = other.load_log([replace(started, team_fingerprint={}), *suspended.events[1:]])
+    with pytest.raises(TeamChangedError, match="it started with `A`, which this team does not have"):
+        await other.resume(run_id, True)
+
+
 # --- answers
 
 
-async def suspended_with(*questions: str) -> tuple[Runner[Any, str], str, list[str]]:
-    """A run that waits for the answers to these questions."""
+async def suspend_with(*questions: str) -> tuple[Runner[Any, str], str, list[str]]:
+    """Start a run that is suspended with these questions."""
     calls = [call("ask", question=question) for question in questions]
     runner = Runner(Agent("A", model=ScriptedModel([calls, "done"]), tools=[ask]))
     suspended = await runner.run("hi")
     return runner, suspended.run_id, [question.id for question in suspended.interrupts]
 
 
-async def test_a_single_question_may_be_answered_without_naming_it() -> None:
-    runner, run_id, _ = await suspended_with("?")
+async def test_a_single_interrupt_can_be_answered_without_its_id() -> None:
+    runner, run_id, _ = await suspend_with("?")
     assert (await runner.resume(run_id, "yes")).messages[2].content == "yes"
 
 
-async def test_a_dict_may_be_the_answer_itself() -> None:
-    runner, run_id, _ = await suspended_with("?")
+async def test_a_dict_can_be_an_answer() -> None:
+    runner, run_id, _ = await suspend_with("?")
     assert (await runner.resume(run_id, {"city": "Rome"})).messages[2].content == "{'city': 'Rome'}"
 
 
-async def test_an_answer_to_an_unknown_question_is_refused_and_nothing_is_written() -> None:
-    runner, run_id, (first, second) = await suspended_with("a?", "b?")
+async def test_an_answer_to_an_unknown_interrupt_is_refused_and_nothing_is_written() -> None:
+    runner, run_id, (first, second) = await suspend_with("a?", "b?")
     wrong: list[Any] = [{"1/m9.9/ask1": "yes"}, {first: "yes", "other": "no"}, {"nothing": "known"}]
     for answers in wrong:
         with pytest.raises(AnswerError, match=f"no open interrupt has the id .*; open: `{first}`, `{second}`"):
@@ -600,20 +654,20 @@ async def test_an_answer_to_an_unknown_question_is_refused_and_nothing_is_writte
 
 
 async def test_an_unknown_id_is_not_taken_for_an_answer() -> None:
-    runner, run_id, (only,) = await suspended_with("?")
+    runner, run_id, (only,) = await suspend_with("?")
     with pytest.raises(AnswerError, match=f"no open interrupt has the id `1/m7.0/ask1`; open: `{only}`"):
         await runner.resume(run_id, {"1/m7.0/ask1": "yes"})
 
 
-async def test_one_answer_for_two_questions_is_refused() -> None:
-    runner, run_id, _ = await suspended_with("a?", "b?")
+async def test_a_single_answer_for_two_interrupts_is_refused() -> None:
+    runner, run_id, _ = await suspend_with("a?", "b?")
     with pytest.raises(
         AnswerError, match=r"a single answer needs exactly one open interrupt; open: .*, .*\. Pass a mapping"
     ):
         await runner.resume(run_id, "yes")
 
 
-async def test_an_answer_where_nothing_was_asked_is_refused() -> None:
+async def test_an_answer_without_an_open_interrupt_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel([ModelError("overloaded"), "done"])))
     live = runner.stream("hi")
     with pytest.raises(ModelError):
@@ -623,16 +677,16 @@ async def test_an_answer_where_nothing_was_asked_is_refused() -> None:
     assert (await runner.resume(live.run_id)).output == "done"
 
 
-async def test_a_question_is_answered_once() -> None:
-    runner, run_id, (first, second) = await suspended_with("a?", "b?")
+async def test_an_interrupt_can_be_answered_once() -> None:
+    runner, run_id, (first, second) = await suspend_with("a?", "b?")
     await runner.resume(run_id, {first: "yes"})
     with pytest.raises(AnswerError, match=f"no open interrupt has the id `{first}`; open: `{second}`"):
         await runner.resume(run_id, {first: "no"})
 
 
-async def test_an_answer_that_cannot_be_stored_is_refused_and_the_run_still_waits() -> None:
-    runner, run_id, (only,) = await suspended_with("?")
-    with pytest.raises(NotEncodableError, match=f"the answer to `{only}` is a object"):
+async def test_an_answer_that_cannot_be_encoded_is_refused_and_the_run_stays_suspended() -> None:
+    runner, run_id, (only,) = await suspend_with("?")
+    with pytest.raises(NotEncodableError, match=f"the answer to `{only}` is an object"):
         await runner.resume(run_id, object())
     assert (await runner.resume(run_id, "yes")).output == "done"
 
@@ -654,10 +708,10 @@ async def test_an_answer_that_is_not_an_approval_is_refused_and_the_run_stays_su
     assert (await runner.resume(suspended.run_id, {"approved": True})).messages[2].content == "paid 1"
 
 
-# --- many at once
+# --- concurrent runs
 
 
-async def test_many_runs_of_one_runner_do_not_mix() -> None:
+async def test_concurrent_runs_of_one_runner_are_independent() -> None:
     async def answer(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
         if len(request.messages) == 1:

@@ -26,15 +26,15 @@ from baton.stores import KeyValueStore, MemoryStore, SQLiteStore
 from baton.testing import ScriptedModel, call, transcript
 
 
-class Desk:
-    """A team whose work is noted outside of its runs."""
+class RecordingTeam:
+    """A team that records its effects outside of its runs."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.called_back = 0
+        self.callback_count = 0
 
     def runner(self, store: Any, steps: Any = None, **options: Any) -> Runner[Any, Any]:
-        """A runner as another process would have it."""
+        """Create a runner, as another process would."""
 
         @tool
         async def note(ctx: RunContext, word: str) -> str:
@@ -50,7 +50,7 @@ class Desk:
             return str(await ctx.interrupt(question))
 
         def greet(ctx: RunContext) -> None:
-            self.called_back += 1
+            self.callback_count += 1
 
         b = Agent("B", description="b", tools=[note, ask])
         team = Agent("A", tools=[note, ask], handoffs=[handoff(b, on_handoff=greet)])
@@ -71,9 +71,9 @@ LOGS = Path(__file__).parent / "logs"
 
 @pytest.mark.parametrize("streams", [(False, False), (True, False), (False, True), (True, True)])
 async def test_another_runner_resumes_where_one_stopped(streams: tuple[bool, bool]) -> None:
-    # D4, D5, D7: whether anybody listened at first, or does now, makes no difference.
-    store, desk = RecordingStore(), Desk()
-    first, second = desk.runner(store, FIRST, stream=True), desk.runner(store, REST, stream=True)
+    # D4, D5, D7: with and without streaming, before and after.
+    store, recording_team = RecordingStore(), RecordingTeam()
+    first, second = recording_team.runner(store, FIRST, stream=True), recording_team.runner(store, REST, stream=True)
     if streams[0]:
         async with first.stream("hi", run_id="r") as live:
             _ = [event async for event in live]
@@ -83,16 +83,16 @@ async def test_another_runner_resumes_where_one_stopped(streams: tuple[bool, boo
     before = await load_events(store, "r")
     if streams[1]:
         async with second.stream_resume("r", "yes") as live:
-            heard: list[Event | Delta] = [event async for event in live]
+            received: list[Event | Delta] = [event async for event in live]
         result = live.result
-        # Only what is new.
-        assert tuple(event for event in heard if isinstance(event, Event)) == result.events[len(before) :]
-        assert {event.agent for event in heard if isinstance(event, Delta)} == {"B"}
+        # Only new events.
+        assert tuple(event for event in received if isinstance(event, Event)) == result.events[len(before) :]
+        assert {event.agent for event in received if isinstance(event, Delta)} == {"B"}
     else:
         result = await second.resume("r", "yes")
     assert (result.status, result.output, result.agent) == ("completed", "done", "B")
-    assert desk.done == ["a", "b", "before asking", "in a step", "before asking"]
-    assert desk.called_back == 1
+    assert recording_team.done == ["a", "b", "before asking", "in a step", "before asking"]
+    assert recording_team.callback_count == 1
     assert tuple(await load_events(store, "r")) == result.events
     assert transcript(result.events) == snapshot(
         [
@@ -121,54 +121,54 @@ async def test_another_runner_resumes_where_one_stopped(streams: tuple[bool, boo
     )
 
 
-async def test_partial_answers_go_on_and_the_rest_stays_open() -> None:
+async def test_with_partial_answers_the_other_interrupts_stay_open() -> None:
     # D4
-    store, desk = RecordingStore(), Desk()
+    store, recording_team = RecordingStore(), RecordingTeam()
     calls = [call("ask", question="one?"), call("ask", question="two?")]
-    suspended = await desk.runner(store, {"A": [calls]}).run("hi", run_id="r")
+    suspended = await recording_team.runner(store, {"A": [calls]}).run("hi", run_id="r")
     one, two = [question.id for question in suspended.interrupts]
-    half = await desk.runner(store).resume("r", {two: "2"})
+    half = await recording_team.runner(store).resume("r", {two: "2"})
     assert (half.status, [question.id for question in half.interrupts]) == ("suspended", [one])
     assert (await get_record(store, "r")).status == "suspended"
-    again = await desk.runner(store).resume("r")
+    again = await recording_team.runner(store).resume("r")
     assert [question.id for question in again.interrupts] == [one]
-    result = await desk.runner(store, {"A": ["done"]}).resume("r", "1")
+    result = await recording_team.runner(store, {"A": ["done"]}).resume("r", "1")
     assert [message.content for message in result.messages[2:4]] == ["1", "2"]
     assert sum(isinstance(event, InterruptRaised) for event in result.events) == 2
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "message"),
     [
         ({"1/m9.9/ask1": "x"}, "no open interrupt has the id `1/m9.9/ask1`"),
         ({"A": 1, "1/m1.0/ask1": "x"}, "no open interrupt has the id `A`"),
     ],
 )
-async def test_answers_to_unknown_interrupts_change_nothing(answers: Any, said: str) -> None:
+async def test_answers_to_unknown_interrupts_change_nothing(answers: Any, message: str) -> None:
     # D4
-    store, desk = RecordingStore(), Desk()
-    runner = desk.runner(store, {"A": [call("ask", question="?")]})
+    store, recording_team = RecordingStore(), RecordingTeam()
+    runner = recording_team.runner(store, {"A": [call("ask", question="?")]})
     await runner.run("hi", run_id="r")
     before = await store.load("r")
-    for resumed in (runner, desk.runner(store)):
-        with pytest.raises(AnswerError, match=said):
+    for resumed in (runner, recording_team.runner(store)):
+        with pytest.raises(AnswerError, match=message):
             await resumed.resume("r", answers)
-    with pytest.raises(AnswerError, match=said):
+    with pytest.raises(AnswerError, match=message):
         await runner.answer("r", answers)
     record = await get_record(store, "r")
     assert (await store.load("r"), record.status, record.lease_until) == (before, "suspended", 0.0)
 
 
-async def test_a_finished_run_and_a_missing_one_are_refused() -> None:
+async def test_completed_and_unknown_runs_are_refused() -> None:
     # D4
-    store, desk = RecordingStore(), Desk()
-    runner = desk.runner(store, {"A": ["done"]})
+    store, recording_team = RecordingStore(), RecordingTeam()
+    runner = recording_team.runner(store, {"A": ["done"]})
     await runner.run("hi", run_id="r")
     before = await store.load("r")
     with pytest.raises(RunError, match="run `r` has completed and cannot be resumed"):
         await runner.resume("r")
-    given: list[Any] = [None, {}, "yes"]
-    for answers in given:
+    answers_list: list[Any] = [None, {}, "yes"]
+    for answers in answers_list:
         with pytest.raises(RunError, match="run `r` has completed"):
             await runner.answer("r", answers)
     assert (await store.load("r"), (await get_record(store, "r")).status) == (before, "completed")
@@ -179,14 +179,14 @@ async def test_a_finished_run_and_a_missing_one_are_refused() -> None:
         await runner.answer("q", 1)
 
 
-async def test_an_id_is_taken_for_good() -> None:
-    store, desk = RecordingStore(), Desk()
-    runner = desk.runner(store, {"A": [call("ask", question="?"), "done"]})
+async def test_a_run_id_cannot_be_reused() -> None:
+    store, recording_team = RecordingStore(), RecordingTeam()
+    runner = recording_team.runner(store, {"A": [call("ask", question="?"), "done"]})
     await runner.run("hi", run_id="r", context="mine")
-    for begun in (runner.run("hello", run_id="r", context="another's"), runner.submit("hello", run_id="r")):
+    for started in (runner.run("hello", run_id="r", context="another's"), runner.submit("hello", run_id="r")):
         with pytest.raises(RunExistsError, match="`r`"):
-            await begun
-    # What the runner knows of the first is not mixed up with the second.
+            await started
+    # The failed attempts do not affect the first run.
     async with runner.stream_resume("r", "yes") as live:
         _ = [event async for event in live]
         assert live.events[0].key == "run"
@@ -196,13 +196,13 @@ async def test_an_id_is_taken_for_good() -> None:
 async def test_a_resumed_run_is_recovered_if_its_driver_dies() -> None:
     # D8
     store = RecordingStore()
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     @tool
     async def hang(ctx: RunContext) -> str:
         """Ask, then hang."""
         await ctx.interrupt("?")
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
         return "never"
 
@@ -211,37 +211,37 @@ async def test_a_resumed_run_is_recovered_if_its_driver_dies() -> None:
 
     await runner(store).run("hi", run_id="r")
     resuming = asyncio.create_task(runner(store).resume("r", "yes"))
-    await begun.wait()
+    await started.wait()
     assert (await get_record(store, "r")).status == "running"
-    left = await copy_without_leases(store)
+    copy = await copy_without_leases(store)
     resuming.cancel()
-    assert [record.run_id for record in await runner(left).list_unfinished()] == ["r"]
+    assert [record.run_id for record in await runner(copy).list_unfinished()] == ["r"]
     with pytest.raises(asyncio.CancelledError):
         await resuming
 
 
-async def test_one_driver_at_a_time() -> None:
+async def test_a_run_has_one_driver_at_a_time() -> None:
     # D9
     store = RecordingStore()
-    begun, go = asyncio.Event(), asyncio.Event()
+    started, go = asyncio.Event(), asyncio.Event()
 
     @tool
     async def wait() -> str:
         """Wait."""
-        begun.set()
+        started.set()
         await go.wait()
         return "waited"
 
     def runner() -> Runner[Any, Any]:
         return Runner(Agent("A", model=ScriptedModel([call("wait"), "done"]), tools=[wait]), store=store)
 
-    mine = runner()
-    running = asyncio.create_task(mine.run("hi", run_id="r"))
-    await begun.wait()
+    first_runner = runner()
+    running = asyncio.create_task(first_runner.run("hi", run_id="r"))
+    await started.wait()
     lines = await store.load("r")
-    for late in (runner().resume("r"), mine.resume("r"), runner().drive("r"), runner().answer("r", 1)):
+    for attempt in (runner().resume("r"), first_runner.resume("r"), runner().drive("r"), runner().answer("r", 1)):
         with pytest.raises(RunConflictError, match="`r`"):
-            await late
+            await attempt
     assert await store.load("r") == lines
     assert await runner().recover() == {}
     go.set()
@@ -269,16 +269,18 @@ async def test_a_runner_remembers_the_context_of_a_stored_run() -> None:
 
 async def test_limits_of_a_run_apply_in_every_runner_that_resumes_it() -> None:
     # D8
-    store, desk = RecordingStore(), Desk()
-    await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r", limits=Limits(model_calls=2))
+    store, recording_team = RecordingStore(), RecordingTeam()
+    await recording_team.runner(store, {"A": [call("ask", question="?")]}).run(
+        "hi", run_id="r", limits=Limits(model_calls=2)
+    )
     rest = {"A": [call("note", word="a"), call("note", word="b"), "done"]}
     with pytest.raises(LimitError):
-        await desk.runner(store, rest).resume("r", "yes")
-    result = await desk.runner(store, {"A": ["done"]}).resume("r", limits=Limits(model_calls=9))
+        await recording_team.runner(store, rest).resume("r", "yes")
+    result = await recording_team.runner(store, {"A": ["done"]}).resume("r", limits=Limits(model_calls=9))
     assert result.status == "completed"
 
 
-async def test_values_come_back_as_they_were() -> None:
+async def test_values_are_restored() -> None:
     # D5
     store = RecordingStore()
 
@@ -299,8 +301,8 @@ async def test_values_come_back_as_they_were() -> None:
 
 async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accepted() -> None:
     # DESIGN §6
-    store, desk = RecordingStore(), Desk()
-    await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r")
+    store, recording_team = RecordingStore(), RecordingTeam()
+    await recording_team.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r")
     before = await store.load("r")
 
     @tool
@@ -320,26 +322,26 @@ async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accept
         ]
     )
     with pytest.raises(TeamChangedError):
-        await other.drive(await desk.runner(store).submit("hi", run_id="new"))
+        await other.drive(await recording_team.runner(store).submit("hi", run_id="new"))
     assert (await store.load("r"), (await get_record(store, "r")).lease_until) == (before, 0.0)
     assert (await other.resume("r", "yes", accept_changes=True)).output == "done"
 
 
-async def test_other_instructions_or_models_are_no_change_of_the_team() -> None:
-    # DESIGN §6: what agents are told may be mended while runs wait.
-    store, desk = RecordingStore(), Desk()
-    await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r")
-    assert (await desk.runner(store, {"A": ["done"]}).resume("r", "yes")).output == "done"
+async def test_other_instructions_or_models_do_not_change_the_team() -> None:
+    # DESIGN §6: instructions may be changed while runs are suspended.
+    store, recording_team = RecordingStore(), RecordingTeam()
+    await recording_team.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r")
+    assert (await recording_team.runner(store, {"A": ["done"]}).resume("r", "yes")).output == "done"
 
 
 # --- bad logs
 
 
 @pytest.mark.parametrize("what", ["cut", "garbage", "foreign", "newer", "empty", "twice", "another's"])
-async def test_a_log_that_cannot_be_read_is_left_as_it_is(what: str) -> None:
+async def test_a_damaged_log_is_left_unchanged(what: str) -> None:
     # D12
-    store, desk = RecordingStore(), Desk()
-    await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="good")
+    store, recording_team = RecordingStore(), RecordingTeam()
+    await recording_team.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="good")
     lines = list(await store.load("good"))
     lines[1] = lines[1].replace(b'"good"', b'"r"')
     damaged = {
@@ -352,7 +354,7 @@ async def test_a_log_that_cannot_be_read_is_left_as_it_is(what: str) -> None:
         "another's": [lines[0], encode_event((await load_events(store, "good"))[0]), *lines[2:]],
     }[what]
     await store.create("r", damaged)
-    runner = desk.runner(store)
+    runner = recording_team.runner(store)
     expected = RunError if what == "twice" else LogError
     for use in (lambda: runner.resume("r", "yes"), lambda: runner.drive("r"), lambda: runner.answer("r", "yes")):
         with pytest.raises(expected):
@@ -361,28 +363,30 @@ async def test_a_log_that_cannot_be_read_is_left_as_it_is(what: str) -> None:
     assert (await store.load("r"), record.status, record.lease_until) == (damaged, "running", 0.0)
 
 
-async def test_a_flipped_bit_in_a_file_is_noticed_and_nothing_is_overwritten(tmp_path: Any) -> None:
+async def test_a_flipped_bit_in_a_file_is_detected_and_nothing_is_overwritten(tmp_path: Any) -> None:
     # D12
-    path, desk = tmp_path / "runs.db", Desk()
-    async with desk.runner(path, {"A": [call("ask", question="findable")]}) as runner:
+    path, recording_team = tmp_path / "runs.db", RecordingTeam()
+    async with recording_team.runner(path, {"A": [call("ask", question="findable")]}) as runner:
         await runner.run("hi", run_id="r")
     data = bytearray(path.read_bytes())
-    place = data.rindex(b"findable")
-    data[place] ^= 1
+    position = data.rindex(b"findable")
+    data[position] ^= 1
     path.write_bytes(data)
-    async with desk.runner(path) as runner:
+    async with recording_team.runner(path) as runner:
         with pytest.raises(LogError, match=r"line|checksum"):
             await runner.resume("r", "yes")
-    assert path.read_bytes().count(bytes(data[place : place + 8])) == data.count(bytes(data[place : place + 8]))
+    assert path.read_bytes().count(bytes(data[position : position + 8])) == data.count(
+        bytes(data[position : position + 8])
+    )
 
 
 async def test_a_stored_log_of_the_current_format_is_resumed() -> None:
-    # D12: a file that is never changed again.
-    store, desk = RecordingStore(), Desk()
+    # D12: this file must never be changed.
+    store, recording_team = RecordingStore(), RecordingTeam()
     await store.create("r", (LOGS / "format2.jsonl").read_bytes().splitlines())
-    result = await desk.runner(store, REST).resume("r", "yes")
+    result = await recording_team.runner(store, REST).resume("r", "yes")
     assert (result.output, result.agent) == ("done", "B")
-    assert desk.done == ["before asking"]
+    assert recording_team.done == ["before asking"]
 
 
 async def test_a_stored_log_of_format_1_is_refused() -> None:
@@ -390,7 +394,7 @@ async def test_a_stored_log_of_format_1_is_refused() -> None:
     store = RecordingStore()
     await store.create("r", (LOGS / "format1.jsonl").read_bytes().splitlines())
     with pytest.raises(LogError):
-        await Desk().runner(store, REST).resume("r", "yes")
+        await RecordingTeam().runner(store, REST).resume("r", "yes")
     assert (await get_record(store, "r")).lease_until == 0
 
 
@@ -399,12 +403,12 @@ async def test_a_stored_log_of_format_1_is_refused() -> None:
 
 @pytest.fixture(params=["memory", "sqlite", "sqlite, power", "postgres", "keys and values"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """One of each kind."""
+    """A store of each kind."""
     match request.param:
         case "memory":
             return MemoryStore()
         case "keys and values":
-            return KeyValueStore(Shelf())
+            return KeyValueStore(KeyValueDict())
         case "postgres":
             return request.getfixturevalue("postgres_url")
         case "sqlite":
@@ -413,22 +417,22 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
             return f"sqlite:///{tmp_path}/runs.db?durability=power"
 
 
-class Shelf(dict[str, bytes]):
-    """Keys and values."""
+class KeyValueDict(dict[str, bytes]):
+    """A key-value store in memory."""
 
     def set(self, key: str, value: bytes) -> None:
         self[key] = value
 
 
-async def test_every_store_keeps_runs_in_the_same_way(any_store: Any) -> None:
+async def test_every_store_supports_all_operations(any_store: Any) -> None:
     # D11
-    desk = Desk()
-    async with desk.runner(any_store, FIRST) as first:
-        waiting = await first.run("hi", run_id="r", thread="t")
+    recording_team = RecordingTeam()
+    async with recording_team.runner(any_store, FIRST) as first:
+        suspended = await first.run("hi", run_id="r", thread="t")
         await first.submit("hello", run_id="s")
     steps = {"A": ["hello back"], "B": ["done", "still B"]}
-    async with desk.runner(any_store, steps) as second:
-        assert await second.events("r") == list(waiting.events)
+    async with recording_team.runner(any_store, steps) as second:
+        assert await second.events("r") == list(suspended.events)
         assert await second.recover() == {"s": "completed"}
         with pytest.raises(ThreadBusyError):
             await second.run("and?", thread="t")
@@ -441,7 +445,7 @@ async def test_every_store_keeps_runs_in_the_same_way(any_store: Any) -> None:
         assert await second.cancel(fork) == "cancelled"
         assert len(await second.thread("t").runs()) == 2
         assert await second.thread("t").delete() == 2
-    assert desk.done == ["a", "b", "before asking", "in a step", "before asking"]
+    assert recording_team.done == ["a", "b", "before asking", "in a step", "before asking"]
 
 
 # --- without a store, and on disk
@@ -449,7 +453,7 @@ async def test_every_store_keeps_runs_in_the_same_way(any_store: Any) -> None:
 
 async def test_methods_without_a_store_say_that_they_need_one() -> None:
     # D15
-    runner = Desk().runner(None, {"A": [call("ask", question="?"), "done"]})
+    runner = RecordingTeam().runner(None, {"A": [call("ask", question="?"), "done"]})
     suspended = await runner.run("hi")
     assert (await runner.resume(suspended.run_id, "yes")).output == "done"
     for call_of in (runner.list_unfinished, runner.recover):
@@ -457,11 +461,14 @@ async def test_methods_without_a_store_say_that_they_need_one() -> None:
             await call_of()
 
 
-def test_run_sync_keeps_runs_in_a_file(tmp_path: Any) -> None:
-    # D11, D15: each call has an event loop of its own.
-    desk = Desk()
+def test_run_sync_stores_runs_in_a_file(tmp_path: Any) -> None:
+    # D11, D15: each call has its own event loop.
+    recording_team = RecordingTeam()
     path = tmp_path / "runs.db"
-    results = [desk.runner(path, {"A": [f"done {number}"]}).run_sync("hi", run_id=f"r{number}") for number in range(3)]
+    results = [
+        recording_team.runner(path, {"A": [f"done {number}"]}).run_sync("hi", run_id=f"r{number}")
+        for number in range(3)
+    ]
     assert [result.output for result in results] == ["done 0", "done 1", "done 2"]
     store = SQLiteStore(path)
 
@@ -473,14 +480,14 @@ def test_run_sync_keeps_runs_in_a_file(tmp_path: Any) -> None:
 
 async def test_a_replay_by_id_has_no_effect_and_finds_the_first_difference() -> None:
     # D13
-    store, desk = RecordingStore(), Desk()
-    runner = desk.runner(store, {"A": [call("note", word="a"), call("transfer_to_b")], "B": ["done"]})
+    store, recording_team = RecordingStore(), RecordingTeam()
+    runner = recording_team.runner(store, {"A": [call("note", word="a"), call("transfer_to_b")], "B": ["done"]})
     result = await runner.run("hi", run_id="r")
-    desk.done.clear()
-    replayed = await desk.runner(store).replay("r")
-    assert (replayed.output, replayed.events, desk.done) == ("done", result.events, [])
+    recording_team.done.clear()
+    replayed = await recording_team.runner(store).replay("r")
+    assert (replayed.output, replayed.events, recording_team.done) == ("done", result.events, [])
 
-    without_the_edge = Runner(Agent("A", model=ScriptedModel([])), store=store)
+    changed_runner = Runner(Agent("A", model=ScriptedModel([])), store=store)
     with pytest.raises(ReplayMismatchError) as caught:
-        await without_the_edge.replay("r")
+        await changed_runner.replay("r")
     assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/m3", "nothing", "AgentResponded")

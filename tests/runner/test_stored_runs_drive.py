@@ -18,17 +18,17 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def runner_of(store: Any, steps: Any, **options: Any) -> Runner[Any, Any]:
+def make_runner(store: Any, steps: Any, **options: Any) -> Runner[Any, Any]:
     return Runner(Agent("A", model=ScriptedModel(steps), tools=[ask]), store=store, **options)
 
 
 async def test_a_submitted_run_is_driven_by_any_runner() -> None:
     # D8
     store = RecordingStore()
-    run_id = await runner_of(store, []).submit("hi", values={"x": 1}, run_id="r")
+    run_id = await make_runner(store, []).submit("hi", values={"x": 1}, run_id="r")
     record = await get_record(store, "r")
     assert (run_id, record.status, record.worker) == ("r", "running", "")
-    other = runner_of(store, ["done"])
+    other = make_runner(store, ["done"])
     assert [found.run_id for found in await other.list_unfinished()] == ["r"]
     assert await other.drive("r") == "completed"
     assert transcript(await load_events(store, "r")) == [
@@ -41,9 +41,9 @@ async def test_a_submitted_run_is_driven_by_any_runner() -> None:
 
 
 async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
-    # DESIGN §6: idempotent, at least once.
+    # DESIGN §6: driving is idempotent.
     store = RecordingStore()
-    runner = runner_of(store, [call("ask", question="?"), "done"])
+    runner = make_runner(store, [call("ask", question="?"), "done"])
     await runner.submit("hi", run_id="r")
     assert await runner.drive("r") == "suspended"
     lines = await store.load("r")
@@ -55,45 +55,45 @@ async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
 
 
 async def test_a_run_that_stopped_meanwhile_is_not_driven() -> None:
-    # D9: between the look at the record and the lease.
+    # D9: it stopped between reading the record and acquiring the lease.
     store = RecordingStore()
-    runner = runner_of(store, [call("ask", question="?")])
+    runner = make_runner(store, [call("ask", question="?")])
     await runner.submit("hi", run_id="r")
     seen = await get_record(store, "r")
     assert await runner.drive("r") == "suspended"
 
-    class Stale(MemoryStore):
-        """Tells of the run as it was before."""
+    class StaleStore(MemoryStore):
+        """A store that first returns an outdated record."""
 
-        looks = 0
+        reads = 0
 
         async def record(self, run_id: str) -> Any:
-            self.looks += 1
-            return seen if self.looks == 1 else await super().record(run_id)
+            self.reads += 1
+            return seen if self.reads == 1 else await super().record(run_id)
 
-    stale = Stale()
+    stale = StaleStore()
     stale.__dict__.update(store.__dict__)
     lines = await store.load("r")
-    assert await runner_of(stale, ["must not be asked"]).drive("r") == "suspended"
+    assert await make_runner(stale, ["must not be asked"]).drive("r") == "suspended"
     assert (await store.load("r"), (await get_record(store, "r")).lease_until) == (lines, 0.0)
 
 
 async def test_an_answer_is_written_without_driving() -> None:
     # D4
     store = RecordingStore()
-    runner = runner_of(store, [call("ask", question="?")])
+    runner = make_runner(store, [call("ask", question="?")])
     await runner.run("hi", run_id="r")
     await runner.answer("r", "yes")
     record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("running", 0.0)
     assert transcript(await load_events(store, "r"))[-2:] == ["run resumed", 'A: got the answer "yes"']
-    assert await runner_of(store, ["done"]).recover() == {"r": "completed"}
+    assert await make_runner(store, ["done"]).recover() == {"r": "completed"}
 
 
 async def test_a_failed_run_is_recorded_and_not_retried() -> None:
     # D8
     store = RecordingStore()
-    runner = runner_of(store, [ModelError("overloaded"), "done"])
+    runner = make_runner(store, [ModelError("overloaded"), "done"])
     await runner.submit("hi", run_id="r")
     assert await runner.drive("r") == "failed"
     assert await runner.list_unfinished() == []
@@ -105,7 +105,7 @@ async def test_an_error_that_prevents_driving_is_raised() -> None:
     store = RecordingStore()
     await store.create("r", [b"not a log"])
     with pytest.raises(Exception, match="names its format"):
-        await runner_of(store, []).drive("r")
+        await make_runner(store, []).drive("r")
 
 
 async def test_recover_drives_the_other_runs_if_one_cannot_be_driven(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,7 +115,7 @@ async def test_recover_drives_the_other_runs_if_one_cannot_be_driven(caplog: pyt
     await store.create("damaged", [b"not a log"])
     for number in range(20):
         await runner.submit("hi", run_id=f"r{number}")
-    held = await store.acquire("r7", "somebody", ttl=60)
+    held = await store.acquire("r7", "another worker", ttl=60)
     recovered = await runner.recover(max_concurrency=3)
     assert recovered == {"damaged": "running"} | {f"r{n}": "completed" for n in range(20) if n != 7}
     assert "could not drive run `damaged`" in caplog.text
@@ -123,10 +123,10 @@ async def test_recover_drives_the_other_runs_if_one_cannot_be_driven(caplog: pyt
     assert (await runner.recover())["r7"] == "completed"
 
 
-async def test_hundreds_of_unfinished_runs_are_found() -> None:
+async def test_unfinished_runs_on_all_pages_are_found() -> None:
     # D8: the store gives them in pages.
     store = RecordingStore()
-    runner = runner_of(store, [])
+    runner = make_runner(store, [])
     for number in range(250):
         await runner.submit("hi", run_id=f"r{number}")
     assert [record.run_id for record in await runner.list_unfinished()] == [f"r{number}" for number in range(250)]
@@ -135,7 +135,7 @@ async def test_hundreds_of_unfinished_runs_are_found() -> None:
 async def test_a_run_whose_driver_died_is_driven_after_its_lease_expired() -> None:
     # D8
     store = RecordingStore()
-    begun = asyncio.Event()
+    started = asyncio.Event()
     runs: list[str] = []
 
     @tool
@@ -143,7 +143,7 @@ async def test_a_run_whose_driver_died_is_driven_after_its_lease_expired() -> No
         """Hang the first time."""
         runs.append(ctx.idempotency_key)
         if len(runs) == 1:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
         return "ok"
 
@@ -151,31 +151,31 @@ async def test_a_run_whose_driver_died_is_driven_after_its_lease_expired() -> No
         return Runner(Agent("A", model=ScriptedModel(steps), tools=[hang]), store=store)
 
     dying = asyncio.create_task(runner(store, [call("hang")]).run("hi", run_id="r"))
-    await begun.wait()
+    await started.wait()
     assert await runner(store, []).list_unfinished() == []
     with pytest.raises(RunConflictError):
         await runner(store, []).drive("r")
-    left = await copy_without_leases(store)
+    copy = await copy_without_leases(store)
     dying.cancel()
-    assert await runner(left, ["done"]).recover() == {"r": "completed"}
+    assert await runner(copy, ["done"]).recover() == {"r": "completed"}
     assert runs == ["r:1/m1.0"] * 2
     with pytest.raises(asyncio.CancelledError):
         await dying
 
 
 async def test_a_store_failure_does_not_mark_the_run_as_failed() -> None:
-    # D8: it goes on when the fault is gone.
+    # D8: it can be resumed after the fault.
     store = RecordingStore()
-    runner = runner_of(store, [call("ask", question="?"), "done"])
+    runner = make_runner(store, [call("ask", question="?"), "done"])
     await runner.submit("hi", run_id="r")
     store.faults["append"] += [StoreError("gone")] * 6
     with pytest.raises(StoreError):
         await runner.drive("r")
     assert (await get_record(store, "r")).status == "running"
-    assert await runner_of(store, [call("ask", question="?"), "done"]).recover() == {"r": "suspended"}
+    assert await make_runner(store, [call("ask", question="?"), "done"]).recover() == {"r": "suspended"}
 
 
-async def test_a_context_goes_to_every_run_that_is_recovered() -> None:
+async def test_recovered_runs_get_the_context() -> None:
     store = RecordingStore()
     seen: list[Any] = []
 
@@ -194,7 +194,7 @@ async def test_a_context_goes_to_every_run_that_is_recovered() -> None:
 
 async def test_methods_for_stored_runs_need_a_store() -> None:
     # D15
-    runner = runner_of(None, [])
+    runner = make_runner(None, [])
     for use in (runner.submit("hi"), runner.drive("r"), runner.cancel("r"), runner.answer("r", 1)):
         with pytest.raises(SetupError, match=r"give the runner a store: Runner\(…, store=…\)"):
             await use
@@ -202,4 +202,4 @@ async def test_methods_for_stored_runs_need_a_store() -> None:
 
 async def test_lease_seconds_must_be_positive() -> None:
     with pytest.raises(SetupError, match="lease"):
-        runner_of(RecordingStore(), [], lease_seconds=0)
+        make_runner(RecordingStore(), [], lease_seconds=0)

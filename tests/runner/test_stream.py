@@ -45,13 +45,13 @@ async def pay(ctx: RunContext, euro: int) -> str:
     return "paid"
 
 
-def busy(*, stream: bool) -> Runner[Any, Any]:
-    """A team that does a bit of everything."""
+def make_busy_runner(*, stream: bool) -> Runner[Any, Any]:
+    """Create a runner whose run has tools, an approval, errors, transfers and a return."""
     model = ScriptedModel(
         {
             "A": [
                 say("Let me look.", call("look_up", city="Rome"), call("look_up", city="Oslo")),
-                [transfer_to("Nobody"), call("nope")],
+                [transfer_to("Unknown"), call("nope")],
                 [call("pay", euro=5), transfer_to("B"), transfer_to("C")],
             ],
             "B": [say("Asking C.", call("transfer_to_c")), "B ends"],
@@ -65,46 +65,46 @@ def busy(*, stream: bool) -> Runner[Any, Any]:
 
 
 def as_logged(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """What is in a log but for times and the run's id."""
+    """Return the events as JSON without timestamps and run ids."""
     lines: list[dict[str, Any]] = [msgspec.json.decode(encode_event(event)) for event in events]
     return [{name: value for name, value in line.items() if name not in ("timestamp", "run_id")} for line in lines]
 
 
-async def heard(live: AsyncIterable[Event | Delta]) -> list[Event | Delta]:
-    """Everything there is to hear."""
+async def read_all(live: AsyncIterable[Event | Delta]) -> list[Event | Delta]:
+    """Return all items of a stream."""
     return [event async for event in live]
 
 
 # --- T28: streaming
 
 
-async def test_streaming_on_or_off_changes_no_logged_event() -> None:
+async def test_streaming_does_not_change_the_log() -> None:
     # T28
     logs: list[list[dict[str, Any]]] = []
     for stream in (False, True):
-        plain = busy(stream=stream)
-        suspended = await plain.run("hi", values={"x": 1})
-        logs.append(as_logged((await plain.resume(suspended.run_id, True)).events))
-        listened = busy(stream=stream)
-        async with listened.stream("hi", values={"x": 1}) as live:
-            await heard(live)
-        async with listened.stream_resume(live.run_id, True) as resumed:
-            await heard(resumed)
+        unstreamed = make_busy_runner(stream=stream)
+        suspended = await unstreamed.run("hi", values={"x": 1})
+        logs.append(as_logged((await unstreamed.resume(suspended.run_id, True)).events))
+        streamed = make_busy_runner(stream=stream)
+        async with streamed.stream("hi", values={"x": 1}) as live:
+            await read_all(live)
+        async with streamed.stream_resume(live.run_id, True) as resumed:
+            await read_all(resumed)
         logs.append(as_logged(resumed.result.events))
     assert len(logs[0]) > 30
     assert logs[1:] == logs[:1] * 3
 
 
-async def test_deltas_and_events_come_in_one_order() -> None:
-    # T28: the pieces of what an agent says, then the whole of it, then what becomes of it.
+async def test_deltas_come_before_the_events_they_belong_to() -> None:
+    # T28: the deltas of a response, then the response, then its consequences.
     model = ScriptedModel({"A": [say("Over to B.", transfer_to("B"))], "B": ["hello you"]}, stream=True)
     async with Runner(Agent("A", sub_agents=[Agent("B")]), model=model).stream("hi") as live:
-        events = await heard(live)
-    shown = [
+        events = await read_all(live)
+    summary = [
         f"{type(event).__name__} {getattr(event, 'text', '')}{getattr(event, 'arguments', '')}".strip()
         for event in events
     ]
-    assert shown == snapshot(
+    assert summary == snapshot(
         [
             "RunStarted",
             "AgentStarted",
@@ -131,9 +131,9 @@ async def test_deltas_and_events_come_in_one_order() -> None:
 
 async def test_a_stream_delivers_logged_events_and_deltas() -> None:
     # T28
-    runner = busy(stream=True)
+    runner = make_busy_runner(stream=True)
     async with runner.stream("hi") as live:
-        events = await heard(live)
+        events = await read_all(live)
     assert tuple(event for event in events if isinstance(event, Event)) == live.result.events
     assert isinstance(events[0], RunStarted)
     assert isinstance(events[-1], RunSuspended)
@@ -144,52 +144,52 @@ async def test_a_stream_delivers_logged_events_and_deltas() -> None:
 
 
 async def test_an_event_is_delivered_when_it_happens() -> None:
-    # T28: not when the run is over.
-    go_on = asyncio.Event()
-    model = ScriptedModel([ScriptedStream("one ", go_on, "two")])
+    # T28: not at the end of the run.
+    may_continue = asyncio.Event()
+    model = ScriptedModel([ScriptedStream("one ", may_continue, "two")])
     async with Runner(Agent("A", model=model)).stream("hi") as live:
         async for event in live:
             if isinstance(event, TextDelta):
-                assert event.text == ("two" if go_on.is_set() else "one ")
-                go_on.set()
+                assert event.text == ("two" if may_continue.is_set() else "one ")
+                may_continue.set()
     assert live.result.output == "one two"
 
 
 async def test_reasoning_is_streamed_and_stored_with_the_response() -> None:
     # T28
-    thought = Reasoning("Let me think.", "acme", {"signature": "s"})
-    model = ScriptedModel([AssistantMessage("Yes.", reasoning=(thought,))], stream=True)
+    reasoning = Reasoning("Let me think.", "acme", {"signature": "s"})
+    model = ScriptedModel([AssistantMessage("Yes.", reasoning=(reasoning,))], stream=True)
     async with Runner(Agent("A", model=model)).stream("hi") as live:
-        events = await heard(live)
+        events = await read_all(live)
     assert [event.text for event in events if isinstance(event, ReasoningDelta)] == ["Let me think."]
-    (said,) = [event for event in events if isinstance(event, AgentResponded)]
-    assert said.message == AssistantMessage("Yes.", reasoning=(thought,))
+    (response,) = [event for event in events if isinstance(event, AgentResponded)]
+    assert response.message == AssistantMessage("Yes.", reasoning=(reasoning,))
 
 
 async def test_a_complete_response_is_streamed_and_logged_like_any_other() -> None:
     # T28
-    class Prompt:
+    class CompleteModel:
         name = "prompt"
 
         def respond(self, request: ModelRequest) -> CompleteResponse:
             return CompleteResponse(TextChunk("hel"), TextChunk("lo"), ModelResponse(stop_reason="end"))
 
-    runner = Runner(Agent("A", model=Prompt()))
-    plain = await runner.run("hi")
+    runner = Runner(Agent("A", model=CompleteModel()))
+    unstreamed = await runner.run("hi")
     async with runner.stream("hi") as live:
-        events = await heard(live)
+        events = await read_all(live)
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["hel", "lo"]
-    assert as_logged(live.result.events) == as_logged(plain.events)
-    assert plain.output == "hello"
+    assert as_logged(live.result.events) == as_logged(unstreamed.events)
+    assert unstreamed.output == "hello"
 
 
 async def test_a_resumed_stream_delivers_only_new_events() -> None:
     # T28: neither events nor deltas are repeated.
-    runner = busy(stream=True)
+    runner = make_busy_runner(stream=True)
     async with runner.stream("hi") as live:
-        before = await heard(live)
+        before = await read_all(live)
     async with runner.stream_resume(live.run_id, True) as resumed:
-        after = await heard(resumed)
+        after = await read_all(resumed)
     assert not {event.key for event in before if isinstance(event, Event)} & {
         event.key for event in after if isinstance(event, Event)
     }
@@ -215,7 +215,7 @@ async def test_the_error_of_a_run_is_raised_at_the_end_of_its_stream() -> None:
     assert (live.result.status, str(live.result.error)) == ("failed", "overloaded")
 
 
-async def test_an_error_says_which_run_and_where() -> None:
+async def test_an_error_has_a_note_with_run_id_and_agent_path() -> None:
     runner = Runner(
         Agent("A", sub_agents=[Agent("B")]), model=ScriptedModel({"A": [transfer_to("B")], "B": [OSError()]})
     )
@@ -224,13 +224,13 @@ async def test_an_error_says_which_run_and_where() -> None:
     assert caught.value.__notes__ == ["in run r1, at A → B"]
 
 
-async def test_the_result_is_there_when_the_run_has_stopped_and_not_before() -> None:
+async def test_the_result_is_available_only_after_the_run_has_stopped() -> None:
     # T28
     live = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi")
     with pytest.raises(RunError, match="has not stopped yet; read its events to the end first"):
         _ = live.result
     async with live:
-        await heard(live)
+        await read_all(live)
         assert live.result.output == "hello"
     assert live.result.output == "hello"
 
@@ -238,9 +238,9 @@ async def test_the_result_is_there_when_the_run_has_stopped_and_not_before() -> 
 async def test_a_stream_must_be_opened_once() -> None:
     live = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi")
     with pytest.raises(RunError, match="open the run first: async with runner"):
-        await heard(live)
+        await read_all(live)
     async with live:
-        await heard(live)
+        await read_all(live)
     with pytest.raises(RunError, match="is already open"):
         await live.__aenter__()
     with pytest.raises(RunError, match="has already been driven"):
@@ -254,7 +254,7 @@ async def test_reading_can_continue_in_a_second_loop() -> None:
         async for event in live:
             if isinstance(event, TextDelta):
                 break
-        rest = await heard(live)
+        rest = await read_all(live)
     assert isinstance(rest[-1], RunCompleted)
     assert live.result.status == "completed"
 
@@ -262,8 +262,8 @@ async def test_reading_can_continue_in_a_second_loop() -> None:
 # --- T29: leaving early
 
 
-class Slow:
-    """A model that never ends its answer, and takes a while to let go."""
+class EndlessModel:
+    """A model whose response never ends and whose cleanup takes several steps."""
 
     name = "slow"
 
@@ -283,8 +283,8 @@ class Slow:
             self.is_closed = True
 
 
-def nothing_is_left_running() -> bool:
-    """Whether this task is the only one."""
+def no_other_task_is_running() -> bool:
+    """Return whether this task is the only one."""
     return asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -312,20 +312,20 @@ async def test_leaving_early_cancels_the_run_and_waits_for_what_it_started() -> 
                 break
         await started.wait()
     assert cleaned == ["hangs", "hangs"]
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
     assert live.result.status == "cancelled"
     assert isinstance(live.result.events[-1], RunCancelled)
 
 
-async def test_leaving_while_a_model_speaks_closes_its_stream() -> None:
+async def test_leaving_during_a_model_response_closes_it() -> None:
     # T29
-    model = Slow()
+    model = EndlessModel()
     async with Runner(Agent("A", model=model)).stream("hi") as live:
         async for event in live:
             if isinstance(event, TextDelta):
                 break
     assert model.is_closed
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
     assert transcript(live.result.events) == ['run of A started with "hi"', "A started", "run cancelled"]
 
 
@@ -334,14 +334,14 @@ async def test_leaving_before_anything_was_read_leaves_a_log_that_can_be_resumed
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
     async with runner.stream("hi") as live:
         pass
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
     assert transcript(live.result.events) == ['run of A started with "hi"', "run cancelled"]
     assert (await runner.resume(live.run_id)).output == "hello"
 
 
-async def test_leaving_a_resumed_run_at_once_does_not_lose_it() -> None:
+async def test_leaving_a_resumed_run_immediately_does_not_lose_it() -> None:
     # T29
-    runner = busy(stream=False)
+    runner = make_busy_runner(stream=False)
     suspended = await runner.run("hi")
     async with runner.stream_resume(suspended.run_id, True):
         pass
@@ -350,7 +350,7 @@ async def test_leaving_a_resumed_run_at_once_does_not_lose_it() -> None:
 
 async def test_a_resume_stream_that_is_never_opened_changes_nothing() -> None:
     # T29
-    runner = busy(stream=False)
+    runner = make_busy_runner(stream=False)
     suspended = await runner.run("hi")
     runner.stream_resume(suspended.run_id, True)
     assert (await runner.resume(suspended.run_id, True)).output == "B ends"
@@ -359,34 +359,34 @@ async def test_a_resume_stream_that_is_never_opened_changes_nothing() -> None:
 @pytest.mark.parametrize("stop_at", range(1, 14))
 async def test_leaving_at_any_event_leaves_a_valid_log_that_can_be_resumed(stop_at: int) -> None:
     # T29
-    runner = busy(stream=True)
-    whole = busy(stream=True)
-    suspended = await whole.run("hi")
-    wanted = as_logged((await whole.resume(suspended.run_id, True)).events)
+    runner = make_busy_runner(stream=True)
+    uninterrupted = make_busy_runner(stream=True)
+    suspended = await uninterrupted.run("hi")
+    expected = as_logged((await uninterrupted.resume(suspended.run_id, True)).events)
     async with runner.stream("hi") as live:
         count = 0
         async for _ in live:
             count += 1
             if count == stop_at:
                 break
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
     log = live.result.events
     assert tuple(decode_log(encode_log(log))) == log
     result = await runner.resume(live.run_id)
     if result.status == "suspended":
         result = await runner.resume(live.run_id, True)
-    of_the_run = ("RunCancelled", "RunSuspended", "RunResumed")
+    status_events = ("RunCancelled", "RunSuspended", "RunResumed")
 
-    def of_agents(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [event for event in events if event["type"] not in of_the_run]
+    def without_status_events(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [event for event in events if event["type"] not in status_events]
 
-    # But for the stops in between, it is the log of a run that nobody left.
-    assert of_agents(as_logged(result.events)) == of_agents(wanted)
+    # Apart from the stops, the log equals that of an uninterrupted run.
+    assert without_status_events(as_logged(result.events)) == without_status_events(expected)
 
 
 async def test_an_error_in_the_block_cancels_the_run_and_propagates() -> None:
     # T29
-    model = Slow()
+    model = EndlessModel()
     runner = Runner(Agent("A", model=model))
     live = runner.stream("hi")
 
@@ -399,16 +399,16 @@ async def test_an_error_in_the_block_cancels_the_run_and_propagates() -> None:
     with pytest.raises(ZeroDivisionError, match="my own"):
         await listen()
     assert model.is_closed
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
     assert live.result.status == "cancelled"
 
 
 async def test_leaving_after_the_end_cancels_nothing() -> None:
     # T29
     async with Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi") as live:
-        await heard(live)
+        await read_all(live)
     assert live.result.status == "completed"
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
 
 
 async def test_leaving_early_does_not_raise_the_error_of_the_run() -> None:
@@ -425,12 +425,12 @@ async def test_leaving_early_does_not_raise_the_error_of_the_run() -> None:
 
 async def test_cancelling_the_reading_task_cancels_the_run() -> None:
     # T29
-    model = Slow()
+    model = EndlessModel()
     live = Runner(Agent("A", model=model)).stream("hi")
 
     async def listen() -> None:
         async with live:
-            await heard(live)
+            await read_all(live)
 
     listener = asyncio.create_task(listen())
     await model.asked.wait()
@@ -438,13 +438,13 @@ async def test_cancelling_the_reading_task_cancels_the_run() -> None:
     with pytest.raises(asyncio.CancelledError):
         await listener
     assert model.is_closed
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
     assert live.result.status == "cancelled"
 
 
 async def test_a_stream_ends_when_its_run_is_cancelled_by_another_task() -> None:
     # T29
-    model = Slow()
+    model = EndlessModel()
     live = Runner(Agent("A", model=model)).stream("hi")
     async with live:
 
@@ -453,15 +453,15 @@ async def test_a_stream_ends_when_its_run_is_cancelled_by_another_task() -> None
             await live.cancel()
 
         stopping = asyncio.create_task(stop())
-        events = await heard(live)
+        events = await read_all(live)
         await stopping
     assert transcript(events)[-1] == "run cancelled"
     assert model.is_closed
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
 
 
 async def test_a_cancelled_run_call_can_be_resumed() -> None:
-    # T29: run() likewise.
+    # T29: also for run().
     started, runs = asyncio.Event(), list[str]()
 
     @tool
@@ -487,7 +487,7 @@ async def test_a_cancelled_run_call_can_be_resumed() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert runs == ["sometimes_hangs", "cleaned"]
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()
     result = await runner.resume("r1")
     assert result.output == "done"
     assert runs == ["sometimes_hangs", "cleaned", "sometimes_hangs"]
@@ -524,8 +524,8 @@ async def test_a_run_that_takes_too_long_for_its_caller_can_be_resumed() -> None
     assert (await runner.resume("r1")).output == "at last"
 
 
-async def test_a_cancelled_run_is_not_left_with_half_an_answer() -> None:
-    # T29: what was heard as deltas is not recorded; the model is asked again.
+async def test_a_cancelled_run_does_not_record_a_partial_response() -> None:
+    # T29: streamed deltas are not recorded; the model is asked again.
     model = ScriptedModel([ScriptedStream("half an ", asyncio.Event()), "a whole answer"])
     runner = Runner(Agent("A", model=model))
     async with runner.stream("hi") as live:
@@ -536,11 +536,11 @@ async def test_a_cancelled_run_is_not_left_with_half_an_answer() -> None:
     assert [event.text for event in result.events if isinstance(event, AgentResponded)] == ["a whole answer"]
 
 
-async def test_nothing_keeps_running_after_the_time_limit() -> None:
+async def test_no_task_keeps_running_after_the_time_limit() -> None:
     # T29, T20
-    model = Slow()
+    model = EndlessModel()
     live = Runner(Agent("A", model=model)).stream("hi", limits=Limits(seconds=0.5))
     with pytest.raises(LimitError):
         await live._drive()
     assert model.is_closed
-    assert nothing_is_left_running()
+    assert no_other_task_is_running()

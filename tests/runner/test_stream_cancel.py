@@ -1,21 +1,33 @@
 """Cancellation, now or after the turn, by any runner: nothing keeps running, and all runs can be resumed."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Literal
 
 import pytest
 from tests.runner.recording_store import RecordingStore, get_record, load_events
 
-from baton import Agent, ParallelAgent, RunContext, Runner, SetupError, tool
+from baton import (
+    Agent,
+    AgentContext,
+    BaseAgent,
+    ParallelAgent,
+    RunContext,
+    Runner,
+    SequentialAgent,
+    SetupError,
+    agent,
+    tool,
+)
 from baton.errors import RunConflictError, RunError, RunNotFoundError
-from baton.events import TextDelta
+from baton.events import AgentResponded, TextDelta
 from baton.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
 SHORT = 1.0
 
 
-class Hall:
-    """Tools that wait here, and how each wait ended."""
+class WaitingTools:
+    """Tools that wait for `go`, with the agents that wait and those whose wait has ended."""
 
     def __init__(self) -> None:
         self.waiting: list[str] = []
@@ -35,14 +47,14 @@ class Hall:
 
         return wait
 
-    async def everybody(self, count: int) -> None:
+    async def wait_for(self, count: int) -> None:
         while len(self.waiting) < count:
             await asyncio.sleep(0)
 
 
-def team(kind: str, hall: Hall) -> tuple[Any, dict[str, list[Any]], int]:
-    """An agent, what its models say, and how many wait in the hall at once."""
-    tools = [hall.tool()]
+def team(kind: str, waiting_tools: WaitingTools) -> tuple[Any, dict[str, list[Any]], int]:
+    """Create an agent, its scripted responses, and the number of tools that wait at the same time."""
+    tools = [waiting_tools.tool()]
     if kind == "tools":
         return Agent("A", tools=tools), {"A": [[call("wait"), call("wait")], "done"]}, 2
     if kind == "branches":
@@ -61,7 +73,7 @@ def team(kind: str, hall: Hall) -> tuple[Any, dict[str, list[Any]], int]:
     return Agent("A", sub_agents=[inner]), {"A": [transfer_to("B")], "B": [call("wait"), "done"]}, 1
 
 
-def nothing_is_left_running() -> bool:
+def no_other_task_is_running() -> bool:
     return asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -69,22 +81,22 @@ def nothing_is_left_running() -> bool:
 @pytest.mark.parametrize("kind", ["tools", "branches", "nested", "transfers"])
 async def test_cancel_now_stops_a_run_at_any_point(kind: str, is_stored: bool) -> None:
     # D10
-    hall, store = Hall(), RecordingStore()
-    agent, steps, waiters = team(kind, hall)
+    waiting_tools, store = WaitingTools(), RecordingStore()
+    agent, steps, waiters = team(kind, waiting_tools)
     model = ScriptedModel(steps)
     runner = Runner(agent, model=model, store=store if is_stored else None)
     async with runner.stream("hi", run_id="r") as live:
-        await hall.everybody(waiters)
-        asked = len(model.requests)
+        await waiting_tools.wait_for(waiters)
+        request_count = len(model.requests)
         await live.cancel()
-        assert nothing_is_left_running()
+        assert no_other_task_is_running()
     assert live.result.status == "cancelled"
-    assert len(hall.ended) == waiters
-    hall.go.set()
+    assert len(waiting_tools.ended) == waiters
+    waiting_tools.go.set()
     result = await runner.resume("r")
     assert result.status == "completed"
-    # What the models had said was not asked for again.
-    assert len(model.requests) > asked
+    # Recorded responses were not requested again.
+    assert len(model.requests) > request_count
     assert model.remaining == 0
     if is_stored:
         assert tuple(await load_events(store, "r")) == result.events
@@ -94,25 +106,25 @@ async def test_cancel_now_stops_a_run_at_any_point(kind: str, is_stored: bool) -
 @pytest.mark.parametrize("kind", ["tools", "branches", "nested", "transfers"])
 async def test_cancel_after_turn_stops_a_run_at_any_point(kind: str, is_stored: bool) -> None:
     # D10
-    hall, store = Hall(), RecordingStore()
-    agent, steps, waiters = team(kind, hall)
+    waiting_tools, store = WaitingTools(), RecordingStore()
+    agent, steps, waiters = team(kind, waiting_tools)
     model = ScriptedModel(steps)
     runner = Runner(agent, model=model, store=store if is_stored else None)
     async with runner.stream("hi", run_id="r") as live:
-        await hall.everybody(waiters)
-        asked = len(model.requests)
+        await waiting_tools.wait_for(waiters)
+        request_count = len(model.requests)
         await live.cancel("after_turn")
-        hall.go.set()
+        waiting_tools.go.set()
         _ = [event async for event in live]
-    assert (live.result.status, len(model.requests)) == ("cancelled", asked)
-    assert hall.ended == hall.waiting
-    assert nothing_is_left_running()
+    assert (live.result.status, len(model.requests)) == ("cancelled", request_count)
+    assert waiting_tools.ended == waiting_tools.waiting
+    assert no_other_task_is_running()
     result = await runner.resume("r")
     assert (result.status, model.remaining) == ("completed", 0)
-    assert len(hall.waiting) == waiters, "a tool whose turn was done has run again"
+    assert len(waiting_tools.waiting) == waiters, "a tool of a completed turn ran again"
 
 
-async def test_a_stream_of_a_model_is_cut_and_asked_for_again() -> None:
+async def test_a_cancelled_model_response_is_requested_again() -> None:
     # D10
     store = RecordingStore()
     model = ScriptedModel([ScriptedStream("half an ", asyncio.Event()), "a whole answer"])
@@ -127,59 +139,107 @@ async def test_a_stream_of_a_model_is_cut_and_asked_for_again() -> None:
 
 async def test_a_cancelled_caller_leaves_a_run_that_another_runner_can_resume() -> None:
     # D10
-    hall, store = Hall(), RecordingStore()
-    agent, steps, _ = team("nested", hall)
+    waiting_tools, store = WaitingTools(), RecordingStore()
+    agent, steps, _ = team("nested", waiting_tools)
     running = asyncio.create_task(Runner(agent, model=ScriptedModel(steps), store=store).run("hi", run_id="r"))
-    await hall.everybody(1)
+    await waiting_tools.wait_for(1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("cancelled", 0.0)
-    hall.go.set()
+    waiting_tools.go.set()
     rest = {"A": ["done"], "Middle": ["middle done"], "Inner": ["inner done"]}
     assert (await Runner(agent, model=ScriptedModel(rest), store=store).resume("r")).output == "done"
 
 
-# --- from elsewhere
+# --- by other runners
 
 
-@pytest.mark.parametrize("how", ["now", "after_turn"])
-async def test_a_run_is_cancelled_by_another_runner(how: Literal["now", "after_turn"]) -> None:
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("is_custom", [False, True])
+async def test_cancel_after_turn_at_a_handoff_call_stops_before_the_next_agent(
+    is_stored: bool, is_custom: bool
+) -> None:
+    # F30: the next agent had been started, and finished its turn.
+    @agent("B", description="b")
+    async def custom(ctx: AgentContext) -> None:
+        await ctx.say("done")
+
+    target = custom if is_custom else Agent("B", description="b")
+    model = ScriptedModel({"A": [transfer_to("B")], "B": ["done"]})
+    runner = Runner(Agent("A", sub_agents=[target]), model=model, store=RecordingStore() if is_stored else None)
+    async with runner.stream("hi", run_id="r") as live:
+        async for event in live:
+            if isinstance(event, AgentResponded) and event.tool_calls:
+                await live.cancel("after_turn")
+    assert live.result.status == "cancelled"
+    assert {event.agent for event in live.result.events} == {"", "A"}
+    assert transcript(live.result.events)[-3:] == ["A → B", "A finished", "run cancelled"]
+    assert (await runner.resume("r")).output == "done"
+
+
+@pytest.mark.parametrize("when", ["now", "after_turn"])
+async def test_a_cancelled_run_starts_no_further_step(when: Literal["now", "after_turn"]) -> None:
+    # F30: agents written in Python do not look at the request themselves.
+    started: list[str] = []
+
+    def step(name: str) -> BaseAgent[Any, Any]:
+        @agent(name, description=name)
+        async def run(ctx: AgentContext) -> None:
+            started.append(name)
+            with suppress(asyncio.CancelledError):
+                await live.cancel("after_turn") if when == "after_turn" else live._stop_on_request("now", driver())
+
+        return run
+
+    def driver() -> asyncio.Task[Any]:
+        assert live._task is not None
+        return live._task
+
+    runner = Runner(SequentialAgent("S", sub_agents=[step("a"), step("b")]))
+    async with runner.stream("hi") as live:
+        async for _ in live:
+            pass
+    assert (started, live.result.status) == (["a"], "cancelled")
+
+
+@pytest.mark.parametrize("when", ["now", "after_turn"])
+async def test_a_run_is_cancelled_by_another_runner(when: Literal["now", "after_turn"]) -> None:
     # D10
-    hall, store = Hall(), RecordingStore()
-    agent, steps, waiters = team("branches", hall)
-    mine = Runner(agent, model=ScriptedModel(steps), store=store, lease_seconds=SHORT)
-    running = asyncio.create_task(mine.run("hi", run_id="r"))
-    await hall.everybody(waiters)
-    assert await Runner(agent, store=store).cancel("r", how) == "running"
-    if how == "after_turn":
+    waiting_tools, store = WaitingTools(), RecordingStore()
+    agent, steps, waiters = team("branches", waiting_tools)
+    first_runner = Runner(agent, model=ScriptedModel(steps), store=store, lease_seconds=SHORT)
+    running = asyncio.create_task(first_runner.run("hi", run_id="r"))
+    await waiting_tools.wait_for(waiters)
+    assert await Runner(agent, store=store).cancel("r", when) == "running"
+    if when == "after_turn":
         await store.seen.get()
         await store.seen.get()
         assert not running.done()
-        hall.go.set()
+        waiting_tools.go.set()
     result = await running
     assert (result.status, running.cancelling()) == ("cancelled", 0)
     assert (await get_record(store, "r")).status == "cancelled"
-    assert nothing_is_left_running()
-    hall.go.set()
-    assert (await mine.resume("r")).status == "completed"
+    assert no_other_task_is_running()
+    waiting_tools.go.set()
+    assert (await first_runner.resume("r")).status == "completed"
 
 
 async def test_a_stream_ends_when_another_runner_cancels_its_run() -> None:
     # D10
-    hall, store = Hall(), RecordingStore()
-    agent, steps, waiters = team("tools", hall)
-    mine = Runner(agent, model=ScriptedModel(steps), store=store, lease_seconds=SHORT)
-    async with mine.stream("hi", run_id="r") as live:
-        await hall.everybody(waiters)
+    waiting_tools, store = WaitingTools(), RecordingStore()
+    agent, steps, waiters = team("tools", waiting_tools)
+    first_runner = Runner(agent, model=ScriptedModel(steps), store=store, lease_seconds=SHORT)
+    async with first_runner.stream("hi", run_id="r") as live:
+        await waiting_tools.wait_for(waiters)
         await Runner(agent, store=store).cancel("r")
-        heard = [event async for event in live]
-    assert transcript(heard)[-1] == "run cancelled"
+        received = [event async for event in live]
+    assert transcript(received)[-1] == "run cancelled"
     assert live.result.status == "cancelled"
 
 
-async def test_a_run_without_a_driver_is_cancelled_at_once() -> None:
+async def test_a_run_without_a_driver_is_cancelled_immediately() -> None:
     # D10
     store = RecordingStore()
 
@@ -194,33 +254,33 @@ async def test_a_run_without_a_driver_is_cancelled_at_once() -> None:
     assert [await runner.cancel("waits"), await runner.cancel("submitted")] == ["cancelled", "cancelled"]
     assert await runner.list_unfinished() == []
     assert transcript(await load_events(store, "waits"))[-1] == "run cancelled"
-    # Twice is as good as once, and what is over is left alone.
+    # Cancelling is idempotent, and completed runs do not change.
     assert await runner.cancel("waits") == "cancelled"
     assert (await runner.resume("waits", True)).output == "done"
     assert await runner.cancel("waits") == "completed"
     with pytest.raises(RunError, match="completed"):
         await runner.resume("waits")
     with pytest.raises(RunNotFoundError):
-        await runner.cancel("nobody")
+        await runner.cancel("unknown")
 
 
 async def test_a_cancel_request_survives_the_death_of_the_driver() -> None:
     # D10, D8
     store = RecordingStore()
-    hall = Hall()
-    agent, steps, waiters = team("tools", hall)
+    waiting_tools = WaitingTools()
+    agent, steps, waiters = team("tools", waiting_tools)
     await Runner(agent, store=store).submit("hi", run_id="r")
     lease = await store.acquire("r", "about to die", ttl=60)
     other = Runner(agent, model=ScriptedModel(steps), store=store)
     assert await other.cancel("r") == "running"
-    await store.renew(lease, ttl=0)
+    await store.renew([lease], ttl=0)
     assert await other.recover() == {"r": "cancelled"}
-    assert hall.waiting == []
+    assert waiting_tools.waiting == []
     assert waiters == 2
 
 
 async def test_a_cancel_request_is_not_lost_while_the_driver_releases_the_lease() -> None:
-    # D10: it is held, but not running any more; the word would reach nobody.
+    # D10: the lease is held, but the run has stopped, so no driver would read the request.
     store = RecordingStore()
 
     @tool
@@ -230,7 +290,7 @@ async def test_a_cancel_request_is_not_lost_while_the_driver_releases_the_lease(
 
     runner = Runner(Agent("A", model=ScriptedModel([call("ask"), "done"]), tools=[ask]), store=store)
     await runner.run("hi", run_id="r")
-    lease = await store.acquire("r", "somebody", ttl=60)
+    lease = await store.acquire("r", "another worker", ttl=60)
     cancelling = asyncio.create_task(runner.cancel("r"))
     await asyncio.sleep(0)
     await store.release(lease)
@@ -246,15 +306,15 @@ async def test_cancel_accepts_only_now_and_after_turn() -> None:
 
 async def test_a_cancelled_run_can_be_resumed_by_another_runner() -> None:
     # D9
-    hall, store = Hall(), RecordingStore()
-    agent, steps, waiters = team("tools", hall)
+    waiting_tools, store = WaitingTools(), RecordingStore()
+    agent, steps, waiters = team("tools", waiting_tools)
     runner = Runner(agent, model=ScriptedModel(steps), store=store)
     async with runner.stream("hi", run_id="r") as live:
-        await hall.everybody(waiters)
+        await waiting_tools.wait_for(waiters)
         await live.cancel()
     resuming = asyncio.create_task(runner.resume("r"))
-    await hall.everybody(2 * waiters)
+    await waiting_tools.wait_for(2 * waiters)
     with pytest.raises(RunConflictError):
         await Runner(agent, store=store).resume("r")
-    hall.go.set()
+    waiting_tools.go.set()
     assert (await resuming).status == "completed"

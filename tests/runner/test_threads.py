@@ -1,12 +1,14 @@
 """Threads: consecutive runs that share their history and active agent."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.runner.recording_store import RecordingStore, get_record
 
-from baton import Agent, RunContext, Runner, SetupError, tool
+from baton import Agent, RunContext, Runner, SetupError, agent, tool
+from baton.agents import AgentContext
 from baton.errors import ModelError, ThreadBusyError
 from baton.events import RunStarted
 from baton.messages import text_of
@@ -19,71 +21,109 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def desk(steps: Any, store: Any = None) -> tuple[Runner[Any, Any], ScriptedModel]:
-    """Two agents who can pass a conversation to each other."""
+def make_runner(steps: Any, store: Any = None) -> tuple[Runner[Any, Any], ScriptedModel]:
+    """Create a runner with two agents that can transfer to each other."""
     model = ScriptedModel(steps)
     b = Agent("B", description="b", tools=[ask])
     return Runner(Agent("A", description="a", sub_agents=[b], tools=[ask]), model=model, store=store), model
 
 
-def read(model: ScriptedModel, number: int = -1) -> list[str]:
-    """What the model read, the last time or some other."""
+def request_texts(model: ScriptedModel, number: int = -1) -> list[str]:
+    """Return the texts of a request, by default of the last one."""
     return [text_of(message.content) for message in model.requests[number].messages]
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
 async def test_a_thread_continues_with_its_history_and_active_agent(is_stored: bool) -> None:
     # D14, D15
-    runner, model = desk({"A": [transfer_to("B")], "B": ["I am B", "still B"]}, RecordingStore() if is_stored else None)
+    runner, model = make_runner(
+        {"A": [transfer_to("B")], "B": ["I am B", "still B"]}, RecordingStore() if is_stored else None
+    )
     first = await runner.run("hi", thread="u42")
     second = await runner.run("and now?", thread="u42")
     assert (first.agent, second.agent, second.output) == ("B", "B", "still B")
-    assert read(model)[0] == "hi"
-    assert read(model)[-2:] == ["I am B", "and now?"]
+    assert request_texts(model)[0] == "hi"
+    assert request_texts(model)[-2:] == ["I am B", "and now?"]
     assert [text_of(message.content) for message in second.messages] == ["and now?", "still B"]
     thread = runner.thread("u42")
     assert await thread.active_agent() == "B"
     assert [record.run_id for record in await thread.runs()] == [first.run_id, second.run_id]
-    said = [text_of(message.content) for message in await thread.messages()]
-    assert said[:1] + said[-3:] == ["hi", "I am B", "and now?", "still B"]
+    contents = [text_of(message.content) for message in await thread.messages()]
+    assert contents[:1] + contents[-3:] == ["hi", "I am B", "and now?", "still B"]
 
 
 async def test_start_at_root_starts_with_the_root_agent() -> None:
     # D14
-    runner, model = desk({"A": [transfer_to("B"), "A again"], "B": ["I am B"]})
+    runner, model = make_runner({"A": [transfer_to("B"), "A again"], "B": ["I am B"]})
     await runner.run("hi", thread="t")
     assert (await runner.run("and now?", thread="t", start_at="root")).output == "A again"
-    assert "I am B" in " ".join(read(model))
+    assert "I am B" in " ".join(request_texts(model))
     wrong: Any = "mine"
     with pytest.raises(SetupError, match="start_at"):
         await runner.run("x", thread="t", start_at=wrong)
 
 
-async def test_another_process_knows_the_conversation() -> None:
+async def test_another_process_continues_the_thread() -> None:
     # D14
     store = RecordingStore()
-    await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
-    runner, model = desk({"B": ["still B"]}, store)
+    await make_runner({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
+    runner, model = make_runner({"B": ["still B"]}, store)
     assert (await runner.run("and now?", thread="t")).output == "still B"
-    assert read(model)[-2:] == ["I am B", "and now?"]
+    assert request_texts(model)[-2:] == ["I am B", "and now?"]
 
 
 async def test_a_thread_whose_active_agent_is_gone_starts_with_the_root_agent() -> None:
     # D14
     store = RecordingStore()
-    await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
+    await make_runner({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
     alone = Runner(Agent("A", model=ScriptedModel(["alone"])), store=store)
     assert (await alone.run("and now?", thread="t")).output == "alone"
 
 
+EXPERTS = {"Guest": Agent("Guest"), "B": Agent("B", instructions="Made elsewhere.")}
+
+
+def find_expert(name: str) -> Agent:
+    """Look an expert up."""
+    return EXPERTS[name]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_thread_warns_if_the_team_does_not_know_its_active_agent(
+    is_stored: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    # F28: the next run went to the root without a word.
+    model = ScriptedModel({"A": [call("find_expert", name="Guest"), "A again"], "Guest": ["I am a guest"]})
+    store = RecordingStore() if is_stored else None
+    runner = Runner(Agent("A", tools=[find_expert]), model=model, store=store)
+    assert (await runner.run("hi", thread="t")).agent == "Guest"
+    assert caplog.messages == []
+    assert (await runner.run("and now?", thread="t")).output == "A again"
+    (warned,) = caplog.messages
+    assert warned == (
+        "thread `t` continues with the root agent `A`: its active agent `Guest` is not part of the team; "
+        "list it in Runner(extra_agents=[…]) if a function looks it up"
+    )
+
+
+async def test_a_thread_finds_its_active_agent_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    # F28: another object of the same name was returned.
+    model = ScriptedModel({"A": [call("find_expert", name="B")], "B": ["I am B", "still B"]})
+    runner = Runner(Agent("A", tools=[find_expert]), model=model, extra_agents=[Agent("B")])
+    await runner.run("hi", thread="t")
+    caplog.clear()
+    assert (await runner.run("and now?", thread="t")).output == "still B"
+    assert caplog.messages == []
+
+
 async def test_threads_are_separate() -> None:
     # D14
-    runner, model = desk({"A": ["one", "two", "three"]})
+    runner, model = make_runner({"A": ["one", "two", "three"]})
     await runner.run("mine", thread="a")
     await runner.run("yours", thread="b")
-    assert read(model) == ["yours"]
-    await runner.run("nobody's")
-    assert read(model) == ["nobody's"]
+    assert request_texts(model) == ["yours"]
+    await runner.run("without a thread")
+    assert request_texts(model) == ["without a thread"]
 
 
 # --- one run at a time
@@ -92,11 +132,11 @@ async def test_threads_are_separate() -> None:
 async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
     # D14
     store = RecordingStore()
-    runner, _ = desk({"A": [call("ask", question="?"), "done", "next"]}, store)
+    runner, _ = make_runner({"A": [call("ask", question="?"), "done", "next"]}, store)
     waiting = await runner.run("hi", thread="t")
-    for begun in (runner.run("hello", thread="t"), runner.submit("hello", thread="t")):
+    for attempt in (runner.run("hello", thread="t"), runner.submit("hello", thread="t")):
         with pytest.raises(ThreadBusyError, match=f"{waiting.run_id}.*suspended"):
-            await begun
+            await attempt
     assert len(await runner.thread("t").runs()) == 1
     await runner.resume(waiting.run_id, "yes")
     assert (await runner.run("hello", thread="t")).output == "next"
@@ -105,7 +145,7 @@ async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
 async def test_of_two_concurrent_runs_of_a_thread_one_is_refused() -> None:
     # D14
     for _ in range(5):
-        runner, _ = desk({"A": ["one", "two"]}, RecordingStore())
+        runner, _ = make_runner({"A": ["one", "two"]}, RecordingStore())
         ended = await asyncio.gather(*[runner.run("hi", thread="t") for _ in range(2)], return_exceptions=True)
         kinds = sorted(type(one).__name__ for one in ended)
         assert kinds in (["RunResult", "ThreadBusyError"], ["RunResult", "RunResult"])
@@ -116,15 +156,15 @@ async def test_of_two_concurrent_runs_of_a_thread_one_is_refused() -> None:
 
 
 async def test_a_run_is_refused_if_another_one_finished_since_the_thread_was_read() -> None:
-    # D14: a run must not follow one that is not the last any more.
+    # D14: the run before it is not the last one any more.
     store = RecordingStore()
-    slow, _ = desk({"A": ["late"]}, store)
-    fast, _ = desk({"A": ["early"]}, store)
+    slow, _ = make_runner({"A": ["late"]}, store)
+    fast, _ = make_runner({"A": ["early"]}, store)
 
-    async def overtaken() -> None:
+    async def finish_first() -> None:
         await fast.run("hi", thread="t", run_id="fast")
 
-    store.faults["create"].append(overtaken)
+    store.faults["create"].append(finish_first)
     with pytest.raises(ThreadBusyError, match="fast"):
         await slow.run("hi", thread="t", run_id="slow")
     assert [record.run_id for record in await slow.thread("t").runs()] == ["fast"]
@@ -133,30 +173,32 @@ async def test_a_run_is_refused_if_another_one_finished_since_the_thread_was_rea
 async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> None:
     # D14
     store = RecordingStore()
-    runner, _ = desk({"A": [call("ask", question="first?"), call("ask", question="second?"), "end", "end"]}, store)
+    runner, _ = make_runner(
+        {"A": [call("ask", question="first?"), call("ask", question="second?"), "end", "end"]}, store
+    )
     first = await runner.run("hi", thread="t")
     await runner.cancel(first.run_id)
     second = await runner.run("hello", thread="t")
     lines = await store.load(first.run_id)
-    for late in (runner.resume(first.run_id, "yes"), runner.answer(first.run_id, "yes")):
+    for attempt in (runner.resume(first.run_id, "yes"), runner.answer(first.run_id, "yes")):
         with pytest.raises(ThreadBusyError, match=second.run_id):
-            await late
+            await attempt
     record = await get_record(store, first.run_id)
     assert (await store.load(first.run_id), record.status, record.lease_until) == (lines, "cancelled", 0.0)
     await runner.resume(second.run_id, "yes")
     assert (await runner.resume(first.run_id, "yes")).status == "completed"
 
 
-# --- what ended otherwise than well
+# --- failed and cancelled runs
 
 
-async def test_a_run_that_failed_is_part_of_the_conversation() -> None:
+async def test_a_cancelled_run_is_part_of_the_thread() -> None:
     # D14
-    runner, model = desk({"A": [[call("ask", question="?"), call("nope")], "done"]}, RecordingStore())
+    runner, model = make_runner({"A": [[call("ask", question="?"), call("nope")], "done"]}, RecordingStore())
     first = await runner.run("hi", thread="t")
     await runner.cancel(first.run_id)
     assert (await runner.run("hello", thread="t")).output == "done"
-    assert read(model) == [
+    assert request_texts(model) == [
         "hi",
         "",
         "This call did not finish.",
@@ -165,31 +207,31 @@ async def test_a_run_that_failed_is_part_of_the_conversation() -> None:
     ]
 
 
-async def test_a_run_that_failed_at_once_leaves_its_input() -> None:
+async def test_a_run_that_failed_immediately_leaves_its_input_in_the_thread() -> None:
     # D14
-    runner, model = desk({"A": [ModelError("overloaded"), "done"]}, RecordingStore())
+    runner, model = make_runner({"A": [ModelError("overloaded"), "done"]}, RecordingStore())
     with pytest.raises(ModelError):
         await runner.run("hi", thread="t")
     await runner.run("hello?", thread="t")
-    assert read(model) == ["hi", "hello?"]
+    assert request_texts(model) == ["hi", "hello?"]
 
 
-async def test_call_ids_of_earlier_runs_are_not_used_again() -> None:
+async def test_call_ids_are_unique_across_the_runs_of_a_thread() -> None:
     # DESIGN §4: the history any provider receives is valid.
-    runner, model = desk({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, RecordingStore())
+    runner, model = make_runner({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, RecordingStore())
     await runner.run("hi", thread="t")
     await runner.run("hello", thread="t")
     ids = [call.id for message in model.requests[-1].messages for call in getattr(message, "tool_calls", ())]
     assert len(ids) == len(set(ids)) == 2
 
 
-# --- keeping house
+# --- maintenance
 
 
 async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
     # D14
     store = RecordingStore()
-    runner, model = desk({"A": ["one", "two", "three", "four"]}, store)
+    runner, model = make_runner({"A": ["one", "two", "three", "four"]}, store)
     for word in ("a", "b", "c"):
         await runner.run(word, thread="t")
     thread = runner.thread("t")
@@ -198,7 +240,7 @@ async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
     assert await thread.trim(1) == 2
     assert [text_of(message.content) for message in await thread.messages()] == ["c", "three"]
     await runner.run("d", thread="t")
-    assert read(model) == ["c", "three", "d"]
+    assert request_texts(model) == ["c", "three", "d"]
     assert await thread.delete() == 2
     assert (await thread.runs(), await thread.messages(), await thread.active_agent()) == ([], (), "")
 
@@ -206,7 +248,7 @@ async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
 async def test_trim_does_not_delete_unfinished_runs() -> None:
     # D14
     store = RecordingStore()
-    runner, _ = desk({"A": [call("ask", question="?"), "done"]}, store)
+    runner, _ = make_runner({"A": [call("ask", question="?"), "done"]}, store)
     waiting = await runner.run("hi", thread="t")
     with pytest.raises(ThreadBusyError):
         await runner.thread("t").trim(0)
@@ -218,7 +260,7 @@ async def test_trim_does_not_delete_unfinished_runs() -> None:
 
 async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
     # D14
-    runner, _ = desk({"A": ["done"]}, RecordingStore())
+    runner, _ = make_runner({"A": ["done"]}, RecordingStore())
     await runner.submit("hi", thread="t", run_id="r")
     with pytest.raises(ThreadBusyError, match="r"):
         await runner.thread("t").delete()
@@ -226,19 +268,44 @@ async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
     assert await runner.thread("t").delete() == 1
 
 
-async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_what_was_said_before() -> None:
+async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_its_history() -> None:
     # D13, D14
     store = RecordingStore()
     steps = {"A": ["first", call("ask", question="?"), "second", "forked"]}
-    runner, model = desk(steps, store)
+    runner, model = make_runner(steps, store)
     await runner.run("hi", thread="t")
     waiting = await runner.run("hello", thread="t", run_id="r2")
     other = Runner(runner.team.members["A"].agent, model=model, store=store)
     result = await other.resume(waiting.run_id, "yes")
-    assert read(model)[:3] == ["hi", "first", "hello"]
+    assert request_texts(model)[:3] == ["hi", "first", "hello"]
     assert text_of(result.messages[0].content) == "hello"
     assert (await other.replay("r2")).output == "second"
     fork = await runner.fork("r2", edit={"1/m1.0/ask1!": "no"})
     assert (await runner.resume(fork)).output == "forked"
-    assert read(model) == ["hi", "first", "hello", "", "no"]
+    assert request_texts(model) == ["hi", "first", "hello", "", "no"]
     assert [record.run_id for record in await runner.thread("t").runs()][-1] == "r2"
+
+
+async def test_values_for_the_thread_are_passed_on_to_its_next_run(tmp_path: Path) -> None:
+    # F24
+    @agent("Counter", description="Counts.")
+    async def counter(ctx: AgentContext) -> None:
+        count = ctx.values.get("thread:count", 0) + 1
+        ctx.values.set("thread:count", count)
+        ctx.values.set("other", count)
+        if count == 3:
+            ctx.values.delete("thread:gone")
+        await ctx.say(f"{count} {sorted(ctx.values)}")
+
+    async def turn(**args: Any) -> str:
+        async with Runner(counter, store=tmp_path / "runs.db") as runner:
+            return (await runner.run("go", **args)).output
+
+    assert await turn(thread="t", values={"thread:gone": 1}) == "1 ['other', 'thread:count', 'thread:gone']"
+    assert await turn(thread="t") == "2 ['other', 'thread:count', 'thread:gone']"
+    async with Runner(counter, store=tmp_path / "runs.db") as runner:
+        await runner.thread("t").trim(1)
+    assert await turn(thread="t") == "3 ['other', 'thread:count']"
+    assert await turn(thread="t") == "4 ['other', 'thread:count']"
+    assert await turn(thread="another") == "1 ['other', 'thread:count']"
+    assert await turn() == "1 ['other', 'thread:count']"

@@ -1,6 +1,6 @@
-"""Providers on this machine: servers that speak a provider's wire format and answer as a script says.
+"""Local servers with the wire formats of providers and scripted responses.
 
-May import every room but cli, and aiohttp. Must not speak to anything outside this machine, nor mend a bad request.
+May import every package of Baton except cli, and aiohttp. Must not connect to other machines or fix invalid requests.
 """
 
 from tests.servers.anthropic import AnthropicServer

@@ -1,9 +1,4 @@
-"""What a provider's address must do: read requests, and write answers whole or in pieces.
-
-What a server was asked, and how it says that it will not answer.
-
-What can go wrong on the wire, as steps of a script; and which status a scripted error has.
-"""
+"""Base classes for endpoints and response streams, received requests, rejections, and scripted HTTP faults."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -23,12 +18,12 @@ from baton.errors import (
 )
 from baton.models import Chunk, ModelRequest, ModelResponse
 
-_BYTES_OF_A_TOKEN = 4
+_BYTES_PER_TOKEN = 4
 _NO_REQUEST = ModelRequest(())
 
 
 class ValidRequest(Struct, frozen=True):
-    """A request that was read and found valid; `wire` is its body in the provider's own form."""
+    """A request that was parsed and found valid; `wire` is its body in the provider's format."""
 
     model: str
     streams: bool
@@ -37,7 +32,7 @@ class ValidRequest(Struct, frozen=True):
 
 
 class RequestRejectedError(Exception):
-    """A request that the server will not answer: the status and the body, as the provider would send them."""
+    """The rejection of a request, with the status and the body that the provider would send."""
 
     def __init__(
         self, status: int, body: Mapping[str, Any] | bytes, *, headers: Mapping[str, str] | None = None
@@ -49,9 +44,9 @@ class RequestRejectedError(Exception):
 
 
 class ReceivedRequest:
-    """One request as it came over the wire, and what became of it."""
+    """One received request, and how it was handled."""
 
-    __slots__ = ("asked", "has_left", "headers", "is_cut", "method", "path", "query", "raw", "rejection")
+    __slots__ = ("has_left", "headers", "is_cut", "method", "path", "query", "raw", "rejection", "valid")
 
     def __init__(
         self, method: str, path: str, *, query: Mapping[str, str], headers: Mapping[str, str], raw: bytes
@@ -60,36 +55,36 @@ class ReceivedRequest:
         self.path = path
         self.query = query
         self.headers = headers
-        """Whatever the case of a name, it is found."""
+        """The headers; names are case-insensitive."""
         self.raw = raw
-        """The body, byte by byte."""
-        self.asked: ValidRequest | None = None
+        """The unparsed body."""
+        self.valid: ValidRequest | None = None
         self.rejection: RequestRejectedError | None = None
-        """Why it was refused: by the server's own checks, or by a step of the script."""
+        """The rejection by the server's checks or by a step of the script."""
         self.has_left = False
-        """Whether the client went away before the answer was all there."""
+        """True if the client disconnected before the end of the response."""
         self.is_cut = False
-        """Whether the server cut the connection, because a step said so."""
+        """True if the server closed the connection because of a step."""
 
     @property
     def body(self) -> Any:
-        """The body as JSON."""
+        """Return the body as JSON."""
         return msgspec.json.decode(self.raw)
 
     @property
     def model(self) -> str:
-        """The model it asks for; "" if it was not even read."""
-        return self.asked.model if self.asked is not None else ""
+        """Return the requested model; "" if the request was not parsed."""
+        return self.valid.model if self.valid is not None else ""
 
     @property
     def request(self) -> ModelRequest:
-        """What it says to a model, in Baton's own words: messages, instructions, tools, settings, output."""
-        return self.asked.request if self.asked is not None else _NO_REQUEST
+        """Return the request in Baton's types: messages, instructions, tools, settings, output."""
+        return self.valid.request if self.valid is not None else _NO_REQUEST
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it has."""
-        return len(self.raw) // _BYTES_OF_A_TOKEN + 1
+        """Return the approximate number of tokens."""
+        return len(self.raw) // _BYTES_PER_TOKEN + 1
 
     def __repr__(self) -> str:
         ending = f", {self.rejection.status}" if self.rejection is not None else ""
@@ -97,48 +92,48 @@ class ReceivedRequest:
 
 
 class AnswerStream(ABC):
-    """One answer in pieces, as bytes. What comes out of it, one after the other, is the body of the response."""
+    """A streamed response as bytes; the results of its methods in order are the body."""
 
     is_refusal = False
-    """Set before the first piece, where the script says that this answer is a refusal."""
+    """Set before the first chunk if the scripted response is a refusal."""
 
     def begin(self) -> bytes:
-        """What comes before the first piece."""
+        """Encode the beginning of the stream."""
         return b""
 
     @abstractmethod
     def chunk(self, chunk: Chunk) -> bytes:
-        """The bytes of one piece, never a Response; several events, if the format wants it so."""
+        """Encode one chunk, which is never a ModelResponse, as one or several events."""
 
     @abstractmethod
     def end(self, whole: ModelResponse) -> bytes:
-        """What comes after the last piece; `whole` is the answer with its message and usage."""
+        """Encode the end of the stream; `whole` is the response with its message and usage."""
 
     @abstractmethod
     def failed(self, error: ModelError) -> bytes:
-        """How the provider says in the middle of an answer that it cannot go on."""
+        """Encode an error in the middle of a stream."""
 
     def garbage(self, text: str) -> bytes:
-        """Something that stands where a piece should, and is none."""
+        """Encode an invalid event."""
         return f"data: {text}\n\n".encode()
 
 
 class APIEndpoint(ABC):
-    """One address of a provider: how its requests are read and its answers written. It keeps nothing of a request."""
+    """One endpoint of a provider: it parses requests and encodes responses, and keeps no state of a request."""
 
     stream_type = "text/event-stream; charset=utf-8"
 
     @abstractmethod
     def read(self, received: ReceivedRequest) -> ValidRequest:
-        """The request, checked as strictly as the provider does; a Rejection if it is wrong."""
+        """Parse and check a request as strictly as the provider; raise a rejection if it is invalid."""
 
     @abstractmethod
-    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
-        """An answer in one piece; `whole` has a message and usage."""
+    def whole(self, valid: ValidRequest, whole: ModelResponse) -> bytes:
+        """Encode an unstreamed response; `whole` has a message and usage."""
 
     @abstractmethod
-    def stream(self, asked: ValidRequest) -> AnswerStream:
-        """An answer in pieces."""
+    def stream(self, valid: ValidRequest) -> AnswerStream:
+        """Create the stream of a response."""
 
 
 _STATUSES: tuple[tuple[type[ModelError], int], ...] = (
@@ -152,7 +147,7 @@ _STATUSES: tuple[tuple[type[ModelError], int], ...] = (
 
 
 class HttpFault(ModelError):
-    """A step that answers with this very status; without `body`, with what the provider says along with it."""
+    """A step that responds with this status; without `body`, with the provider's body for it."""
 
     def __init__(
         self,
@@ -169,7 +164,7 @@ class HttpFault(ModelError):
 
 
 def status_of(error: ModelError, overloaded: int = 503) -> int:
-    """The status that says the same as the error; `overloaded` is the provider's own for too much work."""
+    """Return the status of an error; `overloaded` is the provider's status for overload."""
     if isinstance(error, HttpFault):
         return error.status
     if isinstance(error, OverloadedError):
@@ -178,7 +173,7 @@ def status_of(error: ModelError, overloaded: int = 503) -> int:
 
 
 def headers_of(error: ModelError) -> dict[str, str]:
-    """The headers that go with it: its own, and when to come again."""
+    """Return the headers of an error: its own, and `retry-after`."""
     headers = dict(error.headers) if isinstance(error, HttpFault) else {}
     if error.retry_after is not None:
         headers.setdefault("retry-after", f"{error.retry_after:g}")

@@ -1,4 +1,4 @@
-"""Anthropic's server, asked by Anthropic's own client and by requests that no client of its would send."""
+"""The Anthropic server with the official client and with invalid requests."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 from tests.servers import AnthropicServer
-from tests.servers.clients import posted
+from tests.servers.clients import post
 
 from baton.errors import OverloadedError, RateLimitError
 from baton.messages import AssistantMessage, Reasoning, Usage
@@ -20,11 +20,11 @@ HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
 WAVE: Any = {"name": "wave", "input_schema": {"type": "object", "properties": {}}}
 USE: dict[str, Any] = {"type": "tool_use", "id": "t1", "name": "wave", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "waved"}
-NEW = {"anthropic-version": "2026-10-21", "x-api-key": "test-key"}
+HEADERS = {"anthropic-version": "2026-10-21", "x-api-key": "test-key"}
 
 
 @asynccontextmanager
-async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[AsyncAnthropic, AnthropicServer]]:
+async def scripted(*steps: ScriptStep) -> AsyncGenerator[tuple[AsyncAnthropic, AnthropicServer]]:
     async with (
         AnthropicServer(steps) as server,
         AsyncAnthropic(api_key=server.api_key, base_url=server.base_url, max_retries=0) as client,
@@ -32,46 +32,46 @@ async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[AsyncAnthropic, Ant
         yield client, server
 
 
-async def test_an_answer_in_one_piece() -> None:
+async def test_an_unstreamed_response() -> None:
     thoughtful = AssistantMessage("One moment.", (call("wave", times=2),), (Reasoning("Hm."),))
-    async with played(ModelResponse(thoughtful, Usage(70, 20, cached_tokens=30, reasoning_tokens=5))) as (client, _):
-        said = await client.messages.create(model=MODEL, max_tokens=100, messages=HELLO, tools=[WAVE])
-    assert [block.type for block in said.content] == ["thinking", "text", "tool_use"]
-    assert said.stop_reason == "tool_use"
-    assert said.usage.input_tokens == 40
-    assert said.usage.cache_read_input_tokens == 30
-    assert said.usage.output_tokens_details is not None
-    assert said.usage.output_tokens_details.thinking_tokens == 5
+    async with scripted(ModelResponse(thoughtful, Usage(70, 20, cached_tokens=30, reasoning_tokens=5))) as (client, _):
+        response = await client.messages.create(model=MODEL, max_tokens=100, messages=HELLO, tools=[WAVE])
+    assert [block.type for block in response.content] == ["thinking", "text", "tool_use"]
+    assert response.stop_reason == "tool_use"
+    assert response.usage.input_tokens == 40
+    assert response.usage.cache_read_input_tokens == 30
+    assert response.usage.output_tokens_details is not None
+    assert response.usage.output_tokens_details.thinking_tokens == 5
 
 
-async def test_the_official_accumulator_makes_the_same_of_a_stream() -> None:
+async def test_the_official_client_accumulates_a_stream() -> None:
     redacted = Reasoning("", signature={"data": "hidden"})
     steps = ScriptedStream(Reasoning("First. "), redacted, "One ", "moment.", call("wave", why="a" * 40), call("bow"))
     async with (
-        played(steps) as (client, _),
+        scripted(steps) as (client, _),
         client.messages.stream(model=MODEL, max_tokens=100, messages=HELLO, tools=[WAVE]) as stream,
     ):
         events = [event.type async for event in stream]
-        said = await stream.get_final_message()
+        response = await stream.get_final_message()
     kinds = ["thinking", "redacted_thinking", "text", "tool_use", "tool_use"]
-    assert [block.type for block in said.content] == kinds
-    assert said.content[0].type == "thinking"
-    assert (said.content[0].thinking, bool(said.content[0].signature)) == ("First. ", True)
-    assert [block.input for block in said.content if block.type == "tool_use"] == [{"why": "a" * 40}, {}]
+    assert [block.type for block in response.content] == kinds
+    assert response.content[0].type == "thinking"
+    assert (response.content[0].thinking, bool(response.content[0].signature)) == ("First. ", True)
+    assert [block.input for block in response.content if block.type == "tool_use"] == [{"why": "a" * 40}, {}]
     assert [events.count(kind) for kind in ("content_block_start", "content_block_stop")] == [5, 5]
     assert (events[0], events[-1]) == ("message_start", "message_stop")
 
 
-async def test_an_error_in_the_middle_is_an_error_to_the_client() -> None:
-    async with played(ScriptedStream("So ", OverloadedError("busy"))) as (client, _):
+async def test_an_error_in_the_middle_of_a_stream_is_raised_by_the_client() -> None:
+    async with scripted(ScriptedStream("So ", OverloadedError("busy"))) as (client, _):
         with pytest.raises(anthropic.APIStatusError) as raised:
             async with client.messages.stream(model=MODEL, max_tokens=100, messages=HELLO) as stream:
                 await stream.get_final_message()
     assert raised.value.type == "overloaded_error"
 
 
-async def test_errors_have_the_types_of_the_official_client() -> None:
-    async with played(RateLimitError("slow down", retry_after=3), OverloadedError("busy")) as (client, _):
+async def test_errors_are_mapped_by_the_official_client() -> None:
+    async with scripted(RateLimitError("slow down", retry_after=3), OverloadedError("busy")) as (client, _):
         with pytest.raises(anthropic.RateLimitError) as limited:
             await client.messages.create(model=MODEL, max_tokens=100, messages=HELLO)
         with pytest.raises(anthropic.OverloadedError):
@@ -80,7 +80,7 @@ async def test_errors_have_the_types_of_the_official_client() -> None:
     assert limited.value.request_id
 
 
-async def test_a_model_that_is_not_there() -> None:
+async def test_an_unknown_model_is_refused() -> None:
     async with (
         AnthropicServer({"claude-small": ["Hi."]}) as server,
         AsyncAnthropic(api_key=server.api_key, base_url=server.base_url, max_retries=0) as client,
@@ -90,24 +90,24 @@ async def test_a_model_that_is_not_there() -> None:
         assert [model.id async for model in client.models.list()] == ["claude-small"]
 
 
-async def test_thoughts_are_known_again() -> None:
-    async with played(AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),)), "Done.") as (client, _):
-        said = await client.messages.create(model=MODEL, max_tokens=100, messages=HELLO)
-        again: list[Any] = [*HELLO, said.to_param(), {"role": "user", "content": "So?"}]
+async def test_reasoning_that_is_sent_back_is_accepted() -> None:
+    async with scripted(AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),)), "Done.") as (client, _):
+        response = await client.messages.create(model=MODEL, max_tokens=100, messages=HELLO)
+        again: list[Any] = [*HELLO, response.to_param(), {"role": "user", "content": "So?"}]
         assert (await client.messages.create(model=MODEL, max_tokens=100, messages=again)).content[0].type == "text"
 
 
-async def test_it_understands_what_the_client_says() -> None:
+async def test_requests_are_converted_to_batons_types() -> None:
     messages: list[Any] = [
         *HELLO,
         {"role": "assistant", "content": [USE]},
         {"role": "user", "content": [{**RESULT, "is_error": True}, {"type": "text", "text": "So?"}]},
     ]
-    async with played(say("Done.")) as (client, server):
+    async with scripted(say("Done.")) as (client, server):
         await client.messages.create(model=MODEL, max_tokens=9, system="Be kind.", messages=messages, tools=[WAVE])
-    asked = server.understood[0]
-    assert asked.instructions == "Be kind."
-    assert [type(message).__name__ for message in asked.messages] == [
+    request = server.understood[0]
+    assert request.instructions == "Be kind."
+    assert [type(message).__name__ for message in request.messages] == [
         *("UserMessage", "AssistantMessage", "ToolMessage", "UserMessage"),
     ]
 
@@ -158,13 +158,13 @@ BAD_MESSAGES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("why", BAD_MESSAGES)
-async def test_conversations_that_it_refuses(why: str) -> None:
+@pytest.mark.parametrize("message", BAD_MESSAGES)
+async def test_invalid_conversations_are_refused(message: str) -> None:
     async with AnthropicServer(["Never said."]) as server:
-        body = {"model": MODEL, "max_tokens": 100, "messages": BAD_MESSAGES[why], "tools": [WAVE]}
-        status, said = await posted(server, "/v1/messages", body, **NEW)
-    assert (status, said["type"], said["error"]["type"]) == (400, "error", "invalid_request_error")
-    assert why in said["error"]["message"]
+        body = {"model": MODEL, "max_tokens": 100, "messages": BAD_MESSAGES[message], "tools": [WAVE]}
+        status, response = await post(server, "/v1/messages", body, **HEADERS)
+    assert (status, response["type"], response["error"]["type"]) == (400, "error", "invalid_request_error")
+    assert message in response["error"]["message"]
 
 
 BAD_OPTIONS: dict[str, dict[str, Any]] = {
@@ -195,22 +195,22 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("why", BAD_OPTIONS)
-async def test_options_that_it_refuses(why: str) -> None:
-    body = {"model": MODEL, "max_tokens": 1500, "messages": HELLO, **BAD_OPTIONS[why]}
+@pytest.mark.parametrize("message", BAD_OPTIONS)
+async def test_invalid_options_are_refused(message: str) -> None:
+    body = {"model": MODEL, "max_tokens": 1500, "messages": HELLO, **BAD_OPTIONS[message]}
     async with AnthropicServer(["Never said."]) as server:
-        status, said = await posted(
-            server, "/v1/messages", {key: value for key, value in body.items() if value is not None}, **NEW
+        status, response = await post(
+            server, "/v1/messages", {key: value for key, value in body.items() if value is not None}, **HEADERS
         )
     assert status == 400
-    assert why in said["error"]["message"]
+    assert message in response["error"]["message"]
 
 
-async def test_tools_must_be_there_where_they_were_called() -> None:
+async def test_called_tools_must_be_declared() -> None:
     body = {"model": MODEL, "max_tokens": 9, "messages": [USER, CALLED, {"role": "user", "content": [RESULT]}]}
     async with AnthropicServer(["Never said."]) as server:
-        status, said = await posted(server, "/v1/messages", body, **NEW)
-    assert (status, "must define tools" in said["error"]["message"]) == (400, True)
+        status, response = await post(server, "/v1/messages", body, **HEADERS)
+    assert (status, "must define tools" in response["error"]["message"]) == (400, True)
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ async def test_tools_must_be_there_where_they_were_called() -> None:
         ({"authorization": "", "anthropic-version": "2026-10-21"}, 401),
     ],
 )
-async def test_who_may_ask(headers: dict[str, str], status: int) -> None:
+async def test_keys_versions_and_paths_are_checked(headers: dict[str, str], status: int) -> None:
     body = {"model": MODEL, "max_tokens": 9, "messages": HELLO}
     async with AnthropicServer(["Never said."]) as server:
-        assert (await posted(server, "/v1/messages", body, **headers))[0] == status
-        assert (await posted(server, "/v1/complete", body, **NEW))[0] == 404
+        assert (await post(server, "/v1/messages", body, **headers))[0] == status
+        assert (await post(server, "/v1/complete", body, **HEADERS))[0] == 404

@@ -1,4 +1,4 @@
-"""Google's server, asked by Google's own client and by requests that no client of its would send."""
+"""The Google server with the official client and with invalid requests."""
 
 import gc
 from collections.abc import AsyncGenerator, Iterator
@@ -9,7 +9,7 @@ import pytest
 from google.genai import Client, errors, types
 from httpx2 import AsyncClient
 from tests.servers import GoogleServer
-from tests.servers.clients import posted
+from tests.servers.clients import post
 
 from baton.errors import ContentFilterError, OverloadedError, RateLimitError
 from baton.messages import AssistantMessage, Reasoning, Usage
@@ -28,16 +28,16 @@ WAVE: Any = {"functionDeclarations": [{"name": "wave", "parametersJsonSchema": {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def collected() -> Iterator[None]:
+def collect_clients() -> Iterator[None]:
     """Collect the SDK's clients while no event loop is running: closed or not, they would start a task in it."""
     yield
     gc.collect()
 
 
 @asynccontextmanager
-async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[Any, GoogleServer]]:
+async def scripted(*steps: ScriptStep) -> AsyncGenerator[tuple[Any, GoogleServer]]:
     async with GoogleServer(steps) as server, AsyncClient() as http:
-        # Where aiohttp is installed, the SDK would use it in a way that aiohttp warns of.
+        # With aiohttp installed, the SDK would use it in a way that causes warnings.
         options = types.HttpOptions(base_url=server.base_url, httpx_async_client=http)
         client = Client(api_key=server.api_key, http_options=options)
         try:
@@ -47,35 +47,35 @@ async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[Any, GoogleServer]]
             await client.aio.aclose()
 
 
-async def test_an_answer_in_one_piece() -> None:
+async def test_an_unstreamed_response() -> None:
     thoughtful = AssistantMessage("One moment.", (call("wave", times=2),), (Reasoning("Hm."),))
     step = ModelResponse(thoughtful, Usage(70, 20, cached_tokens=30, reasoning_tokens=5))
-    async with played(step) as (models, _):
-        said = await models.generate_content(model=MODEL, contents="Hello")
-    thought, words, called = said.candidates[0].content.parts
-    assert (thought.thought, thought.text, words.text) == (True, "Hm.", "One moment.")
-    assert (called.function_call.name, called.function_call.args) == ("wave", {"times": 2})
-    assert called.thought_signature
-    used = said.usage_metadata
-    assert (used.prompt_token_count, used.candidates_token_count, used.thoughts_token_count) == (70, 15, 5)
-    assert used.cached_content_token_count == 30
+    async with scripted(step) as (models, _):
+        result = await models.generate_content(model=MODEL, contents="Hello")
+    reasoning_part, text_part, call_part = result.candidates[0].content.parts
+    assert (reasoning_part.thought, reasoning_part.text, text_part.text) == (True, "Hm.", "One moment.")
+    assert (call_part.function_call.name, call_part.function_call.args) == ("wave", {"times": 2})
+    assert call_part.thought_signature
+    usage = result.usage_metadata
+    assert (usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count) == (70, 15, 5)
+    assert usage.cached_content_token_count == 30
 
 
-async def test_an_answer_in_pieces() -> None:
+async def test_a_streamed_response() -> None:
     step = ScriptedStream(Reasoning("Hm."), "One ", "moment.", call("wave", why="a" * 40), call("bow"))
-    async with played(step) as (models, _):
+    async with scripted(step) as (models, _):
         stream = await models.generate_content_stream(model=MODEL, contents="Hello")
-        pieces = [piece async for piece in stream]
-    parts = [part for piece in pieces for part in (piece.candidates[0].content or types.Content()).parts or ()]
+        chunks = [chunk async for chunk in stream]
+    parts = [part for chunk in chunks for part in (chunk.candidates[0].content or types.Content()).parts or ()]
     assert "".join([part.text for part in parts if part.text and not part.thought]) == "One moment."
     calls = [part.function_call for part in parts if part.function_call]
     assert [(each.name, each.args) for each in calls] == [("wave", {"why": "a" * 40}), ("bow", {})]
     assert [bool(part.thought_signature) for part in parts if part.function_call] == [True, False]
-    assert [piece.candidates[0].finish_reason for piece in pieces][-1] == types.FinishReason.STOP
+    assert [chunk.candidates[0].finish_reason for chunk in chunks][-1] == types.FinishReason.STOP
 
 
-async def test_errors_have_the_form_of_the_official_client() -> None:
-    async with played(RateLimitError("slow down", retry_after=3), ScriptedStream("So ", OverloadedError("busy"))) as (
+async def test_errors_are_mapped_by_the_official_client() -> None:
+    async with scripted(RateLimitError("slow down", retry_after=3), ScriptedStream("So ", OverloadedError("busy"))) as (
         models,
         _,
     ):
@@ -85,44 +85,44 @@ async def test_errors_have_the_form_of_the_official_client() -> None:
             async for _ in await models.generate_content_stream(model=MODEL, contents="Hello"):
                 pass
     assert (limited.value.code, limited.value.status) == (429, "RESOURCE_EXHAUSTED")
-    said: Any = limited.value
-    assert said.details["error"]["details"][0]["retryDelay"] == "3s"
+    result: Any = limited.value
+    assert result.details["error"]["details"][0]["retryDelay"] == "3s"
     assert (overloaded.value.code, overloaded.value.message) == (503, "busy")
 
 
-async def test_what_the_filter_stops() -> None:
-    async with played(ContentFilterError("no"), ScriptedStream("So ", ContentFilterError("no"))) as (models, _):
+async def test_content_filters_have_googles_format() -> None:
+    async with scripted(ContentFilterError("no"), ScriptedStream("So ", ContentFilterError("no"))) as (models, _):
         blocked = await models.generate_content(model=MODEL, contents="Hello")
         stream = await models.generate_content_stream(model=MODEL, contents="Hello")
-        pieces = [piece async for piece in stream]
+        chunks = [chunk async for chunk in stream]
     assert blocked.prompt_feedback.block_reason == types.BlockedReason.SAFETY
-    assert pieces[-1].candidates[0].finish_reason == types.FinishReason.SAFETY
+    assert chunks[-1].candidates[0].finish_reason == types.FinishReason.SAFETY
 
 
-async def test_it_understands_what_the_client_says() -> None:
+async def test_requests_are_converted_to_batons_types() -> None:
     config = types.GenerateContentConfig(
         system_instruction="Be kind.",
         temperature=0.5,
         tools=[types.Tool(function_declarations=[types.FunctionDeclaration(name="wave", description="Wave.")])],
     )
     part = types.Part.from_bytes(data=b"png", mime_type="image/png")
-    async with played(say("Done.")) as (models, server):
+    async with scripted(say("Done.")) as (models, server):
         await models.generate_content(model=MODEL, contents=["Look:", part], config=config)
-    asked = server.understood[0]
-    assert (asked.instructions, asked.settings.temperature) == ("Be kind.", 0.5)
-    assert [(tool.name, tool.description) for tool in asked.tools] == [("wave", "Wave.")]
-    assert [type(part).__name__ for part in asked.messages[0].content] == ["Text", "Image"]
+    request = server.understood[0]
+    assert (request.instructions, request.settings.temperature) == ("Be kind.", 0.5)
+    assert [(tool.name, tool.description) for tool in request.tools] == [("wave", "Wave.")]
+    assert [type(part).__name__ for part in request.messages[0].content] == ["Text", "Image"]
 
 
-async def test_signatures_are_known_again() -> None:
-    async with played(call("wave"), "Done.") as (models, _):
-        said = await models.generate_content(model=MODEL, contents="Hello")
-        content = said.candidates[0].content
+async def test_signatures_that_are_sent_back_are_accepted() -> None:
+    async with scripted(call("wave"), "Done.") as (models, _):
+        result = await models.generate_content(model=MODEL, contents="Hello")
+        content = result.candidates[0].content
         (part,) = content.parts
         response = types.FunctionResponse(id=part.function_call.id, name="wave", response={"result": "waved"})
-        answered = types.Content(role="user", parts=[types.Part(function_response=response)])
+        function_turn = types.Content(role="user", parts=[types.Part(function_response=response)])
         first = types.Content(role="user", parts=[types.Part(text="Hello")])
-        done = await models.generate_content(model=MODEL, contents=[first, content, answered])
+        done = await models.generate_content(model=MODEL, contents=[first, content, function_turn])
     assert done.text == "Done."
 
 
@@ -160,12 +160,12 @@ BAD_CONTENTS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("why", BAD_CONTENTS)
-async def test_conversations_that_it_refuses(why: str) -> None:
+@pytest.mark.parametrize("message", BAD_CONTENTS)
+async def test_invalid_conversations_are_refused(message: str) -> None:
     async with GoogleServer(["Never said."]) as server:
-        status, said = await posted(server, PATH, {"contents": BAD_CONTENTS[why]}, **KEY)
-    assert (status, said["error"]["code"], said["error"]["status"]) == (400, 400, "INVALID_ARGUMENT")
-    assert why in said["error"]["message"]
+        status, result = await post(server, PATH, {"contents": BAD_CONTENTS[message]}, **KEY)
+    assert (status, result["error"]["code"], result["error"]["status"]) == (400, 400, "INVALID_ARGUMENT")
+    assert message in result["error"]["message"]
 
 
 def _declared(**fields: Any) -> dict[str, Any]:
@@ -200,33 +200,33 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("why", BAD_OPTIONS)
-async def test_options_that_it_refuses(why: str) -> None:
+@pytest.mark.parametrize("message", BAD_OPTIONS)
+async def test_invalid_options_are_refused(message: str) -> None:
     async with GoogleServer(["Never said."]) as server:
-        status, said = await posted(server, PATH, {"contents": [USER], **BAD_OPTIONS[why]}, **KEY)
+        status, result = await post(server, PATH, {"contents": [USER], **BAD_OPTIONS[message]}, **KEY)
     assert status == 400
-    assert why in said["error"]["message"]
+    assert message in result["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    ("why", "options"),
+    ("message", "options"),
     [
         ("Function calling with a response mime type", {"responseMimeType": "application/json"}),
         ("Thinking level is not supported", {"thinkingConfig": {"thinking_level": "LOW"}}),
     ],
 )
-async def test_what_an_older_model_refuses(why: str, options: dict[str, Any]) -> None:
+async def test_options_that_older_models_refuse(message: str, options: dict[str, Any]) -> None:
     body = {"contents": [USER], "tools": [WAVE], "generationConfig": options}
     async with GoogleServer(["Never said."]) as server:
-        status, said = await posted(server, "/v1/models/gemini-2.5-flash:generateContent", body, **KEY)
-    assert (status, why in said["error"]["message"]) == (400, True)
+        status, result = await post(server, "/v1/models/gemini-2.5-flash:generateContent", body, **KEY)
+    assert (status, message in result["error"]["message"]) == (400, True)
 
 
-async def test_who_may_ask() -> None:
+async def test_keys_and_models_are_checked() -> None:
     async with GoogleServer({"gemini-small": []}) as server:
         body = {"contents": [USER]}
-        assert (await posted(server, PATH, body, **{"x-goog-api-key": "wrong"}))[0] == 400
-        assert (await posted(server, PATH, body))[0] == 403
-        status, said = await posted(server, PATH, body, **KEY)
-    assert (status, said["error"]["status"]) == (404, "NOT_FOUND")
-    assert f"models/{MODEL} is not found for API version v1" in said["error"]["message"]
+        assert (await post(server, PATH, body, **{"x-goog-api-key": "wrong"}))[0] == 400
+        assert (await post(server, PATH, body))[0] == 403
+        status, result = await post(server, PATH, body, **KEY)
+    assert (status, result["error"]["status"]) == (404, "NOT_FOUND")
+    assert f"models/{MODEL} is not found for API version v1" in result["error"]["message"]

@@ -1,4 +1,4 @@
-"""Chat Completions: OpenAI's own client reads every answer, and what OpenAI would refuse is refused."""
+"""Chat Completions with the official client, and requests that OpenAI would refuse."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 from tests.servers import OpenAIServer
-from tests.servers.clients import HELLO, official, posted
+from tests.servers.clients import HELLO, official_client, post
 
 from baton.errors import ContentFilterError
 from baton.messages import (
@@ -41,18 +41,22 @@ def wave(**function: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": "wave", **function}}
 
 
-async def answered(step: ScriptStep) -> Any:
-    async with OpenAIServer([step]) as server, official(server) as client:
+async def complete(step: ScriptStep) -> Any:
+    async with OpenAIServer([step]) as server, official_client(server) as client:
         return await client.chat.completions.create(model="gpt-test", messages=HELLO)
 
 
-async def accumulated(step: ScriptStep, **options: Any) -> Any:
-    """The completion that the official client makes of a stream."""
-    asked: dict[str, Any] = {"model": "gpt-test", "messages": HELLO, "stream_options": {"include_usage": True}}
+async def complete_streamed(step: ScriptStep, **options: Any) -> Any:
+    """Return the completion that the official client accumulates from a stream."""
+    request_options: dict[str, Any] = {
+        "model": "gpt-test",
+        "messages": HELLO,
+        "stream_options": {"include_usage": True},
+    }
     async with (
         OpenAIServer([step], **options) as server,
-        official(server) as client,
-        client.chat.completions.stream(**asked) as stream,
+        official_client(server) as client,
+        client.chat.completions.stream(**request_options) as stream,
     ):
         return await stream.get_final_completion()
 
@@ -60,7 +64,7 @@ async def accumulated(step: ScriptStep, **options: Any) -> Any:
 @pytest.mark.parametrize("streams", [False, True])
 async def test_text_and_calls_are_read_by_the_official_client(streams: bool) -> None:
     step = say("One moment, please.", call("find", city="Rome, the eternal one"), call("wave"), usage=Usage(7, 5, 3, 2))
-    completion = await accumulated(step) if streams else await answered(step)
+    completion = await complete_streamed(step) if streams else await complete(step)
     choice = completion.choices[0]
     calls: list[Any] = choice.message.tool_calls
     assert choice.message.content == "One moment, please."
@@ -75,9 +79,9 @@ async def test_text_and_calls_are_read_by_the_official_client(streams: bool) -> 
     assert usage.completion_tokens_details.reasoning_tokens == 2
 
 
-async def test_text_and_arguments_come_in_several_pieces() -> None:
+async def test_text_and_arguments_are_streamed() -> None:
     step = say("One two three.", call("find", city="Rome, of course"))
-    async with OpenAIServer([step]) as server, official(server) as client:
+    async with OpenAIServer([step]) as server, official_client(server) as client:
         stream = await client.chat.completions.create(model="gpt-test", messages=HELLO, stream=True)
         deltas = [chunk.choices[0].delta async for chunk in stream]
     assert [delta.content for delta in deltas if delta.content] == ["One ", "two ", "three."]
@@ -85,45 +89,45 @@ async def test_text_and_arguments_come_in_several_pieces() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
-async def test_the_script_says_why_an_answer_ended(reason: str) -> None:
+async def test_the_scripted_stop_reason_is_sent(reason: str) -> None:
     step = ModelResponse(AssistantMessage("So far"), stop_reason=reason)
-    assert (await accumulated_reason(step)) == reason
+    assert (await streamed_finish_reason(step)) == reason
 
 
-async def accumulated_reason(step: ScriptStep) -> str | None:
-    async with OpenAIServer([step]) as server, official(server) as client:
+async def streamed_finish_reason(step: ScriptStep) -> str | None:
+    async with OpenAIServer([step]) as server, official_client(server) as client:
         stream = await client.chat.completions.create(model="gpt-test", messages=HELLO, stream=True)
         return [chunk.choices[0].finish_reason async for chunk in stream][-1]
 
 
-async def test_a_filter_in_the_middle_ends_the_answer() -> None:
-    assert await accumulated_reason(ScriptedStream("So", ContentFilterError("no"))) == "content_filter"
+async def test_a_content_filter_in_the_middle_ends_the_stream() -> None:
+    assert await streamed_finish_reason(ScriptedStream("So", ContentFilterError("no"))) == "content_filter"
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_refusal_is_no_content(streams: bool) -> None:
+async def test_a_refusal_has_no_content(streams: bool) -> None:
     step = ModelResponse(AssistantMessage("I will not."), stop_reason="refusal")
-    said = (await accumulated(step) if streams else await answered(step)).choices[0].message
-    assert said.refusal == "I will not."
-    assert not said.content
+    message = (await complete_streamed(step) if streams else await complete(step)).choices[0].message
+    assert message.refusal == "I will not."
+    assert not message.content
 
 
-async def test_thoughts_are_told_in_one_piece_too_and_taken_back() -> None:
+async def test_reasoning_is_sent_unstreamed_and_accepted_back() -> None:
     step = AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),))
     async with OpenAIServer([step, "Hi."], reasoning_field="reasoning") as server:
-        _, told = await posted(server, PATH, {"model": "m", "messages": HELLO})
-        said = {key: told["choices"][0]["message"][key] for key in ("role", "content", "reasoning")}
-        status, _ = await posted(server, PATH, {"model": "m", "messages": [*HELLO, said]})
-    assert (said["reasoning"], status) == ("Hm.", 200)
+        _, body = await post(server, PATH, {"model": "m", "messages": HELLO})
+        message = {key: body["choices"][0]["message"][key] for key in ("role", "content", "reasoning")}
+        status, _ = await post(server, PATH, {"model": "m", "messages": [*HELLO, message]})
+    assert (message["reasoning"], status) == ("Hm.", 200)
     assert server.requests[1].request.messages[1] == step
 
 
-async def test_thoughts_are_told_only_by_servers_that_tell_them() -> None:
+async def test_reasoning_is_sent_only_with_a_reasoning_field() -> None:
     step = AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),))
-    silent = await accumulated(step)
-    assert "reasoning_content" not in (silent.choices[0].message.model_extra or {})
-    telling = await accumulated(step, reasoning_field="reasoning_content")
-    assert telling.choices[0].message.model_extra["reasoning_content"] == "Hm."
+    without_reasoning = await complete_streamed(step)
+    assert "reasoning_content" not in (without_reasoning.choices[0].message.model_extra or {})
+    with_reasoning = await complete_streamed(step, reasoning_field="reasoning_content")
+    assert with_reasoning.choices[0].message.model_extra["reasoning_content"] == "Hm."
 
 
 class City(BaseModel):
@@ -131,7 +135,7 @@ class City(BaseModel):
 
 
 async def test_structured_output_is_parsed_by_the_official_client() -> None:
-    async with OpenAIServer(['{"name":"Rome"}']) as server, official(server) as client:
+    async with OpenAIServer(['{"name":"Rome"}']) as server, official_client(server) as client:
         parsed = await client.chat.completions.parse(model="gpt-test", messages=HELLO, response_format=City)
     assert parsed.choices[0].message.parsed == City(name="Rome")
     output = server.requests[0].request.output_schema
@@ -140,18 +144,18 @@ async def test_structured_output_is_parsed_by_the_official_client() -> None:
 
 
 async def test_models_are_listed() -> None:
-    async with OpenAIServer({"small": [], "large": []}) as server, official(server) as client:
+    async with OpenAIServer({"small": [], "large": []}) as server, official_client(server) as client:
         assert [model.id async for model in client.models.list()] == ["small", "large"]
         assert (await client.models.retrieve("small")).id == "small"
         with pytest.raises(openai.NotFoundError):
             await client.models.retrieve("huge")
 
 
-async def test_a_request_is_understood() -> None:
-    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC", "detail": "low"}}
-    sound = {"type": "input_audio", "input_audio": {"data": "AAEC", "format": "mp3"}}
-    paper = {"type": "file", "file": {"file_data": "data:application/pdf;base64,AAEC", "filename": "a.pdf"}}
-    content = [{"type": "text", "text": "See:"}, picture, sound, paper]
+async def test_requests_are_converted_to_batons_types() -> None:
+    image_part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC", "detail": "low"}}
+    audio_part = {"type": "input_audio", "input_audio": {"data": "AAEC", "format": "mp3"}}
+    file_part = {"type": "file", "file": {"file_data": "data:application/pdf;base64,AAEC", "filename": "a.pdf"}}
+    content = [{"type": "text", "text": "See:"}, image_part, audio_part, file_part]
     messages: list[Any] = [
         {"role": "developer", "content": "Be kind."},
         {"role": "user", "content": content},
@@ -160,7 +164,7 @@ async def test_a_request_is_understood() -> None:
         {"role": "system", "content": "Hurry."},
         {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
     ]
-    async with OpenAIServer(["Hi."]) as server, official(server) as client:
+    async with OpenAIServer(["Hi."]) as server, official_client(server) as client:
         await client.chat.completions.create(
             model="gpt-test",
             messages=messages,
@@ -198,13 +202,13 @@ async def test_a_request_is_understood() -> None:
     assert request.tool_choice == "wave"
 
 
-def holding(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """A strict tool with one parameter of this schema."""
+def strict_tool_with(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a strict tool with one parameter of this schema."""
     return [wave(parameters={**STRICT, "properties": {"city": schema}}, strict=True)]
 
 
 LOOSE = {**STRICT, "additionalProperties": True}
-PARTLY: dict[str, Any] = {**STRICT, "required": []}
+WITHOUT_REQUIRED: dict[str, Any] = {**STRICT, "required": []}
 DEEP = {**STRICT, "properties": {"city": {"type": "array", "items": {"type": "object"}}}}
 
 
@@ -249,12 +253,17 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ({"tools": [wave(), wave()]}, "unique", "tools[1].function.name", None),
     ({"tools": [wave(parameters={"type": "string"})]}, "'type: \"string\"'", None, "invalid_function_parameters"),
     ({"tools": [wave(parameters=LOOSE, strict=True)]}, "to be false", None, "invalid_function_parameters"),
-    ({"tools": [wave(parameters=PARTLY, strict=True)]}, "Missing 'city'", None, "invalid_function_parameters"),
+    (
+        {"tools": [wave(parameters=WITHOUT_REQUIRED, strict=True)]},
+        "Missing 'city'",
+        None,
+        "invalid_function_parameters",
+    ),
     ({"tools": [wave(parameters=DEEP, strict=True)]}, "'items'", None, "invalid_function_parameters"),
-    ({"tools": holding({"type": "array"})}, "missing items", None, "invalid_function_parameters"),
-    ({"tools": holding({"oneOf": []})}, "'oneOf' is not permitted", None, "invalid_function_parameters"),
-    ({"tools": holding({"description": "any"})}, "must have a 'type'", None, "invalid_function_parameters"),
-    ({"tools": holding({"anyOf": ["x"]})}, "must be an object", None, "invalid_function_parameters"),
+    ({"tools": strict_tool_with({"type": "array"})}, "missing items", None, "invalid_function_parameters"),
+    ({"tools": strict_tool_with({"oneOf": []})}, "'oneOf' is not permitted", None, "invalid_function_parameters"),
+    ({"tools": strict_tool_with({"description": "any"})}, "must have a 'type'", None, "invalid_function_parameters"),
+    ({"tools": strict_tool_with({"anyOf": ["x"]})}, "must be an object", None, "invalid_function_parameters"),
     ({"tools": [wave()] * 129}, "too long", "tools", "array_above_max_length"),
     ({"tool_choice": "required"}, "only allowed when 'tools'", "tool_choice", None),
     ({"tools": [wave()], "tool_choice": wave(name="bow")}, "'bow' not found", "tool_choice", None),
@@ -269,12 +278,12 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
 
 
 @pytest.mark.parametrize(("changes", "message", "param", "code"), REFUSED)
-async def test_what_openai_refuses_is_refused(
+async def test_requests_that_openai_refuses_are_refused(
     changes: dict[str, Any], message: str, param: str | None, code: str | None
 ) -> None:
     async with OpenAIServer(["Hi."]) as server:
-        status, told = await posted(server, PATH, {"model": "gpt-test", "messages": HELLO, **changes})
-        error = told["error"]
+        status, body = await post(server, PATH, {"model": "gpt-test", "messages": HELLO, **changes})
+        error = body["error"]
         assert (status, error["type"], error["code"]) == (400, "invalid_request_error", code)
         assert message in error["message"]
         assert param is None or error["param"] == param
@@ -285,39 +294,39 @@ async def test_what_openai_refuses_is_refused(
     "parameters",
     [STRICT, {**STRICT, "properties": {"city": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}],
 )
-async def test_strict_schemas_that_leave_nothing_open_are_taken(parameters: dict[str, Any]) -> None:
+async def test_valid_strict_schemas_are_accepted(parameters: dict[str, Any]) -> None:
     async with OpenAIServer(["Hi."]) as server:
         body = {"model": "m", "messages": HELLO, "tools": [wave(parameters=parameters, strict=True)]}
-        assert (await posted(server, PATH, body))[0] == 200
+        assert (await post(server, PATH, body))[0] == 200
 
 
 @pytest.mark.parametrize("url", ["cat.png", "data:image/png;base64,###", "data:text/plain;base64,AAEC"])
-async def test_a_picture_must_be_one(url: str) -> None:
+async def test_invalid_images_are_refused(url: str) -> None:
     content = [{"type": "image_url", "image_url": {"url": url}}]
     async with OpenAIServer(["Hi."]) as server:
-        status, told = await posted(server, PATH, {"model": "m", "messages": [{"role": "user", "content": content}]})
+        status, body = await post(server, PATH, {"model": "m", "messages": [{"role": "user", "content": content}]})
     assert status == 400
-    assert told["error"]["param"] == "messages[0].content[0].image_url.url"
+    assert body["error"]["param"] == "messages[0].content[0].image_url.url"
 
 
 async def test_keys_paths_methods_and_bodies_are_checked() -> None:
     async with OpenAIServer(["Hi."]) as server:
         body = {"model": "m", "messages": HELLO}
-        assert (await posted(server, PATH, body, authorization="Bearer other"))[1]["error"]["code"] == "invalid_api_key"
-        assert (await posted(server, PATH, body, authorization=""))[0] == 401
-        assert (await posted(server, "/v1/nonsense", body))[0] == 404
-        assert "parse the JSON" in (await posted(server, PATH, b"{nonsense"))[1]["error"]["message"]
-        typed = await posted(server, PATH, b"{}", **{"content-type": "text/plain"})
-        assert "Unsupported content type" in typed[1]["error"]["message"]
-        async with official(server) as client:
+        assert (await post(server, PATH, body, authorization="Bearer other"))[1]["error"]["code"] == "invalid_api_key"
+        assert (await post(server, PATH, body, authorization=""))[0] == 401
+        assert (await post(server, "/v1/nonsense", body))[0] == 404
+        assert "parse the JSON" in (await post(server, PATH, b"{nonsense"))[1]["error"]["message"]
+        text_body = await post(server, PATH, b"{}", **{"content-type": "text/plain"})
+        assert "Unsupported content type" in text_body[1]["error"]["message"]
+        async with official_client(server) as client:
             with pytest.raises(openai.APIStatusError) as raised:
                 await client.get("/chat/completions", cast_to=object)
     assert raised.value.status_code == 405
     assert len(server.rejected) == 6
 
 
-async def test_an_answer_that_the_wire_cannot_carry_is_an_error() -> None:
+async def test_scripted_media_that_cannot_be_sent_are_an_error() -> None:
     async with OpenAIServer([AssistantMessage((Image(url="https://example.org/cat.png"),))]) as server:
-        status, told = await posted(server, PATH, {"model": "m", "messages": HELLO})
+        status, body = await post(server, PATH, {"model": "m", "messages": HELLO})
     assert status == 500
-    assert "answers with Image" in told["error"]["message"]
+    assert "answers with Image" in body["error"]["message"]

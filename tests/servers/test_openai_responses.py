@@ -1,4 +1,4 @@
-"""Responses: OpenAI's own client reads every answer, and what OpenAI would refuse is refused."""
+"""The Responses API with the official client, and requests that OpenAI would refuse."""
 
 from typing import Any, cast
 
@@ -7,7 +7,7 @@ import pytest
 from openai.types.responses import Response as OfficialResponse
 from pydantic import BaseModel
 from tests.servers import OpenAIServer
-from tests.servers.clients import official, posted
+from tests.servers.clients import official_client, post
 
 from baton.errors import ContentFilterError, OverloadedError
 from baton.messages import (
@@ -33,38 +33,38 @@ WAVE: dict[str, Any] = {"type": "function", "name": "wave", "parameters": None, 
 LOOSE: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
-async def answered(step: ScriptStep, *, streams: bool, **options: Any) -> OfficialResponse:
-    async with OpenAIServer([step]) as server, official(server) as client:
+async def complete(step: ScriptStep, *, streams: bool, **options: Any) -> OfficialResponse:
+    async with OpenAIServer([step]) as server, official_client(server) as client:
         if not streams:
-            asked: dict[str, Any] = {"model": "gpt-test", "input": "Hello", **options}
-            return cast("OfficialResponse", await client.responses.create(**asked))
+            request_options: dict[str, Any] = {"model": "gpt-test", "input": "Hello", **options}
+            return cast("OfficialResponse", await client.responses.create(**request_options))
         async with client.responses.stream(model="gpt-test", input="Hello", **options) as stream:
             return await stream.get_final_response()
 
 
 async def events(step: ScriptStep, **options: Any) -> list[Any]:
-    async with OpenAIServer([step]) as server, official(server) as client:
+    async with OpenAIServer([step]) as server, official_client(server) as client:
         stream = await client.responses.create(model="gpt-test", input="Hello", stream=True, **options)
         return [event async for event in stream]
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_text_calls_and_thoughts_are_read_by_the_official_client(streams: bool) -> None:
+async def test_text_calls_and_reasoning_are_read_by_the_official_client(streams: bool) -> None:
     said = AssistantMessage(
         "One moment, please.",
         (call("find", city="Rome, the eternal one"), call("wave")),
         (Reasoning("First, think."),),
     )
-    response = await answered(
+    response = await complete(
         ModelResponse(said, Usage(7, 5, 3, 2)),
         streams=streams,
         reasoning={"summary": "auto"},
         include=["reasoning.encrypted_content"],
     )
-    thought, message, find, wave = response.output
-    assert thought.type == "reasoning"
-    assert thought.summary[0].text == "First, think."
-    assert thought.encrypted_content
+    reasoning_item, message, find, wave = response.output
+    assert reasoning_item.type == "reasoning"
+    assert reasoning_item.summary[0].text == "First, think."
+    assert reasoning_item.encrypted_content
     assert message.type == "message"
     assert response.output_text == "One moment, please."
     assert find.type == "function_call"
@@ -79,42 +79,46 @@ async def test_text_calls_and_thoughts_are_read_by_the_official_client(streams: 
     assert (usage.input_tokens_details.cached_tokens, usage.output_tokens_details.reasoning_tokens) == (3, 2)
 
 
-async def test_thoughts_are_told_only_if_asked_for() -> None:
-    response = await answered(AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),)), streams=True)
-    thought = response.output[0]
-    assert thought.type == "reasoning"
-    assert thought.summary == []
-    assert thought.encrypted_content is None
+async def test_reasoning_is_sent_only_if_requested() -> None:
+    response = await complete(AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),)), streams=True)
+    reasoning_item = response.output[0]
+    assert reasoning_item.type == "reasoning"
+    assert reasoning_item.summary == []
+    assert reasoning_item.encrypted_content is None
 
 
-async def test_events_are_numbered_and_come_in_several_pieces() -> None:
-    told = await events(say("One two three.", call("find", city="Rome, of course")))
-    assert [event.sequence_number for event in told] == list(range(len(told)))
-    assert [event.delta for event in told if event.type == "response.output_text.delta"] == ["One ", "two ", "three."]
-    arguments = [event.delta for event in told if event.type == "response.function_call_arguments.delta"]
+async def test_events_are_numbered_and_streamed() -> None:
+    received = await events(say("One two three.", call("find", city="Rome, of course")))
+    assert [event.sequence_number for event in received] == list(range(len(received)))
+    assert [event.delta for event in received if event.type == "response.output_text.delta"] == [
+        "One ",
+        "two ",
+        "three.",
+    ]
+    arguments = [event.delta for event in received if event.type == "response.function_call_arguments.delta"]
     assert len(arguments) >= 2
     assert "".join(arguments) == '{"city":"Rome, of course"}'
-    assert [event.type for event in told][:2] == ["response.created", "response.in_progress"]
-    assert told[-1].type == "response.completed"
+    assert [event.type for event in received][:2] == ["response.created", "response.in_progress"]
+    assert received[-1].type == "response.completed"
 
 
-async def test_calls_whose_pieces_come_in_turns_are_kept_apart() -> None:
-    pieces = [
+async def test_interleaved_calls_are_separated() -> None:
+    chunks = [
         ToolCallChunk(0, "a", "wave", '{"at":'),
         ToolCallChunk(1, "b", "bow"),
         ToolCallChunk(0, "", "", "1}"),
         ToolCallChunk(1, "", "", "{}"),
     ]
-    response = await answered(ScriptedStream(*pieces), streams=True)
+    response = await complete(ScriptedStream(*chunks), streams=True)
     assert [item.arguments for item in response.output if item.type == "function_call"] == ['{"at":1}', "{}"]
 
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize(("stop", "reason"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
-async def test_an_answer_that_was_stopped_is_incomplete(stop: str, reason: str, streams: bool) -> None:
+async def test_a_stopped_response_is_incomplete(stop: str, reason: str, streams: bool) -> None:
     async with (
         OpenAIServer([ModelResponse(AssistantMessage("So far"), stop_reason=stop)]) as server,
-        official(server) as client,
+        official_client(server) as client,
     ):
         if streams:
             stream = await client.responses.create(model="gpt-test", input="Hello", stream=True)
@@ -129,8 +133,8 @@ async def test_an_answer_that_was_stopped_is_incomplete(stop: str, reason: str, 
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_refusal_is_a_part_of_its_own(streams: bool) -> None:
-    response = await answered(ModelResponse(AssistantMessage("I will not."), stop_reason="refusal"), streams=streams)
+async def test_a_refusal_is_a_separate_part(streams: bool) -> None:
+    response = await complete(ModelResponse(AssistantMessage("I will not."), stop_reason="refusal"), streams=streams)
     (message,) = response.output
     assert message.type == "message"
     assert message.content[0].type == "refusal"
@@ -150,7 +154,7 @@ class City(BaseModel):
 
 
 async def test_structured_output_is_parsed_by_the_official_client() -> None:
-    async with OpenAIServer(['{"name":"Rome"}']) as server, official(server) as client:
+    async with OpenAIServer(['{"name":"Rome"}']) as server, official_client(server) as client:
         parsed = await client.responses.parse(model="gpt-test", input="Hello", text_format=City)
     assert parsed.output_parsed == City(name="Rome")
     output = server.requests[0].request.output_schema
@@ -158,33 +162,33 @@ async def test_structured_output_is_parsed_by_the_official_client() -> None:
     assert output.name == "City"
 
 
-async def test_what_a_client_sends_back_is_understood() -> None:
-    """The items of an answer go back as they came, thoughts and all, with the results of the calls."""
+async def test_items_that_are_sent_back_are_converted() -> None:
+    """The items of a response, including reasoning, are sent back with the results of the calls."""
     first = AssistantMessage("Wait.", (ToolCall("a", "wave"),), (Reasoning("Hm."),))
-    async with OpenAIServer([first, "Hi."]) as server, official(server) as client:
+    async with OpenAIServer([first, "Hi."]) as server, official_client(server) as client:
         include: list[Any] = ["reasoning.encrypted_content"]
         answer = await client.responses.create(
             model="gpt-test", input="Hello", reasoning={"summary": "auto"}, include=include, store=False
         )
-        sent: list[Any] = [{"role": "user", "content": "Hello"}]
-        sent += [item.model_dump(exclude_none=True) for item in answer.output]
-        sent += [RESULT, {"role": "developer", "content": "Hurry."}]
-        await client.responses.create(model="gpt-test", input=sent, instructions="Be kind.", store=False)
+        input_items: list[Any] = [{"role": "user", "content": "Hello"}]
+        input_items += [item.model_dump(exclude_none=True) for item in answer.output]
+        input_items += [RESULT, {"role": "developer", "content": "Hurry."}]
+        await client.responses.create(model="gpt-test", input=input_items, instructions="Be kind.", store=False)
     hello, said, result, hurry = server.requests[1].request.messages
     assert server.requests[1].request.instructions == "Be kind."
     assert (hello, result, hurry) == (UserMessage("Hello"), ToolMessage("a", "wave", "done"), SystemMessage("Hurry."))
     assert isinstance(said, AssistantMessage)
     assert (said.content, said.tool_calls) == ("Wait.", first.tool_calls)
-    assert [thought.text for thought in said.reasoning] == ["Hm."]
+    assert [reasoning_item.text for reasoning_item in said.reasoning] == ["Hm."]
 
 
-async def test_media_tools_and_settings_are_understood() -> None:
+async def test_media_tools_and_settings_are_converted() -> None:
     content: list[Any] = [
         {"type": "input_text", "text": "See:"},
         {"type": "input_image", "image_url": "https://example.org/cat.png", "detail": "auto"},
         {"type": "input_file", "file_data": "data:application/pdf;base64,AAEC", "filename": "a.pdf"},
     ]
-    async with OpenAIServer(["Hi."]) as server, official(server) as client:
+    async with OpenAIServer(["Hi."]) as server, official_client(server) as client:
         await client.responses.create(
             model="gpt-test",
             input=[{"role": "user", "content": content}],
@@ -194,30 +198,30 @@ async def test_media_tools_and_settings_are_understood() -> None:
             max_output_tokens=20,
         )
     request = server.requests[0].request
-    picture = Image(url="https://example.org/cat.png", detail="auto")
-    paper = File(data=b"\x00\x01\x02", media_type="application/pdf", name="a.pdf")
-    assert request.messages == (UserMessage((Text("See:"), picture, paper)),)
+    image_part = Image(url="https://example.org/cat.png", detail="auto")
+    file_part = File(data=b"\x00\x01\x02", media_type="application/pdf", name="a.pdf")
+    assert request.messages == (UserMessage((Text("See:"), image_part, file_part)),)
     assert [(tool.name, tool.description) for tool in request.tools] == [("wave", "Wave.")]
     assert request.settings == ModelSettings(reasoning_effort="low", max_tokens=20)
     assert request.tool_choice == "wave"
 
 
-async def test_each_answer_of_a_conversation_is_a_message_of_its_own() -> None:
+async def test_each_output_message_is_a_separate_message() -> None:
     said: list[Any] = [
         {"role": "developer", "content": "Be kind."},
         {"role": "assistant", "content": "One."},
         {"role": "assistant", "content": [{"type": "output_text", "text": "Two.", "annotations": []}]},
         {"role": "user", "content": [{"type": "input_text", "text": "Three."}]},
     ]
-    async with OpenAIServer(["Hi."]) as server, official(server) as client:
+    async with OpenAIServer(["Hi."]) as server, official_client(server) as client:
         await client.responses.create(model="gpt-test", input=said, instructions="Hurry.")
     request = server.requests[0].request
     assert request.instructions == "Hurry.\n\nBe kind."
     assert request.messages == (AssistantMessage("One."), AssistantMessage("Two."), UserMessage("Three."))
 
 
-async def test_an_answer_of_parts_is_told_as_text() -> None:
-    response = await answered(ScriptedStream("So: ", Data({"city": "Rome"})), streams=True)
+async def test_data_parts_are_sent_as_text() -> None:
+    response = await complete(ScriptedStream("So: ", Data({"city": "Rome"})), streams=True)
     assert response.output_text == 'So: {"city":"Rome"}'
 
 
@@ -229,7 +233,7 @@ def said(kind: str, role: str = "assistant") -> dict[str, Any]:
     return {"role": role, "content": [{"type": kind, "text": "Hi"}]}
 
 
-def formatted(**changes: Any) -> dict[str, Any]:
+def with_format(**changes: Any) -> dict[str, Any]:
     return {"text": {"format": {"type": "json_schema", "name": "x", "schema": LOOSE, **changes}}}
 
 
@@ -269,26 +273,26 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ),
     ({"tool_choice": "required"}, "only allowed when 'tools'", "tool_choice", None),
     ({"tools": [WAVE], "tool_choice": {"type": "function", "name": "bow"}}, "'bow' not found", "tool_choice", None),
-    (formatted(strict=True), "to be false", "text.format.schema", "invalid_json_schema"),
-    (formatted(name="a b"), "pattern", "text.format.name", "invalid_value"),
+    (with_format(strict=True), "to be false", "text.format.schema", "invalid_json_schema"),
+    (with_format(name="a b"), "pattern", "text.format.name", "invalid_value"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "message", "param", "code"), REFUSED)
-async def test_what_openai_refuses_is_refused(
+async def test_requests_that_openai_refuses_are_refused(
     changes: dict[str, Any], message: str, param: str | None, code: str | None
 ) -> None:
     async with OpenAIServer(["Hi."]) as server:
-        status, told = await posted(server, PATH, {"model": "gpt-test", "input": "Hello", **changes})
-        error = told["error"]
+        status, received = await post(server, PATH, {"model": "gpt-test", "input": "Hello", **changes})
+        error = received["error"]
         assert (status, error["type"]) == (400, "invalid_request_error")
         assert message in error["message"]
         assert param is None or (error["param"], error["code"]) == (param, code)
         assert server.remaining == 1
 
 
-async def test_a_thought_that_was_not_sealed_is_not_found() -> None:
-    async with OpenAIServer(["Hi."]) as server, official(server) as client:
-        sent: list[Any] = [reasoning(None), CALL, RESULT]
+async def test_reasoning_without_encrypted_content_is_not_found() -> None:
+    async with OpenAIServer(["Hi."]) as server, official_client(server) as client:
+        input_items: list[Any] = [reasoning(None), CALL, RESULT]
         with pytest.raises(openai.NotFoundError, match="not found"):
-            await client.responses.create(model="gpt-test", input=sent)
+            await client.responses.create(model="gpt-test", input=input_items)

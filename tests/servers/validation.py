@@ -1,4 +1,4 @@
-"""What is wrong with a body, found by msgspec and told in parts, so that each provider can say it in its own words."""
+"""Validation of bodies with msgspec; errors are structured, so that each provider can format them."""
 
 import re
 from typing import Any, Literal, TypeVar
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 T = TypeVar("T")
 
-_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `(?P<place>[^`]*)`)?$", re.DOTALL)
+_PLACE = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<place>[^`]*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
 _VALUE = re.compile(r"Invalid (?:enum )?value (?P<given>.*)")
@@ -16,7 +16,7 @@ _TYPE = re.compile(r"Expected `(?P<wanted>.*?)`(?:, got `(?P<given>.*?)`)?")
 
 
 class InvalidBodyError(Exception):
-    """One thing that is wrong: `place` is a path such as `messages[0].role`, "" for the whole body."""
+    """One validation error: `place` is a path such as `messages[0].role`, "" for the whole body."""
 
     def __init__(
         self,
@@ -34,40 +34,40 @@ class InvalidBodyError(Exception):
 
 
 class StrictStruct(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The parent of what stands in a body: a field that is not known is an error."""
+    """Base of the objects in a body; unknown fields are errors."""
 
 
 def decoded(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
-    """The body in its own form; Invalid if it does not fit."""
+    """Decode a body; raise an InvalidBodyError if it is invalid."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _told(str(error), "") from None
+        raise _error_of(str(error), "") from None
     except msgspec.DecodeError as error:
         raise InvalidBodyError("json", "", given=str(error)) from None
 
 
 def converted(value: Any, kind: type[T], place: str) -> T:
-    """A part of a body that was read as JSON before, in its own form; `place` is where it stands."""
+    """Convert a decoded part of a body; `place` is its path."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise _told(str(error), place) from None
+        raise _error_of(str(error), place) from None
 
 
-def _told(message: str, within: str) -> InvalidBodyError:
+def _error_of(message: str, within: str) -> InvalidBodyError:
     found = _PLACE.match(message)
-    what, place = (found["what"], found["place"] or "$") if found is not None else (message, "$")
+    problem, place = (found["problem"], found["place"] or "$") if found is not None else (message, "$")
     place = f"{within}{place[1:]}" if within else place[1:].removeprefix(".")
-    if match := _UNKNOWN.match(what):
+    if match := _UNKNOWN.match(problem):
         return InvalidBodyError("unknown", _joined(place, match["name"]))
-    if match := _MISSING.match(what):
+    if match := _MISSING.match(problem):
         return InvalidBodyError("missing", _joined(place, match["name"]))
-    if match := _VALUE.match(what):
+    if match := _VALUE.match(problem):
         return InvalidBodyError("value", place, given=match["given"])
-    if match := _TYPE.match(what):
+    if match := _TYPE.match(problem):
         return InvalidBodyError("type", place, wanted=match["wanted"], given=match["given"] or "something else")
-    return InvalidBodyError("other", place, given=what)
+    return InvalidBodyError("other", place, given=problem)
 
 
 def _joined(place: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""A team as an MCP server, driven by the official client: in this process, and over HTTP."""
+"""A team as an MCP server, used with the official client in this process and over HTTP."""
 
 import asyncio
 from typing import Any
@@ -50,11 +50,11 @@ async def ask(ctx: RunContext[Any]) -> str:
     return f"size {size}"
 
 
-def desk(*steps: Any, **facts: Any) -> Agent[Any, Any]:
-    """`Desk` has tools, and hands over to Bookings."""
+def make_team(*steps: Any, **options: Any) -> Agent[Any, Any]:
+    """Create a team: `Desk` has tools and a handoff to Bookings."""
     bookings = Agent("Bookings", description="Books trips.")
     model = ScriptedModel({"Desk": steps, "Bookings": ["booked"]})
-    return Agent("Desk", description="Helps.", tools=[pay, fetch, ask], handoffs=[bookings], model=model, **facts)
+    return Agent("Desk", description="Helps.", tools=[pay, fetch, ask], handoffs=[bookings], model=model, **options)
 
 
 def text_in(result: CallToolResult) -> str:
@@ -63,14 +63,14 @@ def text_in(result: CallToolResult) -> str:
     return block.text
 
 
-def person(*answers: Any) -> Any:
-    """A user who gives these answers one after the other; keeps what they were asked."""
-    waiting = list(answers)
+def scripted_user(*answers: Any) -> Any:
+    """Create an elicitation callback that gives these answers in order and records the questions."""
+    remaining = list(answers)
 
     async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
         asked.append(params.message)
-        content = waiting.pop(0)
+        content = remaining.pop(0)
         return ElicitResult(action="decline") if content is None else ElicitResult(action="accept", content=content)
 
     asked: list[str] = []
@@ -78,20 +78,20 @@ def person(*answers: Any) -> Any:
     return answer
 
 
-async def test_the_root_is_a_tool_and_its_run_reports_how_far_it_is() -> None:
-    told: list[tuple[float, str | None]] = []
+async def test_the_root_agent_is_a_tool_and_its_run_reports_progress() -> None:
+    reported: list[tuple[float, str | None]] = []
 
-    async def note(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, message))
+    async def record_progress(progress: float, total: float | None, message: str | None) -> None:
+        reported.append((progress, message))
 
-    team = desk([call("fetch")], [call("transfer_to_bookings")])
+    team = make_team([call("fetch")], [call("transfer_to_bookings")])
     runner = Runner(team, model=ScriptedModel({"Bookings": ["booked"]}))
     async with Client(mcp_server(runner)) as client:
         listed = (await client.list_tools()).tools
         assert [(each.name, each.description) for each in listed][:1] == [("desk", "Helps.")]
-        result = await client.call_tool("desk", {"request": "a trip"}, progress_callback=note)
+        result = await client.call_tool("desk", {"request": "a trip"}, progress_callback=record_progress)
     assert (text_in(result), result.is_error) == ("booked", False)
-    assert told == [
+    assert reported == [
         (1, "Desk is active"),
         (2, "on the way"),
         (3, "Desk called fetch"),
@@ -101,7 +101,7 @@ async def test_the_root_is_a_tool_and_its_run_reports_how_far_it_is() -> None:
     ]
 
 
-async def test_every_agent_can_be_a_tool_and_structured_output_stays_structured() -> None:
+async def test_tool_per_agent_and_structured_output() -> None:
     bookings = Agent("Bookings", description="Books trips.", output_type=Bill)
     model = ScriptedModel({"Bookings": ['{"euro": 40}']})
     team = Agent("Desk", description="Helps.", sub_agents=[bookings])
@@ -115,59 +115,61 @@ async def test_every_agent_can_be_a_tool_and_structured_output_stays_structured(
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_questions_of_the_team_are_put_to_the_clients_user(mode: str) -> None:
-    user = person({"approved": True}, {"answer": "7"})
-    team = desk([call("pay", euro=5)], [call("ask")], "done")
+async def test_interrupts_are_elicited_from_the_clients_user(mode: str) -> None:
+    user = scripted_user({"approved": True}, {"answer": "7"})
+    team = make_team([call("pay", euro=5)], [call("ask")], "done")
     async with served(mcp_app(team), free_port()) as url, Client(url, mode=mode, elicitation_callback=user) as client:
         result = await client.call_tool("desk", {"request": "hi"})
     assert text_in(result) == "done"
     assert user.asked == ['Desk requests approval for pay with {"euro": 5}.', "Desk asks: Which size?"]
 
 
-async def test_who_declines_an_approval_has_refused_and_who_declines_a_question_leaves_it_open() -> None:
-    team = desk([call("pay", euro=5)], [call("ask")], "done")
-    async with Client(mcp_server(team), elicitation_callback=person(None, None)) as client:
+async def test_declining_denies_an_approval_and_leaves_a_question_open() -> None:
+    team = make_team([call("pay", euro=5)], [call("ask")], "done")
+    async with Client(mcp_server(team), elicitation_callback=scripted_user(None, None)) as client:
         result = await client.call_tool("desk", {"request": "hi"})
     assert result.is_error
     assert "Which size?" in text_in(result)
 
 
-async def test_a_client_that_cannot_ask_is_told_what_is_open_and_how_to_answer() -> None:
-    team = desk([call("pay", euro=5), call("ask")], "done")
+async def test_a_client_without_elicitation_gets_the_open_interrupts_and_can_answer_them() -> None:
+    team = make_team([call("pay", euro=5), call("ask")], "done")
     async with Client(mcp_server(team)) as client:
         result = await client.call_tool("desk", {"request": "hi"})
         assert result.is_error
-        told = text_in(result)
-        assert 'Desk requests approval for pay with {"euro": 5}.' in told
-        assert "call the tool `answer_run`" in told
-        run_id = told.split("`")[1]
-        ids = [line.split("`")[1] for line in told.splitlines() if line.startswith("- ")]
+        reported = text_in(result)
+        assert 'Desk requests approval for pay with {"euro": 5}.' in reported
+        assert "call the tool `answer_run`" in reported
+        run_id = reported.split("`")[1]
+        ids = [line.split("`")[1] for line in reported.splitlines() if line.startswith("- ")]
         unsupported = await client.call_tool(
             "answer_run", {"run_id": run_id, "answers": {ids[0]: True, ids[1]: "large"}}
         )
         assert "does not fit" in text_in(unsupported)
         result = await client.call_tool("answer_run", {"run_id": run_id, "answers": {ids[0]: True, ids[1]: 7}})
         assert (text_in(result), result.is_error) == ("done", False)
-        gone = await client.call_tool("answer_run", {"run_id": run_id, "answers": {}})
-        assert gone.is_error
+        ended = await client.call_tool("answer_run", {"run_id": run_id, "answers": {}})
+        assert ended.is_error
 
 
-async def test_a_question_is_answered_to_a_server_that_was_started_anew(tmp_path: Any) -> None:
-    # The state that the client keeps is the id of the run; all else is in the store.
+async def test_an_interrupt_can_be_answered_after_a_restart_of_the_server(tmp_path: Any) -> None:
+    # The client's state is only the run id; everything else is in the store.
     store = str(tmp_path / "runs.db")
-    async with Client(mcp_server(desk([call("ask")]), store=store), elicitation_callback=person()) as client:
+    async with Client(
+        mcp_server(make_team([call("ask")]), store=store), elicitation_callback=scripted_user()
+    ) as client:
         asked = await client.session.call_tool("desk", {"request": "hi"}, allow_input_required=True)
     assert isinstance(asked, InputRequiredResult)
     [id] = asked.input_requests or {}
     answers: InputResponses = {id: ElicitResult(action="accept", content={"answer": "7"})}
-    async with Client(mcp_server(desk("done"), store=store)) as client:
+    async with Client(mcp_server(make_team("done"), store=store)) as client:
         result = await client.call_tool(
             "desk", {"request": "hi"}, input_responses=answers, request_state=asked.request_state
         )
         assert text_in(result) == "done"
 
 
-async def test_what_goes_wrong_is_told_without_what_is_nobodys_business() -> None:
+async def test_errors_are_reported_without_internal_details() -> None:
     def fail(request: Any) -> Any:
         raise KeyError("the password is 1234")
 
@@ -178,35 +180,35 @@ async def test_what_goes_wrong_is_told_without_what_is_nobodys_business() -> Non
         assert "1234" not in text_in(result)
         nothing = await client.call_tool("desk", {"request": " "})
         assert 'pass the request as text: {"request": "…"}' in text_in(nothing)
-        # The protocol has an error of its own for a tool that there is not.
+        # The protocol has a separate error for unknown tools.
         with pytest.raises(MCPError, match="the tools are: `desk`, `answer_run`") as unknown:
             await client.call_tool("nonsense", {})
         assert unknown.value.code == INVALID_PARAMS
 
 
-async def test_a_client_that_gives_up_cancels_the_run() -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+async def test_a_cancelled_call_cancels_the_run() -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
 
     @tool
-    async def linger() -> str:
-        begun.set()
+    async def wait_forever() -> str:
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
         return ""
 
-    team = Agent("Desk", tools=[linger], model=ScriptedModel([[call("linger")]]))
+    team = Agent("Desk", tools=[wait_forever], model=ScriptedModel([[call("wait_forever")]]))
     async with served(mcp_app(team), free_port()) as url, Client(url) as client:
         calling = asyncio.create_task(client.call_tool("desk", {"request": "hi"}))
-        await begun.wait()
+        await started.wait()
         calling.cancel()
         await asyncio.wait([calling])
         await ended.wait()
 
 
-async def test_a_team_can_use_another_team_as_a_server_and_questions_go_all_the_way_through() -> None:
-    inner = mcp_server(desk([call("pay", euro=5)], "done"))
+async def test_a_team_can_use_another_team_as_a_server_and_pass_on_its_interrupts() -> None:
+    inner = mcp_server(make_team([call("pay", euro=5)], "done"))
     outer = Runner(
         Agent("Boss", tools=[MCPToolset(inner)], model=ScriptedModel([[call("desk", request="pay")], "fine"]))
     )

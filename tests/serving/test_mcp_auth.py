@@ -1,16 +1,16 @@
-"""A team as an MCP server for callers with names: each has runs of their own."""
+"""An MCP server with authentication: callers own their runs."""
 
 import json
 from typing import Any
 
 import httpx
-from tests.serving.a2a.stage import served
+from tests.serving.a2a.clients import served
 
 from baton import Agent, RunContext, Runner, tool
 from baton.serving import mcp_app
 from baton.testing import ScriptedModel, call
 
-_ABOUT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+_INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
 @tool
@@ -20,7 +20,7 @@ async def ask(ctx: RunContext[Any]) -> str:
 
 
 class Session:
-    """One client, with a token."""
+    """An MCP session of one caller."""
 
     def __init__(self, http: httpx.AsyncClient, token: str) -> None:
         self._http = http
@@ -31,13 +31,13 @@ class Session:
         }
 
     async def open(self) -> None:
-        """Say hello."""
-        answer = await self._post("initialize", _ABOUT, id=1)
+        """Initialize the session."""
+        answer = await self._post("initialize", _INITIALIZE, id=1)
         self._headers["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
         await self._post("notifications/initialized", {})
 
-    async def called(self, name: str, **arguments: Any) -> str:
-        """The text that a tool answers with."""
+    async def call_tool(self, name: str, **arguments: Any) -> str:
+        """Call a tool and return the text of its result."""
         answer = await self._post("tools/call", {"name": name, "arguments": arguments}, id=2)
         (line,) = [line for line in answer.text.splitlines() if line.startswith("data: ") and '"id":2' in line]
         return json.loads(line.removeprefix("data: "))["result"]["content"][0]["text"]
@@ -49,7 +49,7 @@ class Session:
         return answer
 
 
-async def test_runs_belong_to_whoever_asked_for_them() -> None:
+async def test_runs_belong_to_the_caller_who_started_them() -> None:
     model = ScriptedModel([call("ask"), "done"])
     runner = Runner(Agent("Desk", description="Helps.", tools=[ask]), model=model, store="memory:")
     async with (
@@ -59,8 +59,8 @@ async def test_runs_belong_to_whoever_asked_for_them() -> None:
         ann, bob = Session(http, "t1"), Session(http, "t2")
         await ann.open()
         await bob.open()
-        assert "Which size?" in await ann.called("desk", request="a shirt")
+        assert "Which size?" in await ann.call_tool("desk", request="a shirt")
         (record,) = (await runner._require_store("test").list()).records
         assert record.owner == "ann"
-        assert "there is no suspended run" in await bob.called("answer_run", run_id=record.run_id, answers="3")
-        assert await ann.called("answer_run", run_id=record.run_id, answers="3") == "done"
+        assert "there is no suspended run" in await bob.call_tool("answer_run", run_id=record.run_id, answers="3")
+        assert await ann.call_tool("answer_run", run_id=record.run_id, answers="3") == "done"

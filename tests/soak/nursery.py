@@ -58,7 +58,7 @@ def nursery(url: str, ledger: Path) -> Generator[Nursery]:
 
 
 def serve(url: str, ledger: Path) -> None:
-    """Do what is asked for until nobody asks any more."""
+    """Handle commands until the input ends."""
     resolve_store(url)  # Loads the driver of its database, so that no worker spends its short life on that.
     for line in sys.stdin:
         wish, _, rest = line.strip().partition(" ")

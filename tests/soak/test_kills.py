@@ -28,7 +28,7 @@ IS_SOAK = PROFILE == "soak"
 KILLS = int(os.environ.get("KILLS", "240" if IS_SOAK else "6"))
 ROUNDS = int(os.environ.get("ROUNDS", "100" if IS_SOAK else "3"))
 NEW_RUNS = 8
-"""How many runs begin before each pair of processes."""
+"""The number of runs that are submitted before each pair of processes."""
 LONGEST_LIFE = 0.7
 
 
@@ -56,7 +56,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def submitted(url: str, ledger: Ledger, names: Sequence[str]) -> None:
-    """New runs that nobody drives yet."""
+    """Submit new runs without driving them."""
     async with runner_for(resolve_store(url), ledger) as runner:
         for name in names:
             await runner.submit("an order", run_id=name)
@@ -92,7 +92,7 @@ def test_no_kill_loses_or_repeats_anything(url: str, tmp_path: Path) -> None:
 
 
 async def checked(url: str, runs: list[str], deeds: list[Deed]) -> int:
-    """Look at every log and at the ledger, and at whether they tell the same story; how often somebody was asked."""
+    """Check that every log agrees with the ledger; return the number of questions about unknown outcomes."""
     by_key: dict[str, list[Deed]] = {}
     for deed in deeds:
         by_key.setdefault(deed.key, []).append(deed)

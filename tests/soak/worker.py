@@ -1,6 +1,6 @@
-"""Works off orders until none is left, or until somebody kills the process.
+"""Drive orders until none is left or the process is killed.
 
-Questions are answered here as well: what became of a call is looked up in the ledger, as a person would.
+Interrupts are answered here as well: the outcome of a call is looked up in the ledger, as a person would.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A store over anything that gets and sets bytes."""
+"""A store backed by any object that gets and sets bytes."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ LINE = b'{"text":"' + b"x" * 240 + b'"}'
 
 
 class Dictionary:
-    """Bytes by key; counts what is set, and fails when told to."""
+    """Bytes by key; it counts writes, and fails for keys that contain `fails_on`."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""A store in PostgreSQL when things go wrong: typed errors, nothing half-written, and it works again afterwards."""
+"""Failures of a PostgreSQL store: typed errors, no partial writes, and recovery afterwards."""
 
 import asyncio
 import builtins
@@ -12,12 +12,13 @@ import pytest
 from tests.postgres import PostgresServer
 
 from baton.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
-from baton.stores import PostgresStore, Store
+from baton.stores import PostgresStore, Store, postgres_pool
+from baton.stores.records import pack_lines
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server of one's own, to stop and start."""
+    """A separate server that tests can stop and start."""
     server = PostgresServer()
     try:
         server.start()
@@ -27,7 +28,7 @@ def server() -> Iterator[PostgresServer]:
 
 
 @asynccontextmanager
-async def _opened(url: str, **options: Any) -> AsyncGenerator[Store]:
+async def _open_store(url: str, **options: Any) -> AsyncGenerator[Store]:
     store = PostgresStore(url, **options)
     try:
         yield store
@@ -35,8 +36,8 @@ async def _opened(url: str, **options: Any) -> AsyncGenerator[Store]:
         await store.close()
 
 
-async def test_a_server_that_restarts_in_the_middle_of_a_run(server: PostgresServer) -> None:
-    async with _opened(server.empty_place()) as store:
+async def test_a_restart_of_the_server_during_a_run_is_survived(server: PostgresServer) -> None:
+    async with _open_store(server.empty_place()) as store:
         await store.create("r", [b"0"])
         await asyncio.gather(*(store.create(f"other{number}", []) for number in range(8)))
         server.stop(crash=True)
@@ -51,8 +52,8 @@ async def test_a_server_that_restarts_in_the_middle_of_a_run(server: PostgresSer
         assert list(await store.load("r")) == [b"0", b"1", b"2"]
 
 
-async def test_a_server_that_is_gone_for_long(server: PostgresServer) -> None:
-    async with _opened(server.empty_place(), timeout=2) as store:
+async def test_a_server_that_stays_down_raises_a_store_error(server: PostgresServer) -> None:
+    async with _open_store(server.empty_place(), timeout=2) as store:
         await store.create("r", [b"0"])
         server.stop()
         with pytest.raises(StoreError, match="the server cannot be reached; check that it runs") as gone:
@@ -63,8 +64,8 @@ async def test_a_server_that_is_gone_for_long(server: PostgresServer) -> None:
         assert list(await store.load("r")) == [b"0", b"1"]
 
 
-async def test_connections_that_are_cut(postgres_server: PostgresServer, postgres_url: str) -> None:
-    async with _opened(postgres_url) as store:
+async def test_closed_connections_are_replaced(postgres_server: PostgresServer, postgres_url: str) -> None:
+    async with _open_store(postgres_url) as store:
         await store.create("r", [])
         for seq in range(3):
             _cut_all(postgres_server)
@@ -73,14 +74,14 @@ async def test_connections_that_are_cut(postgres_server: PostgresServer, postgre
         assert list(await store.load("r")) == [b"0", b"1", b"2"]
 
 
-class _CutsAfterwards:
-    """Cuts the connection after the server has done what it was asked, and before the answer arrives: once."""
+class _LostResponse:
+    """Closes the connection once, after the server has committed and before its response arrives."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cuts = 0
         execute = psycopg.AsyncConnection[Any].execute
 
-        async def done_but_cut(
+        async def execute_and_disconnect(
             connection: psycopg.AsyncConnection[Any], statement: Any, *args: Any, **more: Any
         ) -> Any:
             cursor = await execute(connection, statement, *args, **more)
@@ -90,22 +91,22 @@ class _CutsAfterwards:
                 raise psycopg.OperationalError("server closed the connection unexpectedly")
             return cursor
 
-        monkeypatch.setattr(psycopg.AsyncConnection, "execute", done_but_cut)
+        monkeypatch.setattr(psycopg.AsyncConnection, "execute", execute_and_disconnect)
 
 
-async def test_a_writer_whose_answer_was_lost_knows_its_own_lines(
+async def test_a_write_whose_response_was_lost_is_not_repeated(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cutter = _CutsAfterwards(monkeypatch)
-    async with _opened(postgres_url) as store:
+    lost_response = _LostResponse(monkeypatch)
+    async with _open_store(postgres_url) as store:
         await store.create("first", [])
-        cutter.cuts = 1
+        lost_response.cuts = 1
         lease = await store.create("r", [b"0"], worker="me", ttl=60)
-        assert cutter.cuts == 0
+        assert lost_response.cuts == 0
         assert (lease.fence, lease.worker) == (1, "me")
-        cutter.cuts = 1
+        lost_response.cuts = 1
         await store.append("r", 1, [b"1"], fence=lease.fence)
-        assert cutter.cuts == 0
+        assert lost_response.cuts == 0
         assert list(await store.load("r")) == [b"0", b"1"]
         with pytest.raises(RunConflictError):
             await store.append("r", 1, [b"1"])
@@ -113,17 +114,17 @@ async def test_a_writer_whose_answer_was_lost_knows_its_own_lines(
             await store.create("r", [b"0"], worker="me", ttl=60)
 
 
-async def test_a_server_that_is_not_there() -> None:
-    async with _opened("postgresql://baton:secret@127.0.0.1:1/runs", timeout=2) as store:
+async def test_an_unreachable_server_raises_a_store_error() -> None:
+    async with _open_store("postgresql://baton:secret@127.0.0.1:1/runs", timeout=2) as store:
         with pytest.raises(StoreError, match="the server cannot be reached") as refused:
             await store.create("r", [])
     assert "PostgresStore('postgresql://baton@127.0.0.1:1/runs')" in str(refused.value)
     assert "secret" not in f"{refused.value}{store!r}"
 
 
-async def test_a_database_that_is_not_there(postgres_server: PostgresServer) -> None:
+async def test_a_missing_database_raises_a_store_error(postgres_server: PostgresServer) -> None:
     url = postgres_server.url_of("nowhere")
-    async with _opened(url) as store:
+    async with _open_store(url) as store:
         with pytest.raises(StoreError, match="there is no such database; create it first"):
             await store.create("r", [])
         postgres_server.execute("CREATE DATABASE nowhere")
@@ -134,67 +135,80 @@ async def test_a_database_that_is_not_there(postgres_server: PostgresServer) -> 
             postgres_server.execute("DROP DATABASE nowhere WITH (FORCE)")
 
 
-async def test_a_wrong_password(server: PostgresServer) -> None:
+async def test_a_wrong_password_raises_a_store_error(server: PostgresServer) -> None:
     server.execute("CREATE ROLE clerk LOGIN SUPERUSER PASSWORD 'right'")
     rules = server.folder / "data" / "pg_hba.conf"
     rules.write_text("local all clerk scram-sha-256\nlocal all all trust\n")
     server.execute("SELECT pg_reload_conf()")
     wrong = server.url_of("postgres", user="clerk:wrong")
-    async with _opened(wrong) as store:
+    async with _open_store(wrong) as store:
         with pytest.raises(StoreError, match="the server rejects this user or password") as refused:
             await store.create("r", [])
     assert "wrong@" not in str(refused.value)
-    async with _opened(server.url_of("postgres", user="clerk:right")) as store:
+    async with _open_store(server.url_of("postgres", user="clerk:right")) as store:
         await store.create("r", [])
 
 
-async def test_a_user_who_may_not_make_tables(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_a_user_without_create_privilege_raises_a_store_error(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
     postgres_server.execute("DROP ROLE IF EXISTS guest")
     postgres_server.execute("CREATE ROLE guest LOGIN")
-    async with _opened(postgres_server.url_of("postgres", user="guest")) as store:
+    async with _open_store(postgres_server.url_of("postgres", user="guest")) as store:
         with pytest.raises(StoreError, match="this user lacks a privilege; grant it CREATE"):
             await store.create("r", [])
 
 
-async def test_a_server_that_takes_no_writes(postgres_url: str) -> None:
-    async with _opened(postgres_url) as store:
+async def test_a_read_only_server_raises_a_store_error_on_writes(postgres_url: str) -> None:
+    async with _open_store(postgres_url) as store:
         await store.create("r", [b"0"])
     reading = postgres_url.replace("-csearch_path", "-cdefault_transaction_read_only%3Don%20-csearch_path")
-    async with _opened(reading) as store:
+    async with _open_store(reading) as store:
         assert list(await store.load("r")) == [b"0"]
         with pytest.raises(StoreError, match="the server is read-only"):
             await store.append("r", 1, [b"1"])
 
 
-async def test_tables_of_version_1_are_brought_up_to_date_with_all_that_is_in_them(postgres_url: str) -> None:
-    async with _opened(postgres_url) as store:
-        await store.create("r", [b"0"])
+async def test_older_tables_are_migrated_with_their_content(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP TABLE baton_notes")
-        connection.execute("ALTER TABLE baton_runs DROP COLUMN owner")
-        connection.execute("ALTER TABLE baton_runs RENAME COLUMN worker TO owner")
-        connection.execute("ALTER TABLE baton_runs RENAME COLUMN cancel_requested TO cancel")
-        connection.execute("DELETE FROM baton_layout WHERE version > 1")
-    async with _opened(postgres_url) as store, _opened(postgres_url) as other:
+        for statement in postgres_pool._LAYOUT:
+            connection.execute(statement)
+        for number, thread in enumerate(["", "t", "", "t", "u", "t"], 1):
+            values = (f"run{number}", "completed", 1, thread, 100.0, 200.0 + number, "", 0.0, 1, "", 0)
+            row = connection.execute(
+                "INSERT INTO baton_runs(run_id, status, seq, thread, created_at, updated_at, "
+                "worker, lease_until, fence, cancel_requested, last_write) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING number",
+                values,
+            ).fetchone()
+            assert row is not None
+            connection.execute("INSERT INTO baton_pieces VALUES (%s, 0, %s)", (row[0], pack_lines([b"0"])))
+    async with _open_store(postgres_url) as store, _open_store(postgres_url) as other:
         both = [each.list(owner="", count_total=True) for each in (store, other)]
-        assert [page.total for page in await asyncio.gather(*both)] == [1, 1]
-        await other.put_note("r", "n", b"note")
-        assert await store.notes("r") == {"n": b"note"}
-        assert [*await store.load("r")] == [b"0"]
+        assert [page.total for page in await asyncio.gather(*both)] == [6, 6]
+        records = (await store.list(oldest_first=True)).records
+        assert [record.previous for record in records] == ["", "", "", "run2", "", "run4"]
+        assert [record.changed_at for record in records] == [201.0, 202.0, 203.0, 204.0, 205.0, 206.0]
+        await store.create("new", [], thread="t", previous="run6")
+        await other.put_note("run1", "n", b"note")
+        assert await store.notes("run1") == {"n": b"note"}
+        assert [*await store.load("run1")] == [b"0"]
 
 
-async def test_a_newer_layout_is_refused_by_name(postgres_url: str) -> None:
-    async with _opened(postgres_url) as store:
+async def test_a_newer_layout_is_refused(postgres_url: str) -> None:
+    async with _open_store(postgres_url) as store:
         await store.create("r", [])
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("UPDATE baton_layout SET version = 7")
-    async with _opened(postgres_url) as store:
-        with pytest.raises(StoreError, match="its layout is version 7, made by a newer Baton; this one reads up to 3"):
+    async with _open_store(postgres_url) as store:
+        with pytest.raises(
+            StoreError, match="its layout is version 7, made by a newer Baton; this one reads version 4"
+        ):
             await store.load("r")
 
 
-async def test_tables_that_were_removed_and_come_back(postgres_url: str) -> None:
-    async with _opened(postgres_url) as store:
+async def test_removed_tables_raise_and_are_created_again(postgres_url: str) -> None:
+    async with _open_store(postgres_url) as store:
         await store.create("r", [])
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute("DROP TABLE baton_notes, baton_pieces, baton_runs, baton_layout")
@@ -213,7 +227,7 @@ async def test_tables_that_were_removed_and_come_back(postgres_url: str) -> None
     ],
 )
 async def test_damaged_and_missing_lines_are_detected(postgres_url: str, statement: str, where: int) -> None:
-    async with _opened(postgres_url) as store:
+    async with _open_store(postgres_url) as store:
         await store.create("r", [b"{}"])
         for seq in range(1, 4):
             await store.append("r", seq, [b'{"a":1}'])
@@ -224,13 +238,13 @@ async def test_damaged_and_missing_lines_are_detected(postgres_url: str, stateme
         assert broken.value.position == where
 
 
-async def test_more_tasks_than_connections(postgres_url: str) -> None:
-    async with _opened(postgres_url, max_connections=2) as store:
+async def test_more_tasks_than_connections_are_queued(postgres_url: str) -> None:
+    async with _open_store(postgres_url, max_connections=2) as store:
         await asyncio.gather(*(store.create(f"r{number}", [b"0"]) for number in range(40)))
         assert len((await store.list()).records) == 40
 
 
-def test_a_store_is_used_in_one_event_loop_after_another(postgres_url: str) -> None:
+def test_a_store_can_be_used_in_consecutive_event_loops(postgres_url: str) -> None:
     store = PostgresStore(postgres_url)
     asyncio.run(store.create("r", [b"0"]))
     asyncio.run(store.append("r", 1, [b"1"]))
@@ -243,18 +257,18 @@ def test_a_store_is_used_in_one_event_loop_after_another(postgres_url: str) -> N
     assert asyncio.run(read_and_close()) == [b"0", b"1"]
 
 
-def test_an_address_that_cannot_be_read() -> None:
+def test_an_invalid_address_is_refused() -> None:
     with pytest.raises(SetupError, match=r"cannot parse the address of PostgresStore: .*nonsense"):
         PostgresStore("postgresql://host/runs?nonsense=1")
 
 
-def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    really = builtins.__import__
+def test_a_missing_package_error_has_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_import = builtins.__import__
 
     def refuse(name: str, *rest: Any, **more: Any) -> Any:
         if name.partition(".")[0] in ("psycopg", "psycopg_pool"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return really(name, *rest, **more)
+        return real_import(name, *rest, **more)
 
     monkeypatch.delitem(sys.modules, "baton.stores.postgres_pool", raising=False)
     monkeypatch.setattr(builtins, "__import__", refuse)
@@ -269,3 +283,27 @@ def _cut_all(server: PostgresServer) -> None:
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
         "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
     )
+
+
+async def test_one_connection_finds_out_why_many_callers_got_none(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # F7: otherwise every caller would connect to a server that has no connection to spare.
+    store = PostgresStore(postgres_url, max_connections=1, timeout=4)
+    await store.create("r", [])
+    explained: list[object] = []
+    explain = postgres_pool.PostgresPool._explain_timeout
+
+    async def count(self: Any, pool: Any) -> StoreError:
+        explained.append(pool)
+        return await explain(self, pool)
+
+    monkeypatch.setattr(postgres_pool.PostgresPool, "_explain_timeout", count)
+    pool = await store._pool._open()
+    async with pool.connection():
+        ended = await asyncio.gather(*[store.record("r") for _ in range(20)], return_exceptions=True)
+    assert {str(error) for error in ended if isinstance(error, StoreError)} == {
+        f"{store!r}: all 1 connections were in use for 2 s; raise PostgresStore(max_connections=…)"
+    }
+    assert len(explained) == 1
+    await store.close()

@@ -1,4 +1,4 @@
-"""Lines as one piece of bytes."""
+"""Packing lines into bytes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A store in an SQLite file when things go wrong: typed errors, nothing half-written, and it works again afterwards."""
+"""Failures of an SQLite store: typed errors, no partial writes, and recovery afterwards."""
 
 import asyncio
 import os
@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from baton.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
-from baton.stores import SQLiteStore
+from baton.stores import SQLiteStore, sqlite_file
+from baton.stores.records import pack_lines
+from baton.stores.sqlite_file import MAX_LINES
 
 LINE = b'{"text":"' + b"x" * 500 + b'"}'
 
@@ -23,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.db"
 
 
-async def _filled(path: Path, *, runs: int = 3, lines: int = 30) -> None:
+async def _fill(path: Path, *, runs: int = 3, lines: int = 30) -> None:
     store = SQLiteStore(path)
     for number in range(runs):
         await store.create(f"run{number}", [LINE] * 2)
@@ -49,7 +51,7 @@ async def test_a_lease_runs_out_by_the_clock(path: Path) -> None:
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])
-async def test_a_full_database_takes_nothing_and_works_again_when_there_is_room(path: Path, durability: str) -> None:
+async def test_a_full_database_rejects_writes_until_there_is_space(path: Path, durability: str) -> None:
     store = SQLiteStore(path, durability="power" if durability == "power" else "process")
     await store.create("r", [LINE])
     file = store._group._file if store._group else store._file
@@ -69,7 +71,7 @@ async def test_a_full_database_takes_nothing_and_works_again_when_there_is_room(
     await store.close()
 
 
-async def test_one_that_does_not_fit_does_not_harm_the_others_of_its_group(path: Path) -> None:
+async def test_a_failed_write_does_not_affect_the_others_of_its_group(path: Path) -> None:
     store = SQLiteStore(path, durability="power")
     for number in range(6):
         await store.create(f"r{number}", [LINE])
@@ -81,7 +83,7 @@ async def test_one_that_does_not_fit_does_not_harm_the_others_of_its_group(path:
     appends = [store.append(f"r{number}", 1, [LINE * size]) for number, size in enumerate(sizes)]
     appends.append(store.append("r0", 7, [LINE]))
     outcomes = await asyncio.gather(*appends, return_exceptions=True)
-    assert [type(one) for one in outcomes] == [*[type(None)] * 2, StoreError, *[type(None)] * 3, RunConflictError]
+    assert [type(one) for one in outcomes] == [str, str, StoreError, str, str, str, RunConflictError]
     assert [len(await store.load(f"r{number}")) for number in range(6)] == [2, 2, 1, 2, 2, 2]
     await store.close()
 
@@ -104,7 +106,7 @@ _LIMITED = """
             print(error)
         assert written < 10_000
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        assert len(await store.load("r")) == written, "what was written before is there"
+        assert len(await store.load("r")) == written, "earlier writes are kept"
         await store.append("r", written, [b"last"])
         await store.close()
         print(written + 1)
@@ -113,12 +115,12 @@ _LIMITED = """
 """
 
 
-async def test_a_file_that_may_not_grow_takes_nothing_and_works_again(path: Path) -> None:
-    said = _in_a_process(_LIMITED, str(path))
-    assert "StoreError" not in said
-    assert f"SQLiteStore('{path}'): " in said
+async def test_a_file_at_its_size_limit_rejects_writes_until_it_may_grow(path: Path) -> None:
+    output = _run_in_process(_LIMITED, str(path))
+    assert "StoreError" not in output
+    assert f"SQLiteStore('{path}'): " in output
     store = SQLiteStore(path)
-    assert len(await store.load("r")) == int(said.split()[-1])
+    assert len(await store.load("r")) == int(output.split()[-1])
     await store.close()
 
 
@@ -143,30 +145,30 @@ _READ_ONLY = """
 """
 
 
-async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
+async def test_a_read_only_file_raises_a_store_error_on_writes(tmp_path: Path) -> None:
     folder = tmp_path / "read only"
     folder.mkdir()
-    await _filled(folder / "runs.db")
-    # A user who may read the file needs to reach it, too.
+    await _fill(folder / "runs.db")
+    # The user who reads the file also needs access to its folders.
     for part in (tmp_path, *tmp_path.parents[:3]):
         if part.stat().st_uid == os.getuid() and part != Path(part.anchor):
             part.chmod(part.stat().st_mode | 0o055)
     (folder / "runs.db").chmod(0o444)
     folder.chmod(0o555)
     try:
-        said = _in_a_process(_READ_ONLY, str(folder / "runs.db"))
+        output = _run_in_process(_READ_ONLY, str(folder / "runs.db"))
     finally:
         folder.chmod(0o755)
         (folder / "runs.db").chmod(0o644)
-    assert said.count("it is not writable") + said.count("it cannot be opened") == 2, said
+    assert output.count("it is not writable") + output.count("it cannot be opened") == 2, output
     store = SQLiteStore(folder / "runs.db")
     await store.append("run0", 30, [LINE])
     await store.close()
 
 
 @pytest.fixture
-def locked(path: Path) -> Iterator[Callable[[], sqlite3.Connection]]:
-    """Lock the file as another process would; close what this gives to let go."""
+def lock_file(path: Path) -> Iterator[Callable[[], sqlite3.Connection]]:
+    """Return a function that locks the file like another process; roll back its connection to unlock."""
     held: list[sqlite3.Connection] = []
 
     def lock() -> sqlite3.Connection:
@@ -179,12 +181,12 @@ def locked(path: Path) -> Iterator[Callable[[], sqlite3.Connection]]:
         connection.close()
 
 
-async def test_a_locked_file_is_waited_for_without_holding_up_other_tasks(
-    path: Path, locked: Callable[[], sqlite3.Connection]
+async def test_waiting_for_a_locked_file_does_not_block_other_tasks(
+    path: Path, lock_file: Callable[[], sqlite3.Connection]
 ) -> None:
     store = SQLiteStore(path)
     await store.create("r", [])
-    other = locked()
+    other = lock_file()
     append = asyncio.create_task(store.append("r", 0, [LINE]))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -197,10 +199,12 @@ async def test_a_locked_file_is_waited_for_without_holding_up_other_tasks(
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])
-async def test_a_file_that_stays_locked(path: Path, durability: str, locked: Callable[[], sqlite3.Connection]) -> None:
+async def test_a_file_that_stays_locked_raises_a_store_error(
+    path: Path, durability: str, lock_file: Callable[[], sqlite3.Connection]
+) -> None:
     store = SQLiteStore(path, durability="power" if durability == "power" else "process", timeout=0.02)
     await store.create("r", [])
-    other = locked()
+    other = lock_file()
     with pytest.raises(StoreError, match="another process has locked it; wait for that process"):
         await store.append("r", 0, [LINE])
     assert list(await store.load("r")) == []
@@ -209,7 +213,7 @@ async def test_a_file_that_stays_locked(path: Path, durability: str, locked: Cal
     await store.close()
 
 
-async def test_a_file_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_missing_folder_raises_a_store_error(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "later" / "runs.db")
     with pytest.raises(StoreError, match="it cannot be opened; its folder must exist"):
         await store.create("r", [])
@@ -220,7 +224,7 @@ async def test_a_file_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
         await SQLiteStore(tmp_path).create("r", [])
 
 
-async def test_a_file_that_is_no_database(path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused_and_kept(path: Path) -> None:
     text = "These are notes, and not a database.\n" * 100
     path.write_text(text)
     store = SQLiteStore(path)
@@ -232,7 +236,7 @@ async def test_a_file_that_is_no_database(path: Path) -> None:
     await store.close()
 
 
-async def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
+async def test_the_database_of_another_program_is_refused_and_kept(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE customers(name)")
         connection.commit()
@@ -242,30 +246,37 @@ async def test_the_database_of_another_program_is_left_alone(path: Path) -> None
     assert path.read_bytes() == before
 
 
-async def test_a_newer_layout_is_refused_by_name(path: Path) -> None:
-    await _filled(path, runs=1, lines=3)
+async def test_a_newer_layout_is_refused(path: Path) -> None:
+    await _fill(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads up to 3"):
+    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads version 4"):
         await SQLiteStore(path).load("run0")
 
 
-async def test_a_file_of_version_1_is_brought_up_to_date_with_all_that_is_in_it(path: Path) -> None:
-    await _filled(path, runs=2, lines=3)
+async def test_an_older_file_is_migrated_with_its_content(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "DROP TABLE notes; DROP INDEX runs_by_owner; ALTER TABLE runs DROP COLUMN owner;"
-            "ALTER TABLE runs RENAME COLUMN worker TO owner; ALTER TABLE runs RENAME COLUMN cancel_requested TO cancel;"
-            "PRAGMA user_version = 1"
-        )
+        connection.executescript(sqlite_file._LAYOUT + "PRAGMA user_version = 3")
+        for number, thread in enumerate(["", "t", "", "t", "u", "t"], 1):
+            values = (f"run{number}", "completed", 3, thread, 100.0, 200.0 + number, "", 0.0, 1, "")
+            connection.execute(
+                "INSERT INTO runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until, "
+                "fence, cancel_requested) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+            connection.execute("INSERT INTO pieces VALUES (?, ?)", (number * MAX_LINES, pack_lines([LINE] * 3)))
+        connection.commit()
     stores = [SQLiteStore(path), SQLiteStore(path)]
     for store in stores:
-        assert (await store.list(owner="", count_total=True)).total == 2
+        assert (await store.list(owner="", count_total=True)).total == 6
         assert len(await store.load("run1")) == 3
-    await stores[0].create("new", [], owner="ada")
-    await stores[1].put_note("run0", "n", b"note")
+    records = (await stores[0].list(oldest_first=True)).records
+    assert [record.previous for record in records] == ["", "", "", "run2", "", "run4"]
+    assert [record.changed_at for record in records] == [201.0, 202.0, 203.0, 204.0, 205.0, 206.0]
+    await stores[0].create("new", [], owner="ada", thread="t", previous="run6")
+    await stores[1].put_note("run1", "n", b"note")
     assert [record.run_id for record in (await stores[1].list(owner="ada")).records] == ["new"]
-    assert await stores[0].notes("run0") == {"n": b"note"}
+    assert await stores[0].notes("run1") == {"n": b"note"}
     for store in stores:
         await store.close()
 
@@ -283,13 +294,13 @@ async def test_a_removed_file_is_detected(path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 10, 100, 4096, 5000, 8192, 20_000])
 async def test_a_truncated_file_is_detected(path: Path, size: int) -> None:
-    await _filled(path)
+    await _fill(path)
     whole = path.read_bytes()
     assert len(whole) > 40_000
     path.write_bytes(whole[:size])
     store = SQLiteStore(path)
     for number in range(3):
-        # A file of no bytes is a new one, in which there is no run.
+        # An empty file is a new database without runs.
         with pytest.raises((StoreError, LogError) if size else RunNotFoundError):
             await store.load(f"run{number}")
     await store.close()
@@ -299,22 +310,22 @@ async def test_a_truncated_file_is_detected(path: Path, size: int) -> None:
 
 
 async def test_flipped_bits_are_detected(path: Path) -> None:
-    await _filled(path, runs=2, lines=12)
+    await _fill(path, runs=2, lines=12)
     whole = path.read_bytes()
     store = SQLiteStore(path)
     wanted = {f"run{number}": [LINE] * 12 for number in range(2)}
-    told = 0
-    for place in range(0, len(whole), 101):
+    detected = 0
+    for position in range(0, len(whole), 101):
         damaged = bytearray(whole)
-        damaged[place] ^= 1 << (place % 8)
+        damaged[position] ^= 1 << (position % 8)
         path.write_bytes(damaged)
         await store.close()
         for run_id, lines in wanted.items():
             try:
-                assert list(await store.load(run_id)) == lines, f"bit at byte {place}"
+                assert list(await store.load(run_id)) == lines, f"bit at byte {position}"
             except (StoreError, LogError, RunNotFoundError):
-                told += 1
-    assert told > 100
+                detected += 1
+    assert detected > 100
     path.write_bytes(whole)
     await store.close()
     assert list(await store.load("run0")) == wanted["run0"]
@@ -322,7 +333,7 @@ async def test_flipped_bits_are_detected(path: Path) -> None:
 
 
 async def test_a_changed_line_is_reported_with_its_number(path: Path) -> None:
-    await _filled(path, runs=1, lines=6)
+    await _fill(path, runs=1, lines=6)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE pieces SET lines = replace(lines, 'text', 'next') WHERE place % 16777216 = 4")
         connection.execute("UPDATE pieces SET lines = CAST(lines AS BLOB)")
@@ -345,7 +356,7 @@ async def test_a_changed_line_is_reported_with_its_number(path: Path) -> None:
     ],
 )
 async def test_missing_lines_are_detected(path: Path, statement: str, where: int) -> None:
-    await _filled(path, runs=1, lines=6)
+    await _fill(path, runs=1, lines=6)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
         connection.commit()
@@ -356,7 +367,7 @@ async def test_missing_lines_are_detected(path: Path, statement: str, where: int
     await store.close()
 
 
-async def test_a_store_is_used_from_several_event_loops_and_threads(path: Path) -> None:
+async def test_a_store_can_be_used_from_several_event_loops_and_threads(path: Path) -> None:
     store = SQLiteStore(path)
     await store.create("r", [])
 
@@ -390,7 +401,7 @@ async def test_a_forked_process_reopens_the_file(path: Path) -> None:
         asyncio.run(store.append("r", 2, [b"parent"]))
         print(asyncio.run(store.load("r")))
     """
-    assert _in_a_process(program, str(path)) == "[b'parent', b'child', b'parent']"
+    assert _run_in_process(program, str(path)) == "[b'parent', b'child', b'parent']"
 
 
 def test_invalid_arguments_are_refused() -> None:
@@ -400,7 +411,7 @@ def test_invalid_arguments_are_refused() -> None:
         SQLiteStore("runs.db", durability="all")  # pyright: ignore[reportArgumentType] - that is the mistake
 
 
-def _in_a_process(program: str, argument: str) -> str:
+def _run_in_process(program: str, argument: str) -> str:
     command = [sys.executable, "-c", textwrap.dedent(program), argument]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert finished.returncode == 0, finished.stderr

@@ -22,13 +22,13 @@ from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore,
         ("SQLITE:///runs.db", "runs.db", "process"),
     ],
 )
-def test_files(address: str | os.PathLike[str], path: str, durability: str) -> None:
+def test_file_addresses_resolve_to_sqlite_stores(address: str | os.PathLike[str], path: str, durability: str) -> None:
     store = resolve_store(address)
     assert isinstance(store, SQLiteStore)
     assert (store.path, store.durability) == (Path(path).absolute(), durability)
 
 
-def test_memory_and_postgres() -> None:
+def test_memory_and_postgres_addresses_resolve_to_their_stores() -> None:
     assert isinstance(resolve_store("memory:"), MemoryStore)
     assert isinstance(resolve_store("memory://"), MemoryStore)
     for scheme in ("postgresql", "postgres"):
@@ -66,7 +66,7 @@ def test_a_store_is_returned_unchanged() -> None:
         ("sqlite:///runs.db?mode=ro", "sqlite: addresses take `durability` and `timeout`, not `mode`"),
         ("sqlite:///runs.db?timeout=soon", "timeout is 'soon'; it must be a number of seconds"),
         ("sqlite:///runs.db?durability=all", "durability is 'all'; it can be: `process`, `power`"),
-        (7, "a int is not a store; use a path"),
+        (7, "an int is not a store; use a path"),
     ],
 )
 def test_invalid_addresses_are_refused(address: str, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""A client like OpenAI's that plays a script: objects with attributes that dump themselves, whole or in chunks."""
+"""A scripted client with the interface of OpenAI's: its responses are dumpable objects, whole or in chunks."""
 
 import copy
 import json
@@ -9,43 +9,43 @@ from typing import Any, TypeAlias
 from baton.swarm import Agent, Response, Swarm
 
 
-class Dumping(SimpleNamespace):
-    """Attributes that can be dumped, as the SDK's models can be."""
+class Dumpable(SimpleNamespace):
+    """A namespace that can be dumped like the SDK's models."""
 
     def model_dump_json(self) -> str:
         return json.dumps(self, default=vars)
 
 
-class Said:
-    """An answer: what the assistant's message has in it."""
+class Reply:
+    """The contents of an assistant's message."""
 
-    def __init__(self, content: str | None = None, *calls: Dumping, **more: Any) -> None:
+    def __init__(self, content: str | None = None, *calls: Dumpable, **more: Any) -> None:
         self.content = content
         self.calls = calls
         self.more = more
 
 
-Answer: TypeAlias = str | Dumping | Said | Exception | list[Any]
-"""Text, a call, an answer of both, an error to raise, or the chunks of a stream as they are."""
+Answer: TypeAlias = str | Dumpable | Reply | Exception | list[Any]
+"""Text, a call, a reply with both, an error to raise, or the chunks of a stream."""
 
 
-def call(name: str, id: str | None = "", /, **arguments: Any) -> Dumping:
-    """A call of a function; the client numbers those without an id."""
-    return written_call(name, json.dumps(arguments), id)
+def call(name: str, id: str | None = "", /, **arguments: Any) -> Dumpable:
+    """Create a function call; the client numbers calls without an id."""
+    return raw_call(name, json.dumps(arguments), id)
 
 
-def written_call(name: str, arguments: Any, id: str | None = "") -> Dumping:
-    """A call with arguments just as the model wrote them."""
-    return Dumping(id=id, function=Dumping(name=name, arguments=arguments), type="function")
+def raw_call(name: str, arguments: Any, id: str | None = "") -> Dumpable:
+    """Create a call with unparsed arguments."""
+    return Dumpable(id=id, function=Dumpable(name=name, arguments=arguments), type="function")
 
 
-def chunk(**delta: Any) -> Dumping:
-    """One chunk of a stream."""
-    return Dumping(choices=[Dumping(delta=Dumping(**{"role": None, "content": None, "tool_calls": None, **delta}))])
+def chunk(**delta: Any) -> Dumpable:
+    """Create one chunk of a stream."""
+    return Dumpable(choices=[Dumpable(delta=Dumpable(**{"role": None, "content": None, "tool_calls": None, **delta}))])
 
 
 class Client:
-    """Has `chat.completions.create`, and keeps what it was asked in `requests`."""
+    """A client with `chat.completions.create` that records its requests in `requests`."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -53,7 +53,7 @@ class Client:
         self.requests: list[dict[str, Any]] = []
         self.chat = SimpleNamespace(completions=SimpleNamespace(create=self._create))
         self.pulled = 0
-        """How many chunks were asked for."""
+        """The number of chunks that were read."""
         self.is_closed = False
 
     @property
@@ -62,7 +62,7 @@ class Client:
 
     @property
     def prompts(self) -> list[str]:
-        """What each request had for a system prompt."""
+        """Return the system prompt of each request."""
         return [request["messages"][0]["content"] for request in self.requests]
 
     def _create(self, **request: Any) -> Any:
@@ -72,12 +72,12 @@ class Client:
             raise answer
         if isinstance(answer, list):
             return self._stream(answer)
-        said = _as_said(answer)
-        for each in said.calls:
+        reply = _as_reply(answer)
+        for each in reply.calls:
             if each.id == "":
                 self._calls += 1
                 each.id = f"call_{self._calls}"
-        return self._stream(_chunks_of(said)) if request["stream"] else _completion(said)
+        return self._stream(_chunks_of(reply)) if request["stream"] else _completion(reply)
 
     def _stream(self, chunks: Iterable[Any]) -> Iterator[Any]:
         try:
@@ -88,33 +88,33 @@ class Client:
             self.is_closed = True
 
 
-def _as_said(answer: str | Dumping | Said) -> Said:
-    if isinstance(answer, Said):
+def _as_reply(answer: str | Dumpable | Reply) -> Reply:
+    if isinstance(answer, Reply):
         return answer
-    return Said(answer) if isinstance(answer, str) else Said(None, answer)
+    return Reply(answer) if isinstance(answer, str) else Reply(None, answer)
 
 
-def _completion(said: Said) -> Dumping:
-    message = Dumping(role="assistant", content=said.content, tool_calls=list(said.calls) or None, **said.more)
-    return Dumping(choices=[Dumping(message=message)])
+def _completion(reply: Reply) -> Dumpable:
+    message = Dumpable(role="assistant", content=reply.content, tool_calls=list(reply.calls) or None, **reply.more)
+    return Dumpable(choices=[Dumpable(message=message)])
 
 
-def _chunks_of(said: Said) -> Iterator[Dumping]:
-    yield chunk(role="assistant", **said.more)
-    for word in (said.content or "").split(" "):
-        yield chunk(content=word if word == (said.content or "").split(" ")[-1] else f"{word} ")
-    for index, each in enumerate(said.calls):
+def _chunks_of(reply: Reply) -> Iterator[Dumpable]:
+    yield chunk(role="assistant", **reply.more)
+    for word in (reply.content or "").split(" "):
+        yield chunk(content=word if word == (reply.content or "").split(" ")[-1] else f"{word} ")
+    for index, each in enumerate(reply.calls):
         name, arguments = each.function.name, each.function.arguments
-        head = Dumping(index=index, id=each.id, type="function", function=Dumping(name=name, arguments=""))
+        head = Dumpable(index=index, id=each.id, type="function", function=Dumpable(name=name, arguments=""))
         yield chunk(tool_calls=[head])
-        for piece in (arguments[:4], arguments[4:]):
-            rest = Dumping(index=index, id=None, type=None, function=Dumping(name=None, arguments=piece))
+        for part in (arguments[:4], arguments[4:]):
+            rest = Dumpable(index=index, id=None, type=None, function=Dumpable(name=None, arguments=part))
             yield chunk(tool_calls=[rest])
     yield chunk()
 
 
-def asked(client: Client, agent: Agent, *, stream: bool = False, text: str = "Hi", **options: Any) -> Response:
-    """What the agents answer to one message, streamed or not."""
+def ask_agents(client: Client, agent: Agent, *, stream: bool = False, text: str = "Hi", **options: Any) -> Response:
+    """Run the agents on one message, streamed or not."""
     messages = [{"role": "user", "content": text}]
     run: Any = Swarm(client).run
     outcome = run(agent, messages, stream=stream, **options)
@@ -122,10 +122,10 @@ def asked(client: Client, agent: Agent, *, stream: bool = False, text: str = "Hi
 
 
 def results(response: Response) -> list[str]:
-    """What the functions came to."""
+    """Return the contents of the tool messages."""
     return [message["content"] for message in response.messages if message["role"] == "tool"]
 
 
 def senders(response: Response) -> list[str]:
-    """Who spoke."""
+    """Return the senders of the assistant messages."""
     return [message["sender"] for message in response.messages if message["role"] == "assistant"]

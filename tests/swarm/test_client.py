@@ -1,10 +1,10 @@
-"""What clients are asked, and what is made of their answers, whatever they are made of (S3, S5)."""
+"""The requests to clients, and the handling of their responses in any form (S3, S5)."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.swarm.clients import Client, Dumping, Said, asked, call, chunk, results
+from tests.swarm.clients import Client, Dumpable, Reply, ask_agents, call, chunk, results
 
 from baton.errors import ModelError
 from baton.swarm import Agent, Swarm
@@ -16,10 +16,10 @@ def weather(city: str) -> str:
     return f"Sun in {city}."
 
 
-def test_a_client_is_asked_as_swarm_asks_it() -> None:
+def test_requests_have_swarms_parameters() -> None:
     agent = Agent(name="Desk", model="small", instructions="Help.", functions=[weather], tool_choice="required")
-    client = Client(Said("Hm.", call("weather", "id1", city="Rome")), "Sun.")
-    asked(client, agent)
+    client = Client(Reply("Hm.", call("weather", "id1", city="Rome")), "Sun.")
+    ask_agents(client, agent)
     assert client.requests[0] == {
         "model": "small",
         "messages": [{"role": "system", "content": "Help."}, {"role": "user", "content": "Hi"}],
@@ -28,22 +28,26 @@ def test_a_client_is_asked_as_swarm_asks_it() -> None:
         "stream": False,
         "parallel_tool_calls": True,
     }
-    made = {"id": "id1", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}, "type": "function"}
+    requested_calls = {
+        "id": "id1",
+        "function": {"name": "weather", "arguments": '{"city": "Rome"}'},
+        "type": "function",
+    }
     assert client.requests[1]["messages"][2:] == [
-        {"role": "assistant", "content": "Hm.", "tool_calls": [made], "sender": "Desk"},
+        {"role": "assistant", "content": "Hm.", "tool_calls": [requested_calls], "sender": "Desk"},
         {"role": "tool", "tool_call_id": "id1", "tool_name": "weather", "content": "Sun in Rome."},
     ]
 
 
-def test_without_functions_no_tools_are_mentioned() -> None:
+def test_without_functions_no_tools_are_sent() -> None:
     client = Client("Hello.")
-    asked(client, Agent(parallel_tool_calls=False))
+    ask_agents(client, Agent(parallel_tool_calls=False))
     assert client.requests[0]["tools"] is None
     assert client.requests[0]["tool_choice"] is None
     assert "parallel_tool_calls" not in client.requests[0]
 
 
-def test_messages_are_sent_as_the_caller_wrote_them() -> None:
+def test_the_callers_messages_are_sent_unchanged() -> None:
     messages = [
         {"role": "developer", "content": "Be brief.", "odd": {"kept": True}},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}]},
@@ -55,8 +59,8 @@ def test_messages_are_sent_as_the_caller_wrote_them() -> None:
     assert client.requests[0]["messages"][1:] == messages
 
 
-class ByMethod:
-    """Something that knows only one way to dump itself."""
+class WithDumpMethod:
+    """An object with only one of the methods for dumping."""
 
     def __init__(self, **methods: Any) -> None:
         for name, value in methods.items():
@@ -70,8 +74,8 @@ CALL = {"id": "1", "type": "function", "function": {"name": "weather", "argument
     "message",
     [
         {"role": "assistant", "tool_calls": [CALL]},
-        ByMethod(model_dump={"role": "assistant", "tool_calls": [CALL]}),
-        ByMethod(
+        WithDumpMethod(model_dump={"role": "assistant", "tool_calls": [CALL]}),
+        WithDumpMethod(
             json='{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "weather", '
             '"arguments": "{\\"city\\": \\"Rome\\"}"}}]}'
         ),
@@ -79,7 +83,7 @@ CALL = {"id": "1", "type": "function", "function": {"name": "weather", "argument
     ],
 )
 @pytest.mark.parametrize("wraps", [dict, SimpleNamespace])
-def test_answers_are_read_whatever_they_are_made_of(message: Any, wraps: Any) -> None:
+def test_responses_may_be_dicts_or_objects(message: Any, wraps: Any) -> None:
     answers = [wraps(choices=[wraps(message=each)]) for each in (message, {"role": "assistant", "content": "Sun."})]
 
     def create(**request: Any) -> Any:
@@ -106,34 +110,36 @@ def test_the_clients_own_objects_are_not_changed() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_calls_without_an_id_get_one(stream: bool) -> None:
-    made = Said(None, call("weather", None, city="Rome"), call("weather", None, city="Oslo"))
-    response = asked(Client(made, "Done."), Agent(functions=[weather]), stream=stream)
+    requested_calls = Reply(None, call("weather", None, city="Rome"), call("weather", None, city="Oslo"))
+    response = ask_agents(Client(requested_calls, "Done."), Agent(functions=[weather]), stream=stream)
     ids = [each["id"] for each in response.messages[0]["tool_calls"]]
     assert ids == ["call_1_0", "call_1_1"]
     assert [message["tool_call_id"] for message in response.messages[1:3]] == ids
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_calls_that_share_an_id_are_told_apart(stream: bool) -> None:
-    """Mock clients give one id to all."""
-    made = Said(None, call("weather", "same", city="Rome"), call("weather", "same", city="Oslo"))
-    response = asked(
-        Client(made, call("weather", "same", city="Bern"), "Done."), Agent(functions=[weather]), stream=stream
+def test_calls_that_share_an_id_keep_their_own_results(stream: bool) -> None:
+    """Mock clients use one id for all calls."""
+    requested_calls = Reply(None, call("weather", "same", city="Rome"), call("weather", "same", city="Oslo"))
+    response = ask_agents(
+        Client(requested_calls, call("weather", "same", city="Bern"), "Done."),
+        Agent(functions=[weather]),
+        stream=stream,
     )
     assert results(response) == ["Sun in Rome.", "Sun in Oslo.", "Sun in Bern."]
     assert {message["tool_call_id"] for message in response.messages if message["role"] == "tool"} == {"same"}
 
 
-def test_a_call_that_is_not_of_a_function_is_unknown() -> None:
-    other = Dumping(id="1", type="custom", custom=Dumping(name="shell", input="ls"))
-    response = asked(Client(Said("", other), "Done."), Agent(functions=[weather]))
+def test_a_call_of_another_type_is_an_unknown_tool() -> None:
+    other = Dumpable(id="1", type="custom", custom=Dumpable(name="shell", input="ls"))
+    response = ask_agents(Client(Reply("", other), "Done."), Agent(functions=[weather]))
     assert results(response) == ["Error: Tool  not found."]
 
 
 @pytest.mark.parametrize("choices", [[], None])
-def test_an_answer_without_choices_says_so(choices: Any) -> None:
+def test_a_response_without_choices_raises_a_model_error(choices: Any) -> None:
     client = SimpleNamespace(
-        chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **request: Dumping(choices=choices)))  # pyright: ignore
+        chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **request: Dumpable(choices=choices)))  # pyright: ignore
     )
     with pytest.raises(ModelError, match="returned no choices"):
         Swarm(client).run(Agent(), [])
@@ -144,20 +150,20 @@ class RateLimited(Exception):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_the_client_raises_reaches_the_caller(stream: bool) -> None:
+def test_errors_of_the_client_reach_the_caller(stream: bool) -> None:
     cause = TimeoutError("slow")
     error = RateLimited("later")
     error.__cause__ = cause
     client = Client(call("weather", city="Rome"), error)
     with pytest.raises(RateLimited, match="later") as raised:
-        asked(client, Agent(functions=[weather]), stream=stream)
+        ask_agents(client, Agent(functions=[weather]), stream=stream)
     assert raised.value is error
     assert raised.value.__cause__ is cause
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_of_nothing_is_an_answer(stream: bool) -> None:
-    response = asked(Client(Said(None)), Agent(name="Quiet"), stream=stream)
+def test_an_empty_response_is_an_answer(stream: bool) -> None:
+    response = ask_agents(Client(Reply(None)), Agent(name="Quiet"), stream=stream)
     (message,) = response.messages
     assert not message["content"]
     assert (message["role"], message["sender"]) == ("assistant", "Quiet")
@@ -165,14 +171,14 @@ def test_an_answer_of_nothing_is_an_answer(stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_is_an_answer(stream: bool) -> None:
-    """S5: Swarm's stream breaks at one."""
-    response = asked(Client(Said(None, refusal="I must not.")), Agent(), stream=stream)
+    """S5: Swarm's stream fails on a refusal."""
+    response = ask_agents(Client(Reply(None, refusal="I must not.")), Agent(), stream=stream)
     assert response.messages[0]["refusal"] == "I must not."
 
 
-def test_chunks_of_nothing_are_passed_over() -> None:
-    """S5: the last chunk often brings the token count alone."""
-    odd = [Dumping(choices=[]), Dumping(choices=None), Dumping(choices=[Dumping(delta=None)])]
+def test_empty_chunks_are_skipped() -> None:
+    """S5: the last chunk often has only the token count."""
+    odd = [Dumpable(choices=[]), Dumpable(choices=None), Dumpable(choices=[Dumpable(delta=None)])]
     client = Client([*odd, chunk(role="assistant", content="Hel"), *odd, chunk(content="lo"), *odd])
     items = list(Swarm(client).run(Agent(), [], stream=True))
     assert [item["content"] for item in items if "content" in item] == ["Hel", "lo"]
@@ -190,7 +196,7 @@ def test_a_stream_may_be_a_list() -> None:
     assert items[-1]["response"].messages[0]["content"] == "Hello"
 
 
-def test_a_stream_without_roles_says_who_speaks_all_the_same() -> None:
+def test_a_stream_without_roles_still_names_the_sender() -> None:
     client = Client([chunk(content="Hel"), chunk(content="lo")])
     items = list(Swarm(client).run(Agent(name="Ann"), [], stream=True))
     assert [item.get("sender") for item in items[1:3]] == ["Ann", None]

@@ -1,4 +1,4 @@
-"""Functions in every form, called with what a model wrote (S1, S2, S5)."""
+"""Functions of every kind, called with a model's arguments (S1, S2, S5)."""
 
 # Swarm's programs have functions without annotations.
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownArgumentType=false
@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.swarm.clients import Client, asked, call, results, written_call
+from tests.swarm.clients import Client, ask_agents, call, raw_call, results
 
 from baton import tool
 from baton.errors import SetupError
 from baton.swarm import Agent, Result
 
 
-def outcome(function: Any, *calls: Any, **options: Any) -> list[str]:
-    """What the calls of one function come to, one call a turn."""
-    return results(asked(Client(*calls, "Done."), Agent(functions=[function]), **options))
+def results_of(function: Any, *calls: Any, **options: Any) -> list[str]:
+    """Return the results of calling one function, one call per turn."""
+    return results(ask_agents(Client(*calls, "Done."), Agent(functions=[function]), **options))
 
 
 @pytest.mark.parametrize(
@@ -37,36 +37,36 @@ def outcome(function: Any, *calls: Any, **options: Any) -> list[str]:
         (Agent(name='Sa"les'), '{"assistant": "Sa\\"les"}'),
     ],
 )
-def test_what_a_function_returns_is_shown_as_swarm_shows_it(value: Any, shown: str) -> None:
+def test_return_values_are_formatted_as_in_swarm(value: Any, shown: str) -> None:
     def give():
         return value
 
-    assert outcome(give, call("give")) == [shown]
+    assert results_of(give, call("give")) == [shown]
 
 
-def test_parameters_without_a_type_get_whatever_the_model_gave() -> None:
+def test_parameters_without_a_type_get_the_models_value() -> None:
     def show(a, b="b"):
         return f"{a!r} {b!r}"
 
     calls = [call("show", a=1), call("show", a={"x": [None]}, b=False), call("show", a="1", b=None)]
-    assert outcome(show, *calls) == ["1 'b'", "{'x': [None]} False", "'1' None"]
+    assert results_of(show, *calls) == ["1 'b'", "{'x': [None]} False", "'1' None"]
 
 
 class Size(BaseModel):
     width: int
 
 
-def test_typed_parameters_arrive_as_their_types() -> None:
+def test_typed_parameters_are_converted() -> None:
     """S5."""
 
     def cut(size: Size, times: int, names: list[str] | None = None):
         return f"{type(size).__name__} {size.width} {times!r} {names!r}"
 
     calls = [call("cut", size={"width": 3}, times="4"), call("cut", size={"width": 1}, times=1, names=["a"])]
-    assert outcome(cut, *calls) == ["Size 3 4 None", "Size 1 1 ['a']"]
+    assert results_of(cut, *calls) == ["Size 3 4 None", "Size 1 1 ['a']"]
 
 
-def test_arguments_that_do_not_fit_become_messages() -> None:
+def test_invalid_arguments_are_reported_to_the_model() -> None:
     """S5: in Swarm each of these ends the run."""
 
     def pay(amount: int):
@@ -76,11 +76,11 @@ def test_arguments_that_do_not_fit_become_messages() -> None:
         call("pay", amount="much"),
         call("pay"),
         call("pay", amount=1, to="me"),
-        written_call("pay", '{"amount": '),
-        written_call("pay", ""),
+        raw_call("pay", '{"amount": '),
+        raw_call("pay", ""),
         call("pay", amount=7),
     ]
-    wrong_type, missing, extra, cut_off, empty, paid = outcome(pay, *calls)
+    wrong_type, missing, extra, cut_off, empty, paid = results_of(pay, *calls)
     assert "valid integer" in wrong_type
     assert "`amount` is required" in missing
     assert "`to` is not a parameter" in extra
@@ -89,37 +89,37 @@ def test_arguments_that_do_not_fit_become_messages() -> None:
     assert paid == "7"
 
 
-def test_arguments_that_are_not_text_are_read_all_the_same() -> None:
+def test_arguments_may_be_objects_or_none() -> None:
     def pay(amount: int = 1):
         return str(amount)
 
-    assert outcome(pay, written_call("pay", {"amount": 4}), written_call("pay", None)) == ["4", "1"]
+    assert results_of(pay, raw_call("pay", {"amount": 4}), raw_call("pay", None)) == ["4", "1"]
 
 
-def test_an_exception_becomes_a_message_and_the_run_goes_on() -> None:
+def test_an_exception_is_reported_to_the_model() -> None:
     """S5."""
 
     def fail():
         raise LookupError("no such order")
 
-    class Unspeakable:
+    class WithoutText:
         def __str__(self) -> str:
             raise TypeError("no words")
 
-    def unspeakable():
-        return Unspeakable()
+    def without_text():
+        return WithoutText()
 
-    assert outcome(fail, call("fail")) == ["tool `fail` failed: LookupError: no such order"]
-    assert outcome(unspeakable, call("unspeakable")) == ["tool `unspeakable` failed: TypeError: no words"]
+    assert results_of(fail, call("fail")) == ["tool `fail` failed: LookupError: no such order"]
+    assert results_of(without_text, call("without_text")) == ["tool `without_text` failed: TypeError: no words"]
 
 
-def test_what_is_no_exception_ends_the_run_at_once() -> None:
+def test_a_keyboard_interrupt_ends_the_run() -> None:
     def stop():
         raise KeyboardInterrupt
 
     client = Client(call("stop"), "Done.")
     with pytest.raises(KeyboardInterrupt):
-        asked(client, Agent(functions=[stop]))
+        ask_agents(client, Agent(functions=[stop]))
     assert len(client.requests) == 1
 
 
@@ -157,20 +157,20 @@ class Guide:
 def test_context_variables_reach_every_kind_of_function(function: Any, name: str, shown: str) -> None:
     """S2."""
     wanted = {} if isinstance(function, partial) else {"city": "Rome"}
-    assert outcome(function, call(name, **wanted), context_variables={"user": "Ann"}) == [shown]
+    assert results_of(function, call(name, **wanted), context_variables={"user": "Ann"}) == [shown]
 
 
-def test_a_local_variable_of_that_name_is_no_parameter() -> None:
-    """S2: Swarm looks at the names in the code, and calls such a function with one argument too many."""
+def test_a_local_variable_called_context_variables_is_not_a_parameter() -> None:
+    """S2: Swarm inspects the names in the code, and calls such a function with one argument too many."""
 
     def local():
         context_variables = "mine"
         return context_variables  # noqa: RET504 - the name is the point
 
-    assert outcome(local, call("local")) == ["mine"]
+    assert results_of(local, call("local")) == ["mine"]
 
 
-def test_a_decorator_that_hides_the_signature_leaves_a_function_without_parameters() -> None:
+def test_a_function_whose_signature_is_hidden_has_no_parameters() -> None:
     def hiding(function: Any) -> Any:
         def hidden(*args: Any, **kwargs: Any) -> Any:
             return function(*args, **kwargs)
@@ -181,18 +181,18 @@ def test_a_decorator_that_hides_the_signature_leaves_a_function_without_paramete
     def to_sales():
         return Agent(name="Sales")
 
-    assert outcome(to_sales, call("hidden")) == ['{"assistant": "Sales"}']
+    assert results_of(to_sales, call("hidden")) == ['{"assistant": "Sales"}']
 
 
-def test_a_type_that_no_json_can_be_read_into_gets_what_the_model_gave() -> None:
+def test_a_parameter_whose_type_has_no_schema_gets_the_models_value() -> None:
     def hold(guide: Guide, seats: int):
         return f"{guide!r} {seats!r}"
 
-    assert outcome(hold, call("hold", guide="g", seats="2")) == ["'g' 2"]
+    assert results_of(hold, call("hold", guide="g", seats="2")) == ["'g' 2"]
 
 
-def test_functions_run_where_the_caller_is() -> None:
-    """A connection that only its own thread may use is a common thing for a Swarm program to have."""
+def test_functions_run_in_the_callers_thread() -> None:
+    """Swarm programs often have a database connection that only its own thread may use."""
     database = sqlite3.connect(":memory:")
     threads: list[threading.Thread] = []
 
@@ -200,12 +200,12 @@ def test_functions_run_where_the_caller_is() -> None:
         threads.append(threading.current_thread())
         return database.execute("select 42").fetchone()[0]
 
-    assert outcome(query, call("query")) == ["42"]
+    assert results_of(query, call("query")) == ["42"]
     assert threads == [threading.current_thread()]
     database.close()
 
 
-def test_functions_may_use_asyncio_themselves() -> None:
+def test_functions_may_call_asyncio_run() -> None:
     async def later() -> str:
         await asyncio.sleep(0)
         return "later"
@@ -213,7 +213,7 @@ def test_functions_may_use_asyncio_themselves() -> None:
     def fetch():
         return asyncio.run(later())
 
-    assert outcome(fetch, call("fetch")) == ["later"]
+    assert results_of(fetch, call("fetch")) == ["later"]
 
 
 async def waited() -> str:
@@ -221,15 +221,15 @@ async def waited() -> str:
     return "waited"
 
 
-def test_async_functions_are_waited_for() -> None:
-    assert outcome(waited, call("waited")) == ["waited"]
+def test_async_functions_are_awaited() -> None:
+    assert results_of(waited, call("waited")) == ["waited"]
 
 
-async def test_async_functions_are_waited_for_inside_a_running_loop() -> None:
-    assert outcome(waited, call("waited")) == ["waited"]
+async def test_async_functions_are_awaited_inside_a_running_loop() -> None:
+    assert results_of(waited, call("waited")) == ["waited"]
 
 
-def test_of_two_functions_with_one_name_the_last_counts() -> None:
+def test_the_last_of_two_functions_with_one_name_is_used() -> None:
     def make(word: str) -> Any:
         def say():
             return word
@@ -237,15 +237,15 @@ def test_of_two_functions_with_one_name_the_last_counts() -> None:
         return say
 
     client = Client(call("say"), "Done.")
-    assert results(asked(client, Agent(functions=[make("first"), make("second")]))) == ["second"]
+    assert results(ask_agents(client, Agent(functions=[make("first"), make("second")]))) == ["second"]
     assert len(client.requests[0]["tools"]) == 1
 
 
-def test_a_tool_of_baton_is_refused() -> None:
+def test_a_baton_tool_is_refused() -> None:
     @tool(needs_approval=True)
     def wipe() -> str:
         """Wipe the disk."""
         raise AssertionError("it must not run")
 
     with pytest.raises(SetupError, match="FunctionTool\\('wipe'\\) is a tool of Baton"):
-        asked(Client(call("wipe")), Agent(functions=[wipe]))
+        ask_agents(Client(call("wipe")), Agent(functions=[wipe]))

@@ -1,6 +1,6 @@
-"""Programs as Swarm's users write them: nothing but `swarm` is `baton.swarm` in their imports (S6).
+"""Typical Swarm programs; only their imports differ: `baton.swarm` instead of `swarm` (S6).
 
-What the model says is scripted; each program runs streamed and not, and comes to the same.
+The model is scripted; each program runs with and without streaming, with the same result.
 """
 
 # Swarm's programs have functions without annotations.
@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from tests.swarm.clients import Client, Said, asked, call, senders
+from tests.swarm.clients import Client, Reply, ask_agents, call, senders
 
 from baton.swarm import Agent, Response, Result, Swarm
 from baton.swarm.repl import run_demo_loop
-from baton.swarm.types import Result as ResultOfTypes
+from baton.swarm.types import Result as ResultFromTypes
 
 pytestmark = pytest.mark.parametrize("stream", [False, True])
 
 
-def told(response: Response) -> list[str]:
-    """A line for each message."""
+def formatted(response: Response) -> list[str]:
+    """Format each message as one line."""
     lines: list[str] = []
     for message in response.messages:
         if message["role"] == "tool":
@@ -50,7 +50,7 @@ def test_weather(stream: bool) -> None:
         call("send_mail", to="ann@example.org", text="65 degrees"),
         "I have sent it.",
     )
-    assert told(asked(client, agent, stream=stream)) == snapshot(
+    assert formatted(ask_agents(client, agent, stream=stream)) == snapshot(
         [
             'Weather: get_weather({"city": "Bergen"})',
             'get_weather -> {"city": "Bergen", "degrees": 65, "time": "now"}',
@@ -62,7 +62,7 @@ def test_weather(stream: bool) -> None:
     assert sent == [("ann@example.org", "65 degrees")]
 
 
-def test_triage_with_ways_back(stream: bool) -> None:
+def test_triage_with_transfers_back(stream: bool) -> None:
     def back_to_desk():
         """Give the conversation back if it is not for you."""
         return desk
@@ -88,14 +88,14 @@ def test_triage_with_ways_back(stream: bool) -> None:
 
     client = Client(
         call("transfer_to_sales"),
-        Said("That is not for me.", call("back_to_desk")),
+        Reply("That is not for me.", call("back_to_desk")),
         call("transfer_to_refunds"),
         call("take_a_tenth_off"),
         "It is cheaper now.",
     )
-    response = asked(client, desk, stream=stream, context_variables={"name": "Ann"})
+    response = ask_agents(client, desk, stream=stream, context_variables={"name": "Ann"})
     assert response.agent == refunds
-    assert told(response) == snapshot(
+    assert formatted(response) == snapshot(
         [
             "Desk: transfer_to_sales({})",
             'transfer_to_sales -> {"assistant": "Sales"}',
@@ -123,7 +123,7 @@ def test_a_shop_with_a_database(stream: bool) -> None:
         ).fetchone()
         if not found:
             return f"{user_id} never bought {item_id}."
-        return ResultOfTypes(value=f"Refunded {found[0]}.", context_variables={"refunded": item_id})
+        return ResultFromTypes(value=f"Refunded {found[0]}.", context_variables={"refunded": item_id})
 
     def write_to(user_id, by, context_variables):
         """Let a customer know, by phone or by mail."""
@@ -136,13 +136,13 @@ def test_a_shop_with_a_database(stream: bool) -> None:
     desk = Agent(name="Desk", functions=[transfer_to_refunds])
     client = Client(
         call("transfer_to_refunds"),
-        Said(None, call("refund_item", user_id=1, item_id=9), call("refund_item", user_id=1, item_id=7)),
+        Reply(None, call("refund_item", user_id=1, item_id=9), call("refund_item", user_id=1, item_id=7)),
         call("write_to", user_id=1, by="mail"),
         "All done.",
     )
-    response = asked(client, desk, stream=stream, context_variables={"store": "kettles"})
+    response = ask_agents(client, desk, stream=stream, context_variables={"store": "kettles"})
     database.close()
-    assert told(response)[2:] == snapshot(
+    assert formatted(response)[2:] == snapshot(
         [
             'Refunds: refund_item({"user_id": 1, "item_id": 9}) + refund_item({"user_id": 1, "item_id": 7})',
             "refund_item -> 1 never bought 9.",
@@ -214,7 +214,7 @@ def test_airline_routing_with_policies(stream: bool) -> None:
         "Tell me about your bag.",
     )
     context = {"passenger": "Ann", "flight": "BA 12"}
-    response = asked(client, desk, stream=stream, context_variables=context)
+    response = ask_agents(client, desk, stream=stream, context_variables=context)
     assert response.agent is luggage
     assert client.prompts == [
         "Ask Ann on BA 12, ''.",
@@ -223,7 +223,7 @@ def test_airline_routing_with_policies(stream: bool) -> None:
         "Ask Ann on BA 12, ''.",
         POLICY,
     ]
-    assert told(response)[4:] == snapshot(
+    assert formatted(response)[4:] == snapshot(
         [
             "Cancellations: fetch_supervisor({})",
             "fetch_supervisor -> The supervisor comes",
@@ -248,13 +248,13 @@ def test_an_evaluation_of_which_function_is_called(stream: bool) -> None:
     agent = Agent(functions=[transfer_to_sales])
     client = Client(call("transfer_to_sales"), "Hello!")
     calls = [
-        asked(client, agent, stream=stream, text=query, execute_tools=False).messages[-1].get("tool_calls")
+        ask_agents(client, agent, stream=stream, text=query, execute_tools=False).messages[-1].get("tool_calls")
         for query in ("Sell me something", "Hi")
     ]
     assert [made and made[0]["function"]["name"] for made in calls] == ["transfer_to_sales", None]
 
 
-def test_a_loop_of_ones_own(stream: bool) -> None:
+def test_a_custom_conversation_loop(stream: bool) -> None:
     def speak_spanish():
         return Result(agent=spanish, context_variables={"language": "es"})
 

@@ -1,4 +1,4 @@
-"""What Swarm programs are written with (S3, S6)."""
+"""The types of Swarm programs (S3, S6)."""
 
 import copy
 import sys
@@ -34,38 +34,47 @@ def test_agents_can_be_changed_and_do_not_share_their_functions() -> None:
     assert second.instructions == "Be brief."
 
 
-def test_agents_are_equal_if_they_say_the_same() -> None:
+def test_agents_with_equal_fields_are_equal() -> None:
     assert Agent(name="A", functions=[greet]) == Agent(name="A", functions=[greet])
     assert Agent(name="A") != Agent(name="B")
     assert copy.deepcopy(Agent(name="A", functions=[greet])) == Agent(name="A", functions=[greet])
 
 
-def test_what_cannot_be_an_agent_is_refused() -> None:
+def test_invalid_agents_are_refused() -> None:
     with pytest.raises(ValidationError):
         Agent(functions=["greet"])  # pyright: ignore[reportArgumentType]
 
 
-def test_a_result_is_empty_unless_told_otherwise() -> None:
+def test_results_and_responses_are_empty_by_default() -> None:
     agent = Agent(name="A")
     assert Result() == Result(value="", agent=None, context_variables={})
     assert Result(agent=agent).agent is agent
     assert Response() == Response(messages=[], agent=None, context_variables={})
 
 
-def test_names_that_are_openais_come_from_there_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    home: Any = ModuleType("openai.types.chat")
-    home.ChatCompletionMessage = Agent
+def test_openai_types_are_imported_on_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    openai_module: Any = ModuleType("openai.types.chat")
+    openai_module.ChatCompletionMessage = Agent
     for name in ("openai", "openai.types"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, "openai.types.chat", home)
+    monkeypatch.setitem(sys.modules, "openai.types.chat", openai_module)
     assert types.ChatCompletionMessage is Agent
     with pytest.raises(AttributeError, match="Kitchen"):
         _ = types.Kitchen
 
 
-def test_without_openai_its_names_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openai_its_types_raise_module_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "openai"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ModuleNotFoundError, match="openai"):
         _ = types.Function
+
+
+def test_a_star_import_needs_no_openai(monkeypatch: pytest.MonkeyPatch) -> None:
+    # F32
+    monkeypatch.setitem(sys.modules, "openai", None)
+    names: dict[str, Any] = {}
+    exec("from baton.swarm.types import *", names)
+    assert {name for name in names if name != "__builtins__"} == {"Agent", "AgentFunction", "Response", "Result"}
+    assert sorted(types.__all__) == types.__all__

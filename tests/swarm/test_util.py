@@ -1,4 +1,4 @@
-"""Schemas of functions, joining of chunks, debug output (S2, S5, S6)."""
+"""Function schemas, merging of chunks, debug output (S2, S5, S6)."""
 
 # Swarm's programs have functions without annotations.
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownArgumentType=false
@@ -20,7 +20,7 @@ def parameters_of(function: Any) -> dict[str, Any]:
     return function_to_json(function)["function"]["parameters"]
 
 
-def test_a_function_is_told_in_swarms_form() -> None:
+def test_a_function_schema_has_swarms_format() -> None:
     def book(flight: str, seats: int, window: bool = True, limit: float = 9.5, note="none"):
         """Book seats on a flight."""
 
@@ -44,19 +44,19 @@ def test_a_function_is_told_in_swarms_form() -> None:
     }
 
 
-def test_a_function_without_words_or_parameters_has_empty_ones() -> None:
+def test_a_function_without_docstring_and_parameters() -> None:
     def leave():
         return None
 
-    told = function_to_json(leave)["function"]
-    assert told == {
+    schema = function_to_json(leave)["function"]
+    assert schema == {
         "name": "leave",
         "description": "",
         "parameters": {"type": "object", "properties": {}, "required": []},
     }
 
 
-def test_a_docstring_is_told_as_it_is() -> None:
+def test_a_docstring_is_used_unchanged() -> None:
     def refund(item_id):
         """Refund an item.
 
@@ -76,23 +76,23 @@ class Address(BaseModel):
     number: int = 1
 
 
-def test_full_types_are_told() -> None:
-    """S5: where Swarm calls everything it does not know a string."""
+def test_the_schema_has_the_full_types() -> None:
+    """S5: Swarm turns every type it does not know into a string."""
 
     def deliver(
         to: Address, colours: list[Colour], tags: dict[str, int], size: Literal["s", "m"], floor: int | None = None
     ):
         pass
 
-    told = parameters_of(deliver)
-    assert told["required"] == ["to", "colours", "tags", "size"]
-    properties = told["properties"]
+    schema = parameters_of(deliver)
+    assert schema["required"] == ["to", "colours", "tags", "size"]
+    properties = schema["properties"]
     assert properties["size"] == {"enum": ["s", "m"], "type": "string"}
     assert properties["floor"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     assert properties["tags"] == {"additionalProperties": {"type": "integer"}, "type": "object"}
     assert properties["colours"] == {"items": {"$ref": "#/$defs/Colour"}, "type": "array"}
-    assert told["$defs"]["Colour"] == {"enum": ["red", "blue"], "type": "string"}
-    assert told["$defs"]["Address"]["required"] == ["street"]
+    assert schema["$defs"]["Colour"] == {"enum": ["red", "blue"], "type": "string"}
+    assert schema["$defs"]["Address"]["required"] == ["street"]
 
 
 class Booking:
@@ -129,14 +129,14 @@ def plain(city, context_variables: dict[str, Any]):
     ],
 )
 def test_context_variables_are_hidden_by_signature(function: Any, name: str, description: str) -> None:
-    """S2: decorated functions, partials, methods and callable objects too."""
-    told = function_to_json(function)["function"]
-    assert (told["name"], told["description"]) == (name, description)
-    assert told["parameters"]["properties"] == {"city": {"type": "string"}}
-    assert told["parameters"]["required"] == ["city"]
+    """S2: also for decorated functions, partials, methods and callable objects."""
+    schema = function_to_json(function)["function"]
+    assert (schema["name"], schema["description"]) == (name, description)
+    assert schema["parameters"]["properties"] == {"city": {"type": "string"}}
+    assert schema["parameters"]["required"] == ["city"]
 
 
-def test_what_a_partial_has_filled_in_is_hidden() -> None:
+def test_bound_parameters_of_a_partial_are_hidden() -> None:
     def pay(amount: int, account: str, secret: str):
         pass
 
@@ -144,8 +144,8 @@ def test_what_a_partial_has_filled_in_is_hidden() -> None:
     assert parameters_of(partial(pay, 5))["properties"].keys() == {"account", "secret"}
 
 
-def test_a_type_that_no_json_can_be_read_into_is_told_as_a_string() -> None:
-    def hold(client: Booking, seats: int, when: "Nobody.Knows"):  # pyright: ignore # noqa: F821
+def test_a_type_without_a_schema_becomes_a_string() -> None:
+    def hold(client: Booking, seats: int, when: "Unknown.Type"):  # pyright: ignore # noqa: F821
         pass
 
     assert parameters_of(hold)["properties"] == {
@@ -155,7 +155,7 @@ def test_a_type_that_no_json_can_be_read_into_is_told_as_a_string() -> None:
     }
 
 
-def test_parameters_that_take_anything_are_left_out() -> None:
+def test_variadic_parameters_are_left_out() -> None:
     def bare(*args, **kwargs):
         pass
 
@@ -166,14 +166,14 @@ def test_parameters_that_take_anything_are_left_out() -> None:
     assert parameters_of(mixed)["properties"].keys() == {"city"}
 
 
-def test_what_cannot_be_a_function_says_why() -> None:
+def test_an_invalid_function_raises_a_setup_error() -> None:
     with pytest.raises(SetupError, match="cannot be named `<lambda>`"):
         function_to_json(lambda: "x")
     with pytest.raises(SetupError, match="`iter` cannot be a tool"):
         function_to_json(iter)
 
 
-def test_debug_output_has_the_time_in_front(capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_output_starts_with_the_time(capsys: pytest.CaptureFixture[str]) -> None:
     debug_print(False, "quiet")
     debug_print(True, "said", {"a": 1})
     printed = capsys.readouterr().out
@@ -182,63 +182,65 @@ def test_debug_output_has_the_time_in_front(capsys: pytest.CaptureFixture[str]) 
     assert printed.startswith("\033[90m[20")
 
 
-def test_texts_are_joined_at_any_depth() -> None:
+def test_texts_are_merged_at_any_depth() -> None:
     target: dict[str, Any] = {"content": "Hel", "function": {"arguments": '{"a'}, "count": 1}
     merge_fields(target, {"content": "lo", "function": {"arguments": '": 1}'}, "count": 2, "nothing": None})
     assert target == {"content": "Hello", "function": {"arguments": '{"a": 1}'}, "count": 1}
 
 
-def test_texts_that_are_new_are_taken_in() -> None:
-    """S5: a refusal is such a text, and Swarm's own joining stumbles over it."""
+def test_new_texts_are_added() -> None:
+    """S5: for example a refusal, on which Swarm's own merging fails."""
     target: dict[str, Any] = {"content": "", "function_call": None}
     merge_fields(target, {"refusal": "No.", "function_call": {"name": "x"}})
     merge_fields(target, {"refusal": " Never.", "function_call": {"name": "y"}})
     assert target == {"content": "", "refusal": "No. Never.", "function_call": {"name": "xy"}}
 
 
-def piece(index: int | None, name: str | None = None, arguments: str | None = None, id: str | None = None) -> Any:
+def call_delta(index: int | None, name: str | None = None, arguments: str | None = None, id: str | None = None) -> Any:
     function = {"name": name, "arguments": arguments}
     return {"index": index, "id": id, "type": "function" if id else None, "function": function}
 
 
-def started() -> dict[str, Any]:
+def new_message() -> dict[str, Any]:
     def blank() -> dict[str, Any]:
         return {"function": {"arguments": "", "name": ""}, "id": "", "type": ""}
 
     return {"content": "", "role": "assistant", "tool_calls": defaultdict(blank)}
 
 
-def whole(name: str, arguments: str, id: str) -> dict[str, Any]:
+def complete_call(name: str, arguments: str, id: str) -> dict[str, Any]:
     return {"function": {"arguments": arguments, "name": name}, "id": id, "type": "function"}
 
 
-def test_several_calls_in_one_chunk_all_count() -> None:
+def test_several_calls_in_one_chunk_are_merged() -> None:
     """S5."""
-    message = started()
-    merge_chunk(message, {"role": "assistant", "tool_calls": [piece(0, "a", "", "1"), piece(1, "b", "", "2")]})
-    merge_chunk(message, {"content": "x", "tool_calls": [piece(1, None, "{}"), piece(0, None, '{"k"')]})
-    merge_chunk(message, {"tool_calls": [piece(0, None, ": 1}")]})
+    message = new_message()
+    merge_chunk(
+        message, {"role": "assistant", "tool_calls": [call_delta(0, "a", "", "1"), call_delta(1, "b", "", "2")]}
+    )
+    merge_chunk(message, {"content": "x", "tool_calls": [call_delta(1, None, "{}"), call_delta(0, None, '{"k"')]})
+    merge_chunk(message, {"tool_calls": [call_delta(0, None, ": 1}")]})
     merge_chunk(message, {"tool_calls": None})
     assert message["content"] == "x"
     assert message["role"] == "assistant"
-    assert message["tool_calls"] == {0: whole("a", '{"k": 1}', "1"), 1: whole("b", "{}", "2")}
+    assert message["tool_calls"] == {0: complete_call("a", '{"k": 1}', "1"), 1: complete_call("b", "{}", "2")}
 
 
-def test_a_chunk_is_not_changed_by_joining_it() -> None:
-    delta = {"role": "assistant", "tool_calls": [piece(0, "a", "{}", "1")]}
-    merge_chunk(started(), delta)
-    assert delta == {"role": "assistant", "tool_calls": [piece(0, "a", "{}", "1")]}
+def test_merging_does_not_change_the_chunk() -> None:
+    delta = {"role": "assistant", "tool_calls": [call_delta(0, "a", "{}", "1")]}
+    merge_chunk(new_message(), delta)
+    assert delta == {"role": "assistant", "tool_calls": [call_delta(0, "a", "{}", "1")]}
 
 
-def test_ids_and_names_that_are_repeated_are_taken_once() -> None:
-    message = started()
+def test_repeated_ids_and_names_are_merged_once() -> None:
+    message = new_message()
     for arguments in ('{"k"', ": 1}"):
-        merge_chunk(message, {"tool_calls": [piece(0, "a", arguments, "1")]})
-    assert message["tool_calls"] == {0: whole("a", '{"k": 1}', "1")}
+        merge_chunk(message, {"tool_calls": [call_delta(0, "a", arguments, "1")]})
+    assert message["tool_calls"] == {0: complete_call("a", '{"k": 1}', "1")}
 
 
-def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+def test_calls_without_an_index_are_distinguished_by_id() -> None:
     message: dict[str, Any] = {"content": "", "tool_calls": {}}
-    for each in (piece(None, "a", "{", "1"), piece(None, None, "}"), piece(None, "b", "{}", "2")):
+    for each in (call_delta(None, "a", "{", "1"), call_delta(None, None, "}"), call_delta(None, "b", "{}", "2")):
         merge_chunk(message, {"tool_calls": [each]})
-    assert message["tool_calls"] == {0: whole("a", "{}", "1"), 1: whole("b", "{}", "2")}
+    assert message["tool_calls"] == {0: complete_call("a", "{}", "1"), 1: complete_call("b", "{}", "2")}

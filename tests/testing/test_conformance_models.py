@@ -17,8 +17,8 @@ from baton.testing import ScriptedModel, ScriptStep
 from baton.testing.conformance import ModelConformance
 
 
-class Backstage:
-    """A provider without a wire: what a model asks it is recorded, and whoever closes an answer early is noticed."""
+class FakeProvider:
+    """A provider without HTTP that records the requests of a model and responses that are closed early."""
 
     def __init__(self, steps: Iterable[ScriptStep]) -> None:
         self.script = ScriptedModel(steps, stream=True)
@@ -32,7 +32,7 @@ class Backstage:
         try:
             await asyncio.wait_for(self._left.wait(), within)
         except TimeoutError:
-            raise AssertionError("nobody left") from None
+            raise AssertionError("no client left") from None
 
     async def answer(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         has_ended = False
@@ -50,23 +50,23 @@ class Plain:
 
     name = "plain"
 
-    def __init__(self, behind: Backstage) -> None:
+    def __init__(self, behind: FakeProvider) -> None:
         self.behind = behind
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         return self.behind.answer(request)
 
 
-class Suite(ModelConformance[Backstage]):
+class Suite(ModelConformance[FakeProvider]):
     """The suite around one kind of model."""
 
     kind: type[Plain] = Plain
 
     @asynccontextmanager
-    async def provider(self, steps: Iterable[ScriptStep]) -> AsyncGenerator[Backstage, None]:
-        yield Backstage(steps)
+    async def provider(self, steps: Iterable[ScriptStep]) -> AsyncGenerator[FakeProvider, None]:
+        yield FakeProvider(steps)
 
-    def model(self, provider: Backstage) -> Model:
+    def model(self, provider: FakeProvider) -> Model:
         return self.kind(provider)
 
 
@@ -117,7 +117,7 @@ class KeepsUsageToItself(Plain):
 
 
 class NeverLetsGo(Plain):
-    """Reads on in the background, whoever stops reading."""
+    """A model that keeps reading in the background after its reader has stopped."""
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         pieces: asyncio.Queue[Chunk] = asyncio.Queue()
@@ -309,7 +309,7 @@ async def test_a_broken_model_trips_its_check(kind: type[Plain], check: Callable
 
 
 @pytest.mark.parametrize("check", [check for _, check in BROKEN])
-async def test_the_same_checks_let_a_model_pass_that_is_in_order(check: Callable[[Suite], Awaitable[None]]) -> None:
+async def test_a_correct_model_passes_all_checks(check: Callable[[Suite], Awaitable[None]]) -> None:
     await check(Suite())
 
 
@@ -321,7 +321,7 @@ async def test_a_model_that_waits_for_the_end_does_not_stream(monkeypatch: pytes
         await suite.test_pieces_arrive_before_the_answer_is_all_there()
 
 
-async def test_what_a_model_cannot_do_is_skipped_and_said() -> None:
+async def test_checks_of_unsupported_features_are_skipped_with_a_reason() -> None:
     class Modest(Suite):
         cannot = frozenset({"images"})
 

@@ -1,7 +1,7 @@
 """The conformance suite of stores finds what it is for: each broken store here fails the check for its fault."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -9,7 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from baton.errors import BatonError, RunConflictError, RunNotFoundError, StoreError
-from baton.stores import FINISHED_STATUSES, Lease, MemoryStore, RecordPage, RunFilters, RunStatus, Store
+from baton.stores import (
+    FINISHED_STATUSES,
+    AppendOptions,
+    CancelRequest,
+    Lease,
+    MemoryStore,
+    RecordPage,
+    RunFilters,
+    RunStatus,
+    Store,
+)
 from baton.testing.conformance.stores import STORE_CHECKS, check_name
 
 Append = Callable[..., Any]
@@ -47,15 +57,12 @@ class Changed(MemoryStore):
     """A store whose `append` is changed a little."""
 
     async def append(
-        self,
-        run_id: str,
-        expected_seq: int,
-        lines: Sequence[bytes],
-        *,
-        status: RunStatus | None = None,
-        fence: int | None = None,
-    ) -> None:
-        await self.changed(partial(super().append, run_id), expected_seq, lines, status, fence)
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> CancelRequest:
+        append = partial(super().append, run_id, wake_at=options.get("wake_at"))
+        await self.changed(append, expected_seq, lines, options.get("status"), options.get("fence"))
+        record = await self.record(run_id)
+        return record.cancel_requested if record is not None else ""
 
     async def changed(
         self, append: Append, expected: int, lines: Sequence[bytes], status: RunStatus | None, fence: int | None
@@ -149,9 +156,9 @@ class KeepsTheFence(MemoryStore):
 
 
 class RenewsAnything(MemoryStore):
-    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        record = await self.record(lease.run_id)
-        return await super().renew(replace(lease, fence=record.fence) if record else lease, ttl=ttl)
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        found = [(lease, await self.record(lease.run_id)) for lease in leases]
+        return await super().renew([replace(lease, fence=one.fence) for lease, one in found if one], ttl=ttl)
 
 
 class ReleasesAnything(MemoryStore):
@@ -160,7 +167,7 @@ class ReleasesAnything(MemoryStore):
         await super().release(replace(lease, fence=record.fence) if record else lease)
 
 
-class TellsEverybody(MemoryStore):
+class AcceptsEveryCancelRequest(MemoryStore):
     async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
         await super().request_cancel(run_id, when)
         return True
@@ -305,7 +312,7 @@ BROKEN: dict[type[MemoryStore], str] = {
     KeepsTheFence: "a_worker_may_take_its_lease_again",
     RenewsAnything: "a_lease_can_be_renewed",
     ReleasesAnything: "a_lease_can_be_released",
-    TellsEverybody: "a_cancel_request_is_kept",
+    AcceptsEveryCancelRequest: "a_cancel_request_is_kept",
     PagesByNumber: "pages_are_stable_while_runs_come_and_go",
     OnePageTooMany: "pages_follow_one_another",
     ShowsEverybodysRuns: "runs_are_listed_by_owner",

@@ -130,7 +130,7 @@ async def test_each_event_and_each_commit_is_a_place_to_die() -> None:
         return Runner(Agent("A", tools=[count_up]), model=ScriptedModel([call("count_up", by=1), "ok"]), store=store)
 
     report = await assert_survives_crashes(quick, "Go.")
-    # The last event leaves nothing to do, but somebody may die before the run's status is stored.
+    # The last event leaves nothing to do, but a crash may precede the storing of the run's status.
     assert report.events == 7
     assert report.events <= report.crashes <= report.events + report.commits
     assert (

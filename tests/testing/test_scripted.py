@@ -187,7 +187,7 @@ def test_transfer_to_is_the_one_tool_for_transfers() -> None:
     assert transfer_to("Weather") == ToolCall("", "transfer_to_agent", '{"agent_name":"Weather"}')
 
 
-async def test_each_agent_plays_its_own_steps_whoever_asks_first() -> None:
+async def test_each_agent_has_its_own_steps_in_any_order_of_requests() -> None:
     script: dict[str, list[ScriptStep]] = {"Left": [call("a"), "left"], "Right": [call("b"), "right"]}
     first, second = ScriptedModel(script), ScriptedModel(script)
     in_turns = {agent: await message_of(first, agent) for agent in ("Left", "Right")}
@@ -340,12 +340,12 @@ async def test_many_runs_at_once_share_the_steps_without_losing_or_repeating_one
 
 
 @pytest.mark.parametrize("step", [None, 7, [], ["text in a list"], ValueError, {"role": "assistant"}])
-async def test_what_cannot_be_a_step_is_refused_at_once(step: object) -> None:
+async def test_an_invalid_step_is_refused_at_construction(step: object) -> None:
     with pytest.raises(SetupError, match="cannot be a step of a ScriptedModel; give text, calls"):
         ScriptedModel([step])  # pyright: ignore[reportArgumentType]
 
 
-async def test_what_cannot_be_a_computed_step_is_refused_when_it_comes() -> None:
+async def test_an_invalid_computed_step_is_refused_when_it_is_used() -> None:
     with pytest.raises(SetupError, match="None cannot be a step"):
         await chunks_of(ScriptedModel([lambda request: None]))  # pyright: ignore[reportArgumentType]
 
@@ -355,7 +355,7 @@ def test_a_lone_string_is_not_taken_for_a_list_of_letters() -> None:
         ScriptedModel("Hello")
 
 
-def test_what_cannot_be_a_piece_is_refused_at_once() -> None:
+def test_an_invalid_part_of_a_stream_is_refused_at_construction() -> None:
     with pytest.raises(SetupError, match="7 cannot be a piece of a ScriptedStream"):
         ScriptedStream("Hel", 7)  # pyright: ignore[reportArgumentType]
 
@@ -364,7 +364,7 @@ def test_it_is_a_model() -> None:
     assert isinstance(ScriptedModel([]), Model)
 
 
-def test_the_room_works_without_pytest() -> None:
+def test_the_package_works_without_pytest() -> None:
     code = "import sys, baton.testing; print('pytest' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -159,7 +159,7 @@ def weather(city: str, days: Annotated[int, Field(ge=1)] = 1, place: Address | N
         ('{"city": ["' + "x" * 500 + '"]}', ["but it is [" + '"' + "x" * 77 + "…"]),
     ],
 )
-async def test_the_model_is_told_what_to_mend(arguments: str, problems: list[str], ctx: Ctx) -> None:
+async def test_the_model_is_told_which_arguments_are_invalid(arguments: str, problems: list[str], ctx: Ctx) -> None:
     outcome = await tool(weather).call(ctx, arguments)
     told = text_of(outcome.content)
     assert outcome.is_error

@@ -11,7 +11,16 @@ import pytest
 
 from baton.context import RunContext
 from baton.context.run_context import SuspendRun
-from baton.errors import LimitError, RunError, SetupError, ToolError, ToolFailedError, ToolResultError
+from baton.errors import (
+    LimitError,
+    RemoteError,
+    RunError,
+    SetupError,
+    StoreError,
+    ToolError,
+    ToolFailedError,
+    ToolResultError,
+)
 from baton.events import InterruptAnswered
 from baton.tools import FunctionTool, Tool, ToolResult, tool
 from baton.tools.base import unwrap_tool
@@ -187,6 +196,8 @@ async def failing(error: str) -> str:
         "tool": ToolError("Ask for a city in France."),
         "setup": SetupError("wrong"),
         "run": LimitError("transfers", 1, ()),
+        "store": StoreError("locked"),
+        "remote": RemoteError("Billing", "it is down"),
         "failed": ToolFailedError("nested"),
         "result": ToolResultError("odd"),
         "suspend": SuspendRun("key"),
@@ -233,6 +244,8 @@ async def test_an_error_can_be_put_in_other_words(ctx: Ctx, caplog: pytest.LogCa
     [
         ("setup", SetupError),
         ("run", RunError),
+        ("store", StoreError),
+        ("remote", RemoteError),
         ("failed", ToolFailedError),
         ("result", ToolResultError),
         ("suspend", SuspendRun),
@@ -240,7 +253,9 @@ async def test_an_error_can_be_put_in_other_words(ctx: Ctx, caplog: pytest.LogCa
     ],
 )
 @pytest.mark.parametrize("thread", [True, False])
-async def test_what_no_model_can_mend_is_raised(kind: str, raised: type[BaseException], thread: bool, ctx: Ctx) -> None:
+async def test_errors_that_the_model_cannot_fix_are_raised(
+    kind: str, raised: type[BaseException], thread: bool, ctx: Ctx
+) -> None:
     def failing_sync() -> None:
         failing(kind).send(None)
 
@@ -250,7 +265,7 @@ async def test_what_no_model_can_mend_is_raised(kind: str, raised: type[BaseExce
         await tool(failing_sync, in_thread=thread, on_error=lambda error: "hushed").call(ctx, "")
 
 
-async def test_a_result_nobody_can_read_names_the_tool(ctx: Ctx) -> None:
+async def test_an_invalid_result_raises_an_error_with_the_tool_name(ctx: Ctx) -> None:
     with pytest.raises(ToolResultError, match="tool `odd` returned a object"):
         await tool(lambda: object(), name="odd").call(ctx, "")
 

@@ -1,4 +1,4 @@
-"""What a function refers to, so that a team finds the agents it may return: T13."""
+"""The objects that a function refers to, so that a team finds the agents it may return: T13."""
 
 import sys
 from collections.abc import Callable
@@ -126,6 +126,6 @@ def test_a_name_without_a_value_yet_is_passed_over() -> None:
     assert weather in referenced_objects(inner)
 
 
-def test_what_is_not_written_in_python_mentions_nothing() -> None:
+def test_objects_without_python_code_have_no_references() -> None:
     for thing in (len, "abc".upper, dict, 3, None, object()):
         assert referenced_objects(thing) == ()

@@ -1,4 +1,4 @@
-"""What a guardrail is: something with a name that is asked once at its place, and whose word is kept."""
+"""Guardrails have names, run once per position, and their verdicts are recorded."""
 
 from functools import partial
 from typing import Any
@@ -79,7 +79,7 @@ async def test_verdicts_are_found_again_by_place_stage_and_name(make_context: Ma
     assert asked == ["first", "third", "third"]
 
 
-async def test_nobody_is_recorded_if_there_is_nobody(ctx: RunContext[Any]) -> None:
+async def test_without_guardrails_nothing_is_recorded(ctx: RunContext[Any]) -> None:
     assert GuardrailChecks([], ctx, "output").are_recorded
     await GuardrailChecks([], ctx, "output").enforce("anything")
     assert ctx._run.log.events == []

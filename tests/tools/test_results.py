@@ -1,4 +1,4 @@
-"""What a function may return, and what a model reads then."""
+"""Conversion of return values to tool results."""
 
 import json
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class Waiter:
         ([Image(url="u"), {"cats": 2}], (Image(url="u"), Data({"cats": 2}))),
     ],
 )
-def test_what_the_model_reads(value: Any, content: Any) -> None:
+def test_return_values_are_converted_to_content(value: Any, content: Any) -> None:
     outcome = to_tool_result(value, "t")
     assert outcome == ToolResult(content)
     assert to_tool_result(value, "t", is_final=True) == ToolResult(content, is_final=True)
@@ -138,7 +138,7 @@ def endless() -> list[Any]:
         (b"\x89PNG", r"tool `t` returned bytes.*Image\(data=…\)"),
     ],
 )
-def test_what_no_model_can_read(value: Any, told: str) -> None:
+def test_invalid_return_values_raise_a_tool_result_error(value: Any, told: str) -> None:
     with pytest.raises(ToolResultError, match=told) as raised:
         to_tool_result(value, "t")
     assert raised.value.tool == "t"

@@ -1,4 +1,4 @@
-"""What cannot be a tool is said at once, with what would work."""
+"""Functions that cannot be tools are refused at construction, with a hint at what works."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Thing:
         (Thing.method, r"unbound method.*tool\(thing.method\)"),
         (Thing, r"is a class; give a function"),
         (lambda: 1, r"cannot be named `<lambda>`; give it a name"),
-        (3, r"3 is a int; give a function"),
+        (3, r"3 is an int; give a function"),
         (max, r"`max` cannot be a tool: its signature cannot be read; wrap it"),
         (cast(Any, dict).get, r"`get` cannot be a tool"),
     ],

@@ -1,4 +1,4 @@
-"""What a model is told comes from the docstring, whatever its style."""
+"""Descriptions come from the docstring in any style."""
 
 from typing import Annotated, Any
 
@@ -79,7 +79,7 @@ def test_the_description_ends_where_the_sections_begin(docstring: str | None, to
     assert described(docstring).description == told
 
 
-def test_what_stands_with_the_parameter_wins_over_the_docstring() -> None:
+def test_annotations_of_a_parameter_override_the_docstring() -> None:
     def get_weather(
         a: Annotated[str, Field(description="field")],
         b: Annotated[str, "noted"],

@@ -102,7 +102,7 @@ async def test_the_thread_sees_context_variables(ctx: Ctx) -> None:
 
 
 async def test_stop_iteration_does_not_hang_the_run(ctx: Ctx) -> None:
-    # A future refuses this very exception, and whoever waits for it would wait for ever.
+    # A future does not accept this exception, so awaiting it would hang.
     def empty() -> int:
         return next(iter([]))
 

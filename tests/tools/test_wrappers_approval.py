@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from baton import Agent, LoopAgent, Runner
 from baton.context import RunContext
 from baton.context.run_context import SuspendRun
 from baton.errors import AnswerError, SetupError
-from baton.events import Event, InterruptAnswered, InterruptRaised, decode_log, encode_log
+from baton.events import Event, InterruptAnswered, InterruptRaised, ToolReturned, decode_log, encode_log
 from baton.events.base import RUN_ORIGIN
-from baton.messages import ToolSpec, text_of
+from baton.messages import ToolCall, ToolSpec, text_of
+from baton.testing import ScriptedModel, call, transfer_to
 from baton.tools import Approval, ToolResult, tool
 from baton.tools.base import unwrap_tool
 from baton.tools.wrappers import APPROVED_FOR_GOOD, ApprovalTool, parse_approval
@@ -25,7 +27,7 @@ PAY = '{"amount": 120}'
 
 @tool(needs_approval=True)
 async def pay(amount: int, to: str = "Ada") -> str:
-    """Pay somebody."""
+    """Pay a person."""
     return f"paid {amount} to {to}"
 
 
@@ -86,7 +88,7 @@ async def test_arguments_a_person_got_wrong_are_not_blamed_on_the_model(ctx: Ctx
     assert "`amount`: Input should be a valid integer" in text_of(outcome.content)
 
 
-async def test_nobody_is_asked_about_arguments_that_do_not_fit(ctx: Ctx) -> None:
+async def test_invalid_arguments_need_no_approval(ctx: Ctx) -> None:
     outcome = await pay.call(ctx, '{"amount": "much"}')
     assert outcome.is_error
     assert "`amount`: Input should be a valid integer" in text_of(outcome.content)
@@ -120,14 +122,62 @@ async def test_always_is_for_this_tool_and_the_rest_of_the_run(ctx: Ctx, make_co
     await asked_by(ctx, pay, PAY)
     resumed = make_context(answered(ctx._run.log.events, Approval(True, always=True)))
     assert await pay.call(resumed, PAY) == ToolResult("paid 120 to Ada")
-    # Whoever records the result records this with it.
+    # The changes are recorded with the result.
     changes = resumed.values._take_changes()
     assert changes is not None
-    assert changes.written == {APPROVED_FOR_GOOD + "pay": True}
+    assert changes.written == {APPROVED_FOR_GOOD + '["A","pay"]': True}
     later = make_context(run=resumed._run, scope="1/m2.0")
     assert await pay.call(later, PAY) == ToolResult("paid 120 to Ada")
     other = tool(pay.function, name="pay_twice", needs_approval=True)
     await asked_by(make_context(run=resumed._run, scope="1/m2.1"), other, PAY)
+
+
+ALWAYS = Approval(True, always=True)
+
+
+async def test_always_is_for_the_agent_that_asked() -> None:
+    # F14: approving one agent's `pay` approved another agent's tool of that name.
+    @tool(name="pay", needs_approval=True)
+    async def pay_anyone(amount: int) -> str:
+        return f"sent {amount}"
+
+    pay_1, pay_2 = call("pay", amount=1), call("pay", amount=2)
+    model = ScriptedModel({"Clerk": [pay_1, pay_2, transfer_to("Stranger")], "Stranger": [pay_1, "done"]})
+    team = Agent("Clerk", tools=[pay], sub_agents=[Agent("Stranger", tools=[pay_anyone])])
+    runner = Runner(team, model=model)
+    asked = await runner.run("hi")
+    again = await runner.resume(asked.run_id, ALWAYS)
+    assert [interrupt.agent for interrupt in again.interrupts] == ["Stranger"]
+    assert (await runner.resume(again.run_id, True)).output == "done"
+
+
+async def test_always_is_for_the_place_of_a_nested_agent() -> None:
+    # F14: the same agent inside another one is asked about again, but each call of it by the same agent is not.
+    model = ScriptedModel(
+        {
+            "Boss": [call("payer", request="1"), call("payer", request="2"), transfer_to("Deputy")],
+            "Deputy": [call("payer", request="3"), "done"],
+            "Payer": [call("pay", amount=1), "paid", call("pay", amount=2), "paid", call("pay", amount=3), "paid"],
+        }
+    )
+    payer = Agent("Payer", tools=[pay])
+    deputy = Agent("Deputy", tools=[payer.as_tool()])
+    runner = Runner(Agent("Boss", tools=[payer.as_tool()], sub_agents=[deputy]), model=model)
+    asked = await runner.run("hi")
+    again = await runner.resume(asked.run_id, ALWAYS)
+    assert [interrupt.path for interrupt in again.interrupts] == [("Boss", "Deputy", "Payer")]
+    assert (await runner.resume(again.run_id, True)).output == "done"
+
+
+async def test_always_lasts_through_the_rounds_of_a_workflow() -> None:
+    # F14: the place is made of agents, not of their activations.
+    model = ScriptedModel({"First": ["ready"], "Payer": [call("pay", amount=1), "paid"]}, cycle=True)
+    steps = [Agent("First"), Agent("Payer", tools=[pay])]
+    runner = Runner(LoopAgent("Rounds", sub_agents=steps, max_iterations=3), model=model)
+    asked = await runner.run("hi")
+    done = await runner.resume(asked.run_id, ALWAYS)
+    assert done.status == "completed"
+    assert list(done.values) == [APPROVED_FOR_GOOD + '["Rounds","Payer","pay"]']
 
 
 async def test_always_does_not_answer_a_question_already_asked(ctx: Ctx, make_context: MakeContext) -> None:
@@ -225,7 +275,7 @@ async def test_any_tool_can_be_approved(ctx: Ctx, make_context: MakeContext) -> 
 
 
 @pytest.mark.parametrize(("arguments", "told"), [("{", "are not JSON"), ("[]", "must be one JSON object")])
-async def test_what_is_no_object_is_not_asked_about(arguments: str, told: str, ctx: Ctx) -> None:
+async def test_arguments_that_are_not_an_object_need_no_approval(arguments: str, told: str, ctx: Ctx) -> None:
     outcome = await ApprovalTool(Remote()).call(ctx, arguments)
     assert outcome.is_error
     assert told in text_of(outcome.content)
@@ -234,3 +284,20 @@ async def test_what_is_no_object_is_not_asked_about(arguments: str, told: str, c
 async def test_a_wrapper_outside_knows_the_function_inside(ctx: Ctx) -> None:
     outcome = await ApprovalTool(tool(pay.function)).call(ctx, '{"amount": "much"}')
     assert "`amount`: Input should be a valid integer" in text_of(outcome.content)
+
+
+@pytest.mark.parametrize("amount", ["NaN", "-Infinity"])
+async def test_arguments_that_no_question_can_show_go_back_to_the_model(amount: str) -> None:
+    # F31: the run ended with NotEncodableError.
+    @tool(needs_approval=True)
+    async def send(amount: float) -> str:
+        return f"sent {amount:g}"
+
+    model = ScriptedModel([ToolCall("c1", "send", f'{{"amount": {amount}}}'), call("send", amount=2), "done"])
+    runner = Runner(Agent("A", model=model, tools=[send]))
+    asked = await runner.run("hi")
+    returned = next(event for event in asked.events if isinstance(event, ToolReturned))
+    assert returned.is_error
+    assert "The arguments of `send` do not fit: JSON has neither NaN nor Infinity" in text_of(returned.content)
+    assert [question.payload["arguments"] for question in asked.interrupts] == [{"amount": 2}]
+    assert (await runner.resume(asked.run_id, True)).output == "done"

@@ -18,7 +18,13 @@ from baton import (
     guardrail,
     tool,
 )
-from baton.errors import GuardrailFailedError, GuardrailTrippedError, NotEncodableError, ToolFailedError
+from baton.errors import (
+    GuardrailFailedError,
+    GuardrailTrippedError,
+    NotEncodableError,
+    OpenInterruptError,
+    ToolFailedError,
+)
 from baton.events import StepCompleted, ToolReturned
 from baton.events.codec import decode_log, encode_log
 from baton.messages import Image, ToolSpec
@@ -72,7 +78,7 @@ class Foreign:
 
 
 def results_of(result: RunResult[Any]) -> list[tuple[Any, bool]]:
-    """What the model was told of its calls."""
+    """Return the contents and error flags of the tool results."""
     return [(event.content, event.is_error) for event in result.events if isinstance(event, ToolReturned)]
 
 
@@ -351,7 +357,7 @@ async def test_after_a_function_that_returns_an_agent(passes: bool) -> None:
     assert (await runner.replay(result.events)).output == result.output
 
 
-async def test_after_an_agent_that_nobody_named_before_can_be_transferred_to() -> None:
+async def test_an_output_guardrail_accepts_a_transfer_to_an_undeclared_agent() -> None:
     def to_newcomer() -> Agent:
         return Agent("Newcomer", description="n", model=ScriptedModel(["here I am"]))
 
@@ -396,7 +402,7 @@ async def test_a_guardrail_that_raises_ends_the_run_and_is_named(where: str) -> 
 @pytest.mark.parametrize(
     ("ruling", "kind"), [("no", SetupError), (GuardrailVerdict(True, info=object()), NotEncodableError)]
 )
-async def test_what_is_no_verdict_ends_the_run(ruling: Any, kind: type[Exception], ctx: RunContext[Any]) -> None:
+async def test_an_invalid_verdict_ends_the_run(ruling: Any, kind: type[Exception], ctx: RunContext[Any]) -> None:
     with pytest.raises(kind, match="guardrail `judge`"):
         await with_tool_guardrails(Till().pay, input_guardrails=[says(ruling)]).call(ctx, '{"amount": 1}')
 
@@ -447,3 +453,29 @@ untyped: Any = with_tool_guardrails
 def test_mistakes_are_named_at_once(make: Any, message: str) -> None:
     with pytest.raises(SetupError, match=message):
         make()
+
+
+async def test_a_guardrail_that_swallows_its_suspension_gives_no_verdict() -> None:
+    # F12
+    async def careless(ctx: RunContext[Any], arguments: dict[str, Any]) -> bool:
+        try:
+            return await ctx.interrupt("may it?")
+        except BaseException:  # noqa: BLE001 - the mistake under test
+            return True
+
+    till = Till()
+    guarded = with_tool_guardrails(till.pay, input_guardrails=[careless])
+    runner = Runner(Agent("A", model=ScriptedModel([call("pay", amount=1), "done"]), tools=[guarded]))
+    with pytest.raises(OpenInterruptError, match="guardrail `careless` went on while its question"):
+        await runner.run("hi")
+    assert till.paid == []
+
+
+async def test_a_verdict_closes_the_question_of_another_guardrail() -> None:
+    # F12: the call is refused whatever the answer is, and the run goes on.
+    async def ask(ctx: RunContext[Any], arguments: dict[str, Any]) -> bool:
+        return await ctx.interrupt("may it?")
+
+    guarded = with_tool_guardrails(Till().pay, input_guardrails=[ask, at_most_100])
+    runner = Runner(Agent("A", model=ScriptedModel([call("pay", amount=101), "done"]), tools=[guarded]))
+    assert (await runner.run("hi")).output == "done"

@@ -10,6 +10,7 @@ from tests.runner.recording_store import RecordingStore, load_events
 from baton import Agent, Approval, RunContext, Runner, SetupError, tool
 from baton.errors import AnswerError, ToolFailedError
 from baton.events import Event, StepCompleted
+from baton.messages import ToolCall
 from baton.testing import ScriptedModel, call, transcript
 
 
@@ -87,7 +88,7 @@ async def test_a_crash_in_between_is_asked_about_and_nothing_runs_again() -> Non
         ({"result": None}, "A: pay -> done", ["5"]),
     ],
 )
-async def test_what_was_found_out_becomes_the_result(found: Any, line: str, paid: list[str]) -> None:
+async def test_the_answer_about_an_unknown_outcome_becomes_the_result(found: Any, line: str, paid: list[str]) -> None:
     # DESIGN §6
     bank = Bank()
     runner = bank.runner()
@@ -131,7 +132,7 @@ async def test_a_second_crash_is_asked_about_again() -> None:
 
 
 async def test_a_cancelled_call_is_asked_about() -> None:
-    # D10: nobody knows how far it came.
+    # D10: it is unknown how far the call came.
     begun = asyncio.Event()
 
     @tool(effect="once")
@@ -221,3 +222,20 @@ def test_there_are_three_effects() -> None:
         async def pay() -> str:
             """Pay."""
             return "paid"
+
+
+async def test_a_crash_is_asked_about_also_if_the_arguments_are_no_json() -> None:
+    # F31: the question could not be recorded, so the run could never be resumed.
+    @tool(effect="once")
+    async def pay(euro: float) -> str:
+        """Pay."""
+        return "paid"
+
+    steps = [ToolCall("c1", "pay", '{"euro": NaN}'), "done"]
+    events = (await Runner(Agent("A", model=ScriptedModel(steps), tools=[pay])).run("hi", run_id="r")).events
+    intent = next(n for n, event in enumerate(events, 1) if isinstance(event, StepCompleted) and event.name == "intent")
+    runner = Runner(Agent("A", model=ScriptedModel(["done"]), tools=[pay]))
+    runner.load_log(events[:intent])
+    (asked,) = (await runner.resume("r")).interrupts
+    assert asked.payload["arguments"] == '{"euro": NaN}'
+    assert (await runner.resume("r", {"result": "paid"})).output == "done"

@@ -226,7 +226,7 @@ async def test_ignore_leaves_failed_branches_out_of_the_output() -> None:
 
 
 @pytest.mark.parametrize("policy", ["collect", "ignore", "fail_fast"])
-async def test_what_ends_the_run_ends_it_in_a_branch_as_well(policy: Any) -> None:
+async def test_an_error_that_ends_the_run_also_ends_it_from_a_branch(policy: Any) -> None:
     # DESIGN §10
     model = ScriptedModel({"A": ["a"], "B": ["b"]})
     branches = [Agent("A"), Agent("B"), speaker("c")]
@@ -245,7 +245,7 @@ async def test_a_question_comes_before_errors_beside_it() -> None:
 
 
 async def test_a_question_is_closed_when_what_is_around_it_has_failed() -> None:
-    # W5: nobody waits for the answer any more, so nobody is asked.
+    # W5: the answer is not needed any more, so the interrupt is closed.
     def fast() -> ParallelAgent:
         return ParallelAgent("F", sub_agents=[asker("a"), failing("f")], on_error="fail_fast")
 

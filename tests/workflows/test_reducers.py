@@ -50,7 +50,7 @@ async def test_a_branch_sees_the_values_at_the_fork_and_its_own_writes() -> None
     assert (seen, result.values) == ({"a": "a", "b": "b", "c": "fork"}, {"x": "b"})
 
 
-async def test_the_branch_declared_last_wins_whoever_ends_last() -> None:
+async def test_the_branch_declared_last_wins_in_any_order_of_completion() -> None:
     # W4
     gate = asyncio.Event()
 

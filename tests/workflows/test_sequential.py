@@ -60,10 +60,10 @@ async def test_each_step_runs_once_in_order_and_reads_what_was_said_before() -> 
     await check_replay(runner, result)
 
 
-async def test_the_output_is_the_last_steps() -> None:
-    # W1
+async def test_the_output_is_the_last_answer_of_a_step() -> None:
+    # W1, F23
     result = await Runner(SequentialAgent("S", sub_agents=[speaker("a"), writer("quiet", x=1)])).run("go")
-    assert (result.output, result.values) == (None, {"x": 1})
+    assert (result.output, result.values) == ("a", {"x": 1})
 
 
 @pytest.mark.parametrize("action", [Exit("over"), Exit()])
@@ -101,7 +101,7 @@ async def test_an_error_ends_the_sequence_and_a_resume_tries_that_step_again() -
 
 
 async def test_a_steps_transfers_stay_inside_the_step() -> None:
-    # W1, T22: the next step's path goes on from the step, not from whoever it transferred to.
+    # W1, T22: the next step's path continues from the step, not from the agent it transferred to.
     model = ScriptedModel({"Router": [transfer_to("Expert")], "Expert": ["expert answer"], "Writer": ["written"]})
     router = Agent("Router", sub_agents=[Agent("Expert", description="knows")], description="routes")
     runner = Runner(SequentialAgent("S", sub_agents=[router, Agent("Writer")]), model=model)
@@ -118,7 +118,7 @@ async def test_a_steps_transfers_stay_inside_the_step() -> None:
     await check_replay(runner, result)
 
 
-async def test_a_step_that_waits_for_another_gets_the_floor_back_before_the_next_step() -> None:
+async def test_control_returns_to_a_step_before_the_next_step_starts() -> None:
     # W1, T21
     model = ScriptedModel({"Boss": [call("transfer_to_worker"), "thanks"], "Worker": ["done"], "Next": ["next"]})
     boss = Agent("Boss", handoffs=[handoff(Agent("Worker", description="works"), return_to="caller")])
@@ -134,7 +134,7 @@ async def test_nested_workflows_contribute_their_own_names_to_the_path() -> None
     assert paths(result.events) == ["S.a", "S.a.In.b", "S.a.In.b.c", "S.a.In.Both.d", "S.a.In.Both.e", "S.a.In.Both.f"]
 
 
-async def test_what_comes_after_nested_workflows_reads_all_that_happened_inside() -> None:
+async def test_a_step_after_nested_workflows_reads_all_of_their_messages() -> None:
     # W6
     seen: list[list[str]] = []
     deep = ParallelAgent("P", sub_agents=[speaker("p1"), LoopAgent("L", sub_agents=[speaker("l")], max_iterations=2)])
@@ -145,7 +145,7 @@ async def test_what_comes_after_nested_workflows_reads_all_that_happened_inside(
     await check_replay(runner, result)
 
 
-async def test_the_same_agent_may_be_several_steps() -> None:
+async def test_an_agent_may_be_several_steps() -> None:
     # W1
     again = asker("again")
     runner = Runner(SequentialAgent("S", sub_agents=[again, again]))
@@ -183,10 +183,10 @@ async def test_a_workflow_may_have_handoffs_but_never_uses_them_by_itself() -> N
 
 
 async def test_a_function_may_bring_an_agent_into_a_step() -> None:
-    # W1, T13: a guest that nobody declared, with a workflow of its own in it.
+    # W1, T13: an undeclared agent with its own workflow.
     @tool
     def fetch() -> BaseAgent[Any, Any]:
-        """Fetch somebody."""
+        """Fetch an agent."""
         return SequentialAgent("Guest", sub_agents=[asker("inner"), speaker("last")])
 
     runner = Runner(

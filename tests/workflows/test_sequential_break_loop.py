@@ -12,7 +12,7 @@ from baton.workflows import break_loop_tool
 
 
 def critic(steps: list[Any], **facts: Any) -> Runner[Any, Any]:
-    """A writer and a critic in a loop, and somebody after it."""
+    """Create a runner with a writer and a critic in a loop, and an agent after it."""
     model = ScriptedModel({"Writer": ["draft"] * 4, "Critic": steps, "Friend": ["friend"]})
     one = Agent("Critic", description="judges", tools=[break_loop_tool, *facts.pop("tools", ())], **facts)
     loop = LoopAgent("L", sub_agents=[Agent("Writer"), one, speaker("rest")])
@@ -46,7 +46,7 @@ async def test_beside_text_and_other_calls() -> None:
     await check_replay(runner, result)
 
 
-async def test_beside_a_transfer_the_loop_ends_when_whoever_got_the_floor_is_done() -> None:
+async def test_with_a_transfer_the_loop_ends_when_the_target_is_done() -> None:
     # W2
     runner = critic([[call("break_loop"), transfer_to("Friend")]], sub_agents=[Agent("Friend", description="f")])
     result = await runner.run("go")

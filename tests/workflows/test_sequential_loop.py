@@ -1,4 +1,4 @@
-"""The same agents again and again: what ends a loop, and what does not (W2, T22)."""
+"""Loops, and the conditions that end them (W2, T22)."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ from baton.workflows import BreakLoop
 
 
 def counter(name: str, last: int, then: Exit | BreakLoop) -> BaseAgent[Any, Any]:
-    """Says how often it has had the floor, and ends with `then` at last."""
+    """Create an agent that counts its activations, and ends with `then` in the last one."""
 
     @agent(name, description=name)
     async def count(ctx: AgentContext) -> Exit | BreakLoop | None:
@@ -53,7 +53,7 @@ async def test_a_break_ends_the_innermost_loop_and_the_sequence_goes_on() -> Non
     outer = LoopAgent("Out", sub_agents=[inner, speaker("o")], max_iterations=2)
     runner = Runner(SequentialAgent("S", sub_agents=[outer, speaker("end")]))
     with pytest.raises(LimitError):
-        # The second time round the counter is past 2 and nobody breaks the inner loop: only the limit does.
+        # In the second iteration the counter is past 2 and does not break the inner loop: only the limit ends it.
         await runner.run("go", limits=Limits(seconds=0.05))
     result = await Runner(
         SequentialAgent(
@@ -86,7 +86,7 @@ async def test_a_break_reaches_the_loop_through_other_workflows(around: Any) -> 
     await check_replay(runner, result)
 
 
-async def test_a_break_by_whomever_the_step_transferred_to() -> None:
+async def test_a_break_by_the_target_of_a_steps_transfer() -> None:
     # W2
     step = passing("a", counter("c", 2, BreakLoop()))
     runner = Runner(LoopAgent("L", sub_agents=[step, speaker("z")]))
@@ -187,3 +187,15 @@ async def test_a_loop_ends_though_a_step_swallows_the_cancellation() -> None:
 def test_a_number_of_iterations_that_is_none(number: Any) -> None:
     with pytest.raises(SetupError, match=rf"`L` has max_iterations={number!r}; give an integer, or 0 for no limit"):
         LoopAgent("L", sub_agents=[speaker("a")], max_iterations=number)
+
+
+async def test_a_silent_step_that_breaks_the_loop_leaves_the_last_answer() -> None:
+    # F23: the output was None.
+    @agent("Judge")
+    async def judge(ctx: AgentContext) -> BreakLoop | None:
+        return BreakLoop() if len(ctx.messages()) > 2 else None
+
+    result = await Runner(LoopAgent("L", sub_agents=[counter("draft", 9, Exit()), judge])).run("go")
+    assert result.output == "draft2"
+    check = await Runner(SequentialAgent("S", sub_agents=[speaker("a"), judge])).run("go")
+    assert check.output == "a"

@@ -3,6 +3,11 @@
 May import runner and the layers below, and the official A2A SDK, which this package loads.
 """
 
-from .remote import RemoteAgent
+from ..errors import MissingExtraError
+
+try:
+    from .remote import RemoteAgent
+except ModuleNotFoundError as missing:
+    raise MissingExtraError("baton.a2a", "a2a", missing) from missing
 
 __all__ = ["RemoteAgent"]

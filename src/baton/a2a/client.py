@@ -1,39 +1,43 @@
-"""The client of an A2A service, and the state of one remote task."""
+"""The client of an A2A service: its bindings, credentials and failures."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from importlib.util import find_spec
 from inspect import isawaitable
-from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from ipaddress import ip_address
+from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
 
-from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client import Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.client.card_resolver import A2ACardResolver
-from a2a.client.errors import A2AClientError
-from a2a.types.a2a_pb2 import (
-    AgentCard,
-    Artifact,
-    CancelTaskRequest,
-    GetTaskRequest,
-    Message,
-    Part,
-    SendMessageRequest,
-    StreamResponse,
-    SubscribeToTaskRequest,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-)
+from a2a.client.errors import A2AClientError, A2AClientTimeoutError
+from a2a.types import a2a_pb2 as pb
 from a2a.utils.constants import TransportProtocol
-from a2a.utils.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
-from google.protobuf.json_format import MessageToDict, ParseDict
-
-from ..errors import RemoteError, RemoteUnavailableError
-from .parts import TERMINAL, plain_value
-
-if TYPE_CHECKING:
-    import httpx
+from a2a.utils.errors import A2AError, InvalidAgentResponseError
+from google.protobuf.json_format import ParseError
+from httpx import (
+    AsyncClient,
+    ConnectError,
+    ConnectTimeout,
+    DecodingError,
+    HTTPError,
+    HTTPStatusError,
+    InvalidURL,
+    Timeout,
+    UnsupportedProtocol,
+)
 
 _CONNECT_TIMEOUT = 10.0
+_HTTP_BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
+_GRPC_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 3000),
+)
+_UNAVAILABLE_STATUSES = frozenset((404, 408, 425, 429))
+_UNAVAILABLE_CODES = frozenset(("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED", "UNKNOWN"))
 
 Credentials: TypeAlias = str | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """A bearer token, or a function that returns headers and is called for each request."""
@@ -47,59 +51,145 @@ class A2AServiceClient:
         auth: The credentials.
         headers: Headers of every request.
         timeout: Seconds without data after which a request fails.
+        trusted_origins: The origins, besides that of the URL, that get `auth` and `headers`.
     """
 
     def __init__(
-        self, url_or_card: str | AgentCard, *, auth: Credentials | None, headers: Mapping[str, str], timeout: float
+        self,
+        url_or_card: str | pb.AgentCard,
+        *,
+        auth: Credentials | None,
+        headers: Mapping[str, str],
+        timeout: float,
+        trusted_origins: Sequence[str] = (),
     ) -> None:
-        import httpx
-
-        self._url_or_card = url_or_card
+        self._url = url_or_card if isinstance(url_or_card, str) else ""
         self._auth = auth
+        self._headers = headers
+        self._trusted = {origin_of(url) for url in (self._url, *trusted_origins) if url}
         # Responses may take long; a connection is established quickly or not at all.
-        limits = httpx.Timeout(timeout, connect=_CONNECT_TIMEOUT)
-        hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._authorize]}
-        self._http = httpx.AsyncClient(timeout=limits, headers=dict(headers), event_hooks=hooks)
+        self._http = AsyncClient(timeout=Timeout(timeout, connect=_CONNECT_TIMEOUT))
+        self._timeout = timeout
+        self._channel: Any = None
+        """The `grpc.aio` channel, if gRPC is used."""
         self._sdk_client: Client | None = None
-        self.card: AgentCard | None = url_or_card if isinstance(url_or_card, AgentCard) else None
+        self.card: pb.AgentCard | None = url_or_card if isinstance(url_or_card, pb.AgentCard) else None
 
-    async def _authorize(self, request: "httpx.Request") -> None:
+    async def _call_context(self, *, is_stream: bool = False) -> ClientCallContext:
+        """Return the context of one call, which has its headers. Redirects are not followed."""
+        # HTTP clients have their own time limits; the time limit of a gRPC stream would be that of the whole stream.
+        timeout = None if self._channel is None or is_stream else self._timeout
+        return ClientCallContext(service_parameters=await self._credentials(), timeout=timeout)
+
+    async def _credentials(self) -> dict[str, str]:
+        headers = dict(self._headers)
         if isinstance(self._auth, str):
-            request.headers["Authorization"] = f"Bearer {self._auth}"
+            headers["Authorization"] = f"Bearer {self._auth}"
         elif self._auth is not None:
-            headers = self._auth()
-            request.headers.update(await headers if isawaitable(headers) else headers)
+            given = self._auth()
+            headers.update(await given if isawaitable(given) else given)
+        return headers
 
     async def client(self) -> Client:
-        """Return the SDK's client; the card is fetched on first use."""
+        """Return the SDK's client; the card is fetched on first use.
+
+        Raises:
+            A2AError: The card cannot be fetched or used.
+        """
         if self._sdk_client is None:
-            if self.card is None:
-                self.card = await A2ACardResolver(self._http, cast("str", self._url_or_card)).get_agent_card()
-            config = ClientConfig(
-                httpx_client=self._http,
-                supported_protocol_bindings=[TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON],
-                streaming=self.supports_streaming,
-                polling=not self.supports_streaming,
-            )
-            self._sdk_client = ClientFactory(config).create(self.card)
+            arguments = {"headers": await self._credentials()}
+            with reporting_invalid_responses():
+                if self.card is None:
+                    self.card = await A2ACardResolver(self._http, self._url).get_agent_card(http_kwargs=arguments)
+                self._sdk_client = self._create_client(self._with_trusted_interfaces(self.card))
         return self._sdk_client
+
+    def _create_client(self, card: pb.AgentCard) -> Client:
+        offered = [each.protocol_binding for each in card.supported_interfaces]
+        bindings = [each for each in _HTTP_BINDINGS if each in offered] or [TransportProtocol.GRPC]
+        if bindings[0] == TransportProtocol.GRPC and TransportProtocol.GRPC not in offered:
+            known = ", ".join([*_HTTP_BINDINGS, TransportProtocol.GRPC])
+            raise InvalidAgentResponseError(
+                message=f"the agent card offers {', '.join(offered) or 'no interfaces'}; this client speaks {known}"
+            )
+        if bindings[0] == TransportProtocol.GRPC and find_spec("grpc") is None:
+            raise InvalidAgentResponseError(
+                message="the agent card offers gRPC only, which needs grpcio: pip install 'a2a-sdk[grpc]'"
+            )
+        config = ClientConfig(
+            httpx_client=self._http,
+            grpc_channel_factory=self._open_channel,
+            supported_protocol_bindings=[*bindings],
+            streaming=self.supports_streaming,
+            polling=not self.supports_streaming,
+        )
+        return ClientFactory(config).create(card)
+
+    def _open_channel(self, url: str) -> Any:
+        import grpc
+        from grpc import aio
+
+        origin = origin_of(url)
+        if not origin:
+            raise InvalidAgentResponseError(message=f"the agent card names `{url}`, which is not a gRPC address")
+        parts = urlsplit(origin)
+        target = parts.netloc if parts.port else f"{parts.netloc}:{443 if parts.scheme == 'https' else 80}"
+        self._channel = (
+            aio.secure_channel(target, grpc.ssl_channel_credentials(), options=_GRPC_OPTIONS)
+            if parts.scheme == "https"
+            else aio.insecure_channel(target, options=_GRPC_OPTIONS)
+        )
+        return self._channel
+
+    async def _connect(self) -> None:
+        """Connect the gRPC channel; a failed call would not say whether the request was sent."""
+        if self._channel is None:
+            return
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                while (state := self._channel.get_state(try_to_connect=True)).name != "READY":
+                    if state.name in ("TRANSIENT_FAILURE", "SHUTDOWN"):
+                        raise NotConnectedError("could not connect")
+                    await self._channel.wait_for_state_change(state)
+        except TimeoutError:
+            raise NotConnectedError("could not connect in time") from None
+
+    def _with_trusted_interfaces(self, card: pb.AgentCard) -> pb.AgentCard:
+        """Return the card without interfaces that must not get the credentials."""
+        if self._auth is None and not self._headers:
+            return card
+        trusted = pb.AgentCard()
+        trusted.CopyFrom(card)
+        del trusted.supported_interfaces[:]
+        trusted.supported_interfaces.extend(
+            [each for each in card.supported_interfaces if origin_of(each.url) in self._trusted]
+        )
+        if card.supported_interfaces and not trusted.supported_interfaces:
+            named = sorted({origin_of(each.url) or each.url for each in card.supported_interfaces})
+            raise InvalidAgentResponseError(
+                message=f"the agent card names other origins than {', '.join(sorted(self._trusted))}, which alone get "
+                f"auth= and headers=; if these are the service's own, pass trusted_origins={named}"
+            )
+        return trusted
 
     @property
     def supports_streaming(self) -> bool:
         """True if the service streams updates."""
         return self.card is not None and self.card.capabilities.streaming
 
-    async def send(self, message: Message) -> AsyncGenerator[StreamResponse]:
+    async def send(self, message: pb.Message) -> AsyncGenerator[pb.StreamResponse]:
         """Send a message and yield the responses; without streaming, one task that must be polled.
 
         Args:
             message: The message.
         """
-        client = await self.client()
-        async for response in _closing(client.send_message(SendMessageRequest(message=message))):
+        client, request = await self.client(), pb.SendMessageRequest(message=message)
+        await self._connect()
+        context = await self._call_context(is_stream=self.supports_streaming)
+        async for response in self._responses(client.send_message(request, context=context)):
             yield response
 
-    async def subscribe(self, task_id: str) -> AsyncGenerator[StreamResponse]:
+    async def subscribe(self, task_id: str) -> AsyncGenerator[pb.StreamResponse]:
         """Yield the current state of a task, and its updates if the service streams.
 
         Args:
@@ -107,18 +197,35 @@ class A2AServiceClient:
         """
         client = await self.client()
         if not self.supports_streaming:
-            yield StreamResponse(task=await self.get(task_id))
+            yield pb.StreamResponse(task=await self.get(task_id))
             return
-        async for response in _closing(client.subscribe(SubscribeToTaskRequest(id=task_id))):
+        request, context = pb.SubscribeToTaskRequest(id=task_id), await self._call_context(is_stream=True)
+        async for response in self._responses(client.subscribe(request, context=context)):
             yield response
 
-    async def get(self, task_id: str) -> Task:
+    async def _responses(self, responses: AsyncIterator[pb.StreamResponse]) -> AsyncGenerator[pb.StreamResponse]:
+        # The SDK's nested generators close the response only when they are garbage-collected.
+        async with aclosing(cast("AsyncGenerator[pb.StreamResponse]", responses)) as stream:
+            while True:
+                try:
+                    with reporting_invalid_responses():
+                        async with asyncio.timeout(None if self._channel is None else self._timeout):
+                            response = await anext(stream)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise A2AClientTimeoutError(f"no data for {self._timeout} seconds") from error
+                yield response
+
+    async def get(self, task_id: str) -> pb.Task:
         """Return the current state of a task.
 
         Args:
             task_id: The task.
         """
-        return await (await self.client()).get_task(GetTaskRequest(id=task_id))
+        client, context = await self.client(), await self._call_context()
+        with reporting_invalid_responses():
+            return await client.get_task(pb.GetTaskRequest(id=task_id), context=context)
 
     async def cancel(self, task_id: str) -> None:
         """Cancel a task.
@@ -126,236 +233,107 @@ class A2AServiceClient:
         Args:
             task_id: The task.
         """
-        await (await self.client()).cancel_task(CancelTaskRequest(id=task_id))
+        client, context = await self.client(), await self._call_context()
+        with reporting_invalid_responses():
+            await client.cancel_task(pb.CancelTaskRequest(id=task_id), context=context)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+        if self._channel is not None:
+            await self._channel.close()
 
 
-async def _closing(responses: AsyncIterator[StreamResponse]) -> AsyncGenerator[StreamResponse]:
-    # The SDK's nested generators close the response only when they are garbage-collected.
-    stream = cast("AsyncGenerator[StreamResponse]", responses)
+_ORIGIN_SCHEMES = {"http": ("http", 80), "https": ("https", 443), "grpc": ("http", 80), "grpcs": ("https", 443)}
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of a URL, or of a gRPC address; "" if it has none.
+
+    Args:
+        url: The URL. An address without a scheme means TLS, except on this machine.
+    """
     try:
-        async for response in stream:
-            yield response
-    finally:
-        await stream.aclose()
+        parts = urlsplit(url if "://" in url else f"//{url}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    scheme = parts.scheme or ("grpc" if _is_loopback(host) else "grpcs")
+    if not host or scheme not in _ORIGIN_SCHEMES:
+        return ""
+    scheme, default = _ORIGIN_SCHEMES[scheme]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}" if port in (None, default) else f"{scheme}://{shown}:{port}"
 
 
-_MIN_DELAY = 0.2
-_MAX_DELAY = 3.0
-_SUSPENDED = (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED)
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
-class RemoteTask:
-    """The state of one remote task while its updates are received.
+class NotConnectedError(A2AClientError):
+    """No connection could be made, so nothing was sent."""
 
-    Args:
-        agent: The agent's name, for error messages.
-        client: The client of the service.
-        unavailable_timeout: Seconds that the service may be unavailable.
-        on_text: Called with new text of the task's artifacts.
+
+@contextmanager
+def reporting_invalid_responses() -> Generator[None]:
+    """Convert the SDK's errors for responses that it cannot parse or that refuse the request.
+
+    Raises:
+        InvalidAgentResponseError: The response cannot be used; asking again will not help.
     """
-
-    def __init__(
-        self, agent: str, client: A2AServiceClient, unavailable_timeout: float, on_text: Callable[[str], Any]
-    ) -> None:
-        self._agent = agent
-        self._client = client
-        self._unavailable_timeout = unavailable_timeout
-        self._on_text = on_text
-        self._stream: AsyncGenerator[StreamResponse] | None = None
-        self._may_be_stale = False
-        """True while the next task may still have the state before our message."""
-        self._task = Task()
-        self._reply: Message | None = None
-        self._sent_lengths: dict[str, int] = {}
-
-    async def send(self, message: Message) -> dict[str, Any]:
-        """Send a message and keep its stream open.
-
-        Args:
-            message: The message.
-
-        Returns:
-            The ids of the task and its context, or the reply if there is no task.
-        """
-        deadline, delay, may_have_arrived = monotonic() + self._unavailable_timeout, _MIN_DELAY, False
-        while True:
-            try:
-                if not may_have_arrived or not await self._has_moved_on(message):
-                    await self._send_once(message)
-                break
-            except StopAsyncIteration:
-                raise RemoteError(self._agent, "the service closed the connection without a response") from None
-            except A2AClientError as error:
-                # A message that was sent may have arrived; only an existing task can tell.
-                may_have_arrived = may_have_arrived or not _is_connect_error(error)
-                if (may_have_arrived and not message.task_id) or monotonic() + delay > deadline:
-                    raise self._unavailable(error) from error
-            except A2AError as error:
-                # If the task has the answer already, we were stopped before we could record that.
-                if message.task_id and await self._has_moved_on(message):
-                    break
-                raise RemoteError(self._agent, f"the service rejected the message: {error.message}") from error
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, _MAX_DELAY)
-        if self._reply is not None:
-            return {"reply": [MessageToDict(part) for part in self._reply.parts]}
-        return {"task": self._task.id, "context": self._task.context_id}
-
-    async def outcome(self, task_id: str) -> dict[str, Any]:
-        """Receive updates until the task stops, reconnecting as needed, and return its outcome.
-
-        Args:
-            task_id: The task.
-        """
-        self._task.id = task_id
-        last_response, delay = monotonic(), _MIN_DELAY
-        while not self._has_stopped():
-            stream, self._stream = self._stream or self._client.subscribe(task_id), None
-            try:
-                async for response in stream:
-                    last_response, delay = monotonic(), _MIN_DELAY
-                    await self._handle(response)
-                    if self._has_stopped():
-                        break
-                else:
-                    self._may_be_stale = False
-                    await self._handle(StreamResponse(task=await self._client.get(task_id)))
-            except TaskNotFoundError as error:
-                raise RemoteError(self._agent, "the service no longer has the task", task_id=task_id) from error
-            except UnsupportedOperationError:
-                # It has ended since the last update.
-                await self._handle(StreamResponse(task=await self._client.get(task_id)))
-            except A2AClientError as error:
-                if monotonic() - last_response > self._unavailable_timeout:
-                    raise self._unavailable(error) from error
-            except A2AError as error:
-                raise RemoteError(self._agent, error.message, task_id=task_id) from error
-            finally:
-                await stream.aclose()
-            if not self._has_stopped():
-                await asyncio.sleep(delay)
-                delay = min(delay * 1.5, _MAX_DELAY)
-        return self._summary()
-
-    async def _send_once(self, message: Message) -> None:
-        self._stream = self._client.send(message)
-        self._may_be_stale = True
-        await self._handle(await anext(self._stream))
-
-    async def _has_moved_on(self, message: Message) -> bool:
-        """Return whether the task no longer needs the answers in a message."""
-        self._stream, self._may_be_stale = None, False
-        self._task.CopyFrom(await self._client.get(message.task_id))
-        answered, raised = _interrupt_ids(message), _interrupt_ids(self._task.status.message)
-        return self._task.status.state not in _SUSPENDED or bool(answered and raised and not answered & raised)
-
-    def _has_stopped(self) -> bool:
-        state = self._task.status.state
-        return state in TERMINAL or (state in _SUSPENDED and not self._may_be_stale)
-
-    async def _handle(self, response: StreamResponse) -> None:
-        kind = response.WhichOneof("payload")
-        if kind == "message":
-            self._reply = response.message
-        elif kind == "task":
-            self._task.CopyFrom(response.task)
-            self._may_be_stale = (
-                self._may_be_stale and response.task.status.state in _SUSPENDED and self._client.supports_streaming
-            )
-            for artifact in self._task.artifacts:
-                _join_texts(artifact)
-                await self._send_text(artifact)
-        elif kind == "status_update":
-            self._may_be_stale = False
-            self._task.status.CopyFrom(response.status_update.status)
-        elif kind == "artifact_update":
-            await self._handle_artifact(response.artifact_update)
-
-    async def _handle_artifact(self, update: TaskArtifactUpdateEvent) -> None:
-        id = update.artifact.artifact_id
-        known = next((each for each in self._task.artifacts if each.artifact_id == id), None)
-        if known is None:
-            known = self._task.artifacts.add()
-            known.CopyFrom(update.artifact)
-        elif update.append:
-            known.parts.extend(update.artifact.parts)
-            known.metadata.MergeFrom(update.artifact.metadata)
-        else:
-            known.CopyFrom(update.artifact)
-        _join_texts(known)
-        await self._send_text(known)
-
-    async def _send_text(self, artifact: Artifact) -> None:
-        """Send the new text of an artifact; replaced text is not sent again."""
-        text = "".join(part.text for part in artifact.parts)
-        sent = self._sent_lengths.get(artifact.artifact_id, 0)
-        if len(text) > sent:
-            self._sent_lengths[artifact.artifact_id] = len(text)
-            await self._on_text(text[sent:])
-
-    def _summary(self) -> dict[str, Any]:
-        status, task = self._task.status, self._task
-        answers = [each for each in task.artifacts if _is_answer(each)] or [*task.artifacts]
-        parts = [part for artifact in answers for part in artifact.parts]
-        if not parts and status.HasField("message"):
-            parts = [*status.message.parts]
-        return {
-            "state": TaskState.Name(status.state).removeprefix("TASK_STATE_").lower(),
-            "parts": [MessageToDict(part) for part in parts],
-            "said": "\n".join(part.text for part in status.message.parts if part.text),
-            "questions": [plain_value(part.data) for part in status.message.parts if part.HasField("data")],
-        }
-
-    def _unavailable(self, error: A2AClientError) -> RemoteUnavailableError:
-        return RemoteUnavailableError(
-            self._agent, f"the service is unavailable: {error.message}", task_id=self._task.id
-        )
+    try:
+        yield
+    except A2AClientError as error:
+        failure = _failure_of(error)
+        if failure == "unavailable":
+            raise
+        reason = "refused the request" if failure == "refused" else "sent an invalid response"
+        raise InvalidAgentResponseError(message=f"the service {reason}: {error.message}") from error
+    except (A2AError, TimeoutError, OSError):
+        raise
+    except _PARSE_ERRORS as error:
+        details = f"{type(error).__name__}: {error}"[:500]
+        raise InvalidAgentResponseError(message=f"the service sent an invalid response: {details}") from error
 
 
-def parse_parts(recorded: list[dict[str, Any]]) -> list[Part]:
-    """Return parts from the JSON in the log.
-
-    Args:
-        recorded: The parts as JSON.
-    """
-    return [ParseDict(part, Part()) for part in recorded]
+_PARSE_ERRORS = (ParseError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, InvalidURL)
+"""The exceptions of the SDK and of protobuf for invalid messages, and of httpx for an invalid URL in a card."""
 
 
-def _join_texts(artifact: Artifact) -> None:
-    """Join consecutive text parts."""
-    parts: list[Part] = []
-    for part in artifact.parts:
-        if parts and part.WhichOneof("content") == "text" and parts[-1].WhichOneof("content") == "text":
-            parts[-1].text += part.text
-        else:
-            copy = Part()
-            copy.CopyFrom(part)
-            parts.append(copy)
-    del artifact.parts[:]
-    artifact.parts.extend(parts)
-
-
-def _interrupt_ids(message: Message) -> set[str]:
-    values = [plain_value(part.data) for part in message.parts if part.HasField("data")]
-    data = [cast("dict[str, Any]", value) for value in values if isinstance(value, dict)]
-    return {str(item["interruptId"]) for item in data if item.get("interruptId")}
-
-
-def _is_answer(artifact: Artifact) -> bool:
-    # Services of Baton mark intermediate responses in the metadata.
-    return "answer" not in artifact.metadata or bool(artifact.metadata["answer"])
-
-
-def _is_connect_error(error: A2AClientError) -> bool:
-    import httpx
-
+def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout):
-            return True
+        yield cause
         cause = cause.__cause__ or cause.__context__
-    return False
+
+
+def _failure_of(error: A2AClientError) -> Literal["unavailable", "refused", "invalid"]:
+    """Tell an unavailable service from one that refuses the request or breaks the protocol."""
+    for cause in _causes(error):
+        match cause:
+            case NotConnectedError() | A2AClientTimeoutError():
+                return "unavailable"
+            case HTTPStatusError():
+                status = cause.response.status_code
+                return "unavailable" if status >= 500 or status in _UNAVAILABLE_STATUSES else "refused"
+            case DecodingError() | UnsupportedProtocol():
+                return "invalid"
+            case HTTPError():
+                return "unavailable"
+            case _ if callable(code := getattr(cause, "code", None)):  # An error of gRPC.
+                return "unavailable" if getattr(code(), "name", "") in _UNAVAILABLE_CODES else "refused"
+            case _:
+                pass
+    return "invalid"
+
+
+def is_connect_error(error: A2AClientError) -> bool:
+    """Return whether there was no connection, so that the request cannot have arrived.
+
+    Args:
+        error: The error of the request.
+    """
+    return any(isinstance(cause, NotConnectedError | ConnectError | ConnectTimeout) for cause in _causes(error))

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
-from a2a.types.a2a_pb2 import Part, TaskState
+from a2a.types import a2a_pb2 as pb
+from a2a.types.a2a_pb2 import Part
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Struct, Value
 
 from ..events import InterruptRaised
-from ..messages import Audio, Content, Data, File, Image, Text
+from ..events.types import payload_fields
+from ..messages import Audio, Content, Data, File, Image, Text, to_media
 from ..messages import Part as ContentPart
 
 _MAX_EXACT_INT = 2**53
@@ -45,12 +47,7 @@ def _from_part(part: Part) -> ContentPart:
     if kind in ("raw", "url"):
         data = bytes(part.raw) if kind == "raw" else None
         url = part.url if kind == "url" else None
-        media_type = part.media_type or "application/octet-stream"
-        if media_type.startswith("image/"):
-            return Image(url=url, data=data, media_type=media_type)
-        if media_type.startswith("audio/"):
-            return Audio(url=url, data=data, media_type=media_type)
-        return File(url=url, data=data, media_type=media_type, name=part.filename or None)
+        return to_media(part.media_type, url=url, data=data, name=part.filename or None)
     return Text(part.text)
 
 
@@ -111,14 +108,7 @@ def _restore_ints(value: Any) -> Any:
     return value
 
 
-TERMINAL = frozenset(
-    {
-        TaskState.TASK_STATE_COMPLETED,
-        TaskState.TASK_STATE_FAILED,
-        TaskState.TASK_STATE_CANCELED,
-        TaskState.TASK_STATE_REJECTED,
-    }
-)
+TERMINAL = frozenset((pb.TASK_STATE_COMPLETED, pb.TASK_STATE_FAILED, pb.TASK_STATE_CANCELED, pb.TASK_STATE_REJECTED))
 
 AUTH_REQUIRED = "auth_required"
 """The `kind` in the payload of an interrupt that asks for credentials."""
@@ -133,11 +123,10 @@ def interrupt_text(interrupt: InterruptRaised) -> str:
     payload: Any = interrupt.payload
     if isinstance(payload, str):
         return payload
-    if isinstance(payload, dict):
-        fields = cast("dict[str, Any]", payload)
-        for name in ("question", "message", "text", "prompt"):
-            if isinstance(fields.get(name), str):
-                return fields[name]
+    fields = payload_fields(payload)
+    for name in ("question", "message", "text", "prompt"):
+        if isinstance(fields.get(name), str):
+            return fields[name]
     if interrupt.tool_call is not None:
         return f"Allow the call of `{interrupt.tool_call.name}` with {interrupt.tool_call.arguments}?"
     return msgspec.json.encode(payload).decode() if payload is not None else f"{interrupt.agent} needs an answer."
@@ -161,5 +150,4 @@ def interrupt_kind(interrupt: InterruptRaised) -> Any:
     Args:
         interrupt: The interrupt.
     """
-    payload: Any = interrupt.payload
-    return cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
+    return payload_fields(interrupt.payload).get("kind")

@@ -5,19 +5,23 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from hashlib import sha256
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from a2a.types.a2a_pb2 import AgentCard, Message, Part, Role
 from a2a.utils.errors import A2AError
 
 from ..agents import AgentContext, BaseAgent, HistoryPolicy
+from ..context.values import THREAD_PREFIX
 from ..errors import RemoteError, RemoteRejectedError, SetupError
 from ..events import Action
 from ..messages import AssistantMessage, is_empty
+from ..messages import Message as ConversationMessage
 from ..models.sdk_clients import PerEventLoop
-from .client import A2AServiceClient, Credentials, RemoteTask, parse_parts
+from .client import A2AServiceClient, Credentials, origin_of
 from .parts import AUTH_REQUIRED, content_of, to_data_part, to_parts
+from .remote_task import RemoteTask, parse_parts
 
 _logger = logging.getLogger("baton.a2a")
 _CANCEL_TIMEOUT = 5.0
@@ -34,13 +38,20 @@ class RemoteAgent(BaseAgent[Any, Any]):
         description: The agent's description; defaults to that of the card.
         auth: A bearer token, or a function that returns headers and is called for each request.
         headers: Headers of every request.
+        trusted_origins: The origins, besides that of the URL, that get `auth` and `headers` if the agent card names
+            them: `["https://agents.example.com"]`. A card that you pass has no URL, so it needs them.
         timeout: Seconds without data after which a request fails.
         unavailable_timeout: Seconds that the service may be unavailable before the run fails.
-        history: The history that the agent reads.
+        history: The messages that are sent: by default user input and the answers of agents. `"rewritten"` sends the
+            tool calls and results of other agents as well.
 
     Raises:
-        SetupError: `url_or_card` is neither an http(s) URL nor an agent card.
+        SetupError: `url_or_card` is neither an http(s) URL nor an agent card, or credentials for a card have no trusted
+            origin.
     """
+
+    history: HistoryPolicy | None = "answers"
+    _is_remote = True
 
     def __init__(
         self,
@@ -50,12 +61,13 @@ class RemoteAgent(BaseAgent[Any, Any]):
         description: str = "",
         auth: Credentials | None = None,
         headers: Mapping[str, str] | None = None,
+        trusted_origins: Sequence[str] = (),
         timeout: float = 600.0,
         unavailable_timeout: float = 60.0,
         history: HistoryPolicy | None = None,
     ) -> None:
         card = url_or_card if isinstance(url_or_card, AgentCard) else None
-        if card is None and not urlsplit(str(url_or_card)).scheme.startswith("http"):
+        if card is None and not (str(url_or_card).startswith(("http://", "https://")) and origin_of(str(url_or_card))):
             raise SetupError(f"RemoteAgent({url_or_card!r}) needs the URL of a service, http(s)://…, or its agent card")
         super().__init__(
             name or (card.name if card is not None else _name_from_url(str(url_or_card))),
@@ -63,28 +75,47 @@ class RemoteAgent(BaseAgent[Any, Any]):
             history=history,
         )
         self._unavailable_timeout = unavailable_timeout
-        make = partial(A2AServiceClient, url_or_card, auth=auth, headers=dict(headers or {}), timeout=timeout)
+        _check_origins(trusted_origins)
+        if card is not None and (auth is not None or headers) and not trusted_origins:
+            named = sorted({origin_of(each.url) or each.url for each in card.supported_interfaces})
+            raise SetupError(
+                f"RemoteAgent(card, auth=…) of `{self.name}` would send the credentials wherever the card says; pass "
+                f"the URL of the service instead, or trusted_origins={named} if these are the service's own"
+            )
+        make = partial(
+            A2AServiceClient,
+            url_or_card,
+            auth=auth,
+            headers=dict(headers or {}),
+            timeout=timeout,
+            trusted_origins=tuple(trusted_origins),
+        )
         self._clients: PerEventLoop[A2AServiceClient] = PerEventLoop(make, A2AServiceClient.close)
 
     @classmethod
-    async def discover(cls, url: str, *, auth: Credentials | None = None, **options: Any) -> "RemoteAgent":
+    async def discover(
+        cls, url: str, *, auth: Credentials | None = None, trusted_origins: Sequence[str] = (), **options: Any
+    ) -> "RemoteAgent":
         """Create an agent with the name and description of the service's card.
 
         Args:
             url: The URL of the service.
             auth: The credentials.
+            trusted_origins: The origins, besides that of `url`, that get `auth` and `headers`.
             options: Further options of `RemoteAgent`.
 
         Raises:
-            SetupError: There is no agent card at the URL.
+            SetupError: There is no agent card at the URL, or it names origins that are not trusted.
         """
-        client = A2AServiceClient(url, auth=auth, headers=options.get("headers") or {}, timeout=30)
+        _check_origins(trusted_origins)
+        headers: Mapping[str, str] = options.get("headers") or {}
+        client = A2AServiceClient(url, auth=auth, headers=headers, timeout=30, trusted_origins=trusted_origins)
         try:
             await client.client()
             assert client.card is not None
-            return cls(client.card, auth=auth, **options)
+            return cls(client.card, auth=auth, trusted_origins=(url, *trusted_origins), **options)
         except A2AError as error:
-            raise SetupError(f"could not load an agent card from {url}: {error.message}") from error
+            raise SetupError(f"could not use the agent card from {url}: {error.message}") from error
         finally:
             await client.close()
 
@@ -101,30 +132,50 @@ class RemoteAgent(BaseAgent[Any, Any]):
         task = RemoteTask(self.name, await self._clients.get(), self._unavailable_timeout, ctx.stream_text)
         sent = await ctx.step("a2a.send", partial(self._start, ctx, task))
         if "reply" in sent:
-            await ctx.say(content_of(parse_parts(sent["reply"])))
-            return None
+            return await self._say(ctx, sent["reply"])
         while True:
             outcome = await ctx.step("a2a.outcome", partial(self._outcome, ctx, task, sent["task"]))
             if outcome["state"] == "completed":
-                await ctx.say(content_of(parse_parts(outcome["parts"])))
-                return None
+                return await self._say(ctx, outcome["parts"])
             if outcome["state"] not in ("input_required", "auth_required"):
                 raise self._failure(outcome, sent)
             question = _question(self.name, outcome, sent)
             answer = await ctx.interrupt(question, schema=question["schema"])
             await ctx.step("a2a.answer", partial(self._answer, ctx, task, sent, question, answer))
 
+    @property
+    def _conversation_key(self) -> str:
+        """The key of the value that holds the context and the last message of a thread."""
+        return f"{THREAD_PREFIX}a2a:{self.name}"
+
+    def _conversation(self, ctx: AgentContext[Any]) -> tuple[str, str]:
+        """Return the id of the context and the digest of its last message; empty if unknown."""
+        value: Any = ctx.values.get(self._conversation_key)
+        if not isinstance(value, dict):
+            return "", ""
+        fields = cast("dict[str, Any]", value)
+        return str(fields.get("context") or ""), str(fields.get("last") or "")
+
     async def _start(self, ctx: AgentContext[Any], task: RemoteTask) -> dict[str, Any]:
-        key = f"a2a.context:{self.name}"
-        context_id = str(ctx.values.get(key) or "")
-        parts = _unsent_parts(ctx, is_known=bool(context_id))
-        if not parts:
-            raise RemoteError(self.name, "there is nothing to send: the history has no new messages")
+        context_id, last = self._conversation(ctx)
+        unsent = _unsent(ctx.messages(), last) if context_id else [*ctx.messages()]
+        unsent = [each for each in unsent if not is_empty(each) and not getattr(each, "tool_calls", ())]
+        if not unsent:
+            raise RemoteError(self.name, "there is nothing to send: the history has no messages")
+        parts = [part for each in unsent for part in to_parts(each.content)]
         message = Message(message_id=ctx.idempotency_key, role=Role.ROLE_USER, parts=parts, context_id=context_id)
         sent = await self._send(ctx, task, message)
-        if sent.get("context"):
-            ctx.values.set(key, sent["context"])
+        if sent["context"]:
+            ctx.values.set(self._conversation_key, {"context": sent["context"], "last": _digest(unsent[-1])})
         return sent
+
+    async def _say(self, ctx: AgentContext[Any], parts: list[dict[str, Any]]) -> None:
+        content = content_of(parse_parts(parts))
+        context_id, _ = self._conversation(ctx)
+        if context_id and content:
+            last = _digest(AssistantMessage(content))
+            ctx.values.set(self._conversation_key, {"context": context_id, "last": last})
+        await ctx.say(content)
 
     async def _send(self, ctx: AgentContext[Any], task: RemoteTask, message: Message) -> dict[str, Any]:
         # If the run is cancelled meanwhile, wait for the task's id in order to cancel the task.
@@ -179,6 +230,11 @@ class RemoteAgent(BaseAgent[Any, Any]):
         return kind(self.name, f"the task is {state}{details}", task_id=sent["task"], state=state)
 
 
+def _check_origins(origins: Any) -> None:
+    if isinstance(origins, str) or not all(isinstance(each, str) and origin_of(each) for each in origins):
+        raise SetupError(f"trusted_origins={origins!r} must be a list of origins such as 'https://agents.example.com'")
+
+
 def _question(agent: str, outcome: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
     """Return the first open question; the others follow when it is answered."""
     questions: list[Any] = outcome["questions"]
@@ -197,17 +253,22 @@ def _question(agent: str, outcome: dict[str, Any], sent: dict[str, Any]) -> dict
     }
 
 
-def _unsent_parts(ctx: AgentContext[Any], *, is_known: bool) -> list[Part]:
-    """Return the messages that the service has not received."""
-    messages: Sequence[Any] = ctx.messages()
-    own = [index for index, message in enumerate(messages) if isinstance(message, AssistantMessage)]
-    if is_known and own and own[-1] + 1 < len(messages):
-        messages = messages[own[-1] + 1 :]
-    parts: list[Part] = []
-    for message in messages:
-        if not is_empty(message) and not getattr(message, "tool_calls", ()):
-            parts.extend(to_parts(message.content))
-    return parts
+def _unsent(messages: Sequence[ConversationMessage], last: str) -> Sequence[ConversationMessage]:
+    """Return the messages that the service has not received, or else the last request."""
+    backwards = range(len(messages) - 1, -1, -1)
+    known = next((index for index in backwards if _digest(messages[index]) == last), None)
+    if known is None:
+        # The history has been trimmed or filtered since. Own messages are those that are not rewritten.
+        known = next((index for index in backwards if isinstance(messages[index], AssistantMessage)), -1)
+    requests = [each for each in messages if not isinstance(each, AssistantMessage) and not is_empty(each)]
+    return messages[known + 1 :] or requests[-1:]
+
+
+def _digest(message: ConversationMessage) -> str:
+    digest = sha256(type(message).__name__.encode())
+    for part in to_parts(message.content):
+        digest.update(part.SerializeToString(deterministic=True))
+    return digest.hexdigest()[:32]
 
 
 def _name_from_url(url: str) -> str:

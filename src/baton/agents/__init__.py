@@ -4,7 +4,9 @@ May import handoffs, models, tools and the packages below them. An agent returns
 agents exist, and does not carry out transfers itself.
 """
 
-from .base import AgentContext, AgentToolResult, BaseAgent, HistoryPolicy, MultipleTransfers, agent
+from .activation import AgentContext, HistoryPolicy, MultipleTransfers
+from .agent_tool import AgentToolResult
+from .base import BaseAgent, agent
 from .definition import EXIT_TOOL
 from .guardrails import with_guardrails
 from .hooks import AgentHooks, RunHooks

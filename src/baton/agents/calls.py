@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from ..context import RunContext
-from ..context.run_context import needs_await
 from ..errors import BatonError, HandoffInputError, ToolError
 from ..events import StepCompleted, ToolReturned
 from ..handoffs import Handoff
@@ -22,7 +21,8 @@ from ..messages import Content, ToolCall, text_of
 from ..tools import Approval, Tool, ToolResult
 from ..tools.results import FATAL_ERRORS
 from ..tools.wrappers import parse_approval
-from .base import AgentContext
+from ..wording import error_text
+from .activation import AgentContext
 from .hooks import HOOK_STEP, maybe_await
 
 _logger = logging.getLogger("baton.agents")
@@ -56,43 +56,40 @@ async def execute_call(
             if ctx._hooks is not None:
                 is_done = isinstance(recorded, ToolReturned)
                 returned = recorded if is_done else _provisional_result(recorded, inner, call)
-                await ctx._hooks.tool_start(inner, call, is_past=True)
-                await ctx._hooks.tool_end(inner, call, returned, is_past=True)
+                await ctx._hooks.call(inner, "tool_start", call, is_past=True)
+                await ctx._hooks.call(inner, "tool_end", call, returned, is_past=True)
             return recorded
         log.announce_call(key)
     if ctx._hooks is not None:
-        await ctx._hooks.tool_start(inner, call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP))
+        await ctx._hooks.call(
+            inner, "tool_start", call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP)
+        )
     try:
         result = await tool.call(inner, call.arguments)
     except FATAL_ERRORS:
         raise
     except Exception as error:  # noqa: BLE001 - a tool's failure becomes a result that the model reads
         result = _to_error_result(error, inner, call)
+    if ctx._run.suspended_by:
+        ctx._run.check_suspended(f"tool `{call.name}` of `{ctx.agent}`", key)
     if result.values:
         inner.values.update(result.values)
     changes = inner._all_changes()
     if result.transfer_to is not None:
         pending = await _record_transfer(inner, result, changes)
         if ctx._hooks is not None:
-            await ctx._hooks.tool_end(inner, call, _provisional_result(pending, inner, call))
+            await ctx._hooks.call(inner, "tool_end", call, _provisional_result(pending, inner, call))
         return pending
+    content, is_error, breaks_loop = result.content, result.is_error, result.breaks_loop
+    is_final, now = result.is_final and not is_error, time()
     returned = ToolReturned(
-        key,
-        ctx._origin,
-        time(),
-        call.id,
-        call.name,
-        result.content,
-        result.is_error,
-        result.is_final and not result.is_error,
-        changes,
-        result.breaks_loop,
+        key, ctx._origin, now, call.id, call.name, content, is_error, is_final, changes, breaks_loop
     )
     log.write(returned)
-    if result.breaks_loop:
+    if breaks_loop:
         ctx._breaks_loop = True
     if ctx._hooks is not None:
-        await ctx._hooks.tool_end(inner, call, returned)
+        await ctx._hooks.call(inner, "tool_end", call, returned)
     if log.sink is not None:
         await log.settle()
     return returned
@@ -122,7 +119,7 @@ def _to_error_result(error: Exception, ctx: RunContext[Any], call: ToolCall) -> 
     if isinstance(error, ToolError):
         return ToolResult(str(error), is_error=True)
     _logger.warning("tool `%s` of `%s` failed", call.name, ctx.agent, exc_info=error)
-    return ToolResult(f"{type(error).__name__}: {error}", is_error=True)
+    return ToolResult(f"{type(error).__name__}: {error_text(error)}", is_error=True)
 
 
 async def _record_transfer(ctx: RunContext[Any], result: ToolResult, changes: Any) -> PendingTransfer:
@@ -214,14 +211,9 @@ async def _request_approval(
     return parse_approval(await ctx.interrupt({"kind": "approval", "handoff": handoff.target, "input": payload}))
 
 
-def _call_on_handoff(handoff: Handoff, ctx: RunContext[Any], value: Any) -> Awaitable[None] | None:
+async def _call_on_handoff(handoff: Handoff, ctx: RunContext[Any], value: Any) -> None:
     callback: Any = handoff.on_handoff
-    result = callback(ctx) if handoff.input_type is None else callback(ctx, value)
-    return _discard_result(result) if needs_await(result) else None
-
-
-async def _discard_result(work: Awaitable[Any]) -> None:
-    await work
+    await maybe_await(callback(ctx) if handoff.input_type is None else callback(ctx, value))
 
 
 def _invalid_input(source: str, target: str, problems: str) -> TransferDenied:

@@ -19,7 +19,8 @@ from ..handoffs.routes import Route, Routes
 from ..messages import ToolSpec
 from ..models import MODEL_ENV_VAR, Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import Tool
-from .base import AgentContext
+from ..tools.guardrails import copy_changes
+from .activation import AgentContext
 from .definition import EXIT_TOOL, AgentDefinition, AgentWithTools, ToolTable
 from .hooks import gather_callbacks, maybe_await
 
@@ -92,7 +93,7 @@ def compile_agent(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> C
 
 
 def _compile(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> CompiledAgent:
-    model = agent._model or ctx._options.model
+    model = agent._model if agent._model is not None else ctx._options.model
     if model is None:
         if not os.environ.get(MODEL_ENV_VAR):
             raise SetupError(
@@ -211,19 +212,16 @@ class _RecordedTool:
 
 
 async def disabled_handoffs(ctx: AgentContext[Any], agent: Any, key: str) -> tuple[str, ...]:
-    """Return the tools of the handoffs that are disabled in the turn with this key."""
+    """Return the ids of the handoffs that are disabled in the turn with this key."""
     routes = ctx._routes.conditional
-    scopes = [RunContext(ctx._run, ctx._origin, f"{key}/if:{route.tool}") for route in routes]
+    scopes = [RunContext(ctx._run, ctx._origin, f"{key}/if:{route.id}") for route in routes]
     answers = await gather_callbacks(
         *(_is_enabled(route, own, agent) for route, own in zip(routes, scopes, strict=True))
     )
     for own in scopes:
-        if (changes := own._all_changes()) is not None:
-            # Value changes of a condition are recorded with the turn.
-            ctx.values.update(changes.written)
-            for key in changes.removed:
-                ctx.values.delete(key)
-    return tuple(route.tool for route, is_enabled in zip(routes, answers, strict=True) if not is_enabled)
+        # Value changes of a condition are recorded with the turn.
+        copy_changes(ctx, own._all_changes())
+    return tuple(route.id for route, is_enabled in zip(routes, answers, strict=True) if not is_enabled)
 
 
 async def _is_enabled(route: Route, ctx: RunContext[Any], agent: Any) -> bool:

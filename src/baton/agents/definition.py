@@ -5,33 +5,32 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import msgspec
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
-from ..arguments import check_choice
+from ..arguments import check_callback, check_choice
 from ..errors import SetupError
 from ..handoffs import Handoff
-from ..handoffs.input import strict_schema
-from ..messages import ToolCall, ToolSpec
+from ..handoffs.input import TypedJson, describe_problems, strict_schema
+from ..messages import ToolCall, ToolSpec, object_schema
 from ..models import Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import FunctionTool, Tool, ToolFunction, Toolset, tool
 from ..tools.base import unwrap_tool
 from ..tools.function import referenced_objects
 from ..tools.wrappers import tool_effect
+from ..wording import show
+from .activation import AgentContext, HistoryPolicy, check_history_policy
 from .agent_tool import AgentTool
-from .base import Accepts, AgentContext, BaseAgent, HistoryPolicy, check_agents, check_examples, check_name, to_handoffs
+from .base import Accepts, BaseAgent, C, Out, check_agents, check_examples, check_name, to_handoffs
 from .hooks import AgentHooks
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeForm
 
 _FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
 _WRAPPER = "response"
 
 
-class OutputParser:
+class OutputParser(TypedJson):
     """Validates answers. A type that is not a JSON object is wrapped in one.
 
     Args:
@@ -40,26 +39,13 @@ class OutputParser:
     """
 
     def __init__(self, agent: str, output_type: Any) -> None:
-        from pydantic import PydanticUserError, TypeAdapter
-
-        try:
-            self._adapter = TypeAdapter[Any](output_type)
-            schema = self._adapter.json_schema()
-        except PydanticUserError as error:
-            raise SetupError(f"`{agent}` has output_type={output_type!r}, which has no JSON schema: {error}") from None
-        self.type_name = str(getattr(output_type, "__name__", output_type))
-        self._is_wrapped = schema.get("type") != "object" and "$ref" not in schema
-        if self._is_wrapped:
-            definitions = schema.pop("$defs", None)
-            schema = {
-                "type": "object",
-                "properties": {_WRAPPER: schema},
-                "required": [_WRAPPER],
-                "additionalProperties": False,
-                **({"$defs": definitions} if definitions else {}),
-            }
+        super().__init__(output_type, f"the output_type of `{agent}`", _WRAPPER)
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.type_name)[:64] or "output"
-        self.schema = _make_schema(agent, name, schema)
+        try:
+            strict = strict_schema(self.json_schema, f"the output type of `{agent}`")
+            self.schema = OutputSchema(name, strict, strict=True)
+        except SetupError:
+            self.schema = OutputSchema(name, self.json_schema)
 
     def parse(self, text: str) -> Any:
         """Validate an answer. Raises ValueError that lists the problems."""
@@ -70,25 +56,17 @@ class OutputParser:
             value: Any = msgspec.json.decode(fenced.group(1) if fenced else text)
         except msgspec.DecodeError as error:
             raise ValueError(f"it is not JSON ({error})") from None
-        if self._is_wrapped and isinstance(value, dict) and _WRAPPER in value:
+        if self.is_wrapped and isinstance(value, dict) and _WRAPPER in value:
             value = cast("dict[str, Any]", value)[_WRAPPER]
         try:
             # Validated as JSON, so that a date may be a string and a tuple a list.
-            return self._adapter.validate_json(msgspec.json.encode(value))
+            return self.adapter.validate_json(msgspec.json.encode(value))
         except ValidationError as error:
-            problems = (f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {e['msg']}" for e in error.errors())
-            raise ValueError("; ".join(problems)) from None
+            raise ValueError(describe_problems(error, "the answer")) from None
 
     def dump(self, value: Any) -> Any:
         """Convert a value to JSON data."""
-        return self._adapter.dump_python(value, mode="json")
-
-
-def _make_schema(agent: str, name: str, schema: dict[str, Any]) -> OutputSchema:
-    try:
-        return OutputSchema(name, strict_schema(schema, f"the output type of `{agent}`"), strict=True)
-    except SetupError:
-        return OutputSchema(name, schema)
+        return self.adapter.dump_python(value, mode="json")
 
 
 EXIT_TOOL = "exit"
@@ -97,14 +75,7 @@ EXIT_TOOL = "exit"
 _EXIT_SPEC = ToolSpec(
     EXIT_TOOL,
     "End the whole task now with this final result. Use it only when nothing is left to do.",
-    {
-        "type": "object",
-        "properties": {
-            "final_result": {"type": "string", "description": "The final result, as the user will read it."}
-        },
-        "required": ["final_result"],
-        "additionalProperties": False,
-    },
+    object_schema({"final_result": {"type": "string", "description": "The final result, as the user will read it."}}),
     strict=True,
 )
 
@@ -121,7 +92,7 @@ class ToolTable:
     __slots__ = ("_with_effect", "by_name", "has_exit", "names", "specs")
 
     def __init__(self, owner: str, tools: Sequence[Tool], *, has_exit: bool) -> None:
-        self.by_name: dict[str, Tool] = {}
+        self.by_name = {each.spec.name: each for each in tools}
         self.has_exit = has_exit
         specs = [each.spec for each in tools]
         if has_exit:
@@ -131,8 +102,6 @@ class ToolTable:
             if spec.name in seen:
                 raise SetupError(f"`{owner}` has two tools called `{spec.name}`; give one of them another name")
             seen.add(spec.name)
-        for each in tools:
-            self.by_name[each.spec.name] = each
         self._with_effect = frozenset(each.spec.name for each in tools if tool_effect(each) != "read")
         self.specs = tuple(specs)
         self.names = tuple(spec.name for spec in specs)
@@ -142,9 +111,7 @@ class ToolTable:
         return not any(call.name in self._with_effect for call in calls)
 
 
-C = TypeVar("C", default=Any, contravariant=True)
 Ctx = TypeVar("Ctx", default=Any)
-Out = TypeVar("Out", default=str, covariant=True)
 
 Instructions: TypeAlias = str | Callable[[AgentContext[Ctx]], str | Awaitable[str]]
 
@@ -186,7 +153,11 @@ class AgentWithTools(BaseAgent[C, Out]):
         for field in ("tools", "sub_agents", "handoffs"):
             value: object = getattr(self, field)
             if isinstance(value, str) or not isinstance(value, Sequence):
-                raise SetupError(f"`{self.name}` has {field}={value!r}; give a list")
+                raise SetupError(f"`{self.name}` has {field}={show(value)}; give a list")
+        if not isinstance(self.instructions, str):
+            check_callback(f"instructions of `{self.name}`", self.instructions, "ctx")
+        if self.accepts is not None:
+            check_callback(f"accepts of `{self.name}`", self.accepts, "ctx", "input")
         object.__setattr__(self, "examples", check_examples(self.name, self.examples))
         object.__setattr__(self, "sub_agents", check_agents(self.name, self.sub_agents))
         object.__setattr__(self, "handoffs", to_handoffs(self.name, self.handoffs))
@@ -238,7 +209,7 @@ class AgentDefinition(AgentWithTools[C, Out]):
     """A model, a string such as `"openai:gpt-5"`, or None for the runner's model."""
     model_settings: ModelSettings | None = None
     """Settings that override the runner's."""
-    output_type: "TypeForm[Out]" = cast("TypeForm[Out]", str)
+    output_type: TypeForm[Out] = cast("TypeForm[Out]", str)
     """The type of the answer: any type that pydantic can validate, including unions."""
     tool_choice: Literal["auto", "required", "none"] | str = "auto"
     """Requirement for the first turn: one of these, or the name of a tool to call. Later turns are `"auto"`."""
@@ -256,6 +227,10 @@ class AgentDefinition(AgentWithTools[C, Out]):
         if self.max_turns < 1:
             raise SetupError(f"`{self.name}` has max_turns={self.max_turns}; an agent needs at least one turn")
         check_choice(f"on_max_turns of `{self.name}`", self.on_max_turns, ("answer", "error"))
+        if self.history is not None:
+            check_history_policy(self.history)
+        if self.model is not None and not isinstance(self.model, str):
+            resolve_model(self.model, wanted_by=self.name)
 
     @cached_property
     def _output_parser(self) -> OutputParser | None:
@@ -280,4 +255,4 @@ def _to_tool(owner: str, entry: Any) -> Tool | Toolset:
         return cast("Tool | Toolset", entry)
     if callable(entry):
         return tool(entry)
-    raise SetupError(f"`{owner}` has {entry!r} in tools; give a function, a tool or a toolset")
+    raise SetupError(f"`{owner}` has {show(entry)} in tools; give a function, a tool or a toolset")

@@ -15,20 +15,22 @@ from ..events import Action, Exit, Transfer
 from ..messages import Message
 from ..models import Chunk, Model, ModelRequest
 from ..tools.guardrails import (
-    Guardrail,
     GuardrailChecks,
     GuardrailFunction,
     GuardrailReturn,
+    Guardrails,
     reject_duplicate_names,
     to_guardrails,
 )
-from .base import AgentContext, BaseAgent
+from ..wording import show
+from .activation import AgentContext
+from .base import BaseAgent, C, Out
 from .compiled import compile_agent
 from .definition import AgentDefinition
 from .wrappers import AgentWrapper, ThenTransfer
 
 
-class GuardedModel:
+class GuardedModel(msgspec.Struct):
     """A model that holds back its first response until parallel guardrails have passed.
 
     Args:
@@ -37,13 +39,10 @@ class GuardedModel:
         messages: The messages to check.
     """
 
-    __slots__ = ("_checks", "_has_passed", "_messages", "_model")
-
-    def __init__(self, model: Model, checks: GuardrailChecks, messages: Sequence[Message]) -> None:
-        self._model = model
-        self._checks = checks
-        self._messages = messages
-        self._has_passed = False
+    _model: Model
+    _checks: GuardrailChecks
+    _messages: Sequence[Message]
+    _has_passed: bool = False
 
     @property
     def name(self) -> str:
@@ -88,11 +87,10 @@ class GuardedModel:
             chunks.put_nowait(None)
 
 
-C = TypeVar("C", default=Any, contravariant=True)
 Ctx = TypeVar("Ctx", default=Any)
-Out = TypeVar("Out", default=str, covariant=True)
 
 GuardMode: TypeAlias = Literal["blocking", "parallel"]
+ModelAgent: TypeAlias = AgentDefinition[Any, Any]
 InputCheck: TypeAlias = Callable[[RunContext[Ctx], Sequence[Message]], GuardrailReturn | Awaitable[GuardrailReturn]]
 
 
@@ -107,12 +105,7 @@ class GuardedAgent(AgentWrapper[C, Out]):
     """
 
     def __init__(
-        self,
-        inner: BaseAgent[C, Out],
-        input: tuple[Guardrail, ...],
-        output: tuple[Guardrail, ...],
-        *,
-        model_agent: AgentDefinition[Any, Any] | None,
+        self, inner: BaseAgent[C, Out], input: Guardrails, output: Guardrails, model_agent: ModelAgent | None
     ) -> None:
         super().__init__(inner)
         self.input = input
@@ -135,7 +128,7 @@ class GuardedAgent(AgentWrapper[C, Out]):
         return action
 
     async def _run_in_parallel(
-        self, ctx: AgentContext[C], model_agent: AgentDefinition[Any, Any], checks: GuardrailChecks
+        self, ctx: AgentContext[C], model_agent: ModelAgent, checks: GuardrailChecks
     ) -> Action | None:
         compiled = compile_agent(model_agent, ctx)
         model = GuardedModel(compiled.model, checks, ctx.messages())
@@ -169,10 +162,10 @@ def with_guardrails(
         SetupError: A check is not a guardrail, or two have the same name.
     """
     if not isinstance(agent, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise SetupError(f"with_guardrails({agent!r}) has nothing to guard; give an agent")
+        raise SetupError(f"with_guardrails({show(agent)}) has nothing to guard; give an agent")
     owner = f"with_guardrails(`{agent.name}`)"
     if mode not in ("blocking", "parallel"):
-        raise SetupError(f'{owner} has mode={mode!r}; use "blocking" or "parallel"')
+        raise SetupError(f'{owner} has mode={show(mode)}; use "blocking" or "parallel"')
     checks: Sequence[GuardrailFunction] = input_guardrails
     inputs, outputs = to_guardrails(owner, input_guardrails=checks, output_guardrails=output_guardrails)
     layers = list(_layers(agent))
@@ -185,7 +178,7 @@ def with_guardrails(
             "put the guardrails inside it: then_transfer(with_guardrails(…), to=…)"
         )
     model_agent = _find_model_agent(layers, owner) if mode == "parallel" else None
-    return GuardedAgent(agent, inputs, outputs, model_agent=model_agent)
+    return GuardedAgent(agent, inputs, outputs, model_agent)
 
 
 def _layers(agent: BaseAgent[Any, Any]) -> Iterator[BaseAgent[Any, Any]]:
@@ -196,7 +189,7 @@ def _layers(agent: BaseAgent[Any, Any]) -> Iterator[BaseAgent[Any, Any]]:
         layer = getattr(cast(Any, layer), "inner", None)
 
 
-def _find_model_agent(layers: Sequence[BaseAgent[Any, Any]], owner: str) -> AgentDefinition[Any, Any]:
+def _find_model_agent(layers: Sequence[BaseAgent[Any, Any]], owner: str) -> ModelAgent:
     innermost = layers[-1]
     if isinstance(innermost, AgentDefinition):
         return innermost

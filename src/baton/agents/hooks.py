@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from time import time
-from typing import Any, Generic, cast
+from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
 
@@ -49,7 +49,48 @@ async def _gather(values: Sequence[Any]) -> list[Any]:
     return list(ended)
 
 
-class RunHooks(Generic[C]):
+class ModelAndToolHooks(Generic[C]):
+    """The callbacks that `RunHooks` and `AgentHooks` have in common."""
+
+    def on_model_start(self, ctx: RunContext[C], agent: Any, request: ModelRequest) -> Any:
+        """Called before a model call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            request: The request to the model.
+        """
+
+    def on_model_end(self, ctx: RunContext[C], agent: Any, response: ModelResponse) -> Any:
+        """Called after a model call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            response: The model's response.
+        """
+
+    def on_tool_start(self, ctx: RunContext[C], agent: Any, call: ToolCall) -> Any:
+        """Called before a tool call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+        """
+
+    def on_tool_end(self, ctx: RunContext[C], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
+        """Called after a tool call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+            result: The recorded result.
+        """
+
+
+class RunHooks(ModelAndToolHooks[C]):
     """Callbacks for all agents of a run, for `Runner(hooks=…)`.
 
     Override the methods you need, sync or async. An exception ends the run.
@@ -89,43 +130,6 @@ class RunHooks(Generic[C]):
             output: The output.
         """
 
-    def on_model_start(self, ctx: RunContext[C], agent: Any, request: ModelRequest) -> Any:
-        """Called before a model call.
-
-        Args:
-            ctx: The context.
-            agent: The agent.
-            request: The request to the model.
-        """
-
-    def on_model_end(self, ctx: RunContext[C], agent: Any, response: ModelResponse) -> Any:
-        """Called after a model call.
-
-        Args:
-            ctx: The context.
-            agent: The agent.
-            response: The model's response.
-        """
-
-    def on_tool_start(self, ctx: RunContext[C], agent: Any, call: ToolCall) -> Any:
-        """Called before a tool call.
-
-        Args:
-            ctx: The context.
-            agent: The agent.
-            call: The tool call.
-        """
-
-    def on_tool_end(self, ctx: RunContext[C], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
-        """Called after a tool call.
-
-        Args:
-            ctx: The context.
-            agent: The agent.
-            call: The tool call.
-            result: The recorded result.
-        """
-
     def on_handoff(self, ctx: RunContext[C], from_agent: Any, to_agent: Any) -> Any:
         """Called before a transfer.
 
@@ -144,7 +148,7 @@ class RunHooks(Generic[C]):
         """
 
 
-class AgentHooks(Generic[C]):
+class AgentHooks(ModelAndToolHooks[C]):
     """Callbacks for one agent, for `Agent(hooks=…)`.
 
     Override the methods you need, sync or async. An exception ends the run.
@@ -167,43 +171,6 @@ class AgentHooks(Generic[C]):
             output: The output.
         """
 
-    def on_model_start(self, ctx: RunContext[C], agent: Any, request: ModelRequest) -> Any:
-        """Called before a call of the agent's model.
-
-        Args:
-            ctx: The context.
-            agent: The agent.
-            request: The request to the model.
-        """
-
-    def on_model_end(self, ctx: RunContext[C], agent: Any, response: ModelResponse) -> Any:
-        """Called after a call of the agent's model.
-
-        Args:
-            ctx: The context.
-            agent: The agent.
-            response: The model's response.
-        """
-
-    def on_tool_start(self, ctx: RunContext[C], agent: Any, call: ToolCall) -> Any:
-        """Called before a call of one of the agent's tools.
-
-        Args:
-            ctx: The context.
-            agent: The agent.
-            call: The tool call.
-        """
-
-    def on_tool_end(self, ctx: RunContext[C], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
-        """Called after a call of one of the agent's tools.
-
-        Args:
-            ctx: The context.
-            agent: The agent.
-            call: The tool call.
-            result: The recorded result.
-        """
-
     def on_handoff(self, ctx: RunContext[C], agent: Any, source: Any) -> Any:
         """Called on both agents before a transfer from `source` to `agent`.
 
@@ -214,69 +181,59 @@ class AgentHooks(Generic[C]):
         """
 
 
+HookPoint: TypeAlias = Literal["start", "end", "model_start", "model_end", "tool_start", "tool_end"]
+"""A point in the life of an agent: the hooks of the agent are called `on_` and this name."""
+
+_RUN_HOOK_NAMES = {"start": "agent_start", "end": "agent_end"}
+"""The points that have another name among the hooks of a run."""
+
+
 class HookDispatcher:
     """Dispatches to the run's and the agent's own hooks, once each.
 
     Args:
         agent: The agent.
         run: The run's hooks.
-        own: The agent's hooks.
     """
 
     __slots__ = ("_agent", "_own", "_run")
 
-    def __init__(self, agent: Any, run: RunHooks | None, own: AgentHooks | None) -> None:
+    def __init__(self, agent: Any, run: RunHooks | None) -> None:
         self._agent = agent
-        self._run = run or _NO_RUN_HOOKS
-        self._own = own or _NO_AGENT_HOOKS
+        self._run = run if run is not None else _NO_RUN_HOOKS
+        self._own = _hooks_of(agent)
 
-    async def start(self, ctx: RunContext[Any], *, is_past: bool) -> None:
-        """Dispatch the start of the agent."""
-        arguments = (self._agent,)
-        await dispatch(
-            ctx, "start", (self._run.on_agent_start, arguments), (self._own.on_start, arguments), is_past=is_past
-        )
-
-    async def end(self, ctx: RunContext[Any], output: Any, *, is_past: bool) -> None:
-        """Dispatch the end of the agent."""
-        arguments = (self._agent, output)
-        await dispatch(ctx, "end", (self._run.on_agent_end, arguments), (self._own.on_end, arguments), is_past=is_past)
-
-    async def model_start(self, ctx: RunContext[Any], request: ModelRequest | None, *, turn: int) -> None:
-        """Dispatch the start of a model call; `request` is None if the call is recorded."""
-        arguments = (self._agent, request)
-        run_hook, own_hook = (self._run.on_model_start, arguments), (self._own.on_model_start, arguments)
-        await dispatch(ctx, f"model_start{turn}", run_hook, own_hook, is_past=request is None)
-
-    async def model_end(self, ctx: RunContext[Any], response: ModelResponse | None, *, turn: int) -> None:
-        """Dispatch the end of a model call; `response` is None if the call is recorded."""
-        arguments = (self._agent, response)
-        run_hook, own_hook = (self._run.on_model_end, arguments), (self._own.on_model_end, arguments)
-        await dispatch(ctx, f"model_end{turn}", run_hook, own_hook, is_past=response is None)
-
-    async def tool_start(self, ctx: RunContext[Any], call: ToolCall, *, is_past: bool = False) -> None:
-        """Dispatch the start of a tool call."""
-        arguments = (self._agent, call)
-        run_hook, own_hook = (self._run.on_tool_start, arguments), (self._own.on_tool_start, arguments)
-        await dispatch(ctx, "tool_start", run_hook, own_hook, is_past=is_past)
-
-    async def tool_end(
-        self, ctx: RunContext[Any], call: ToolCall, result: ToolReturned, *, is_past: bool = False
+    async def call(
+        self, ctx: RunContext[Any], point: HookPoint, *arguments: Any, turn: int | str = "", is_past: bool = False
     ) -> None:
-        """Dispatch the end of a tool call."""
-        arguments = (self._agent, call, result)
-        run_hook, own_hook = (self._run.on_tool_end, arguments), (self._own.on_tool_end, arguments)
-        await dispatch(ctx, "tool_end", run_hook, own_hook, is_past=is_past)
+        """Dispatch to the hooks of a point.
+
+        Args:
+            ctx: The context of the hooks' scope.
+            point: The point.
+            *arguments: The arguments of the hooks after the context and the agent.
+            turn: The number of the model call, if the scope has several.
+            is_past: Whether the event that the hooks are about is recorded.
+        """
+        run_hook = getattr(self._run, f"on_{_RUN_HOOK_NAMES.get(point, point)}")
+        own_hook = getattr(self._own, f"on_{point}")
+        given = (self._agent, *arguments)
+        await dispatch(ctx, f"{point}{turn}", (run_hook, given), (own_hook, given), is_past=is_past)
 
     async def handoff(self, ctx: RunContext[Any], target: Any, *, is_past: bool) -> None:
         """Dispatch a transfer."""
-        source, target_hooks = self._agent, cast("AgentHooks", target.hooks or _NO_AGENT_HOOKS)
+        source, target_hooks = self._agent, _hooks_of(target)
         run_hook, own_hook = (self._run.on_handoff, (source, target)), (self._own.on_handoff, (target, source))
         await dispatch(ctx, "handoff", run_hook, own_hook, (target_hooks.on_handoff, (target, source)), is_past=is_past)
 
 
 _NO_RUN_HOOKS = RunHooks()
 _NO_AGENT_HOOKS = AgentHooks()
+
+
+def _hooks_of(agent: Any) -> AgentHooks:
+    # Not `or`: hooks that are also a list are falsy while it is empty.
+    return agent.hooks if agent.hooks is not None else _NO_AGENT_HOOKS
 
 
 HOOK_STEP = "hook:"
@@ -310,28 +267,19 @@ async def dispatch(
     scopes = [RunContext(ctx._run, ctx._origin, f"{key}/{index}", ctx.tool_call) for index in range(len(called))]
     calls = [call_and_await(hook, own, *arguments) for (hook, arguments), own in zip(called, scopes, strict=True)]
     await gather_callbacks(*calls)
-    log.write(StepCompleted(key, ctx._origin, time(), f"{HOOK_STEP}{point}", None, _all_changes(scopes)))
-
-
-def _all_changes(scopes: Sequence[RunContext[Any]]) -> ValueChanges | None:
-    changes = [found for own in scopes if (found := own._all_changes()) is not None]
-    if len(changes) < 2:
-        return changes[0] if changes else None
-    written: dict[str, Any] = {}
-    for each in changes:
-        written.update(each.written)
-    return ValueChanges(written, tuple({key for each in changes for key in each.removed} - set(written)))
+    if ctx._run.suspended_by:
+        ctx._run.check_suspended(f"the hook on_{point}", key)
+    changes = ValueChanges.merge(own._all_changes() for own in scopes)
+    log.write(StepCompleted(key, ctx._origin, time(), f"{HOOK_STEP}{point}", None, changes))
 
 
 _NOT_OVERRIDDEN = {
-    value for hooks in (RunHooks, AgentHooks) for name, value in vars(hooks).items() if name.startswith("on_")
+    value
+    for hooks in (ModelAndToolHooks, RunHooks, AgentHooks)
+    for name, value in vars(hooks).items()
+    if name.startswith("on_")
 }
 """Hooks that are not overridden: there is nothing to call or record."""
-
-
-def dispatcher_for(agent: Any, run: RunHooks | None) -> HookDispatcher | None:
-    """Return the dispatcher for an agent; None if there are no hooks."""
-    return None if run is None and agent.hooks is None else HookDispatcher(agent, run, agent.hooks)
 
 
 async def run_with_deadline(work: Awaitable[T], seconds: float, make_error: Callable[[], Exception]) -> T:

@@ -1,18 +1,19 @@
 """`Agent`, and the loop that calls its model and tools until there is an answer or action."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterable, Coroutine
 from time import time
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
-from typing_extensions import TypeVar
 
 from ..context import HistoryEntry
 from ..context.history import WHOLE_MESSAGE
 from ..context.run_context import SuspendRun
 from ..errors import BatonError, EmptyResponseError, ModelError, OutputError, TurnLimitError
-from ..events import Action, AgentResponded, ReasoningDelta, TextDelta, ToolCallDelta
+from ..events import Action, AgentResponded, ReasoningDelta, ResponseRestarted, TextDelta, ToolCallDelta
 from ..log import EventSink
 from ..messages import AssistantMessage, ToolCall, UserMessage, is_empty, text_of
 from ..models import (
@@ -21,35 +22,44 @@ from ..models import (
     ModelRequest,
     ModelResponse,
     ReasoningChunk,
+    RestartChunk,
     TextChunk,
     ToolCallChunk,
     assemble_response,
 )
-from .base import AgentContext
-from .compiled import build_instructions, compile_agent, disabled_handoffs, with_recorded_tools, with_toolsets
+from .activation import AgentContext
+from .base import C, Out
+from .compiled import (
+    CompiledAgent,
+    build_instructions,
+    compile_agent,
+    disabled_handoffs,
+    with_recorded_tools,
+    with_toolsets,
+)
 from .definition import AgentDefinition
 from .turn import execute_turn
 
+_logger = logging.getLogger("baton.agents")
 
-class CorrectionCounter:
+
+class CorrectionCounter(Struct):
     """Counts failed corrections: faulty turns directly after a faulty turn.
 
     Args:
         allowed: How many failed corrections are tolerated.
     """
 
-    __slots__ = ("_allowed", "_failed", "_was_faulty")
-
-    def __init__(self, allowed: int) -> None:
-        self._allowed = allowed
-        self.reset()
+    allowed: int
+    _was_faulty: bool = False
+    _failed: int = 0
 
     def add_fault(self, fault: BatonError, *, is_over: bool = False) -> None:
         """Count a faulty turn; raise the fault after too many, unless the agent is done."""
         if self._was_faulty:
             self._failed += 1
         self._was_faulty = True
-        if self._failed >= self._allowed and not is_over:
+        if self._failed >= self.allowed and not is_over:
             raise fault
 
     def add_success(self) -> None:
@@ -66,22 +76,14 @@ _OUTPUT_CORRECTIONS = 2
 _LAST_TURN = "You have used all your turns with tools. Answer now, as well as you can, with what you know so far."
 
 
-class ModelLoop:
-    """One activation of an agent that calls a model.
+class ModelLoop(Struct):
+    """One activation of an agent that calls a model."""
 
-    Args:
-        agent: The agent.
-        ctx: The context of the activation.
-    """
-
-    __slots__ = ("_agent", "_compiled", "_ctx", "_faults", "_invalid_answers")
-
-    def __init__(self, agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> None:
-        self._agent = agent
-        self._ctx = ctx
-        self._compiled = compile_agent(agent, ctx)
-        self._faults: CorrectionCounter | None = None
-        self._invalid_answers = 0
+    _agent: AgentDefinition[Any, Any]
+    _ctx: AgentContext[Any]
+    _compiled: CompiledAgent
+    _faults: CorrectionCounter | None = None
+    _invalid_answers: int = 0
 
     async def run(self) -> Action | None:
         """Run turns until there is an answer or an action."""
@@ -133,31 +135,30 @@ class ModelLoop:
             disabled = await disabled_handoffs(ctx, self._agent, key) if ctx._routes.conditional else ()
             request = self._build_request(instructions, turn, is_last, disabled)
             if ctx._hooks is not None:
-                await ctx._hooks.model_start(ctx, request, turn=turn)
+                await ctx._hooks.call(ctx, "model_start", request, turn=turn)
             try:
                 stream = self._compiled.model.respond(request)
             except BatonError:
                 raise
             except Exception as error:
                 raise self._model_error(error) from error
-            if type(stream) is CompleteResponse and (log.sink is None or log.listener(origin) is None):
-                response = assemble_response(stream.chunks)
-            else:
-                response = await self._collect(stream)
-            recorded = AgentResponded(
-                key,
-                origin,
-                time(),
-                self._check_message(response.message, key),
-                response.model or self._compiled.model.name,
-                response.usage,
-                response.stop_reason,
-                ctx._take_changes(),
-                disabled,
-            )
+            response: ModelResponse | None = None
+            try:
+                if type(stream) is CompleteResponse and (log.sink is None or log.listener(origin) is None):
+                    response = assemble_response(stream.chunks)
+                else:
+                    response = await self._collect(stream)
+                message = self._check_message(response.message, key)
+            except EmptyResponseError as error:
+                if not error.retryable or error.given_up:
+                    raise
+                response, message = await self._ask_again(request, key, response)
+            name = response.model or self._compiled.model.name
+            usage, reason, changes = response.usage, response.stop_reason, ctx._take_changes()
+            recorded = AgentResponded(key, origin, time(), message, name, usage, reason, changes, disabled)
             log.write(recorded)
             if ctx._hooks is not None:
-                await ctx._hooks.model_end(ctx, response, turn=turn)
+                await ctx._hooks.call(ctx, "model_end", response, turn=turn)
             if log.sink is not None:
                 await log.settle(can_defer=self._compiled.tools.only_reads(recorded.message.tool_calls))
         else:
@@ -165,10 +166,10 @@ class ModelLoop:
             if self._agent._toolsets:
                 self._compiled = await with_recorded_tools(self._compiled, ctx, recorded)
             if ctx._hooks is not None:
-                await ctx._hooks.model_start(ctx, None, turn=turn)
+                await ctx._hooks.call(ctx, "model_start", None, turn=turn, is_past=True)
             ctx._apply_changes(recorded.value_changes)
             if ctx._hooks is not None:
-                await ctx._hooks.model_end(ctx, None, turn=turn)
+                await ctx._hooks.call(ctx, "model_end", None, turn=turn, is_past=True)
         if recorded.usage is not None:
             run.meter.add_usage(recorded.usage, origin)
         return recorded
@@ -183,11 +184,28 @@ class ModelLoop:
             return ModelRequest(messages, instructions, (), compiled.settings, compiled.output, agent.name, is_streamed)
         choice = agent.tool_choice if turn == 1 and agent.tool_choice != "auto" else None
         specs = compiled.specs
-        if disabled:
-            specs = tuple([spec for spec in specs if spec.name not in disabled])
+        if compiled.routes.conditional:
+            specs = compiled.tools.specs + compiled.routes.enabled_specs(disabled)
         return ModelRequest(
             messages, instructions, specs, compiled.settings, compiled.output, agent.name, is_streamed, choice
         )
+
+    async def _ask_again(
+        self, request: ModelRequest, key: str, empty: ModelResponse | None
+    ) -> tuple[ModelResponse, AssistantMessage]:
+        """Call the model once more after an empty response."""
+        agent, model, lost = self._agent, self._compiled.model, empty.usage if empty is not None else None
+        _logger.info("model %s of `%s` answered with neither text nor calls; it is asked again", model.name, agent.name)
+        run, origin = self._ctx._run, self._ctx._origin
+        run.meter.start_model_call(origin)
+        # Subscribers may have received its reasoning.
+        run.log.deliver(ResponseRestarted(origin))
+        response = await self._collect(model.respond(request))
+        message = self._check_message(response.message, key)
+        if lost is not None:
+            # Both calls are paid for, and only this response is recorded.
+            response = replace(response, usage=lost if response.usage is None else lost + response.usage)
+        return response, message
 
     def _check_message(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
         """Return the message with unique call ids. Raises EmptyResponseError."""
@@ -237,6 +255,8 @@ class ModelLoop:
                 put(ToolCallDelta(origin, chunk.index, chunk.id, chunk.name, chunk.arguments))
             elif type(chunk) is ReasoningChunk and chunk.text:
                 put(ReasoningDelta(origin, chunk.text))
+            elif type(chunk) is RestartChunk:
+                put(ResponseRestarted(origin))
             if sink.is_full:
                 await sink.drain()
 
@@ -255,12 +275,10 @@ class ModelLoop:
             except ValueError as error:
                 if response.stop_reason == "refusal":
                     # A refusal does not become JSON by asking again.
-                    raise OutputError(
-                        agent.name, f"`{agent._output_parser.type_name}`", f"it refused: {output}"
-                    ) from None
+                    raise self._output_error(f"it refused: {output}") from None
                 self._invalid_answers += 1
                 if self._invalid_answers > _OUTPUT_CORRECTIONS:
-                    raise OutputError(agent.name, f"`{agent._output_parser.type_name}`", str(error)) from None
+                    raise self._output_error(str(error)) from None
                 complaint = f"This answer does not fit the required schema: {error}. Answer again, with JSON only."
                 # Only this activation reads the invalid answer; later ones read the valid one.
                 ctx._history.hidden_at.append(len(ctx._history.entries))
@@ -273,24 +291,22 @@ class ModelLoop:
 
     def _parse_final_result(self, answer: str) -> Any:
         """Parse the final result of a tool as the output type."""
-        agent = self._agent
-        if agent._output_parser is None:
-            return answer
+        parser = self._agent._output_parser
         try:
-            return agent._output_parser.parse(answer)
+            return answer if parser is None else parser.parse(answer)
         except ValueError as error:
-            problems = f"a tool's result is returned directly, and {error}"
-            raise OutputError(agent.name, f"`{agent._output_parser.type_name}`", problems) from None
+            raise self._output_error(f"a tool's result is returned directly, and {error}") from None
+
+    def _output_error(self, problems: str) -> OutputError:
+        parser = self._agent._output_parser
+        return OutputError(self._agent.name, f"`{parser.type_name if parser is not None else 'str'}`", problems)
 
     def _set_output(self, output: Any) -> None:
         agent, ctx = self._agent, self._ctx
         ctx.output = output
         if agent.output_key is not None:
-            plain = (
-                agent._output_parser.dump(output)
-                if agent._output_parser is not None and not isinstance(output, str)
-                else output
-            )
+            parser = agent._output_parser
+            plain = output if parser is None or isinstance(output, str) else parser.dump(output)
             ctx.values.set(agent.output_key, plain)
 
 
@@ -307,10 +323,6 @@ def _with_unique_ids(message: AssistantMessage, key: str, used: set[str], start:
             calls[position] = call = ToolCall(id, call.name, call.arguments)
         used.add(call.id)
     return replace(message, tool_calls=tuple(calls))
-
-
-C = TypeVar("C", default=Any, contravariant=True)
-Out = TypeVar("Out", default=str, covariant=True)
 
 
 class Agent(AgentDefinition[C, Out]):
@@ -348,4 +360,4 @@ class Agent(AgentDefinition[C, Out]):
         Args:
             ctx: The context of the activation.
         """
-        return ModelLoop(self, ctx).run()
+        return ModelLoop(self, ctx, compile_agent(self, ctx)).run()

@@ -16,14 +16,14 @@ import msgspec
 from typing_extensions import Unpack
 
 from ..context import HistoryEntry, RunContext
-from ..context.history import WHOLE_MESSAGE
+from ..context.history import WHOLE_MESSAGE, turn_entries
 from ..context.run_context import SuspendRun
 from ..errors import BatonError, TransferError, UnknownToolError, quote_names
 from ..events import Action, AgentResponded, Exit, ToolReturned, Transfer
 from ..handoffs.routes import Route, TransferRefusal
 from ..messages import Content, ToolCall, text_of
 from ..tools import Tool
-from .base import AgentContext
+from .activation import AgentContext
 from .calls import (
     PendingTransfer,
     TransferAdmitted,
@@ -61,11 +61,13 @@ class _TransferRequest(msgspec.Struct, frozen=True, gc=False):
     route: Route | None = None
 
 
-class _ResultFields(TypedDict, total=False):
+class ResultFields(TypedDict, total=False):
+    """Optional fields of the result of a call that no tool executes; see `ToolReturned`."""
+
     is_error: bool
-    is_undone: bool
-    requested: str
-    is_unknown: bool
+    is_transfer_refused: bool
+    requested_agent: str
+    is_unknown_tool: bool
 
 
 class _ExitArguments(msgspec.Struct):
@@ -89,9 +91,10 @@ async def execute_turn(
     # Fast path: nearly every turn has one call.
     call, key = calls[0], f"{response.key}.0"
     tool = tools.by_name.get(call.name)
-    route = ctx._routes.match(call) if tool is None else None
+    route = ctx._routes.match(call, response.disabled_handoffs) if tool is None else None
     entries = ctx._history.entries
     payload: Any = None
+    via = call.name
     if tool is not None:
         # Without hooks, recorded calls are read without awaiting, so that replaying a long log is fast.
         done = recorded_call(ctx, key) if ctx._run.log.has_past and ctx._hooks is None else None
@@ -104,8 +107,8 @@ async def execute_turn(
         target, content = cast("PendingTransfer", done).target, cast("PendingTransfer", done).content
         if _get_accepts(ctx, target) is not None:
             return await TurnExecutor(agent, ctx, response, tools).decide_on(_TransferRequest(0, target, content))
-    elif type(route) is Route and route.tool not in response.disabled_handoffs:
-        target, content = route.target, route.result
+    elif type(route) is Route and route.id not in response.disabled_handoffs:
+        target, content, via = route.target, route.result, route.id
         if not route.is_plain:
             inner = RunContext(ctx._run, ctx._origin, key, call)
             verdict = await admit_transfer(route, inner, call, source=agent.name)
@@ -114,24 +117,16 @@ async def execute_turn(
             payload = verdict.payload
     else:
         return await TurnExecutor(agent, ctx, response, tools).run()
-    result = record_result(ctx, key, call, content, requested=target)
+    result = record_result(ctx, key, call, content, requested_agent=target)
     if ctx._run.log.sink is not None:
         await ctx._run.log.settle()
     entries.append(HistoryEntry(response.message, ctx._origin, False, (), (0,)))
     entries.append(HistoryEntry(result.message, ctx._origin, False, (), (WHOLE_MESSAGE,)))
-    return TurnOutcome(Transfer(target, call.id, payload, call.name))
+    return TurnOutcome(Transfer(target, call.id, payload, via))
 
 
 def record_result(
-    ctx: AgentContext[Any],
-    key: str,
-    call: ToolCall,
-    content: Content,
-    *,
-    is_error: bool = False,
-    is_undone: bool = False,
-    requested: str = "",
-    is_unknown: bool = False,
+    ctx: AgentContext[Any], key: str, call: ToolCall, content: Content, **fields: Unpack[ResultFields]
 ) -> ToolReturned:
     """Record the result of a call that no tool executes, unless it is recorded already.
 
@@ -140,36 +135,17 @@ def record_result(
         key: The key of the result.
         call: The call.
         content: The text of the result.
-        is_error: Whether the call failed.
-        is_undone: Whether later turns do not read the call.
-        requested: The agent to which the call asked to transfer.
-        is_unknown: Whether there is no such tool.
+        **fields: Optional fields of the result.
     """
     log = ctx._run.log
     event = log.find(key, ToolReturned) if log.has_past else None
     if event is None:
-        # Positional arguments, because this runs once per transfer.
-        now, is_final, changes, breaks = time(), False, None, False
-        event = ToolReturned(
-            key,
-            ctx._origin,
-            now,
-            call.id,
-            call.name,
-            content,
-            is_error,
-            is_final,
-            changes,
-            breaks,
-            is_undone,
-            requested,
-            is_unknown,
-        )
+        event = ToolReturned(key, ctx._origin, time(), call.id, call.name, content, **fields)
         log.write(event)
     return event
 
 
-class TurnExecutor:
+class TurnExecutor(msgspec.Struct):
     """Executes the calls of one response.
 
     Args:
@@ -180,41 +156,24 @@ class TurnExecutor:
         is_concurrent: Whether other responses of this activation may be executed at the same time.
     """
 
-    __slots__ = (
-        "_agent",
-        "_calls",
-        "_ctx",
-        "_exits",
-        "_fault",
-        "_is_concurrent",
-        "_requests",
-        "_response",
-        "_results",
-        "_tools",
-        "_undone",
-    )
+    agent: AgentWithTools[Any, Any]
+    ctx: AgentContext[Any]
+    response: AgentResponded
+    tools: ToolTable
+    is_concurrent: bool = False
+    _requests: list[_TransferRequest] = []
+    _exits: list[int] = []
+    _undone: list[int] = []
+    """Positions of transfers that are not followed; later turns do not read them."""
+    _results: list[ToolReturned | None] = []
+    _fault: BatonError | None = None
 
-    def __init__(
-        self,
-        agent: AgentWithTools[Any, Any],
-        ctx: AgentContext[Any],
-        response: AgentResponded,
-        tools: ToolTable,
-        *,
-        is_concurrent: bool = False,
-    ) -> None:
-        self._is_concurrent = is_concurrent
-        self._agent = agent
-        self._ctx = ctx
-        self._response = response
-        self._tools = tools
-        self._calls = response.message.tool_calls
-        self._results: list[ToolReturned | None] = [None] * len(self._calls)
-        self._requests: list[_TransferRequest] = []
-        self._exits: list[int] = []
-        self._undone: list[int] = []
-        """Positions of transfers that are not followed; later turns do not read them."""
-        self._fault: BatonError | None = None
+    def __post_init__(self) -> None:
+        self._results = [None] * len(self._calls)
+
+    @property
+    def _calls(self) -> tuple[ToolCall, ...]:
+        return self.response.message.tool_calls
 
     async def run(self) -> TurnOutcome:
         """Execute the tool calls, then decide on transfers and exits."""
@@ -250,36 +209,37 @@ class TurnExecutor:
                 winner, is_denied = None, True
             else:
                 payload = verdict.payload
-                self._record(winner.position, winner.result, requested=winner.target)
-        if self._ctx._run.log.sink is not None:
-            await self._ctx._run.log.settle()
+                self._record(winner.position, winner.result, requested_agent=winner.target)
+        if self.ctx._run.log.sink is not None:
+            await self.ctx._run.log.settle()
         if winner is None and exit_action is None and not self._requests:
             return self._finish_without_action()
         self._add_to_history(winner)
         if winner is not None:
             call = self._calls[winner.position]
-            return TurnOutcome(Transfer(winner.target, call.id, payload, call.name), fault=self._fault)
+            via = call.name if winner.route is None else winner.route.id
+            return TurnOutcome(Transfer(winner.target, call.id, payload, via), fault=self._fault)
         if self._requests and not is_denied:
             raise self._too_many_transfers()
         return TurnOutcome(exit_action, fault=self._fault)
 
     async def _admit(self, request: _TransferRequest) -> TransferAdmitted | TransferDenied:
-        ctx = self._ctx
-        if not self._is_concurrent:
+        ctx = self.ctx
+        if not self.is_concurrent:
             return await self._check_edge(request)
         inner = RunContext(
-            ctx._run, ctx._origin, f"{self._response.key}.{request.position}", self._calls[request.position], ctx
+            ctx._run, ctx._origin, f"{self.response.key}.{request.position}", self._calls[request.position], ctx
         )
         return await admit_live_transfer(inner, request.target, partial(self._check_edge, request))
 
     async def _check_edge(self, request: _TransferRequest) -> TransferAdmitted | TransferDenied:
-        route, ctx = request.route, self._ctx
+        route, ctx = request.route, self.ctx
         if route is not None and route.is_plain:
             return _ADMITTED
         call = self._calls[request.position]
-        inner = RunContext(ctx._run, ctx._origin, f"{self._response.key}.{request.position}", call)
+        inner = RunContext(ctx._run, ctx._origin, f"{self.response.key}.{request.position}", call)
         if route is not None:
-            return await admit_transfer(route, inner, call, source=self._agent.name)
+            return await admit_transfer(route, inner, call, source=self.agent.name)
         reason = await ask_target_to_accept(_get_accepts(ctx, request.target), inner, None)
         return (
             _ADMITTED if reason is None else TransferDenied(f"Not transferred: [{request.target}] declined: {reason}")
@@ -296,13 +256,13 @@ class TurnExecutor:
 
     def _classify(self) -> list[tuple[int, Tool]]:
         """Return the ordinary calls; collect transfers and exits, refuse unknown tools."""
-        tools, routes = self._tools, self._ctx._routes
+        tools, routes = self.tools, self.ctx._routes
         ordinary: list[tuple[int, Tool]] = []
         for position, call in enumerate(self._calls):
             tool = tools.by_name.get(call.name)
             if tool is not None:
                 ordinary.append((position, tool))
-            elif (route := routes.match(call)) is not None:
+            elif (route := routes.match(call, self.response.disabled_handoffs)) is not None:
                 self._add_transfer(position, route)
             elif tools.has_exit and call.name == EXIT_TOOL:
                 self._exits.append(position)
@@ -313,75 +273,76 @@ class TurnExecutor:
     async def _execute_all(self, ordinary: Sequence[tuple[int, Tool]]) -> None:
         # If one raises an interrupt or fails, the others finish first: their results must be recorded.
         ended: list[BaseException | None]
-        if self._ctx._run.log.has_past:
+        if self.ctx._run.log.has_past:
             self._apply_recorded_changes(ordinary)
-        if self._agent.concurrent_tools:
+        if self.agent.concurrent_tools:
             ended = await asyncio.gather(*[self._execute(*one) for one in ordinary], return_exceptions=True)
         else:
             ended = [await _capture_error(self._execute(*one)) for one in ordinary]
-        if self._ctx._run.log.has_past:
+        if self.ctx._run.log.has_past:
             # Values were written in the order in which the calls finished.
             for result in sorted(filter(None, self._results), key=lambda result: result.timestamp):
-                self._ctx._apply_changes(result.value_changes)
+                self.ctx._apply_changes(result.value_changes)
         raised = [error for error in ended if error is not None]
         if raised:
             raise next((error for error in raised if not isinstance(error, SuspendRun)), raised[0])
 
     def _apply_recorded_changes(self, ordinary: Sequence[tuple[int, Tool]]) -> None:
         """Apply the value changes of finished calls: the calls that are resumed have seen them."""
-        keys = [f"{self._response.key}.{position}" for position, _ in ordinary]
-        found = [self._ctx._run.log.find(key, ToolReturned) for key in keys]
+        keys = [f"{self.response.key}.{position}" for position, _ in ordinary]
+        found = [self.ctx._run.log.find(key, ToolReturned) for key in keys]
         for result in sorted(filter(None, found), key=lambda result: result.timestamp):
-            self._ctx._apply_changes(result.value_changes)
+            self.ctx._apply_changes(result.value_changes)
 
     async def _execute(self, position: int, tool: Tool) -> None:
-        key = f"{self._response.key}.{position}"
-        done = await execute_call(self._ctx, tool, self._calls[position], key=key)
+        key = f"{self.response.key}.{position}"
+        done = await execute_call(self.ctx, tool, self._calls[position], key=key)
         if type(done) is ToolReturned:
             self._results[position] = done
         elif type(done) is PendingTransfer:
             self._requests.append(_TransferRequest(position, done.target, done.content))
 
     def _add_transfer(self, position: int, route: Route | TransferRefusal) -> None:
-        reachable = self._ctx._routes.reachable
+        reachable = self.ctx._routes.reachable
         if isinstance(route, TransferRefusal):
-            self._refuse(position, route.text, TransferError(self._agent.name, route.wish, reachable))
-        elif route.tool in self._response.disabled_handoffs:
+            self._refuse(position, route.text, TransferError(self.agent.name, route.wish, reachable))
+        elif route.id in self.response.disabled_handoffs:
             others = [name for name in reachable if name != route.target]
             reason = f"[{route.target}] is not available now"
             text = f"Not transferred: {reason}; you can transfer to: {quote_names(others)}."
-            fault = TransferError(self._agent.name, route.target, reachable, reason=text)
+            fault = TransferError(self.agent.name, route.target, reachable, reason=text)
             self._refuse(position, text, fault, requested=route.target)
         else:
             self._requests.append(_TransferRequest(position, route.target, route.result, route))
 
     def _refuse(self, position: int, text: str, fault: BatonError | None, *, requested: str = "") -> None:
         self._undone.append(position)
-        self._record(position, text, is_error=True, is_undone=True, requested=requested)
+        self._record(position, text, is_error=True, is_transfer_refused=True, requested_agent=requested)
         self._fault = self._fault or fault
 
     def _refuse_unknown(self, position: int) -> None:
         name = self._calls[position].name
-        transfers = [spec.name for spec in self._ctx._routes.specs if spec.name not in self._response.disabled_handoffs]
-        available = [*self._tools.names, *transfers]
+        transfers = [spec.name for spec in self.ctx._routes.enabled_specs(self.response.disabled_handoffs)]
+        available = [*self.tools.names, *transfers]
         text = f"There is no tool `{name}`; the tools are: {quote_names(available)}."
-        self._record(position, text, is_error=True, is_unknown=True)
-        self._fault = self._fault or UnknownToolError(self._agent.name, name, available)
+        self._record(position, text, is_error=True, is_unknown_tool=True)
+        self._fault = self._fault or UnknownToolError(self.agent.name, name, available)
 
     def _choose(self) -> _TransferRequest | None:
         """Choose the transfer to follow, and record the results of the others."""
         requests = sorted(self._requests, key=lambda request: request.position)
         if not requests:
             return None
-        policy = self._ctx._options.multiple_transfers
+        policy = self.ctx._options.multiple_transfers
         winner = {"first": requests[0], "last": requests[-1], "error": None}[policy]
         for request in requests:
             if request is winner:
                 continue
             self._undone.append(request.position)
             reason = f"that is the one to [{winner.target}]" if winner else "several were asked for at once"
-            text = f"Not transferred to [{request.target}]: only one transfer is followed per response, and {reason}."
-            self._record(request.position, text, is_error=True, is_undone=True, requested=request.target)
+            target = request.target
+            text = f"Not transferred to [{target}]: only one transfer is followed per response, and {reason}."
+            self._record(request.position, text, is_error=True, is_transfer_refused=True, requested_agent=target)
         return winner
 
     def _exit(self, winner: _TransferRequest | None) -> Exit | None:
@@ -402,32 +363,25 @@ class TurnExecutor:
             self._record(position, "The task is ended.")
         return action
 
-    def _record(self, position: int, content: Content, **fields: Unpack[_ResultFields]) -> None:
-        key, call = f"{self._response.key}.{position}", self._calls[position]
-        self._results[position] = record_result(self._ctx, key, call, content, **fields)
+    def _record(self, position: int, content: Content, **fields: Unpack[ResultFields]) -> None:
+        key, call = f"{self.response.key}.{position}", self._calls[position]
+        self._results[position] = record_result(self.ctx, key, call, content, **fields)
 
     def _add_to_history(self, winner: _TransferRequest | None, *, answer: int | None = None) -> None:
         """Add the response and its results, in the order of the calls, to the history."""
-        history, origin = self._ctx._history, self._ctx._origin
-        entries, undone = history.entries, self._undone
-        if undone:
-            history.hidden_at.append(len(entries))
+        history, hidden = self.ctx._history, tuple(self._undone)
+        if hidden:
+            history.hidden_at.append(len(history.entries))
         followed = (winner.position,) if winner is not None else ()
-        entries.append(HistoryEntry(self._response.message, origin, False, tuple(undone), followed))
-        for position, result in enumerate(self._results):
-            if result is not None:
-                entry = HistoryEntry(result.message, origin, position == answer)
-                if position in undone:
-                    entry.hidden = (WHOLE_MESSAGE,)
-                elif position in followed:
-                    entry.followed = (WHOLE_MESSAGE,)
-                entries.append(entry)
+        results = [result.message if result is not None else None for result in self._results]
+        origin, message = self.ctx._origin, self.response.message
+        history.entries += turn_entries(message, results, origin, hidden=hidden, followed=followed, answer=answer)
 
     def _too_many_transfers(self) -> TransferError:
         requests = [request.target for request in self._requests]
         several = f"several transfers at once: {quote_names(requests)}"
-        because = f"`{self._agent.name}` asked for {several}; only one is allowed"
-        return TransferError(self._agent.name, requests[0], self._ctx._routes.reachable, reason=because)
+        because = f"`{self.agent.name}` asked for {several}; only one is allowed"
+        return TransferError(self.agent.name, requests[0], self.ctx._routes.reachable, reason=because)
 
 
 def _get_accepts(ctx: AgentContext[Any], target: str) -> Any:

@@ -6,21 +6,20 @@ from time import time
 from typing import Any, Literal
 
 import msgspec
-from typing_extensions import TypeVar
 
 from ..arguments import check_arguments, check_choice
 from ..context import HistoryEntry
 from ..context.history import WHOLE_MESSAGE
 from ..context.values import TrackedValues
 from ..errors import SetupError, ends_run
-from ..events import Action, AgentResponded, StepCompleted, ToolReturned, Transfer, ValueChanges
+from ..events import Action, AgentResponded, StepCompleted, Transfer, ValueChanges
 from ..handoffs import TRANSFER_TOOL, Handoff
 from ..log import FAILED
 from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
-from .base import AgentContext, BaseAgent
-
-C = TypeVar("C", default=Any, contravariant=True)
-Out = TypeVar("Out", default=str, covariant=True)
+from ..wording import error_text
+from .activation import AgentContext
+from .base import AgentOptions, BaseAgent, C, Out
+from .turn import record_result
 
 
 class AgentWrapper(BaseAgent[C, Out]):
@@ -32,18 +31,11 @@ class AgentWrapper(BaseAgent[C, Out]):
     """
 
     def __init__(self, inner: BaseAgent[C, Out], *, further_handoffs: Sequence[Handoff] = ()) -> None:
-        super().__init__(
-            inner.name,
-            description=inner.description,
-            examples=inner.examples,
-            sub_agents=inner.sub_agents,
-            handoffs=[*inner._edges(), *further_handoffs],
-            disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
-            history=inner.history,
-            accepts=inner.accepts,
-            hooks=inner.hooks,
-        )
+        options: dict[str, Any] = {name: getattr(inner, name) for name in AgentOptions.__annotations__}
+        options["handoffs"] = [*inner._edges(), *further_handoffs]
+        super().__init__(inner.name, **options)
         self.inner = inner
+        self._is_remote = inner._is_remote
 
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
         return self.inner._tool_specs()
@@ -86,21 +78,15 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
             if ends_run(error):
                 raise
             _logger.warning("`%s` failed; reported to `%s`", agent.name, to, exc_info=True)
-            problem = f"[{agent.name}] failed: {type(error).__name__}: {error}"
-            failed = StepCompleted(key, ctx._origin, time(), FAILED, problem, _all_changes(ctx, values))
+            problem = f"[{agent.name}] failed: {type(error).__name__}: {error_text(error)}"
+            ctx._run.forget_suspended(ctx._scope)
+            ctx._take_changes()
+            changes = ValueChanges.merge((ctx._all_changes(), values.changes()))
+            failed = StepCompleted(key, ctx._origin, time(), FAILED, problem, changes)
             log.write(failed)
     ctx._history.truncate(start)
     ctx._history.add(UserMessage(str(failed.result)), ctx._origin)
     return None
-
-
-def _all_changes(ctx: AgentContext[Any], values: TrackedValues) -> ValueChanges | None:
-    """Value changes of the agent and everything inside it, without those that were undone."""
-    ctx._take_changes()
-    own, inside = ctx._all_changes(), values.changes()
-    if own is None or inside is None:
-        return own or inside
-    return ValueChanges({**own.written, **inside.written}, tuple(sorted({*own.removed, *inside.removed})))
 
 
 class ThenTransfer(AgentWrapper[C, Out]):
@@ -137,13 +123,8 @@ class ThenTransfer(AgentWrapper[C, Out]):
         if response is None:
             response = AgentResponded(f"{ctx._scope}/then", origin, time(), AssistantMessage(tool_calls=(call,)))
             log.write(response)
-        returned = log.find(f"{response.key}.0", ToolReturned)
-        if returned is None:
-            text = f"successfully transferred to agent [{self.to}]"
-            returned = ToolReturned(
-                f"{response.key}.0", origin, time(), call.id, call.name, text, requested_agent=self.to
-            )
-            log.write(returned)
+        text = f"successfully transferred to agent [{self.to}]"
+        returned = record_result(ctx, f"{response.key}.0", call, text, requested_agent=self.to)
         await log.settle()
         ctx._history.entries.append(HistoryEntry(response.message, origin, followed=(0,)))
         ctx._history.entries.append(HistoryEntry(returned.message, origin, followed=(WHOLE_MESSAGE,)))

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
 from pathlib import Path
-from sys import byteorder
 from threading import Lock
 from typing import Any, Self
 
@@ -34,7 +33,7 @@ def read_wav(path: Path) -> bytes:
     samples = _resample(_to_mono(_to_16_bit(frames, width), channels), rate)
     if not samples:
         raise TargetError(f"`{path}` contains no audio")
-    return _to_little_endian(samples)
+    return samples.tobytes()
 
 
 class Recording:
@@ -79,10 +78,7 @@ def _to_16_bit(frames: bytes, width: int) -> "array[int]":
     else:
         output[0::2] = frames[width - 2 :: width]
         output[1::2] = frames[width - 1 :: width]
-    samples = array("h", bytes(output))
-    if byteorder == "big":
-        samples.byteswap()
-    return samples
+    return array("h", bytes(output))
 
 
 def _to_mono(samples: "array[int]", channels: int) -> "array[int]":
@@ -101,13 +97,6 @@ def _resample(samples: "array[int]", rate: int) -> "array[int]":
         before = samples[min(index, last)]
         output.append(before + (samples[min(index + 1, last)] - before) * remainder // RATE)
     return output
-
-
-def _to_little_endian(samples: "array[int]") -> bytes:
-    if byteorder == "big":
-        samples = samples[:]
-        samples.byteswap()
-    return samples.tobytes()
 
 
 _BLOCK = RATE // 50
@@ -242,8 +231,3 @@ class AudioSink:
                     self._recording.cut(event.item_id, event.played_ms)
             case _:
                 pass
-
-    def close(self) -> None:
-        """Close the stream."""
-        if self._speaker is not None:
-            self._speaker.close()

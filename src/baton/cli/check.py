@@ -6,13 +6,14 @@ tool and has only transfers, or it always hands on (`then_transfer`) and has no 
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import ceil
 from typing import Any
 
 import click
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -22,12 +23,13 @@ from ..agents.wrappers import ThenTransfer
 from ..errors import SetupError, quote_names
 from ..flow import Finding, Team, TeamMember
 from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, default_tool_name
-from ..handoffs.routes import Route, Routes
-from .display import printable, shorten
-from .edges import EdgeKind, InnerAgent, TeamEdge, called_by, definition_of, edges_from, edges_of, parts_of
-from .errors import FAILED, TargetError, warnings_on_stderr
+from ..handoffs.routes import Routes
+from .display import shorten
+from .edges import EdgeKind, called_by, definition_of, edges_from, edges_of, parts_of, teams_in
+from .errors import FAILED, TargetError
 from .graph import load_team
-from .options import debug, is_debugging, target
+from .options import debug, target
+from .output import one_line, printable, write_json
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -49,42 +51,32 @@ class TransferCost(Struct, frozen=True):
 
 
 def transfer_costs(team: Team) -> dict[str, TransferCost]:
-    """Return the cost for each agent that has transfer targets."""
-    costs = {name: _cost(seat, team.language) for name, seat in team.members.items()}
+    """Return the cost for each agent that has transfer targets, also in nested teams."""
+    costs = {name: _cost(seat, team.language) for name, seat in _members_in(team).items()}
     return {name: cost for name, cost in costs.items() if cost.targets}
 
 
 def _cost(seat: TeamMember, language: PromptLanguage) -> TransferCost:
-    name = seat.agent.name
     shown = {route.target: route for route in reversed(seat.edges) if route.tool}
+    single = [
+        replace(route, handoff=Handoff(agent=route.target), tool=TRANSFER_TOOL, is_tree=True)
+        for route in shown.values()
+    ]
+    several = [
+        replace(route, tool=name, id=name, is_tree=False) if route.is_tree else route
+        for route, name in ((route, default_tool_name(route.target)) for route in shown.values())
+    ]
     return TransferCost(
         len(shown),
         _tokens(seat.routes),
-        _tokens(Routes(name, [_as_tree_route(route) for route in shown.values()], language=language)),
-        _tokens(Routes(name, [_as_own_tool_route(route) for route in shown.values()], language=language)),
+        _tokens(Routes(seat.agent.name, single, language=language)),
+        _tokens(Routes(seat.agent.name, several, language=language)),
     )
 
 
-def _as_tree_route(route: Route) -> Route:
-    return Route(route.target, Handoff(agent=route.target), route.description, TRANSFER_TOOL, is_tree=True)
-
-
-def _as_own_tool_route(route: Route) -> Route:
-    if not route.is_tree:
-        return route
-    return Route(route.target, Handoff(agent=route.target), route.description, default_tool_name(route.target))
-
-
 def _tokens(routes: Routes) -> int:
-    return -(-_characters([routes.section, *map(_as_json, routes.specs)]) // CHARACTERS_PER_TOKEN)
-
-
-def _as_json(spec: object) -> str:
-    return msgspec.json.encode(spec).decode()
-
-
-def _characters(texts: Iterable[str]) -> int:
-    return sum(map(len, texts))
+    characters = len(routes.section) + sum(len(msgspec.json.encode(spec).decode()) for spec in routes.specs)
+    return ceil(characters / CHARACTERS_PER_TOKEN)
 
 
 def find_endless_cycles(team: Team) -> list[Finding]:
@@ -129,16 +121,13 @@ def _may_exit(seat: TeamMember) -> bool:
 
 def _active_without_caller(team: Team) -> set[str]:
     """Return the agents that may be active while no caller waits for control to return."""
-    bare, waiting = {team.root}, [team.root]
-    while waiting:
-        for route in team.members[waiting.pop()].edges:
-            returns = route.handoff.return_to
-            landing = route.target if returns is None else returns
-            if landing in team.members and landing not in bare:
-                bare.add(landing)
-                waiting.append(landing)
+    landings = {
+        name: {route.handoff.return_to or route.target for route in seat.edges} & team.members.keys()
+        for name, seat in team.members.items()
+    }
     # It is unknown how agents without an incoming edge get control.
-    return bare | (set(team.members) - _reachable(team.root, _successors(team)) - {team.root})
+    unreachable = team.members.keys() - _reachable(team.root, _successors(team))
+    return {team.root} | _reachable(team.root, landings) | unreachable
 
 
 def _successors(team: Team) -> dict[str, set[str]]:
@@ -183,43 +172,11 @@ _LABELS: dict[EdgeKind, str] = {
 }
 
 
-class TeamReport:
-    """The findings and costs of a team, or the error that prevents it from compiling.
-
-    Args:
-        team: The team, if it compiles.
-        setup_error: The error, if it does not.
-    """
-
-    def __init__(self, team: Team | None, setup_error: SetupError | None = None) -> None:
-        self.team = team
-        self.setup_error = setup_error
-        self.findings: list[Finding] = findings_in(team) if team is not None else []
-        self.costs: dict[str, TransferCost] = {}
-        for each in _teams_in(team):
-            for name, cost in transfer_costs(each).items():
-                self.costs.setdefault(name, cost)
-
-    def is_failure(self, *, strict: bool) -> bool:
-        """Return whether the command fails."""
-        return self.setup_error is not None or (strict and bool(self.findings))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
-        findings = [{"level": "warning", **asdict(finding)} for finding in self.findings]
-        if self.setup_error is not None:
-            findings.append({"level": "error", "kind": "setup", "agent": "", "text": str(self.setup_error)})
-        team = self.team
-        return {
-            "root": team.root if team is not None else None,
-            "agents": [self._agent_as_json(seat) for seat in _members_in(team).values()],
-            "findings": findings,
-        }
-
-    def _agent_as_json(self, seat: TeamMember) -> dict[str, Any]:
-        name = seat.agent.name
-        cost = self.costs.get(name)
-        return {
+def report_as_json(team: Team, findings: Iterable[Finding]) -> dict[str, Any]:
+    """Return the agents, findings and costs of a team as JSON."""
+    costs = transfer_costs(team)
+    agents = [
+        {
             "name": name,
             "description": seat.agent.description,
             "type": type(seat.agent).__name__,
@@ -227,29 +184,25 @@ class TeamReport:
             "sources": _sources(seat),
             "edges": [asdict(edge) for edge in edges_from(seat)],
             "parts": [asdict(part) for part in parts_of(seat.agent)],
-            "estimated_tokens_per_call": asdict(cost) if cost is not None else None,
+            "estimated_tokens_per_call": asdict(costs[name]) if name in costs else None,
         }
+        for name, seat in _members_in(team).items()
+    ]
+    warnings = [{"level": "warning", **asdict(finding)} for finding in findings]
+    return {"root": team.root, "agents": agents, "findings": warnings}
 
-    def as_text(self) -> RenderableType:
-        """Return the report as text."""
-        blocks: list[RenderableType] = []
-        if self.team is not None:
-            blocks += [_tree(self.team), Text()]
-        if self.costs:
-            blocks += [Text("estimated tokens per model call that name the transfer targets (characters / 4):")]
-            blocks += [_cost_table(self.costs), Text()]
-        blocks += self._verdict()
-        return Group(*blocks)
 
-    def _verdict(self) -> list[Text]:
-        if self.setup_error is not None:
-            return [Text.assemble(("error ", "bold red"), printable(str(self.setup_error)))]
-        if not self.findings:
-            return [Text("no findings", style="green")]
-        return [
-            Text.assemble(("warning ", "bold yellow"), (f"{finding.kind}: ", "bold"), printable(finding.text))
-            for finding in self.findings
-        ]
+def report_as_text(team: Team, findings: Iterable[Finding]) -> RenderableType:
+    """Return the agents, findings and costs of a team as text."""
+    blocks: list[RenderableType] = [_tree(team), Text()]
+    if costs := transfer_costs(team):
+        blocks += [Text("estimated tokens per model call that name the transfer targets (characters / 4):")]
+        blocks += [_cost_table(costs), Text()]
+    verdict = [
+        Text.assemble(("warning ", "bold yellow"), (f"{finding.kind}: ", "bold"), printable(finding.text))
+        for finding in findings
+    ]
+    return Group(*blocks, *(verdict or [Text("no findings", style="green")]))
 
 
 def findings_in(team: Team) -> list[Finding]:
@@ -267,32 +220,12 @@ def findings_in(team: Team) -> list[Finding]:
     return findings
 
 
-def _teams_in(team: Team | None) -> list[Team]:
-    return [team, *(inner for _, inner in team.nested())] if team is not None else []
-
-
-def _members_in(team: Team | None) -> dict[str, TeamMember]:
+def _members_in(team: Team) -> dict[str, TeamMember]:
     """Return the members of a team and its nested teams, by name; the outermost first."""
     seats: dict[str, TeamMember] = {}
-    for each in _teams_in(team):
-        for name, seat in each.members.items():
-            seats.setdefault(name, seat)
+    for each in teams_in(team):
+        seats |= {name: seat for name, seat in each.members.items() if name not in seats}
     return seats
-
-
-def check(reference: str) -> TeamReport:
-    """Load the target and check its team."""
-    try:
-        return TeamReport(load_team(reference))
-    except TargetError:
-        raise
-    except SetupError as error:
-        return TeamReport(None, error)
-
-
-def print_report(report: TeamReport) -> None:
-    """Print the report to stdout."""
-    Console(highlight=False).print(report.as_text())
 
 
 def _tree(team: Team) -> Tree:
@@ -311,22 +244,30 @@ def _tree(team: Team) -> Tree:
         branch, seat, its_team = waiting.popleft()
         tools = [spec.name for spec in seat.agent._tool_specs()] + _sources(seat)
         if tools:
-            branch.add(Text(f"tools: {', '.join(tools)}", style="dim"))
-        for edge in edges_from(seat):
-            target = its_team.members[edge.target]
-            is_new = edge.target not in seen
-            below = branch.add(_branch(edge, target, is_new=is_new))
+            branch.add(Text(one_line(f"tools: {', '.join(tools)}"), style="dim"))
+        for name, inside, how, via, after in _links(seat, its_team):
+            is_new = name not in seen
+            title = _title(inside.members[name]) if is_new else Text(one_line(name), style="cyan")
+            below = branch.add(
+                Text.assemble(
+                    (f"{one_line(how)} ", "magenta"), title, (one_line(via), "dim"), (one_line(after), "magenta")
+                )
+            )
             if is_new:
-                seen.add(edge.target)
-                waiting.append((below, target, its_team))
-        for part in parts_of(seat.agent):
-            inner = team.inner[part.agent]
-            is_new = part.agent not in seen
-            below = branch.add(_part(part, inner.members[part.agent], is_new=is_new))
-            if is_new:
-                seen.add(part.agent)
-                waiting.append((below, inner.members[part.agent], inner))
+                seen.add(name)
+                waiting.append((below, inside.members[name], inside))
     return tree
+
+
+def _links(seat: TeamMember, team: Team) -> Iterator[tuple[str, Team, str, str, str]]:
+    """Yield the agents below one in the tree: name, team, label, tool and return."""
+    for edge in edges_from(seat):
+        via = f"  [{edge.via}]" if edge.via and edge.kind in ("handoff", "function") else ""
+        yield edge.target, team, _LABELS[edge.kind], via, edge.describe_return("  ")
+    for part in parts_of(seat.agent):
+        how = {"tool": "agent as tool", "inside": "inside"}.get(part.kind, part.label)
+        via = f"  [{part.label}]" if part.kind == "tool" else ""
+        yield part.agent, team.inner[part.agent], how, via, ""
 
 
 def _sources(seat: TeamMember) -> list[str]:
@@ -339,22 +280,7 @@ def _title(seat: TeamMember) -> Text:
     definition = definition_of(seat.agent)
     kind = "" if definition is seat.agent else f" ({type(seat.agent).__name__})"
     description = f" — {shorten(seat.agent.description)}" if seat.agent.description else ""
-    return Text.assemble((printable(seat.agent.name), "bold cyan"), (kind, "dim"), description)
-
-
-def _branch(edge: TeamEdge, target: TeamMember, *, is_new: bool) -> Text:
-    label = (f"{_LABELS[edge.kind]} ", "magenta")
-    name = _title(target) if is_new else Text(printable(edge.target), style="cyan")
-    via = f"  [{edge.via}]" if edge.via and edge.kind in ("handoff", "function") else ""
-    returns = {None: "", "caller": "  and back"}.get(edge.returns, f"  then {edge.returns}")
-    return Text.assemble(label, name, (via, "dim"), (returns, "magenta"))
-
-
-def _part(part: InnerAgent, seat: TeamMember, *, is_new: bool) -> Text:
-    name = _title(seat) if is_new else Text(printable(part.agent), style="cyan")
-    how = {"tool": "agent as tool", "inside": "inside"}.get(part.kind, part.label)
-    via = f"  [{part.label}]" if part.kind == "tool" else ""
-    return Text.assemble((f"{how} ", "magenta"), name, (via, "dim"))
+    return Text.assemble((one_line(seat.agent.name), "bold cyan"), (kind, "dim"), description)
 
 
 def _cost_table(costs: dict[str, TransferCost]) -> Table:
@@ -363,7 +289,7 @@ def _cost_table(costs: dict[str, TransferCost]) -> Table:
         table.add_column(column, justify="right")
     for name, cost in costs.items():
         tokens = [f"≈ {number}" for number in (cost.now, cost.single_tool, cost.tool_per_target)]
-        table.add_row(Text(printable(name)), str(cost.targets), *tokens)
+        table.add_row(Text(one_line(name)), str(cost.targets), *tokens)
     return table
 
 
@@ -372,8 +298,7 @@ def _cost_table(costs: dict[str, TransferCost]) -> Table:
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if there is any finding.")
 @debug
-@click.pass_context
-def check_command(ctx: click.Context, /, *, target: str, as_json: bool, strict: bool) -> None:
+def check_command(*, target: str, as_json: bool, strict: bool) -> int:
     """Show a team as a tree, with likely mistakes and costs.
 
     Exits with 1 if the team cannot work as it is written. Nothing is run, and no model is called.
@@ -383,10 +308,21 @@ def check_command(ctx: click.Context, /, *, target: str, as_json: bool, strict: 
       baton check desk:router
       baton check desk:router --strict --json
     """
-    with warnings_on_stderr(debug=is_debugging(ctx), quiet=True):
-        report = check(target)
-    if as_json:
-        click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    try:
+        team = load_team(target)
+    except TargetError:
+        raise
+    except SetupError as error:
+        problem = {"level": "error", "kind": "setup", "agent": "", "text": str(error)}
+        report = {"root": None, "agents": [], "findings": [problem]}
+        text = Text.assemble(("error ", "bold red"), printable(str(error)))
+        code = FAILED
     else:
-        print_report(report)
-    ctx.exit(FAILED if report.is_failure(strict=strict) else 0)
+        findings = findings_in(team)
+        report, text = report_as_json(team, findings), report_as_text(team, findings)
+        code = FAILED if strict and findings else 0
+    if as_json:
+        write_json(json.dumps(report, ensure_ascii=False, indent=2))
+    else:
+        Console(highlight=False).print(text)
+    return code

@@ -21,90 +21,90 @@ from ..testing import ScriptedModel, call, say, transfer_to
 from ..testing.scripted import SCRIPTED
 from ..tools import tool
 from .display import Screen
-from .errors import warnings_on_stderr
 from .models import download, find_ollama_model
 from .options import debug
 
 
-class DemoTeam(Struct, frozen=True):
-    """The demo in one language.
+class DemoTexts(Struct, frozen=True):
+    """The texts of the demo in one language; those of agents are description and instructions.
 
     Attributes:
-        language: The language of the prompts.
         question: The default question.
-        router: The team's root.
-        script: The scripted model.
+        city: The city of the default question.
+        answer: The scripted answer.
+        router: The texts of the root.
+        chat: The texts of the agent for conversation.
+        weather: The texts of the weather agent.
+        examples: Requests for the weather agent.
+        tool: The description of the tool.
+        result: The result of the tool, with `{}` for the city.
     """
 
-    language: PromptLanguage
     question: str
-    router: Agent[Any]
-    script: ScriptedModel
+    city: str
+    answer: str
+    router: tuple[str, str]
+    chat: tuple[str, str]
+    weather: tuple[str, str]
+    examples: tuple[str, ...]
+    tool: str
+    result: str
 
 
-def demo_team(language: PromptLanguage) -> DemoTeam:
-    """Return the demo in this language."""
-    return _chinese() if language == "zh" else _english()
+_TEXTS: dict[PromptLanguage, DemoTexts] = {
+    "en": DemoTexts(
+        "What's the weather in Beijing?",
+        "Beijing",
+        "It is 25 °C in Beijing right now: a good day for a walk in the hutongs.",
+        router=("Routes to an expert.", "Pick the right expert."),
+        chat=("General conversation.", "Be friendly."),
+        weather=("Knows the current weather of any city.", "Use get_weather, then report the result."),
+        examples=("Is it cold in Lima?", "Do I need a coat in Cairo?"),
+        tool="Get the current weather for a city.",
+        result="the temperature in {} is 25°C",
+    ),
+    "zh": DemoTexts(
+        "北京今天天气怎么样？",
+        "北京",
+        "北京现在 25 °C，适合去胡同里走走。",
+        router=("把请求交给合适的专家。", "选择合适的专家。"),
+        chat=("日常聊天。", "友好地聊天。"),
+        weather=("知道任何城市现在的天气。", "使用 get_weather，然后报告结果。"),
+        examples=("利马冷吗？", "开罗要穿外套吗？"),
+        tool="查询一个城市现在的天气。",
+        result="{}现在的气温是 25°C",
+    ),
+}
 
 
-def _english() -> DemoTeam:
-    @tool
+def demo_team(texts: DemoTexts) -> Agent[Any]:
+    """Return the root of the team."""
+
     async def get_weather(city: str) -> str:
-        """Get the current weather for a city."""
-        return f"the temperature in {city} is 25°C"
+        return texts.result.format(city)
 
-    weather = Agent(
-        "WeatherAgent",
-        description="Knows the current weather of any city.",
-        examples=["Is it cold in Lima?", "Do I need a coat in Cairo?"],
-        instructions="Use get_weather, then report the result.",
-        tools=[get_weather],
-    )
-    chat = Agent("ChatAgent", description="General conversation.", instructions="Be friendly.")
-    router = Agent(
-        "RouterAgent",
-        description="Routes to an expert.",
-        instructions="Pick the right expert.",
-        sub_agents=[chat, weather],
-    )
-    answer = "It is 25 °C in Beijing right now: a good day for a walk in the hutongs."
-    return DemoTeam("en", "What's the weather in Beijing?", router, _script("Beijing", answer))
+    def expert(name: str, about: tuple[str, str], **options: Any) -> Agent[Any]:
+        return Agent(name, description=about[0], instructions=about[1], **options)
+
+    weather_tool = tool(get_weather, description=texts.tool)
+    weather = expert("WeatherAgent", texts.weather, examples=texts.examples, tools=[weather_tool])
+    return expert("RouterAgent", texts.router, sub_agents=[expert("ChatAgent", texts.chat), weather])
 
 
-def _chinese() -> DemoTeam:
-    @tool
-    async def get_weather(city: str) -> str:
-        """查询一个城市现在的天气。"""
-        return f"{city}现在的气温是 25°C"
-
-    weather = Agent(
-        "WeatherAgent",
-        description="知道任何城市现在的天气。",
-        examples=["利马冷吗？", "开罗要穿外套吗？"],
-        instructions="使用 get_weather，然后报告结果。",
-        tools=[get_weather],
-    )
-    chat = Agent("ChatAgent", description="日常聊天。", instructions="友好地聊天。")
-    router = Agent(
-        "RouterAgent",
-        description="把请求交给合适的专家。",
-        instructions="选择合适的专家。",
-        sub_agents=[chat, weather],
-    )
-    return DemoTeam("zh", "北京今天天气怎么样？", router, _script("北京", "北京现在 25 °C，适合去胡同里走走。"))
-
-
-def _script(city: str, answer: str) -> ScriptedModel:
+def _script(texts: DemoTexts) -> ScriptedModel:
     steps = {
         "RouterAgent": [say("", transfer_to("WeatherAgent"), usage=Usage(212, 17))],
         "WeatherAgent": [
-            say("", call("get_weather", city=city), usage=Usage(187, 15)),
-            say(answer, usage=Usage(221, 24)),
+            say("", call("get_weather", city=texts.city), usage=Usage(187, 15)),
+            say(texts.answer, usage=Usage(221, 24)),
         ],
     }
     return ScriptedModel(steps, stream=True)
 
 
+_FALLBACK = """\
+scripted model: the answers are scripted; only transfers, tools and streaming are real.
+With an API key: baton demo --model openai:gpt-5"""
 _CAVEAT = "it makes real transfers and tool calls, but is not a model for production"
 
 
@@ -127,7 +127,7 @@ def demo(question: str = "", *, model: str | None = None, language: PromptLangua
     screen = Screen()
     chosen_model = choose_demo_model(model, screen)
     screen.line(chosen_model.notice, "bold red" if chosen_model.is_warning else None)
-    asyncio.run(_run_demo(demo_team(language), question, chosen_model, screen))
+    asyncio.run(_run_demo(question, chosen_model.model, screen, language))
 
 
 def choose_demo_model(name: str | None, screen: Screen) -> DemoModel:
@@ -144,7 +144,7 @@ def choose_demo_model(name: str | None, screen: Screen) -> DemoModel:
     try:
         chosen = resolve_model(_download_if_embedded("local", screen))
     except BatonError as error:
-        return DemoModel(None, _fallback_notice(error), is_warning=True)
+        return DemoModel(None, f"NO LANGUAGE MODEL: {error}\n{_FALLBACK}", is_warning=True)
     return DemoModel(chosen, f"model: {chosen.name}, on this machine, without an API key; {_CAVEAT}")
 
 
@@ -162,31 +162,24 @@ def _download_if_embedded(name: str, screen: Screen) -> str:
     return name
 
 
-def _fallback_notice(error: BatonError) -> str:
-    return (
-        f"NO LANGUAGE MODEL: {error}\n"
-        "scripted model: the answers are scripted; only transfers, tools and streaming are real.\n"
-        "With an API key: baton demo --model openai:gpt-5"
-    )
-
-
-async def _run_demo(team: DemoTeam, question: str, chosen_model: DemoModel, screen: Screen) -> None:
-    if chosen_model.model is None:
-        if question and question != team.question:
-            screen.line("(the script answers one question only, so yours is not asked)", "dim")
+async def _run_demo(question: str, model: Model | None, screen: Screen, language: PromptLanguage) -> None:
+    texts, is_scripted = _TEXTS[language], model is None
+    if is_scripted and question not in ("", texts.question):
+        screen.line("(the script answers one question only, so yours is not asked)", "dim")
+    if is_scripted:
         screen.line("(the token counts are part of the script)", "dim")
-        question = team.question
-    question = question or team.question
+    if is_scripted or not question:
+        question = texts.question
     screen.line("")
     screen.line(f"you › {question}", "bold")
     started = monotonic()
-    runner = Runner(team.router, model=chosen_model.model or team.script, prompt_language=team.language)
+    runner = Runner(demo_team(texts), model=model or _script(texts), prompt_language=language)
     async with runner.stream(question) as run:
         async for event in run:
             screen.show(event)
-            if chosen_model.model is None and isinstance(event, TextDelta) and sys.stdout.isatty():
+            if is_scripted and isinstance(event, TextDelta) and sys.stdout.isatty():
                 await asyncio.sleep(0.05)  # The speed of a language model.
-    screen.usage(run.result.usage.total, seconds=None if chosen_model.model is None else monotonic() - started)
+    screen.usage(run.result.usage.total, seconds=None if is_scripted else monotonic() - started)
 
 
 @click.command("demo")
@@ -209,5 +202,4 @@ def demo_command(*, question: str, model: str | None, language: Any) -> None:
       baton demo --language zh
       baton demo --model openai:gpt-5
     """
-    with warnings_on_stderr(debug=False, quiet=False):
-        demo(question, model=model, language=language)
+    demo(question, model=model, language=language)

@@ -38,6 +38,11 @@ class TeamEdge(Struct, frozen=True):
     via: str = ""
     returns: str | None = None
 
+    def describe_return(self, separator: str) -> str:
+        """Return a separator and "and back" or "then NAME"; "" if control does not return."""
+        back = "and back" if self.returns == "caller" else f"then {self.returns}"
+        return f"{separator}{back}" if self.returns is not None else ""
+
 
 class InnerAgent(Struct, frozen=True):
     """An agent that runs inside another.
@@ -69,6 +74,11 @@ class AgentToolEdge(Struct, frozen=True):
     description: str
 
 
+def teams_in(team: Team) -> list[Team]:
+    """Return a team and its nested teams."""
+    return [team, *(inner for _, inner in team.nested())]
+
+
 def edges_of(team: Team) -> list[TeamEdge]:
     """Return all edges of a team, each once."""
     return list(dict.fromkeys(edge for seat in team.members.values() for edge in edges_from(seat)))
@@ -96,14 +106,18 @@ def parts_of(agent: BaseAgent[Any, Any]) -> list[InnerAgent]:
 
 def called_by(agent: BaseAgent[Any, Any]) -> Iterator[AgentToolEdge]:
     """Yield the agents that an agent's model calls as tools."""
-    definition = definition_of(agent)
-    for entry in definition.tools if definition is not None else ():
-        tool: Any = unwrap_tool(cast("Tool", entry))
+    for tool in _tools_of(agent):
         if isinstance(tool, AgentTool):
             yield AgentToolEdge(tool.spec.name, tool.agent, tool.spec.description)
         elif isinstance(tool, TaskTool):
             for name, tasked in tool.agents.items():
                 yield AgentToolEdge(f"{tool.spec.name}({name})", tasked, tasked.description)
+
+
+def _tools_of(agent: BaseAgent[Any, Any]) -> Iterator[Any]:
+    definition = definition_of(agent)
+    for entry in definition.tools if definition is not None else ():
+        yield unwrap_tool(cast("Tool", entry))
 
 
 def definition_of(agent: BaseAgent[Any, Any]) -> Agent[Any, Any] | None:
@@ -135,9 +149,7 @@ def _edge(seat: TeamMember, route: Route) -> TeamEdge:
 
 
 def _functions_that_mention(agent: BaseAgent[Any, Any], target: str) -> Iterator[str]:
-    definition = definition_of(agent)
-    for entry in definition.tools if definition is not None else ():
-        tool: Any = unwrap_tool(cast("Tool", entry))
+    for tool in _tools_of(agent):
         if isinstance(tool, FunctionTool):
             mentioned: tuple[object, ...] = referenced_objects(tool.function)
             if any(isinstance(thing, BaseAgent) and thing.name == target for thing in mentioned):

@@ -1,18 +1,21 @@
 """Errors and log records as one line on stderr, and exit codes."""
 
 import logging
-import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
-from ..errors import BatonError, SetupError
+from ..errors import AddressError, BatonError, SetupError
+from .options import DEBUG, QUIET
+from .output import write
 
 FAILED = 1
 USAGE = 2
 SUSPENDED = 3
+ADDRESS = 4
 CANCELLED = 130
 
 
@@ -20,28 +23,30 @@ class TargetError(SetupError):
     """The command line names something that does not exist or cannot run."""
 
 
-def print_error(error: BaseException, *, debug: bool) -> None:
-    """Print an error to stderr; with `debug`, also its traceback."""
-    if debug:
-        click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {_describe(error)}", err=True)
-    if not isinstance(error, BatonError) and not debug:
+def print_error(error: BaseException) -> None:
+    """Print an error to stderr; with --debug, also its traceback."""
+    is_debugging = click.get_current_context().meta.get(DEBUG)
+    if is_debugging:
+        write("".join(traceback.format_exception(error)).rstrip(), err=True)
+    text, name = str(error), type(error).__name__
+    message = text if isinstance(error, BatonError) and text else f"{name}: {text}" if text else name
+    write(message, err=True, label="error:")
+    if not isinstance(error, BatonError) and not is_debugging:
         for note in [*getattr(error, "__notes__", ()), "use --debug to see the traceback"]:
-            click.echo(click.style(f"  {note}", dim=True), err=True)
+            write(f"  {note}", err=True, dim=True)
 
 
 def exit_code_for(error: BaseException) -> int:
     """Return the exit code for an error."""
+    if isinstance(error, AddressError):
+        return ADDRESS
     return USAGE if isinstance(error, TargetError) else FAILED
 
 
 @contextmanager
-def warnings_on_stderr(*, debug: bool, quiet: bool) -> Generator[None]:
+def warnings_on_stderr(flags: Mapping[str, Any]) -> Generator[None]:
     """Print Baton's log records to stderr, unless the program configures logging itself."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_LineFormatter(debug=debug))
-    handler.addFilter(lambda record: debug or not (quiet or _is_displayed(record)))
-    handler.addFilter(lambda record: not logging.getLogger().handlers)
+    handler = _StderrHandler(flags)
     logger = logging.getLogger("baton")
     logger.addHandler(handler)
     try:
@@ -50,27 +55,19 @@ def warnings_on_stderr(*, debug: bool, quiet: bool) -> Generator[None]:
         logger.removeHandler(handler)
 
 
-def _is_displayed(record: logging.LogRecord) -> bool:
-    # A failed tool call is displayed with its result.
-    return record.name == "baton.tools" and record.exc_info is not None
+class _StderrHandler(logging.Handler):
+    """Prints a record as one line; with --debug, also its traceback."""
 
-
-class _LineFormatter(logging.Formatter):
-    """Formats a record as one line; with `debug`, also its traceback."""
-
-    def __init__(self, *, debug: bool) -> None:
+    def __init__(self, flags: Mapping[str, Any]) -> None:
         super().__init__()
-        self._debug = debug
+        self._flags = flags
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a record."""
-        if self._debug:
-            return f"{record.levelname.lower()}: {super().format(record)}"
-        return f"{record.levelname.lower()}: {record.getMessage()}"
-
-
-def _describe(error: BaseException) -> str:
-    text = str(error)
-    if isinstance(error, BatonError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        is_debugging = self._flags.get(DEBUG)
+        # A failed tool call is displayed with its result.
+        is_displayed = record.name == "baton.tools" and record.exc_info is not None
+        is_hidden = not is_debugging and (is_displayed or self._flags.get(QUIET))
+        if not is_hidden and not logging.getLogger().handlers:
+            text = self.format(record) if is_debugging else record.getMessage()
+            write(f"{record.levelname.lower()}: {text}", err=True)

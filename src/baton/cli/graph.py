@@ -6,6 +6,7 @@ inner agents are drawn in a frame with all agents they can transfer to.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import click
@@ -14,9 +15,10 @@ from msgspec import Struct
 from ..flow import Team
 from ..realtime import RealtimeRunner
 from ..runner import Runner
-from .edges import TeamEdge, edges_of, parts_of
-from .errors import warnings_on_stderr
-from .options import debug, is_debugging, target
+from .edges import TeamEdge, edges_of, parts_of, teams_in
+from .errors import TargetError
+from .options import QUIET, debug, target
+from .output import write_data
 from .targets import find_target
 
 Format: TypeAlias = Literal["mermaid", "dot"]
@@ -57,6 +59,8 @@ class _Frame(Struct, frozen=True):
 
 def load_team(reference: str) -> Team:
     """Load the team that the command line names. Raises SetupError if it does not compile."""
+    # What the team's warnings say is in the report of `baton check`.
+    click.get_current_context().meta[QUIET] = True
     found = find_target(reference)
     if isinstance(found, RealtimeRunner):
         return found.text_runner.team
@@ -65,30 +69,24 @@ def load_team(reference: str) -> Team:
 
 def draw_team(team: Team, style: Format) -> str:
     """Draw a team, with a line break at the end."""
-    frame = _frame("", [team], set())
-    ids = {name: f"a{number}" for number, name in enumerate(_names_in(frame))}
-    teams = [team, *(inner for _, inner in team.nested())]
+    ids: dict[str, str] = {}
+    frame = _frame("", [team], ids)
+    teams = teams_in(team)
     lines = _lines(list(dict.fromkeys(edge for each in teams for edge in edges_of(each))))
     lines += _lines_inside(teams)
     return _mermaid(team, frame, ids, lines) if style == "mermaid" else _dot(team, frame, ids, lines)
 
 
-def _frame(owner: str, teams: Sequence[Team], seen: set[str]) -> _Frame:
-    """Collect the agents that are not drawn yet, with frames for their inner agents."""
-    seats = {name: (seat, team) for team in teams for name, seat in team.members.items() if name not in seen}
-    seen.update(seats)
+def _frame(owner: str, teams: Sequence[Team], ids: dict[str, str]) -> _Frame:
+    """Collect the agents that have no id yet and number them; inner agents get frames."""
+    seats = {name: (seat, team) for team in teams for name, seat in team.members.items() if name not in ids}
+    ids |= {name: f"a{number}" for number, name in enumerate(seats, start=len(ids))}
     frames: list[_Frame] = []
     for name, (seat, team) in seats.items():
-        inner = _frame(name, [team.inner[part.name] for part in seat.agent.inner_agents()], seen)
+        inner = _frame(name, [team.inner[part.name] for part in seat.agent.inner_agents()], ids)
         if inner.names:
             frames.append(inner)
     return _Frame(owner, [*seats], frames)
-
-
-def _names_in(frame: _Frame) -> Iterator[str]:
-    yield from frame.names
-    for inner in frame.frames:
-        yield from _names_in(inner)
 
 
 def _lines_inside(teams: Sequence[Team]) -> list[_Line]:
@@ -122,21 +120,10 @@ def _lines(edges: list[TeamEdge]) -> list[_Line]:
 
 def _line(edge: TeamEdge) -> _Line:
     """Draw an edge that is not part of the tree."""
-    labels: list[str] = []
-    if edge.kind == "then":
-        labels.append("then")
-    elif edge.kind == "code":
-        labels.append("by code")
-    elif edge.kind == "function":
-        labels.append(f"{edge.via}()")
-    else:
-        labels.append(edge.via)
-    if edge.returns == "caller":
-        labels.append("and back")
-    elif edge.returns is not None:
-        labels.append(f"then {edge.returns}")
+    labels = {"then": "then", "code": "by code", "function": f"{edge.via}()"}
+    label = labels.get(edge.kind, edge.via) + edge.describe_return(", ")
     stroke = "dotted" if edge.kind in ("function", "code") else "thin"
-    return _Line(edge.source, edge.target, stroke, edge.returns == "caller", ", ".join(labels))
+    return _Line(edge.source, edge.target, stroke, edge.returns == "caller", label)
 
 
 def _mermaid(team: Team, frame: _Frame, ids: Mapping[str, str], lines: list[_Line]) -> str:
@@ -190,10 +177,14 @@ def _dot_nodes(frame: _Frame, root: str, ids: Mapping[str, str], indent: str) ->
     show_default=True,
     help="The language of the drawing.",
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="Write to a file, not to stdout.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write to a file, not to stdout.",
+)
 @debug
-@click.pass_context
-def graph_command(ctx: click.Context, /, *, target: str, style: Any, output: str | None) -> None:
+def graph_command(*, target: str, style: Any, output: Path | None) -> None:
     """Draw a team as a Mermaid or Graphviz graph.
 
     Thick lines: sub_agents. Thin: handoffs. Dotted: edges that a function or code may follow. An arrow at both ends:
@@ -205,10 +196,11 @@ def graph_command(ctx: click.Context, /, *, target: str, style: Any, output: str
       baton graph desk:router --format dot | dot -Tsvg > team.svg
       baton graph desk:router -o team.mmd
     """
-    with warnings_on_stderr(debug=is_debugging(ctx), quiet=True):
-        drawing = draw_team(load_team(target), style)
+    drawing = draw_team(load_team(target), style)
     if output is None:
-        click.echo(drawing, nl=False)
+        write_data(drawing)
     else:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(drawing)
+        try:
+            output.write_text(drawing, encoding="utf-8")
+        except OSError as error:
+            raise TargetError(f"--output {output} cannot be written: {error.strerror or error}") from error

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from ..version import __version__
-from .options import debug, is_debugging
+from .options import debug
+from .output import printable
 
 COMMANDS = {
     "chat": "Talk with a team in the terminal.",
@@ -43,18 +44,23 @@ class LazyGroup(click.Group):
             formatter.write_dl([*COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command."""
-        from .errors import CANCELLED, exit_code_for, print_error
+        """Call the command, and exit with the code that it returns."""
+        from .errors import CANCELLED, exit_code_for, print_error, warnings_on_stderr
 
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
-            raise
-        except KeyboardInterrupt:
-            ctx.exit(CANCELLED)
-        except Exception as error:  # noqa: BLE001 - the edge of the program: errors become messages
-            print_error(error, debug=is_debugging(ctx))
-            ctx.exit(exit_code_for(error))
+        with warnings_on_stderr(ctx.meta):
+            try:
+                code = super().invoke(ctx) or 0
+            except click.ClickException as error:
+                vars(error)["message"] = printable(error.message)
+                raise
+            except (click.Abort, click.exceptions.Exit, BrokenPipeError):
+                raise
+            except KeyboardInterrupt:
+                code = CANCELLED
+            except Exception as error:  # noqa: BLE001 - the edge of the program: errors become messages
+                print_error(error)
+                code = exit_code_for(error)
+        ctx.exit(code)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

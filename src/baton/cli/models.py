@@ -1,5 +1,6 @@
 """The commands `baton models`, and the search for a model of a local Ollama."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -12,7 +13,6 @@ from ..errors import SetupError
 from ..models import Model, resolve_model
 from ..models.local.weights import cache_folder, fetch, kept, kept_path, removed, shown_size, weights_named
 from .display import Screen
-from .errors import warnings_on_stderr
 
 
 def download(name: str, *, screen: Screen) -> Path:
@@ -31,23 +31,6 @@ def download(name: str, *, screen: Screen) -> Path:
     return path
 
 
-def list_weights(screen: Screen) -> None:
-    """Print a table of the embedded models and the weights on this machine."""
-    folder = cache_folder()
-    table = Table("name", "model", "licence", "size", "downloaded")
-    for weights, size, is_complete in kept(folder):
-        state = "yes" if is_complete else f"{shown_size(size)} so far" if size else "no"
-        table.add_row(f"local:{weights.name}", weights.title, weights.licence, shown_size(weights.size), state)
-    screen.console.print(table)
-    screen.line(f"stored in {folder}", "dim")
-
-
-def remove(name: str, *, screen: Screen) -> None:
-    """Delete the weights, also a partial download."""
-    freed = removed(name, cache_folder())
-    screen.line(f"removed {name}: {shown_size(freed)}" if freed else f"{name} has not been downloaded")
-
-
 TAGS_URL = "http://127.0.0.1:11434/api/tags"
 _TIMEOUT = 0.3
 
@@ -62,25 +45,17 @@ class _Tags(Struct):
 
 def find_ollama_model(tags: str | None = None) -> Model | None:
     """Return a model of the Ollama on this machine; None if it does not respond or has none."""
-    names = [name for name in _fetch_names(tags or TAGS_URL) if "embed" not in name]
-    if not names:
-        return None
-    try:
-        return resolve_model(f"ollama:{names[0]}")
-    except SetupError:
-        # The provider's extra may not be installed.
-        return None
-
-
-def _fetch_names(tags: str) -> list[str]:
     from urllib.request import ProxyHandler, build_opener
 
-    try:
+    # The provider's extra may not be installed.
+    with suppress(OSError, msgspec.MsgspecError, SetupError):
         # No proxy: the URL is on this machine.
-        with build_opener(ProxyHandler({})).open(tags, timeout=_TIMEOUT) as answer:
-            return [model.name for model in msgspec.json.decode(answer.read(), type=_Tags).models]
-    except (OSError, msgspec.MsgspecError):
-        return []
+        with build_opener(ProxyHandler({})).open(tags or TAGS_URL, timeout=_TIMEOUT) as answer:
+            models = msgspec.json.decode(answer.read(), type=_Tags).models
+        for model in models:
+            if "embed" not in model.name:
+                return resolve_model(f"ollama:{model.name}")
+    return None
 
 
 _name = click.argument("name", default="qwen2.5-coder")
@@ -102,18 +77,24 @@ def pull(*, name: str) -> None:
       baton models pull smollm2
     """
     screen = Screen()
-    with warnings_on_stderr(debug=False, quiet=False):
-        screen.line(f"{name} is in {download(name, screen=screen)}")
+    screen.line(f"{name} is in {download(name, screen=screen)}")
 
 
 @models_command.command()
 def ls() -> None:
     """List the embedded models, and which are on this machine."""
-    list_weights(Screen())
+    screen, folder = Screen(), cache_folder()
+    table = Table("name", "model", "licence", "size", "downloaded")
+    for weights, size, is_complete in kept(folder):
+        state = "yes" if is_complete else f"{shown_size(size)} so far" if size else "no"
+        table.add_row(f"local:{weights.name}", weights.title, weights.licence, shown_size(weights.size), state)
+    screen.console.print(table)
+    screen.line(f"stored in {folder}", "dim")
 
 
 @models_command.command()
 @_name
 def rm(*, name: str) -> None:
-    """Remove weights from this machine."""
-    remove(name, screen=Screen())
+    """Remove weights from this machine, also a partial download."""
+    freed = removed(name, cache_folder())
+    Screen().line(f"removed {name}: {shown_size(freed)}" if freed else f"{name} has not been downloaded")

@@ -1,23 +1,26 @@
-"""Options and arguments shared by several commands."""
+"""Options and arguments shared by several commands, and the parsing of their values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import wraps
 from typing import Any, TypeAlias
 
 import click
+import msgspec
+
+from ..errors import SetupError
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_DEBUG = "baton.debug"
+DEBUG = "baton.debug"
+QUIET = "baton.quiet"
+"""Keys of `Context.meta`, which a command shares with its group."""
 
 
-def _set_debug(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+def _remember(ctx: click.Context, parameter: click.Parameter, value: bool) -> bool:
     if value:
-        ctx.meta[_DEBUG] = True
-
-
-def is_debugging(ctx: click.Context) -> bool:
-    """Return whether --debug was given."""
-    return bool(ctx.meta.get(_DEBUG))
+        ctx.meta[f"baton.{parameter.name}"] = True
+    return value
 
 
 def add_options(*options: Decorator) -> Decorator:
@@ -31,8 +34,79 @@ def add_options(*options: Decorator) -> Decorator:
     return decorate
 
 
+def collect(name: str, kind: type[Any]) -> Decorator:
+    """Pass the options that are fields of a dataclass as one parameter of this name."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def call(*args: Any, **options: Any) -> Any:
+            collected = kind(**{each.name: options.pop(each.name) for each in fields(kind)})
+            return command(*args, **options, **{name: collected})
+
+        return call
+
+    return decorate
+
+
+def parse_pairs(ctx: click.Context, option: click.Parameter, pairs: Sequence[str]) -> dict[str, Any]:
+    """Parse the `key=value` pairs of an option; values are JSON, or else text."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"`{pair}` is not a pair; write {option.opts[0]} KEY=VALUE")
+        values[key.strip()] = parse_json_or_text(text)
+    return values
+
+
+def parse_json_or_text(text: str) -> Any:
+    """Parse JSON; return the text itself if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def choose_format(*, as_json: bool, as_events: bool) -> Any:
+    """Return the format that --json or --events selects: json, events or text."""
+    if as_json and as_events:
+        raise click.UsageError("--json and --events cannot be combined; choose one")
+    return "json" if as_json else "events" if as_events else "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunArguments:
+    """The values of the options that run commands share.
+
+    Attributes:
+        model: --model.
+        values: --value.
+        store: --store.
+        thread: --thread.
+        transfers: --max-transfers.
+        model_calls: --max-model-calls.
+        seconds: --max-seconds.
+        tokens: --max-tokens.
+    """
+
+    model: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    store: str | None = None
+    thread: str | None = None
+    transfers: int | None = None
+    model_calls: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits that were given, by field of `Limits`."""
+        given = {name: getattr(self, name) for name in ("transfers", "model_calls", "seconds", "tokens")}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+
 debug = click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of an error."
+    "--debug", is_flag=True, expose_value=False, callback=_remember, help="Show the traceback of an error."
 )
 target = click.argument("target", metavar="MODULE:AGENT")
 model = click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that have none of their own.")
@@ -41,27 +115,67 @@ store = click.option(
     metavar="STORE",
     help="Store runs in this file or database: runs.db, postgresql://… (default: in memory).",
 )
-quiet = click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")
+quiet = click.option("-q", "--quiet", is_flag=True, callback=_remember, help="Print only the answer.")
 json_result = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+_count = click.IntRange(min=1)
 
 run_options = add_options(
     model,
     click.option(
-        "--value", "values", multiple=True, metavar="KEY=VALUE", help="Set a value of the run; JSON is parsed."
+        "--value",
+        "values",
+        multiple=True,
+        callback=parse_pairs,
+        metavar="KEY=VALUE",
+        help="Set a value of the run; JSON is parsed.",
     ),
     store,
     click.option("--thread", metavar="ID", help="Continue this conversation; needs --store."),
-    click.option("--max-transfers", type=click.IntRange(min=0), metavar="N", help="Stop a run after N transfers."),
-    click.option("--max-model-calls", type=click.IntRange(min=1), metavar="N", help="Stop a run after N model calls."),
     click.option(
-        "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop a run after S seconds."
+        "--max-transfers", "transfers", type=click.IntRange(0), metavar="N", help="Stop a run after N transfers."
     ),
-    click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Stop a run after N tokens."),
+    click.option("--max-model-calls", "model_calls", type=_count, metavar="N", help="Stop a run after N model calls."),
+    click.option(
+        "--max-seconds",
+        "seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="S",
+        help="Stop a run after S seconds.",
+    ),
+    click.option("--max-tokens", "tokens", type=_count, metavar="N", help="Stop a run after N tokens."),
     debug,
+    collect("arguments", RunArguments),
 )
-"""The options of commands that run a team."""
+"""The options of commands that run a team, passed as `arguments`."""
 
-auth_options = add_options(
+
+def _require_authentication(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse an address that other machines can reach, unless the options say who may call."""
+
+    @wraps(command)
+    def call(*args: Any, host: str, **options: Any) -> Any:
+        try:
+            from ..serving.http.guard import is_local
+        except ImportError:
+            # The command says what to install.
+            return command(*args, host=host, **options)
+        # `baton mcp` listens on an address only with --http.
+        is_open = options.get("http", True) and not is_local(host)
+        if is_open and not (options["token_env"] or options["auth"] or options["allow_anonymous"]):
+            raise SetupError(
+                f"--host {host} can be reached from other machines; say who may call with --token-env NAME or "
+                "--auth MODULE:NAME, or pass --allow-anonymous"
+            )
+        return command(*args, host=host, **options)
+
+    return call
+
+
+server_options = add_options(
+    store,
+    model,
+    click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+    click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="The port."),
     click.option(
         "--token-env",
         metavar="NAME",
@@ -73,22 +187,17 @@ auth_options = add_options(
         help="Any other authentication, defined in code: APIKeyAuth(…), JWTAuth(…), or a list of them.",
     ),
     click.option("--allow-anonymous", is_flag=True, help="Accept requests from other machines without authentication."),
+    click.option(
+        "--drain",
+        type=click.FloatRange(min=0),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Let turns in flight finish for this long when the server is stopped.",
+    ),
+    click.option("--max-body", type=_count, metavar="BYTES", help="The largest accepted body."),
+    click.option("--access-log", is_flag=True, help="Print a line for each request."),
+    debug,
+    _require_authentication,
 )
-"""The options that control authentication."""
-
-
-def run_arguments(
-    *,
-    model: str | None,
-    values: tuple[str, ...] = (),
-    store: str | None = None,
-    thread: str | None = None,
-    **limits: Any,
-) -> Any:
-    """Convert the values of `run_options` to RunArguments."""
-    from .targets import RunArguments, parse_pairs
-
-    given = {name.removeprefix("max_"): limit for name, limit in limits.items() if limit is not None}
-    return RunArguments(
-        model=model, values=parse_pairs(values, option="--value"), limits=given, store=store, thread=thread
-    )
+"""The options of commands that serve a team."""

@@ -5,121 +5,36 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from time import time
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import click
 from msgspec.structs import asdict
-from rich.console import Console
 
-from ..agents import AgentContext, agent
+from ..agents import Agent
 from ..errors import AnswerError, RunError, quote_names
-from ..events import Event, InterruptRaised, RunStarted, encode_log
+from ..events import Event, InterruptRaised, RunFailed, RunStarted, encode_log
 from ..log import Log
 from ..messages import text_of
 from ..runner import Interrupt, Runner, usage_from_events
+from ..runner.background import UNDRIVABLE_NOTE
 from ..runner.result import to_interrupt
 from ..stores import RunRecord, Store
 from ..testing.transcripts import format_event
-from .display import Screen, ask_interrupts, format_interrupt, parse_reply, printable
-from .errors import SUSPENDED, warnings_on_stderr
-from .options import debug, is_debugging, json_result, model, quiet, run_arguments, target
-from .run import OutputFormat, RunPrinter, drive, print_interrupts
-from .targets import RunSetup, default_model, get_record, open_store, parse_pairs, set_up_run
+from .display import Screen, ask_interrupts, format_interrupt, parse_reply
+from .errors import SUSPENDED
+from .options import RunArguments, choose_format, debug, json_result, model, parse_pairs, quiet, target
+from .output import one_line, printable, write, write_data, write_json
+from .run import RunPrinter, print_interrupts
+from .targets import RunSetup, get_record, is_driven, open_interrupts, open_store, set_up_run
 
 T = TypeVar("T")
 
 _PAGE_SIZE = 500
 
 
-def list_runs(location: str, *, status: Sequence[Any], thread: str | None, limit: int, as_json: bool) -> None:
-    """Print the newest runs."""
-
-    async def read(store: Store) -> tuple[list[RunRecord], bool]:
-        records: list[RunRecord] = []
-        after = ""
-        while len(records) < limit:
-            size = min(limit - len(records), _PAGE_SIZE)
-            page = await store.list(status=status or None, thread=thread, limit=size, cursor=after)
-            records += page.records
-            after = page.next_cursor
-            if not after:
-                break
-        return records, bool(after)
-
-    records, has_more = _with_store(location, read)
-    if as_json:
-        for record in records:
-            click.echo(json.dumps(_to_json(record), ensure_ascii=False))
-        return
-    rows = [("RUN", "STATUS", "THREAD", "EVENTS", "UPDATED"), *map(_format_row, records)]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows if records else ():
-        cells = [cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)]
-        click.echo(f"{'  '.join(cells)}  {row[4]}")
-    if not records:
-        click.echo("no matching runs" if status or thread else "no runs", err=True)
-    elif has_more:
-        click.echo(f"… and more; use --limit {limit * 2} to see more", err=True)
-
-
-def show_run(location: str, run_id: str, *, output_format: Literal["text", "events", "json"]) -> None:
-    """Print a run as a conversation, as numbered events, or as its log."""
-
-    async def read(store: Store) -> tuple[RunRecord, list[Event]]:
-        record = await get_record(store, run_id)
-        return record, await log_only_runner(store).events(run_id)
-
-    record, events = _with_store(location, read)
-    if output_format == "json":
-        click.echo(encode_log(events), nl=False)
-    elif output_format == "events":
-        width = len(str(len(events)))
-        for number, event in enumerate(events, start=1):
-            click.echo(printable(f"{number:>{width}}  {format_event(event)}"))
-    else:
-        _show_conversation(record, events)
-
-
-def fork_run(location: str, run_id: str, *, at: int | None, edits: Sequence[str], new_id: str | None) -> None:
-    """Fork a run and print the new id."""
-    edit = parse_pairs(edits, option="--edit")
-
-    async def fork(store: Store) -> str:
-        await get_record(store, run_id)
-        return await log_only_runner(store).fork(run_id, at=at, edit=edit, run_id=new_id)
-
-    click.echo(_with_store(location, fork))
-
-
-def remove_runs(location: str, run_ids: Sequence[str], *, confirmed: bool) -> None:
-    """Delete runs, unless one does not exist or is being driven."""
-
-    async def check(store: Store) -> None:
-        for run_id in run_ids:
-            record = await get_record(store, run_id)
-            if record.status == "running" and record.lease_until > time():
-                raise RunError(f"run `{run_id}` is running; cancel it, or wait until it has ended")
-
-    async def remove(store: Store) -> None:
-        for run_id in run_ids:
-            await store.delete(run_id)
-
-    _with_store(location, check)
-    label = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids)} runs"
-    if confirmed or click.confirm(f"delete {label}?"):
-        _with_store(location, remove)
-        click.echo(f"deleted {label}", err=True)
-
-
-def log_only_runner(store: Store) -> Runner[Any, Any]:
+def _log_only_runner(store: Store) -> Runner[Any, Any]:
     """Return a runner that only reads and copies logs."""
-
-    @agent("log_reader", description="Reads logs only.")
-    async def log_reader(ctx: AgentContext[Any]) -> None:
-        raise RunError("this runner only reads logs")
-
-    return Runner(log_reader, store=store)
+    return Runner(Agent("log_reader", description="Reads logs only."), store=store)
 
 
 def _with_store(location: str, work: Callable[[Store], Awaitable[T]]) -> T:
@@ -131,46 +46,6 @@ def _with_store(location: str, work: Callable[[Store], Awaitable[T]]) -> T:
             await store.close()
 
     return asyncio.run(run())
-
-
-def _show_conversation(record: RunRecord, events: Sequence[Event]) -> None:
-    screen = Screen(Console(highlight=False))
-    thread = f" · thread {record.thread}" if record.thread else ""
-    screen.line(f"run {record.run_id} · {_status(record)}{thread} · {_format_time(record.created_at)}", "dim")
-    for event in events:
-        if isinstance(event, RunStarted):
-            if event.forked_from:
-                screen.line(f"forked from {event.forked_from}", "dim")
-            for message in event.input:
-                screen.line(f"› {text_of(message.content)}", "bold")
-        elif isinstance(event, InterruptRaised):
-            screen.line(f"  ? {format_interrupt(to_interrupt(event))}", "yellow")
-        screen.show(event)
-    screen.end_line()
-    for id, asked in Log(events).open_interrupts().items():
-        screen.line(f"open interrupt {id}: {format_interrupt(to_interrupt(asked))}", "bold yellow")
-    screen.usage(usage_from_events(events).total)
-
-
-def _format_row(record: RunRecord) -> tuple[str, str, str, str, str]:
-    events = str(max(record.seq - 1, 0))
-    return record.run_id, _status(record), record.thread or "-", events, _format_time(record.updated_at)
-
-
-def _to_json(record: RunRecord) -> dict[str, Any]:
-    return {**asdict(record), "is_driven": _is_driven(record)}
-
-
-def _status(record: RunRecord) -> str:
-    return "running, no worker" if record.status == "running" and not _is_driven(record) else record.status
-
-
-def _is_driven(record: RunRecord) -> bool:
-    return record.status == "running" and record.lease_until > time()
-
-
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 _store = click.option(
@@ -209,9 +84,52 @@ def runs_command() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run.")
 @debug
-def ls(store: str, status: tuple[str, ...], thread: str | None, limit: int, as_json: bool) -> None:
+def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, as_json: bool) -> None:
     """List runs, the newest first."""
-    list_runs(store, status=status, thread=thread, limit=limit, as_json=as_json)
+
+    async def read(opened: Store) -> tuple[list[RunRecord], bool, dict[str, str]]:
+        records: list[RunRecord] = []
+        after = ""
+        while len(records) < limit:
+            size = min(limit - len(records), _PAGE_SIZE)
+            page = await opened.list(status=status or None, thread=thread, limit=size, cursor=after)
+            records += page.records
+            after = page.next_cursor
+            if not after:
+                break
+        unattended = [one.run_id for one in records if one.status == "running" and not is_driven(one)]
+        notes = {run_id: await opened.notes(run_id) for run_id in unattended}
+        reasons = {run_id: note[UNDRIVABLE_NOTE].decode() for run_id, note in notes.items() if UNDRIVABLE_NOTE in note}
+        return records, bool(after), reasons
+
+    records, has_more, reasons = _with_store(store, read)
+    if as_json:
+        for record in records:
+            more = {"is_driven": is_driven(record), "undrivable": reasons.get(record.run_id, "")}
+            write_json(json.dumps({**asdict(record), **more}, ensure_ascii=False))
+        return
+    rows = [("RUN", "STATUS", "THREAD", "EVENTS", "UPDATED")]
+    for record in records:
+        events = str(max(record.seq - 1, 0))
+        thread_id = one_line(record.thread) or "-"
+        rows.append((one_line(record.run_id), _status(record), thread_id, events, _format_time(record.updated_at)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if records else ():
+        write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if row[0] in reasons:
+            write(f"  could not be driven: {one_line(reasons[row[0]])}")
+    if not records:
+        write("no matching runs" if status or thread else "no runs", err=True)
+    elif has_more:
+        write(f"… and more; use --limit {limit * 2} to see more", err=True)
+
+
+def _status(record: RunRecord) -> str:
+    return "running, no worker" if record.status == "running" and not is_driven(record) else record.status
+
+
+def _format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 @runs_command.command()
@@ -222,9 +140,41 @@ def ls(store: str, status: tuple[str, ...], thread: str | None, limit: int, as_j
 @debug
 def show(store: str, run_id: str, as_events: bool, as_json: bool) -> None:
     """Show a run's events and open interrupts."""
-    if as_json and as_events:
-        raise click.UsageError("--json and --events cannot be combined; choose one")
-    show_run(store, run_id, output_format="json" if as_json else "events" if as_events else "text")
+
+    async def read(opened: Store) -> tuple[RunRecord, list[Event]]:
+        return await get_record(opened, run_id), await _log_only_runner(opened).events(run_id)
+
+    output_format = choose_format(as_json=as_json, as_events=as_events)
+    record, events = _with_store(store, read)
+    if output_format == "json":
+        write_json(encode_log(events), nl=False)
+    elif output_format == "events":
+        width = len(str(len(events)))
+        for number, event in enumerate(events, start=1):
+            write(f"{number:>{width}}  {format_event(event)}")
+    else:
+        _show_conversation(record, events)
+
+
+def _show_conversation(record: RunRecord, events: Sequence[Event]) -> None:
+    screen = Screen()
+    thread = f" · thread {record.thread}" if record.thread else ""
+    screen.line(f"run {record.run_id} · {_status(record)}{thread} · {_format_time(record.created_at)}", "dim")
+    for event in events:
+        if isinstance(event, RunStarted):
+            if event.forked_from:
+                screen.line(f"forked from {event.forked_from}", "dim")
+            for message in event.input:
+                screen.line(f"› {text_of(message.content)}", "bold")
+        elif isinstance(event, InterruptRaised):
+            screen.line(f"  ? {format_interrupt(to_interrupt(event))}", "yellow")
+        screen.show(event)
+        if isinstance(event, RunFailed):
+            screen.line(f"✗ {event.error_type}: {event.message}".removesuffix(": "), "red")
+    screen.end_line()
+    for id, asked in Log(events).open_interrupts().items():
+        screen.line(f"open interrupt {id}: {format_interrupt(to_interrupt(asked))}", "bold yellow")
+    screen.usage(usage_from_events(events).total)
 
 
 @runs_command.command()
@@ -239,93 +189,47 @@ def show(store: str, run_id: str, as_events: bool, as_json: bool) -> None:
 @json_result
 @model
 @debug
-@click.pass_context
-def resume(ctx: click.Context, /, *, store: str, run_id: str, target: str, **options: Any) -> None:
+def resume(*, store: str, run_id: str, target: str, model: str | None, as_json: bool, quiet: bool, **how: Any) -> int:
     """Resume a run that is suspended, failed or cancelled, or whose process has died.
 
-    Open interrupts without an --answer are asked in the terminal. Answer an approval with y, n, a (always) or a reason
-    to decline.
+    Open interrupts without an --answer are asked in the terminal. Answer an approval with y, n, a (always), or n and
+    a reason.
     """
-    quiet, as_json, model = options.pop("quiet"), options.pop("as_json"), options.pop("model")
-    with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet), default_model(model):
-        setup = set_up_run(target, run_arguments(model=model, store=store), existing=True)
-        ctx.exit(resume_run(setup, run_id, output_format="json" if as_json else "text", quiet=quiet, **options))
+    with set_up_run(target, RunArguments(model=model, store=store), existing=True) as setup:
+        return _resume(setup, run_id, RunPrinter("json" if as_json else "text", quiet=quiet), **how)
 
 
-@runs_command.command()
-@_store
-@_run_id
-@click.option("--at", type=click.IntRange(min=1), metavar="N", help="Copy the first N events; by default all.")
-@click.option(
-    "--edit",
-    "edits",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Replace the result of an event, and drop the events after it.",
-)
-@click.option("--run-id", "new_id", metavar="ID", help="The id of the new run.")
-@debug
-def fork(store: str, run_id: str, at: int | None, edits: tuple[str, ...], new_id: str | None) -> None:
-    """Create a new run from the first events of another; prints its id.
-
-    `baton runs show --events` shows the numbers and keys. The other run is unchanged; resume the new one to run it.
-    """
-    fork_run(store, run_id, at=at, edits=edits, new_id=new_id)
-
-
-@runs_command.command()
-@_store
-@click.argument("run_ids", metavar="RUN…", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
-@debug
-def rm(store: str, run_ids: tuple[str, ...], yes: bool) -> None:
-    """Delete runs."""
-    if not yes and not sys.stdin.isatty():
-        raise click.UsageError("cannot ask for confirmation without a terminal; pass --yes")
-    remove_runs(store, run_ids, confirmed=yes)
-
-
-def resume_run(
-    setup: RunSetup,
-    run_id: str,
-    *,
-    answers: Sequence[str],
-    accept_changes: bool,
-    output_format: OutputFormat,
-    quiet: bool,
-) -> int:
+def _resume(setup: RunSetup, run_id: str, printer: RunPrinter, *, answers: Sequence[str], accept_changes: bool) -> int:
     """Resume a run until it ends or an interrupt stays unanswered; return the exit code."""
-    screen = Screen(Console(stderr=True, highlight=False), answers=False)
-    printer = RunPrinter(output_format, screen, quiet=quiet)
-    with asyncio.Runner() as loop:
-        try:
-            interrupts = loop.run(_open_interrupts(setup.runner, run_id))
-            collected = _parse_answers(answers, interrupts)
-            asked = _ask_user([each for each in interrupts if each.id not in collected], screen=screen)
-            collected |= asked or {}
-            while collected or not interrupts:
-                stream = setup.runner.stream_resume(run_id, collected, accept_changes=accept_changes)
-                code = drive(setup, stream, loop, printer=printer)
-                interrupts = stream.result.interrupts if code == SUSPENDED else ()
-                # A user who did not answer is not asked again.
-                asked = _ask_user(interrupts, screen=screen) if asked is not None else None
-                collected = asked or {}
-                if not collected:
-                    printer.finish(stream)
-                if not interrupts:
-                    return code
-        finally:
-            loop.run(setup.runner.close())
+    record = setup.loop.run(get_record(setup.runner._require_store("baton runs resume"), run_id))
+    if record.status == "completed":
+        raise RunError(f"run `{run_id}` is completed; `baton runs fork` creates a new run from it")
+    interrupts: Sequence[Interrupt] = setup.loop.run(open_interrupts(setup.runner, run_id))
+    collected = _parse_answers(answers, interrupts)
+    asked = _ask([each for each in interrupts if each.id not in collected], printer.screen)
+    collected |= asked or {}
+    while collected or not interrupts:
+        stream = setup.runner.stream_resume(run_id, collected, accept_changes=accept_changes)
+        code = printer.drive(setup, stream)
+        interrupts = stream.result.interrupts if code == SUSPENDED else ()
+        # A user who did not answer is not asked again.
+        asked = _ask(interrupts, printer.screen) if asked is not None else None
+        collected = asked or {}
+        if not collected:
+            printer.finish(stream)
+        if not interrupts:
+            return code
     print_interrupts(interrupts, setup, run_id=run_id)
     return SUSPENDED
 
 
-async def _open_interrupts(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
-    record = await get_record(runner._require_store("baton runs resume"), run_id)
-    if record.status == "completed":
-        raise RunError(f"run `{run_id}` is completed; `baton runs fork` creates a new run from it")
-    events = await runner.events(run_id)
-    return [to_interrupt(asked) for asked in Log(events).open_interrupts().values()]
+def _ask(interrupts: Sequence[Interrupt], screen: Screen) -> dict[str, Any] | None:
+    """Ask the user; return the answers by interrupt id, or None if one is missing."""
+    answers: dict[str, Any] = {}
+    if ask_interrupts(interrupts, answers, screen=screen, commands=("/exit", "/quit")) is None:
+        return answers
+    screen.line("not answered; the run stays suspended", "red")
+    return None
 
 
 def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> dict[str, Any]:
@@ -348,19 +252,53 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
     return collected
 
 
-def _ask_user(interrupts: Sequence[Interrupt], *, screen: Screen) -> dict[str, Any] | None:
-    """Ask the user; None if there is no terminal input or no answer."""
-    try:
-        return ask_interrupts(interrupts, _read, screen=screen)
-    except (EOFError, KeyboardInterrupt):
-        screen.line("not answered", "red")
-        return None
+@runs_command.command()
+@_store
+@_run_id
+@click.option("--at", type=click.IntRange(min=1), metavar="N", help="Copy the first N events; by default all.")
+@click.option(
+    "--edit",
+    multiple=True,
+    callback=parse_pairs,
+    metavar="KEY=VALUE",
+    help="Replace the result of an event, and drop the events after it.",
+)
+@click.option("--run-id", "new_id", metavar="ID", help="The id of the new run.")
+@debug
+def fork(store: str, run_id: str, at: int | None, edit: Mapping[str, Any], new_id: str | None) -> None:
+    """Create a new run from the first events of another; prints its id.
+
+    `baton runs show --events` shows the numbers and keys. The other run is unchanged; resume the new one to run it.
+    """
+
+    async def copy(opened: Store) -> str:
+        await get_record(opened, run_id)
+        return await _log_only_runner(opened).fork(run_id, at=at, edit=edit, run_id=new_id)
+
+    write_data(f"{_with_store(store, copy)}\n")
 
 
-def _read(prompt: str) -> str:
-    if sys.stdin.isatty():
-        return input(prompt)
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line
+@runs_command.command()
+@_store
+@click.argument("run_ids", metavar="RUN…", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
+@debug
+def rm(store: str, run_ids: tuple[str, ...], yes: bool) -> None:
+    """Delete runs, unless one does not exist or is being driven."""
+
+    async def check(opened: Store) -> None:
+        for run_id in run_ids:
+            if is_driven(await get_record(opened, run_id)):
+                raise RunError(f"run `{run_id}` is running; cancel it, or wait until it has ended")
+
+    async def remove(opened: Store) -> None:
+        for run_id in run_ids:
+            await opened.delete(run_id)
+
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("cannot ask for confirmation without a terminal; pass --yes")
+    _with_store(store, check)
+    label = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids)} runs"
+    if yes or click.confirm(printable(f"delete {label}?")):
+        _with_store(store, remove)
+        write(f"deleted {label}", err=True)

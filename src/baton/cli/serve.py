@@ -1,23 +1,25 @@
 """The command `baton serve`: a team on one port, over one or several protocols."""
 
+import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from socket import socket
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from ..errors import SetupError
 from ..runner import BackgroundRunner, Runner
-from ..stores import MemoryStore
-from .errors import TargetError, warnings_on_stderr
-from .options import add_options, auth_options, debug, is_debugging, model, store, target
+from ..stores import MemoryStore, Store
+from .errors import TargetError
+from .options import server_options, target
 from .targets import load_object, load_target
 
 if TYPE_CHECKING:
-    from ..serving.http import Auth, AuthLike
+    from ..serving.http.auth import Auth
 
 
 def load_auth(token_env: str | None, reference: str | None) -> "tuple[Auth, ...]":
@@ -49,156 +51,177 @@ def read_tokens(variable: str) -> str | Mapping[str, str]:
         raise TargetError(f"`{variable}` is not a JSON object of tokens and owners: {error}") from None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppOptions:
-    """The options that all protocols share.
-
-    Attributes:
-        auth: The authentication; None accepts every request.
-        cors_origins: The origins whose pages may send requests.
-        allow_anonymous: Accept requests from other machines without authentication.
-        show_errors: Tell clients why a run failed.
-    """
-
-    auth: "AuthLike | None" = None
-    cors_origins: tuple[str, ...] = ()
-    allow_anonymous: bool = False
-    show_errors: bool = False
+PROTOCOLS = {"a2a": "/a2a", "agui": "/agui", "api": ""}
+"""The paths of the protocols, by option. Each has a function `<name>_app`; the one without a path comes last."""
 
 
-AppFactory: TypeAlias = Callable[[BackgroundRunner, AppOptions], Any]
-"""Creates the ASGI app of one protocol."""
-
-
-def _api(background: BackgroundRunner, options: AppOptions) -> Any:
-    from ..serving import api_app
-
-    return api_app(background, **vars(options))
-
-
-def _agui(background: BackgroundRunner, options: AppOptions) -> Any:
-    from ..serving.agui import agui_app
-
-    return agui_app(background, **vars(options))
-
-
-def _a2a(background: BackgroundRunner, options: AppOptions) -> Any:
-    try:
-        from ..serving.a2a import a2a_app
-    except ImportError:
-        raise SetupError("baton serve --a2a needs the A2A SDK: pip install 'baton-adk[a2a]'") from None
-    return a2a_app(background, **vars(options))
-
-
-PROTOCOLS: dict[str, tuple[str, AppFactory]] = {
-    "a2a": ("/a2a", _a2a),
-    "agui": ("/agui", _agui),
-    "api": ("", _api),
-}
-"""The protocols by option: path and app factory. The one without a path comes last."""
-
-
-def run_server(
-    target: str,
+def serve_app(
+    make_app: Callable[..., Any],
+    notice: Callable[[str], str],
     *,
-    store: str | None,
-    model: str | None,
     host: str,
     port: int,
     token_env: str | None,
     auth: str | None,
-    cors_origins: tuple[str, ...],
     allow_anonymous: bool,
-    show_errors: bool,
-    **protocols: bool,
+    drain: float,
+    max_body: int | None,
+    access_log: bool,
+    store: Store | None = None,
+    sockets: list[socket] | None = None,
 ) -> None:
-    """Serve a team until Ctrl-C."""
+    """Create an app with the authentication of the command line and serve it until Ctrl-C.
+
+    Args:
+        make_app: Creates the app.
+        notice: Returns the text to print for the server's URL, once it accepts requests.
+        host: --host.
+        port: --port.
+        token_env: --token-env.
+        auth: --auth.
+        allow_anonymous: --allow-anonymous.
+        drain: --drain.
+        max_body: --max-body.
+        access_log: --access-log.
+        store: A store that must be reachable before the app starts.
+        sockets: The sockets of the process that reloads this one; by default those of `host` and `port`.
+    """
+    from ..serving.http.app import ACCESS_LOGGER, AccessLog
+    from ..serving.server import check_server, closing_all, listen, run_server, url_of
+
+    methods = load_auth(token_env, auth) or None
+    app = make_app(
+        auth=methods, allow_anonymous=allow_anonymous, **({} if max_body is None else {"max_body": max_body})
+    )
+    check_server(host, allow_anonymous=methods is not None or allow_anonymous)
+    if access_log:
+        ACCESS_LOGGER.setLevel(logging.INFO)
+        app = AccessLog(app)
+
+    async def check_store() -> None:
+        if store is not None:
+            await store.list(limit=1)
+
+    with closing_all(sockets or listen(host, port)) as opened:
+        run_server(
+            app,
+            opened,
+            drain=drain,
+            on_start=check_store,
+            on_ready=lambda: click.echo(notice(url_of(host, opened)), err=True),
+        )
+
+
+def make_app(runner: Runner[Any, Any], protocols: Sequence[str], **options: Any) -> Any:
+    """Create one app for several protocols; it also recovers runs whose worker has died."""
+    from ..serving.http.app import make_app as make_http_app
+
     try:
-        from ..serving import serve as serve
+        from starlette.responses import HTMLResponse
+        from starlette.routing import BaseRoute, Mount, Route
+
+        from ..serving.http.guard import RequestGuard
     except ImportError:
         raise SetupError("baton serve needs the serving extra: pip install 'baton-adk[serving]'") from None
-    runner = make_runner(target, store=store, model=model)
-    methods = load_auth(token_env, auth)
-    options = AppOptions(
-        auth=methods or None, cors_origins=cors_origins, allow_anonymous=allow_anonymous, show_errors=show_errors
-    )
-    names = [name for name in PROTOCOLS if protocols.get(name)] or ["api"]
-    app = make_app(runner, names, options)
-    for name in names:
-        click.echo(f"{name}: http://{host}:{port}{PROTOCOLS[name][0]}", err=True)
-    if isinstance(runner._require_store("baton serve"), MemoryStore):
-        click.echo("runs are stored in memory only; use --store to keep them", err=True)
-    serve(app, host=host, port=port, allow_anonymous=bool(methods) or allow_anonymous)
-
-
-def make_app(runner: Runner[Any, Any], protocols: list[str], options: AppOptions) -> Any:
-    """Create one app for several protocols; it also recovers runs whose worker has died."""
-    from starlette.applications import Starlette
-    from starlette.routing import BaseRoute, Mount, Route
 
     background = BackgroundRunner(runner)
     routes: list[BaseRoute] = []
     apps: list[Any] = []
-    for name, (path, make_protocol_app) in PROTOCOLS.items():
+    for name, path in PROTOCOLS.items():
         if name in protocols:
-            app = make_protocol_app(background, options)
-            apps.append(app)
+            apps.append(_make_protocol_app(name, background, options))
             # A mount alone would redirect requests for its exact path.
-            routes += [*([Route(path, app)] if path else []), Mount(path, app)]
+            routes += [*([Route(path, apps[-1])] if path else []), Mount(path, apps[-1])]
+    guard = RequestGuard(options.get("auth"), allow_anonymous=options.get("allow_anonymous", False))
+    page = HTMLResponse(_landing_page(protocols), headers={"Content-Security-Policy": "default-src 'none'"})
 
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncGenerator[None]:
-        background.start_recovery()
-        yield
+    async def landing(request: Any) -> Any:
+        return page
+
+    routes.insert(0, Route("/", guard.protect(landing), methods=["GET"]))
+
+    async def close() -> None:
         for app in apps:
-            if isinstance(close := getattr(app, "close", None), Callable):
-                await close()
-        await background.release_all()
+            if isinstance(close_app := getattr(app, "close", None), Callable):
+                await close_app()
         await runner.close()
 
-    return Starlette(routes=routes, lifespan=lifespan)
+    return make_http_app(routes, background, start=background.start_recovery, close=close)
 
 
-def make_runner(target: str, *, store: str | None, model: str | None) -> Runner[Any, Any]:
+_LINKS = {
+    "api": 'HTTP API: <a href="openapi.json">OpenAPI document</a>, <a href="health">health check</a>',
+    "agui": "AG-UI: send requests to <code>/agui</code>",
+    "a2a": 'A2A: <a href="a2a/.well-known/agent-card.json">agent card</a>',
+}
+
+
+def _landing_page(protocols: Sequence[str]) -> str:
+    """Return the page at `/`, with links to what is served and nothing about the team."""
+    items = "".join([f"<li>{_LINKS[name]}</li>" for name in _LINKS if name in protocols])
+    return f'<!doctype html><html lang="en"><title>Baton</title><h1>Baton</h1><ul>{items}</ul></html>'
+
+
+def _make_protocol_app(name: str, background: BackgroundRunner, options: Mapping[str, Any]) -> Any:
+    from .. import serving
+
+    try:
+        make = getattr(serving, f"{name}_app")
+    except ImportError:
+        # Only A2A imports its SDK when it is loaded.
+        raise SetupError("baton serve --a2a needs the A2A SDK: pip install 'baton-adk[a2a]'") from None
+    return make(background, **options)
+
+
+def make_runner(target: str, *, store: str | None, model: str | None, lease: float | None = None) -> Runner[Any, Any]:
     """Return the runner to serve: the target itself, or one for the target agent."""
     loaded = load_target(target)
     if not isinstance(loaded, Runner):
-        return Runner(loaded, model=model, store=store or "memory:")
+        leases: dict[str, Any] = {} if lease is None else {"lease_seconds": lease}
+        return Runner(loaded, model=model, store=store or "memory:", **leases)
     if model is not None or store is not None:
         raise TargetError(
             f"`{target}` is a Runner, which has its own model and store; "
             "leave --model and --store out, or name the agent instead of the runner"
         )
+    if lease is not None:
+        raise TargetError(f"`{target}` is a Runner; write Runner(…, lease_seconds={lease:g}) there instead of --lease")
     loaded._require_store("baton serve")
     return loaded
 
 
-_serve_options = add_options(
-    click.option("--api", is_flag=True, help="Serve the HTTP API (the default)."),
-    click.option("--a2a", is_flag=True, help="Serve the A2A protocol at /a2a, for agents of other systems."),
-    click.option("--agui", is_flag=True, help="Serve the AG-UI protocol at /agui, for user interfaces."),
-    store,
-    model,
-    click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
-    click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port."),
-    click.option(
-        "--cors-origin",
-        "cors_origins",
-        multiple=True,
-        metavar="ORIGIN",
-        help="Allow browser requests from this origin; may be repeated.",
-    ),
-    click.option("--show-errors", is_flag=True, help="Tell clients why a run failed."),
-)
-
-
 @click.command("serve")
 @target
-@_serve_options
-@auth_options
-@debug
-@click.pass_context
-def serve_command(ctx: click.Context, /, *, target: str, **options: Any) -> None:
+@click.option("--api", is_flag=True, help="Serve the HTTP API (the default).")
+@click.option("--a2a", is_flag=True, help="Serve the A2A protocol at /a2a, for agents of other systems.")
+@click.option("--agui", is_flag=True, help="Serve the AG-UI protocol at /agui, for user interfaces.")
+@click.option(
+    "--cors-origin",
+    "cors_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Allow browser requests from this origin; may be repeated.",
+)
+@click.option("--show-errors", is_flag=True, help="Tell clients why a run failed.")
+@click.option(
+    "--lease",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Reserve runs for this long; if the process dies, others take them over afterwards (default: 30).",
+)
+@click.option("--reload", is_flag=True, help="Restart the server when a Python file changes; for development.")
+@server_options
+def serve_command(
+    *,
+    target: str,
+    store: str | None,
+    model: str | None,
+    cors_origins: tuple[str, ...],
+    show_errors: bool,
+    lease: float | None,
+    reload: bool,
+    **options: Any,
+) -> None:
     """Serve a team over HTTP.
 
     Without authentication, only requests from this machine are accepted.
@@ -209,6 +232,40 @@ def serve_command(ctx: click.Context, /, *, target: str, **options: Any) -> None
       baton serve desk:router --store runs.db --host 0.0.0.0 --token-env DESK_TOKEN
       baton serve desk:router --store runs.db --auth desk:auth
       baton serve desk:router --agui --cors-origin http://localhost:3000
+      baton serve desk:router --reload --access-log
     """
-    with warnings_on_stderr(debug=is_debugging(ctx), quiet=False):
-        run_server(target, **options)
+    if reload:
+        _serve_with_reload(options["host"], options["port"])
+        return
+    runner = make_runner(target, store=store, model=model, lease=lease)
+    names = [name for name in PROTOCOLS if options.pop(name)] or ["api"]
+    runs = runner._require_store("baton serve")
+
+    def notice(url: str) -> str:
+        lines = [f"{name}: {url}{PROTOCOLS[name]}" for name in names]
+        if isinstance(runs, MemoryStore):
+            lines.append("runs are stored in memory only; use --store to keep them")
+        return "\n".join(lines)
+
+    app = partial(make_app, runner, names, cors_origins=cors_origins, show_errors=show_errors)
+    serve_app(app, notice, store=runs, sockets=click.get_current_context().obj, **options)
+
+
+def _serve_with_reload(host: str, port: int) -> None:
+    """Run this command without --reload in a process that is restarted when a file changes."""
+    from ..serving.server import check_server, listen
+
+    # The other process checks whether the host may be served.
+    check_server(host, allow_anonymous=True)
+    from uvicorn import Config
+    from uvicorn.supervisors import ChangeReload
+
+    arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
+    config = Config(__name__, reload=True, log_level="warning")
+    ChangeReload(config, target=partial(_serve_reloaded, arguments), sockets=listen(host, port)).run()
+
+
+def _serve_reloaded(arguments: list[str], sockets: list[socket] | None) -> None:
+    from .main import main
+
+    main(arguments, obj=sockets)

@@ -1,14 +1,14 @@
 """Resolves what the command line names: agents, runners, stores and runs, and sets up runs."""
 
+import asyncio
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import Parameter, isawaitable, iscoroutine, signature
+from inspect import isawaitable, iscoroutine, signature
 from os import sep
 from pathlib import Path
 from traceback import extract_tb
@@ -16,19 +16,23 @@ from types import ModuleType
 from typing import Any, TypeAlias, cast
 
 import click
-import msgspec
 from msgspec.structs import replace
 
 from ..agents import BaseAgent
 from ..context import Limits
-from ..errors import BatonError, RunError, SetupError, quote_names
+from ..errors import BatonError, RunError, SetupError, nearest, quote_names
 from ..events import Delta, Event
-from ..models import MODEL_ENV_VAR, Model
+from ..log import Log
+from ..models import MODEL_ENV_VAR, Model, resolve_model
 from ..realtime import RealtimeAgent, RealtimeRunner
-from ..runner import Runner, RunResult, RunStream
-from ..stores import RunRecord, SQLiteStore, Store, resolve_store
+from ..runner import Interrupt, Runner, RunResult, RunStream
+from ..runner.result import to_interrupt
+from ..stores import FINISHED_STATUSES, RunRecord, SQLiteStore, Store, resolve_store
+from ..wording import type_of
+from .display import Screen
 from .edges import definition_of
 from .errors import TargetError
+from .options import RunArguments
 
 TextTarget: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any]
 """An agent or runner for text."""
@@ -43,8 +47,8 @@ def load_target(reference: str) -> TextTarget:
     """Load an agent or runner. Raises TargetError if it is for live conversations."""
     target = find_target(reference)
     if isinstance(target, RealtimeAgent | RealtimeRunner):
-        kind = type(cast(object, target)).__name__
-        raise TargetError(f"`{reference}` is a {kind}, for live conversations; use `baton voice {reference}`")
+        kind = type_of(target)
+        raise TargetError(f"`{reference}` is {kind}, for live conversations; use `baton voice {reference}`")
     return target
 
 
@@ -76,32 +80,29 @@ def _split(reference: str) -> tuple[str, str]:
 
 
 def _import(location: str) -> ModuleType:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    if location.endswith(".py") or "/" in location or sep in location:
-        return _import_file(location)
+    is_file = location.endswith(".py") or "/" in location or sep in location
+    _add_to_path(Path.cwd())
     try:
-        return import_module(location)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing and f"{location}.".startswith(f"{missing}."):
-            raise TargetError(_missing_module(location, missing)) from error
-        raise _import_failure(location, error) from error
+        return _import_file(location) if is_file else import_module(location)
     except BatonError:
         raise
     except (Exception, SystemExit) as error:
-        raise _import_failure(location, error) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if is_file or not missing or not f"{location}.".startswith(f"{missing}."):
+            raise _import_failure(location, error) from error
+        within = f" (there is no `{missing}`)" if missing != location else ""
+        hint = nearest(location, [found.stem for found in Path.cwd().glob("*.py")]) or f"; {_FORM}"
+        where = f"neither installed nor in `{Path.cwd()}`"
+        raise TargetError(f"there is no module `{location}`{within}, {where}{hint}") from error
 
 
 def _import_file(location: str) -> ModuleType:
     path = Path(location if location.endswith(".py") else f"{location}.py").expanduser().resolve()
     if not path.is_file():
-        matches = get_close_matches(path.name, [found.name for found in path.parent.glob("*.py")], n=1)
-        hint = f"; did you mean `{Path(location).parent / matches[0]}`?" if matches else f"; {_FORM}"
-        raise TargetError(f"there is no file `{location}`{hint}")
+        neighbours = [str(Path(location).parent / found.name) for found in path.parent.glob("*.py")]
+        raise TargetError(f"there is no file `{location}`{nearest(location, neighbours) or f'; {_FORM}'}")
     # As `python file.py` does, so that it can import its neighbours.
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
+    _add_to_path(path.parent)
     name = path.stem.replace(".", "_")
     name = name if name not in sys.modules else f"{name} ({path})"
     spec = spec_from_file_location(name, path)
@@ -111,20 +112,15 @@ def _import_file(location: str) -> ModuleType:
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:
+    except BaseException:
         del sys.modules[name]
-        if isinstance(error, BatonError) or not isinstance(error, Exception | SystemExit):
-            raise
-        raise _import_failure(location, error) from error
+        raise
     return module
 
 
-def _missing_module(location: str, missing: str) -> str:
-    within = f" (there is no `{missing}`)" if missing != location else ""
-    local = [found.stem for found in Path.cwd().glob("*.py")]
-    matches = get_close_matches(location, local, n=1)
-    hint = f"; did you mean `{matches[0]}`?" if matches else ""
-    return f"there is no module `{location}`{within}, neither installed nor in `{Path.cwd()}`{hint or f'; {_FORM}'}"
+def _add_to_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def _import_failure(location: str, error: BaseException) -> TargetError:
@@ -144,48 +140,40 @@ def _import_failure(location: str, error: BaseException) -> TargetError:
 
 
 def _get_attribute(module: ModuleType, attribute: str, location: str) -> Any:
-    found: Any = module
-    for step, name in enumerate(attribute.split(".")):
+    found, parent = cast(Any, module), location
+    for name in attribute.split("."):
         if not hasattr(found, name):
-            parent = location if step == 0 else f"{location}:{'.'.join(attribute.split('.')[:step])}"
-            names = [*_list_targets(module)] if step == 0 else [known for known in dir(found) if known[0] != "_"]
-            matches = get_close_matches(name, names or dir(found), n=1, cutoff=0.5)
-            hint = f"; did you mean `{matches[0]}`?" if matches else ""
+            hint = nearest(name, [known for known in dir(found) if not known.startswith("_")])
             raise TargetError(f"`{parent}` has no `{name}`{hint} {_inventory(module)}".rstrip())
+        parent = f"{parent}{':' if found is module else '.'}{name}"
         found = getattr(found, name)
     return found
 
 
 def _make_target(found: Any, reference: str, module: ModuleType) -> Target:
+    problem = f"`{reference}` is of type {type(found).__name__}"
+    if not isinstance(found, _KINDS) and callable(found) and _takes_no_arguments(found):
+        try:
+            found = found()
+        except BatonError:
+            raise
+        except Exception as error:
+            raise TargetError(f"`{reference}()` raised {type(error).__name__}: {error}") from error
+        what = "an awaitable" if isawaitable(found) else f"an object of type {type(found).__name__}"
+        problem = f"`{reference}()` returned {what}"
     if isinstance(found, _KINDS):
         return cast(Target, found)
-    if not callable(found) or not _takes_no_arguments(found):
-        raise TargetError(f"`{reference}` is of type {type(found).__name__}; {_WORKS} {_inventory(module)}".rstrip())
-    made = _call(found, reference)
-    if isinstance(made, _KINDS):
-        return cast(Target, made)
-    if iscoroutine(made):
-        made.close()
-    what = "an awaitable" if isawaitable(made) else f"an object of type {type(made).__name__}"
-    raise TargetError(f"`{reference}()` returned {what}; {_WORKS} {_inventory(module)}".rstrip())
-
-
-def _call(function: Callable[[], Any], reference: str) -> Any:
-    try:
-        return function()
-    except BatonError:
-        raise
-    except Exception as error:
-        raise TargetError(f"`{reference}()` raised {type(error).__name__}: {error}") from error
+    if iscoroutine(found):
+        found.close()
+    raise TargetError(f"{problem}; {_WORKS} {_inventory(module)}".rstrip())
 
 
 def _takes_no_arguments(function: Any) -> bool:
     try:
-        parameters = signature(function).parameters.values()
+        signature(function).bind()
     except (TypeError, ValueError):
         return False
-    optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    return all(given.default is not Parameter.empty or given.kind in optional for given in parameters)
+    return True
 
 
 def _list_targets(module: ModuleType) -> dict[str, Target]:
@@ -234,7 +222,11 @@ def open_store(location: str, *, existing: bool = True) -> Store:
         raise TargetError(
             "--store memory: would be lost when the program ends; use a file such as runs.db, or postgresql://…"
         )
-    if existing and isinstance(store, SQLiteStore) and not store.path.is_file():
+    try:
+        is_missing = existing and isinstance(store, SQLiteStore) and not store.path.is_file()
+    except OSError as error:
+        raise TargetError(f"--store {location} cannot be opened: {error.strerror or error}") from error
+    if is_missing:
         raise TargetError(f"there is no store `{location}`; `baton run … --store {location}` creates it")
     return store
 
@@ -247,62 +239,114 @@ async def get_record(store: Store, run_id: str) -> RunRecord:
     return record
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunArguments:
-    """The values of the options that run commands share.
+async def open_interrupts(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
+    """Return the interrupts that a run waits for."""
+    return [*map(to_interrupt, Log(await runner.events(run_id)).open_interrupts().values())]
 
-    Attributes:
-        model: --model.
-        values: --value.
-        limits: The limits that were given, by field of `Limits`.
-        store: --store.
-        thread: --thread.
-    """
 
-    model: str | None = None
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    store: str | None = None
-    thread: str | None = None
+def is_driven(record: RunRecord) -> bool:
+    """Return whether a worker is driving the run."""
+    return record.status == "running" and record.is_leased
+
+
+async def last_unfinished_run(
+    runner: Runner[Any, Any] | RealtimeRunner[Any], thread: str, *, screen: Screen
+) -> RunRecord | None:
+    """Show how many runs a thread has; return the last one if it has not ended."""
+    runs = await runner.thread(thread).runs()
+    screen.line(f"thread {thread}, {len(runs)} run{'' if len(runs) == 1 else 's'} so far", "dim")
+    return runs[-1] if runs and runs[-1].status not in FINISHED_STATUSES else None
+
+
+def find_store(arguments: RunArguments, *, is_agent: bool, existing: bool = False) -> Store | None:
+    """Open the store of --store, if given. Raises UsageError if an agent needs one for --thread."""
+    if arguments.store is not None:
+        return open_store(arguments.store, existing=existing)
+    if arguments.thread is not None and is_agent:
+        raise click.UsageError("--thread continues a stored conversation; pass --store as well")
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSetup:
-    """A runner, and the arguments of its runs.
+    """A runner, the event loop of its runs, and their arguments.
 
     Attributes:
         runner: The runner.
-        values: The values each run starts with.
+        loop: The event loop.
+        arguments: The options.
         limits: The limits of each run.
-        has_no_model: True if agents without a model have no default.
         target: The target as given on the command line.
-        store: The store as given on the command line; "" if none.
-        thread: The thread of the runs.
+        has_no_model: True if agents without a model have no default.
     """
 
     runner: Runner[Any, Any]
-    values: Mapping[str, Any]
+    loop: asyncio.Runner
+    arguments: RunArguments
     limits: Limits
-    has_no_model: bool
     target: str
-    store: str
-    thread: str | None
+    has_no_model: bool
 
-    def explain(self, error: Exception, stream: RunStream[Any]) -> Exception:
-        """Add advice about --model to the error of a run that lacks a model."""
-        result = get_result(stream)
-        seat = self.runner.team.members.get(result.agent) if result is not None else None
-        definition = definition_of(seat.agent) if seat is not None else None
-        is_about_model = isinstance(error, SetupError) and definition is not None and definition.model is None
-        if not self.has_no_model or not is_about_model:
-            return error
-        explained = SetupError(f"{error}; or use --model PROVIDER:NAME")
-        explained.__cause__ = error
-        return explained
+    def show(self, stream: RunStream[Any], show: Callable[[Event | Delta], None]) -> None:
+        """Drive a run and pass on all its events. Raises the error of a failed run."""
+
+        async def drive() -> None:
+            async with stream:
+                async for event in stream:
+                    show(event)
+
+        try:
+            self.loop.run(drive())
+        except SetupError as error:
+            result = get_result(stream)
+            seat = self.runner.team.members.get(result.agent) if result is not None else None
+            definition = definition_of(seat.agent) if seat is not None else None
+            if not self.has_no_model or definition is None or definition.model is not None:
+                raise
+            raise SetupError(f"{error}; or use --model PROVIDER:NAME") from error
 
 
 @contextmanager
-def default_model(name: str | None) -> Generator[None]:
+def set_up_run(reference: str, arguments: RunArguments, *, existing: bool = False) -> Generator[RunSetup]:
+    """Load the target and its store; `existing` requires that the store exists."""
+    with _default_model(arguments.model), asyncio.Runner() as loop:
+        with naming_model_option(arguments.model):
+            target = load_target(reference)
+            is_agent = not isinstance(target, Runner)
+            store = find_store(arguments, is_agent=is_agent, existing=existing)
+            runner = _make_runner(target, reference, arguments.model)
+        if store is not None:
+            runner = runner.with_store(store)
+        try:
+            yield RunSetup(
+                runner=runner,
+                loop=loop,
+                arguments=arguments,
+                limits=replace(runner.limits, **arguments.limits),
+                target=reference,
+                has_no_model=is_agent and arguments.model is None,
+            )
+        finally:
+            loop.run(runner.close())
+
+
+@contextmanager
+def naming_model_option(name: str | None) -> Generator[None]:
+    """Name --model in an error that it causes; the target may blame an agent or BATON_MODEL."""
+    try:
+        yield
+    except SetupError as error:
+        if name is not None:
+            # Resolved afterwards only, because the target may register the provider.
+            try:
+                resolve_model(name)
+            except SetupError as cause:
+                raise SetupError(f"--model: {cause}") from error
+        raise
+
+
+@contextmanager
+def _default_model(name: str | None) -> Generator[None]:
     """Set BATON_MODEL meanwhile, so that modules find the model when they are loaded."""
     before = os.environ.get(MODEL_ENV_VAR)
     if name is not None:
@@ -316,40 +360,16 @@ def default_model(name: str | None) -> Generator[None]:
             os.environ.pop(MODEL_ENV_VAR, None)
 
 
-def set_up_run(reference: str, arguments: RunArguments, *, existing: bool = False) -> RunSetup:
-    """Load the target and its store; `existing` requires that the store exists."""
-    store = None if arguments.store is None else open_store(arguments.store, existing=existing)
-    target = load_target(reference)
-    runner = _make_runner(target, reference, arguments.model)
-    if store is not None:
-        runner = runner.with_store(store)
-    elif arguments.thread is not None and not isinstance(target, Runner):
-        raise click.UsageError("--thread continues a stored conversation; pass --store as well")
-    limits = replace(runner.limits, **arguments.limits)
-    return RunSetup(
-        runner=runner,
-        values=arguments.values,
-        limits=limits,
-        has_no_model=not isinstance(target, Runner) and arguments.model is None,
-        target=reference,
-        store=arguments.store or "",
-        thread=arguments.thread,
-    )
-
-
-def _make_runner(target: Any, reference: str, model_name: str | None) -> Runner[Any, Any]:
+def _make_runner(target: TextTarget, reference: str, model_name: str | None) -> Runner[Any, Any]:
     """Return the target's runner. Raises TargetError if no agent would use the model."""
-    if isinstance(target, Runner):
-        runner = cast("Runner[Any, Any]", target)
-        if model_name is None or _uses_model(model_name, runner, runner.model):
-            return runner
+    runner = target if isinstance(target, Runner) else Runner(target, model=model_name)
+    if model_name is None or _uses_model(model_name, runner, runner.model if runner is target else None):
+        return runner
+    if runner is target:
         raise TargetError(
             f"`{reference}` is a Runner, which has its own model; "
             "leave --model out, or name the agent instead of the runner"
         )
-    runner = Runner(target, model=model_name)
-    if model_name is None or _uses_model(model_name, runner, None):
-        return runner
     raise TargetError(
         f"every agent of `{reference}` has a model of its own, so --model {model_name} would have no effect; "
         "leave it out"
@@ -366,35 +386,9 @@ def _uses_model(model_name: str, runner: Runner[Any, Any], default: Model | None
     return False
 
 
-async def show_events(stream: RunStream[Any], show: Callable[[Event | Delta], None]) -> None:
-    """Drive a run and pass on all its events. Raises the error of a failed run."""
-    async with stream:
-        async for event in stream:
-            show(event)
-
-
 def get_result(stream: RunStream[Any]) -> RunResult[Any] | None:
     """Return the result; None if the run was stopped before it began."""
     try:
         return stream.result
     except RunError:
         return None
-
-
-def parse_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Any]:
-    """Parse `key=value` pairs; values are JSON, or else text."""
-    values: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key.strip():
-            raise click.UsageError(f"`{pair}` is not a pair; write {option} KEY=VALUE")
-        values[key.strip()] = parse_json_or_text(text)
-    return values
-
-
-def parse_json_or_text(text: str) -> Any:
-    """Parse JSON; return the text itself if it is not JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text

@@ -8,9 +8,4 @@ from .run_context import RunContext
 from .run_state import Limits
 from .values import Values
 
-__all__ = [
-    "HistoryEntry",
-    "Limits",
-    "RunContext",
-    "Values",
-]
+__all__ = ["HistoryEntry", "Limits", "RunContext", "Values"]

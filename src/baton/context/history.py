@@ -1,13 +1,13 @@
 """The history of a flow of control: an append-only list of messages, and windows on it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, overload
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from ..events import Origin
-from ..messages import AssistantMessage, Message, is_empty
+from ..messages import AssistantMessage, Message, ToolMessage, is_empty
 
 WHOLE_MESSAGE = -1
 """Used instead of a call's position: the whole message is hidden."""
@@ -61,6 +61,33 @@ class HistoryEntry(Struct, gc=False):
     def is_user_input(self) -> bool:
         """True for input of the run, or of earlier runs in its thread."""
         return self.origin is None
+
+
+def turn_entries(
+    response: AssistantMessage,
+    results: Iterable[ToolMessage | None],
+    origin: Origin,
+    *,
+    hidden: tuple[int, ...],
+    followed: tuple[int, ...],
+    answer: int | None,
+) -> Iterator[HistoryEntry]:
+    """Yield the entries of a response with tool calls and of their results.
+
+    Args:
+        response: The response.
+        results: The results in the order of the calls; None for a call without one.
+        origin: The activation.
+        hidden: The positions of calls whose transfer was refused.
+        followed: The position of the call whose transfer was followed.
+        answer: The position of the result that is the answer of the activation.
+    """
+    yield HistoryEntry(response, origin, False, hidden, followed)
+    whole = (WHOLE_MESSAGE,)
+    for position, result in enumerate(results):
+        if result is not None:
+            hides, follows = position in hidden, position in followed
+            yield HistoryEntry(result, origin, position == answer, whole if hides else (), whole if follows else ())
 
 
 class MessageWindow(Sequence[Message]):

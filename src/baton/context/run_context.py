@@ -1,5 +1,6 @@
 """The context given to tools, agents and callbacks: effects made through it are executed once and recorded."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from time import time
@@ -9,22 +10,12 @@ from typing import Any, Generic, TypeVar, cast, overload
 from typing_extensions import TypeVar as TypeVarWithDefault
 
 from ..errors import NotEncodableError
-from ..events import (
-    CustomDelta,
-    Event,
-    InterruptAnswered,
-    InterruptRaised,
-    Origin,
-    ProgressDelta,
-    StepCompleted,
-    ValueChanges,
-)
+from ..events import CustomDelta, InterruptAnswered, InterruptRaised, Origin, ProgressDelta, StepCompleted, ValueChanges
 from ..messages import ToolCall
-from .run_state import RunState
+from .run_state import RunState, open_interrupt_error
 from .values import Values, to_json_value
 
 C = TypeVarWithDefault("C", default=Any, covariant=True)
-E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 
 _JSON_TYPES = (str, int, float, bool, type(None), list, dict, tuple)
@@ -106,22 +97,6 @@ class RunContext(Generic[C]):
         """A key for external systems: the same for every attempt of this call, and unique to it."""
         return f"{self._run.id}:{self._scope}"
 
-    async def _once(self, key: str, kind: type[E], produce: Callable[[str], Awaitable[E]]) -> E:
-        """Return the recorded event with this key, or record the one that `produce` makes."""
-        full_key = f"{self._scope}/{key}"
-        log = self._run.log
-        event = log.find(full_key, kind)
-        if event is None:
-            log.announce(full_key, kind)
-            produced = await produce(full_key)
-            # A concurrent call with the same key may have been faster.
-            event = log.find(full_key, kind)
-            if event is None:
-                event = produced
-                log.write(event)
-                await log.settle()
-        return event
-
     @overload
     async def step(self, name: str, function: Callable[[], Awaitable[T]]) -> T: ...
     @overload
@@ -158,6 +133,8 @@ class RunContext(Generic[C]):
             value = function()
             if needs_await(value):
                 value = await value
+            if self._asked != asked and self._run.suspended_by:
+                self._check_step(name, asked)
             plain = None if value is None else to_json_value(f"the result of step `{name}`", value)
             if plain is not value and result_type is None and not isinstance(value, _JSON_TYPES):
                 hint = "give result_type=… so that a resumed run can restore it"
@@ -200,6 +177,7 @@ class RunContext(Generic[C]):
                 log.write(InterruptRaised(key, self._origin, time(), plain, self.tool_call, _json_schema(schema)))
                 await log.settle()
             if self._run.live is None:
+                self._run.suspended_by[key] = _current_task()
                 raise SuspendRun(key)
             answer = await self._run.live.answer_to(key)
         else:
@@ -230,8 +208,16 @@ class RunContext(Generic[C]):
         """
         log = self._run.log
         if log.sink is not None:
-            log.deliver(CustomDelta(self._origin, name, data))
+            log.deliver(CustomDelta(self._origin, name, data, self.tool_call.id if self.tool_call else ""))
             await log.settle()
+
+    def _check_step(self, name: str, asked: int) -> None:
+        # Only of this task: code beside the step may have asked with the same context.
+        task, open_questions = _current_task(), self._run.suspended_by
+        for number in range(asked + 1, self._asked + 1):
+            key = f"{self._scope}/ask{number}"
+            if key in open_questions and open_questions[key] is task:
+                raise open_interrupt_error(f"step `{name}` of `{self.agent}`", key)
 
     def _take_changes(self) -> ValueChanges | None:
         """Return and reset the changes to the values since the previous recorded step."""
@@ -244,6 +230,13 @@ class RunContext(Generic[C]):
     def _apply_changes(self, changes: ValueChanges | None) -> None:
         if changes is not None:
             self.values._apply(changes)
+
+
+def _current_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # Driven without an event loop.
+        return None
 
 
 def _json_schema(kind: Any) -> dict[str, Any] | None:

@@ -3,16 +3,18 @@
 from collections.abc import Iterable, MutableMapping
 from typing import Any, Generic, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 from typing_extensions import TypeVar
 
-from ..errors import LimitError
+from ..arguments import CheckedStructMeta
+from ..errors import LimitError, OpenInterruptError, SetupError
 from ..events import AgentResponded, ControlTransferred, Event, Origin
 from ..log import Log
 from ..messages import Usage
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class Limits(Struct, frozen=True, kw_only=True, metaclass=CheckedStructMeta):
     """Limits of a run, including everything nested in it; None means no limit."""
 
     model_calls: int | None = 100
@@ -20,7 +22,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     transfers: int | None = 32
     """Maximum number of transfers."""
     idle_cycles: int | None = 3
-    """Maximum number of round trips between two agents without progress."""
+    """Maximum number of times that agents may transfer in the same cycle without progress."""
     seconds: float | None = None
     """Maximum duration."""
     tokens: int | None = None
@@ -28,8 +30,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     cost: float | None = None
     """Maximum cost, in the currency of the providers' price lists."""
 
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            limit: Any = getattr(self, name)
+            if isinstance(limit, int | float) and limit < 0:
+                raise SetupError(f"Limits({name}={limit}) is negative; give 0 or more, or None for no limit")
 
-class UsageMeter:
+
+class UsageMeter(Struct):
     """Counters of a run that raise LimitError at its limits. Replayed steps count as well.
 
     Args:
@@ -37,15 +45,12 @@ class UsageMeter:
         parent: The meter of the run, if this one is for a part with limits of its own; it counts as well.
     """
 
-    __slots__ = ("cost", "limits", "model_calls", "parent", "tokens", "transfers")
-
-    def __init__(self, limits: Limits, parent: "UsageMeter | None" = None) -> None:
-        self.limits = limits
-        self.parent = parent
-        self.model_calls = 0
-        self.transfers = 0
-        self.tokens = 0
-        self.cost = 0.0
+    limits: Limits
+    parent: "UsageMeter | None" = None
+    model_calls: int = 0
+    transfers: int = 0
+    tokens: int = 0
+    cost: float = 0.0
 
     def start_model_call(self, origin: Origin) -> None:
         """Count a model call before it is made.
@@ -108,17 +113,43 @@ class UsageMeter:
         return LimitError(limit, allowed, origin.path, share=None if self.parent is None else self)
 
 
+def open_interrupt_error(what: str, key: str) -> OpenInterruptError:
+    """Make the error for code that went on without the answer.
+
+    Args:
+        what: The code.
+        key: The id of the interrupt.
+    """
+    return OpenInterruptError(
+        f"{what} went on while its question `{key}` is open; the exception that suspends the run must not be caught: "
+        "use `except Exception` instead of `except BaseException` around ctx.interrupt, no return_exceptions=True, "
+        "or raise it again"
+    )
+
+
 C = TypeVar("C", default=Any)
 
 
-class StopSignal:
-    """A request to stop a run, shared by all its parts."""
+class LeaseGuard(Protocol):
+    """The right of this process to drive a stored run."""
 
-    __slots__ = ("stop",)
+    previous_worker: str
+    """The worker that drove the run before; "" if there was none."""
+    last_heartbeat: float
+    """The time at which that worker last renewed its lease, by the store's clock."""
 
-    def __init__(self) -> None:
-        self.stop: Literal["", "now", "after_turn"] = ""
-        """Stop at once, or after the current turn of each active agent; "" for no request."""
+    def check(self) -> None:
+        """Raise RunConflictError unless the lease is certain to be valid."""
+        ...
+
+
+class StopSignal(Struct):
+    """A request to stop a run and the lease on it, shared by all its parts."""
+
+    stop: Literal["", "now", "after_turn"] = ""
+    """Stop at once, or after the current turn of each active agent; "" for no request."""
+    lease: LeaseGuard | None = None
+    """The lease, if the run is in a store."""
 
 
 class _DynamicAgents(dict[str, Any]):
@@ -137,7 +168,6 @@ class AsyncCloseable(Protocol):
 
     async def close(self) -> None:
         """Close the resource."""
-        ...
 
 
 class LiveConversation(Protocol):
@@ -168,7 +198,6 @@ class LiveConversation(Protocol):
 
     def unclaim(self) -> None:
         """Undo `claim`: the transfer does not happen."""
-        ...
 
     async def readiness(self, ctx: Any, target: str) -> str | None:
         """Prepare the session for a transfer.
@@ -183,7 +212,7 @@ class LiveConversation(Protocol):
         ...
 
 
-class RunState(Generic[C]):
+class RunState(Struct, Generic[C], eq=False):
     """The state of one run, or of a part of it, that its activations share.
 
     Args:
@@ -192,40 +221,50 @@ class RunState(Generic[C]):
         context: The user's own context object.
         values: The run's values.
         meter: The counters of its limits.
-        parent: The run that this is a part of, if any.
     """
 
-    __slots__ = ("call_ids", "context", "dynamic_agents", "id", "live", "log", "meter", "opened", "signals", "values")
+    id: str
+    log: Log
+    context: C
+    values: MutableMapping[str, Any]
+    meter: UsageMeter
+    dynamic_agents: dict[str, Any] = {}
+    """Agents that tools returned, by name: they can be transferred to without a handoff."""
+    live: LiveConversation | None = None
+    """The realtime session, if the run is one."""
+    call_ids: set[str] = set()
+    """Every tool call id used so far; ids are unique in a run."""
+    signals: StopSignal = field(default_factory=StopSignal)
+    """A request to stop it."""
+    opened: dict[Any, AsyncCloseable] = {}
+    """Resources that are shared by the run and closed when it stops, by owner."""
+    suspended_by: dict[str, Any] = {}
+    """The open interrupts that have raised `SuspendRun`, each with the asyncio task in which it did."""
 
-    def __init__(
-        self,
-        id: str,
-        log: Log,
-        context: C,
-        values: MutableMapping[str, Any],
-        meter: UsageMeter,
-        parent: "RunState[C] | None" = None,
-    ) -> None:
-        self.id = id
-        self.log = log
-        self.context = context
-        self.values = values
-        self.meter = meter
-        self.dynamic_agents: dict[str, Any] = {}
-        """Agents that tools returned, by name: they can be transferred to without a handoff."""
-        self.live: LiveConversation | None = None
-        """The realtime session, if the run is one."""
-        if parent is None:
-            self.call_ids: set[str] = set()
-            """Every tool call id used so far; ids are unique in a run."""
-            self.signals = StopSignal()
-            self.opened: dict[Any, AsyncCloseable] = {}
-            """Resources that are shared by the run and closed when it stops, by owner."""
-        else:
-            self.call_ids, self.signals, self.opened = parent.call_ids, parent.signals, parent.opened
-            self.live = parent.live
-            self.dynamic_agents = dynamic_agents = _DynamicAgents(parent.dynamic_agents)
-            dynamic_agents.parent = parent.dynamic_agents
+    def check_suspended(self, what: str, scope: str) -> None:
+        """Check that code did not end normally after one of its interrupts has raised `SuspendRun`.
+
+        Call it before recording the end, and only if `suspended_by` is not empty.
+
+        Args:
+            what: The code, for the error message.
+            scope: The prefix of its keys.
+
+        Raises:
+            OpenInterruptError: It went on without the answer.
+        """
+        for key in self.suspended_by:
+            if key.startswith(f"{scope}/"):
+                raise open_interrupt_error(what, key)
+
+    def forget_suspended(self, scope: str) -> None:
+        """Close the interrupts of a part of the run that failed as a whole.
+
+        Args:
+            scope: The prefix of its keys.
+        """
+        for key in [key for key in self.suspended_by if key.startswith(f"{scope}/")]:
+            del self.suspended_by[key]
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: UsageMeter | None = None) -> "RunState[C]":
         """Return the state for a part of the run with its own values or limits.
@@ -236,5 +275,7 @@ class RunState(Generic[C]):
             values: The values of the part; by default the run's.
             meter: The meter of the part; by default the run's.
         """
-        values = values if values is not None else self.values
-        return RunState(self.id, self.log, self.context, values, meter or self.meter, self)
+        agents = _DynamicAgents(self.dynamic_agents)
+        agents.parent = self.dynamic_agents
+        own = self.values if values is None else values
+        return replace(self, values=own, meter=meter or self.meter, dynamic_agents=agents)

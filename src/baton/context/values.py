@@ -1,6 +1,6 @@
 """The run's shared key-value state. A change is recorded in the event of the step that made it."""
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from math import isfinite
 from typing import Any, cast
 
@@ -10,6 +10,9 @@ from ..errors import NotEncodableError
 from ..events import ValueChanges
 
 _PLAIN = (bool, type(None))
+
+THREAD_PREFIX = "thread:"
+"""Values whose keys begin with this are passed on to the next run of the thread."""
 
 
 def to_json_value(what: str, value: Any) -> Any:
@@ -49,23 +52,13 @@ def _dump(value: Any) -> Any:
     return dump(mode="json")
 
 
-class Values(Mapping[str, Any]):
-    """The run's values: a read-only mapping with methods to change them.
+class _ReadableValues(Mapping[str, Any]):
+    """A read-only mapping over the run's values."""
 
-    Changes are recorded and survive a resume. Get it as `ctx.values`.
-
-    Args:
-        data: The run's state, shared by all contexts of the run.
-    """
-
-    __slots__ = ("_all", "_data", "_removed", "_written")
+    __slots__ = ("_data",)
 
     def __init__(self, data: MutableMapping[str, Any]) -> None:
         self._data = data
-        self._written: dict[str, Any] = {}
-        self._removed: set[str] = set()
-        self._all: dict[str, None] = {}
-        """Every key changed in this context: a tool call is recorded with all of them."""
 
     def __getitem__(self, key: str) -> Any:
         return self._data[key]
@@ -75,6 +68,31 @@ class Values(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._data)
+
+    def _present(self, keys: Iterable[str]) -> ValueChanges | None:
+        """Return the changes that lead to the present values of these keys; None without keys."""
+        written = {key: self._data[key] for key in keys if key in self._data}
+        removed = tuple(sorted(key for key in keys if key not in self._data))
+        return ValueChanges(written, removed) if written or removed else None
+
+
+class Values(_ReadableValues):
+    """The run's values: a read-only mapping with methods to change them.
+
+    Changes are recorded and survive a resume. Get it as `ctx.values`.
+
+    Args:
+        data: The run's state, shared by all contexts of the run.
+    """
+
+    __slots__ = ("_all", "_removed", "_written")
+
+    def __init__(self, data: MutableMapping[str, Any]) -> None:
+        self._data = data
+        self._written: dict[str, Any] = {}
+        self._removed: set[str] = set()
+        self._all: dict[str, None] = {}
+        """Every key changed in this context: a tool call is recorded with all of them."""
 
     def set(self, key: str, value: Any) -> None:
         """Set one value.
@@ -126,11 +144,8 @@ class Values(Mapping[str, Any]):
 
     def _all_changes(self) -> ValueChanges | None:
         """Return all changes made in this context, including those that a step inside has recorded."""
-        if not self._all:
-            return None
         # The present values: parallel changes came later, and must do so on a replay.
-        written = {key: self._data[key] for key in self._all if key in self._data}
-        return ValueChanges(written, tuple(sorted(key for key in self._all if key not in self._data)))
+        return self._present(self._all)
 
     def _apply(self, changes: ValueChanges) -> None:
         """Apply recorded changes; they include the pending ones."""
@@ -142,28 +157,19 @@ class Values(Mapping[str, Any]):
         self._written, self._removed = {}, set()
 
 
-class TrackedValues(MutableMapping[str, Any]):
+class TrackedValues(_ReadableValues, MutableMapping[str, Any]):
     """The values of a part of a run, with a record of the keys it changed.
 
     Args:
         data: A copy of the run's values for a parallel branch, or the run's values themselves.
     """
 
-    __slots__ = ("_data", "touched")
+    __slots__ = ("touched",)
 
     def __init__(self, data: MutableMapping[str, Any]) -> None:
-        self._data = data
+        super().__init__(data)
         self.touched: dict[str, None] = {}
         """The changed keys, in order."""
-
-    def __getitem__(self, key: str) -> Any:
-        return self._data[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __len__(self) -> int:
-        return len(self._data)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.touched[key] = None
@@ -185,7 +191,4 @@ class TrackedValues(MutableMapping[str, Any]):
 
     def changes(self) -> ValueChanges | None:
         """Return all changes of the part."""
-        if not self.touched:
-            return None
-        written = {key: self._data[key] for key in self.touched if key in self._data}
-        return ValueChanges(written, tuple(sorted(key for key in self.touched if key not in self._data)))
+        return self._present(self.touched)

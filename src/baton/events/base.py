@@ -1,5 +1,6 @@
 """Base classes of events and deltas, their origin, and the actions an agent can return."""
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -38,6 +39,18 @@ class Origin:
             self._path = (*before, *reversed(names))
         return self._path
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The names of the agents that this one is nested in, outermost first, and its own."""
+        names, origin, around = [self.agent], self.parent, self.id.rpartition("/")[0]
+        while origin is not None and around:
+            # The path of a workflow's step also has the steps before it; only the agent around it has a shorter id.
+            if around.startswith(f"{origin.id}/"):
+                names.append(origin.agent)
+                around = origin.id.rpartition("/")[0]
+            origin = origin.parent
+        return tuple(reversed(names))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Origin) and (self.id, self.agent) == (other.id, other.agent)
 
@@ -61,16 +74,26 @@ class ValueChanges(Struct, frozen=True, omit_defaults=True, gc=False):
     removed: tuple[str, ...] = ()
     """The keys that were deleted."""
 
+    @staticmethod
+    def merge(changes: "Iterable[ValueChanges | None]") -> "ValueChanges | None":
+        """Combine changes into one; None if there are none.
 
-class Event(Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True, gc=False):
-    """Something that happened in a run; immutable and logged."""
+        Args:
+            changes: The changes; of two values for a key, the later one counts.
+        """
+        found = [each for each in changes if each is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        written = {key: value for each in found for key, value in each.written.items()}
+        removed = {key for each in found for key in each.removed} - written.keys()
+        return ValueChanges(written, tuple(sorted(removed)))
 
-    key: str
-    """The key of the event, unique in the run and the same on every replay."""
+
+class FromActivation:
+    """Mixin of what comes from an activation."""
+
+    __slots__ = ()
     origin: Origin
-    """The activation it comes from; `RUN_ORIGIN` for the run as a whole."""
-    timestamp: float
-    """Seconds since the epoch."""
 
     @property
     def agent(self) -> str:
@@ -83,21 +106,22 @@ class Event(Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True,
         return self.origin.path
 
 
-class Delta(Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True, gc=False):
+class Event(FromActivation, Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True, gc=False):
+    """Something that happened in a run; immutable and logged."""
+
+    key: str
+    """The key of the event, unique in the run and the same on every replay."""
+    origin: Origin
+    """The activation it comes from; `RUN_ORIGIN` for the run as a whole."""
+    timestamp: float
+    """Seconds since the epoch."""
+
+
+class Delta(FromActivation, Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True, gc=False):
     """A partial result or progress message; delivered to subscribers, never logged."""
 
     origin: Origin
     """The activation it comes from."""
-
-    @property
-    def agent(self) -> str:
-        """The name of the agent it comes from."""
-        return self.origin.agent
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The run path of the activation it comes from."""
-        return self.origin.path
 
 
 class Transfer(Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
@@ -110,14 +134,17 @@ class Transfer(Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
     payload: Any = None
     """The input of the handoff, as JSON data."""
     via: str = ""
-    """The handoff tool that was called; it distinguishes several handoffs to the same agent."""
+    """The handoff tool that was called; it distinguishes several handoffs to the same agent.
+
+    `name#2` is the second handoff with that name.
+    """
 
 
 class Exit(Struct, frozen=True, tag=True, omit_defaults=True):
     """Action: end the whole run, including the workflows around this agent."""
 
     result: str | None = None
-    """The output of the run; by default the agent's last answer."""
+    """The output of the run; by default the last answer given."""
 
 
 class BreakLoop(Struct, frozen=True, tag=True):

@@ -1,6 +1,6 @@
 """All event and delta classes. Event classes are logged; delta classes are only delivered to subscribers."""
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -58,7 +58,7 @@ class AgentResponded(Event, frozen=True):
     value_changes: ValueChanges | None = None
     """The changes to the run's values since the previous event of the activation."""
     disabled_handoffs: tuple[str, ...] = ()
-    """The handoff tools that were disabled in this turn."""
+    """The handoff tools that were disabled in this turn; `name#2` is the second handoff with that name."""
 
     @property
     def text(self) -> str:
@@ -216,6 +216,8 @@ class RunFailed(Event, frozen=True):
     """The class name of the exception."""
     message: str = ""
     """The message of the exception."""
+    public_message: str = ""
+    """The message for the caller, if the exception was a `TaskFailedError`; servers show no other to their clients."""
 
 
 class RunCancelled(Event, frozen=True):
@@ -246,6 +248,10 @@ class ReasoningDelta(Delta, frozen=True, gc=False):
 
     text: str
     """The text since the previous delta."""
+
+
+class ResponseRestarted(Delta, frozen=True, gc=False):
+    """A model starts its response again: discard the text, reasoning and calls streamed so far."""
 
 
 class ToolCallDelta(Delta, frozen=True, gc=False):
@@ -281,6 +287,8 @@ class CustomDelta(Delta, frozen=True):
     """The name of the notification."""
     data: Any = None
     """Its data."""
+    call_id: str = ""
+    """The tool call it comes from; "" if it comes from an agent."""
 
 
 KnownEvent: TypeAlias = (
@@ -327,3 +335,12 @@ class Interrupt(msgspec.Struct, frozen=True):
 def to_interrupt(event: InterruptRaised) -> Interrupt:
     """Convert the event of a question to the `Interrupt` that applications see."""
     return Interrupt(event.key, event.agent, event.path, event.payload, event.tool_call, event.schema)
+
+
+def payload_fields(payload: Any) -> dict[str, Any]:
+    """Return the payload of an interrupt if it is an object, else no fields.
+
+    Args:
+        payload: The payload.
+    """
+    return cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}

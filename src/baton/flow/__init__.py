@@ -5,8 +5,4 @@ May import agents and what is below them. `follow` is the only reader of Transfe
 
 from .team import Finding, Team, TeamMember
 
-__all__ = [
-    "Finding",
-    "Team",
-    "TeamMember",
-]
+__all__ = ["Finding", "Team", "TeamMember"]

@@ -1,41 +1,54 @@
 """Execution of a team: run the active agent, follow its transfer, repeat. The only reader of `Transfer`."""
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from time import time
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..agents import AgentContext, BaseAgent, HistoryPolicy
-from ..agents.base import FlowOutcome, RunConfig
-from ..agents.hooks import HookDispatcher, dispatcher_for
-from ..context import HistoryEntry
+from ..agents.activation import FlowOutcome, RunConfig
+from ..agents.hooks import HookDispatcher
+from ..context import HistoryEntry, Limits
 from ..context.history import History
+from ..context.run_context import SuspendRun
 from ..context.run_state import LiveConversation, RunState
 from ..context.values import to_json_value
 from ..errors import LimitError, LoopError, ReplayMismatchError, SetupError, TransferError
 from ..events import Action, AgentFinished, AgentStarted, BreakLoop, ControlTransferred, Exit, Origin, Transfer
-from ..handoffs import HandoffInputData, HandoffInputFilter
+from ..handoffs import HandoffInputData, HandoffInputFilter, HandoffTarget
+from ..handoffs.base import check_filter_result
 from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
-from .history import FilterInput, FixedView, check_filter_result, view_history
+from .history import FilterInput, FixedView, view_history
 from .team import Team, TeamMember
 
+_MOST_UNREAD = 32
+"""The number of activations after which the loop detector reads their messages, so that what it keeps stays short."""
 
-class LoopDetector:
-    """A counter of transfers between the same two agents without new content in between.
+
+class LoopDetector(Struct):
+    """Detects that the same cycle of transfers, of any length, is repeated without new content.
+
+    Messages are read only when transfers repeat, so that a transfer to an agent that was not active before is cheap.
 
     Args:
-        allowed: Maximum number of round trips; None for no limit.
+        allowed: Maximum number of repetitions; None for no limit.
     """
 
-    __slots__ = ("_allowed", "_count", "_pair", "_seen")
-
-    def __init__(self, allowed: int | None) -> None:
-        self._allowed = allowed
-        self._pair = ("", "")
-        self._count = 0
-        self._seen: set[tuple[str | None, str]] = set()
+    allowed: int | None
+    _agents: list[str] = []
+    """The agents since the last new content, the one that the next transfer starts from last."""
+    _marks: list[int] = []
+    """The positions in the history at which they began, except the last one's."""
+    _count: int = 0
+    """The number of transfers between them."""
+    _read: int = 0
+    """The number of agents whose messages were read."""
+    _visited: dict[str, None] = {}
+    _seen: set[tuple[str | None, str]] = set()
 
     def count(self, source: Origin, target: str, history: History, mark: int) -> None:
         """Count a transfer.
@@ -47,22 +60,48 @@ class LoopDetector:
             mark: The number of entries before the activation.
 
         Raises:
-            LoopError: There were too many transfers without progress.
+            LoopError: A cycle was repeated too often without progress.
         """
-        if self._allowed is None:
+        allowed, agents, visited = self.allowed, self._agents, self._visited
+        if allowed is None:
             return
-        if (source.agent, target) != self._pair and (target, source.agent) != self._pair:
-            self._pair = (source.agent, target)
-            self._count = 0
-        elif self._has_new_content(history.entries[mark:]):
-            self._count = 0
-        self._count += 1
-        if self._count >= 2 * self._allowed:
-            raise LoopError(source.agent, target, self._allowed, source.path)
+        if not agents:
+            agents += (source.agent,)
+            visited[source.agent] = None
+        agents += (target,)
+        self._marks += (mark,)
+        last = self._count = self._count + 1
+        if target not in visited:
+            visited[target] = None
+            return
+        length = 2
+        while length <= last and (needed := length * allowed) <= last:
+            start = last - needed
+            if agents[last - length] == target and agents[start : last + 1 - length] == agents[start + length :]:
+                cycle = agents[last - length :]
+                if self._find_news(history) <= start:
+                    raise LoopError(source.agent, target, allowed, source.path, cycle=cycle)
+                return
+            length += 1
+        if last - self._read >= _MOST_UNREAD:
+            self._find_news(history)
 
     def reset(self) -> None:
         """Start counting from zero, after another agent has taken over."""
-        self._count = 0
+        self._agents, self._marks, self._visited = [], [], {}
+        self._count = self._read = 0
+
+    def _find_news(self, history: History) -> int:
+        """Forget the agents before the last one with new content; return its position, or 0."""
+        last, marks = self._count, [*self._marks, len(history.entries)]
+        found = 0
+        for position in range(self._read, last):
+            if self._has_new_content(history.entries[marks[position] : marks[position + 1]]):
+                found = position
+        self._agents, self._marks = self._agents[found:], self._marks[found:]
+        self._count = self._read = last - found
+        self._visited = dict.fromkeys(self._agents)
+        return found
 
     def _has_new_content(self, entries: Sequence[HistoryEntry]) -> bool:
         before = len(self._seen)
@@ -85,6 +124,8 @@ class FlowConfig(Struct, frozen=True):
     """The team."""
     options: RunConfig
     """Options that agents read."""
+    limits: Limits
+    """Limits of runs that have none of their own."""
     history: HistoryPolicy = "rewritten"
     """The history policy of agents and handoffs that have none of their own."""
     hide_transfers: bool = False
@@ -97,25 +138,21 @@ class FlowConfig(Struct, frozen=True):
     """The realtime session, if the runner is bound to one."""
 
 
-class TeamFlow:
+class TeamFlow(Struct, eq=False):
     """One flow of control through a team.
 
     Args:
         run: The run, or the part of a run, that it belongs to.
         history: Its history.
         config: The settings of the runner.
-        team: The team; by default that of the settings.
+        team: The team, including dynamic agents.
     """
 
-    __slots__ = ("config", "history", "run", "team", "used_fallback")
-
-    def __init__(self, run: RunState[Any], history: History, config: FlowConfig, team: Team | None = None) -> None:
-        self.run = run
-        self.history = history
-        self.config = config
-        self.team = team or config.team
-        """The team, including dynamic agents."""
-        self.used_fallback = False
+    run: RunState[Any]
+    history: History
+    config: FlowConfig
+    team: Team
+    used_fallback: bool = False
 
     def resolve(self, source: TeamMember, name: str) -> TeamMember:
         """Return the target of a transfer: a member of the team, or a dynamic agent.
@@ -152,7 +189,7 @@ class TeamFlow:
 
     def run_agent(
         self,
-        agent: BaseAgent[Any, Any],
+        agent: HandoffTarget,
         *,
         run: RunState[Any],
         history: History,
@@ -179,12 +216,7 @@ class TeamFlow:
 
 
 async def follow(
-    flow: TeamFlow,
-    start: TeamMember,
-    *,
-    prefix: str = "",
-    after: Origin | None = None,
-    edge: "_EdgeView | None" = None,
+    flow: TeamFlow, start: TeamMember, *, prefix: str = "", after: Origin | None = None, edge: "_EdgeView | None" = None
 ) -> FlowOutcome:
     """Run an agent and each agent that it transfers to, until one ends without a transfer.
 
@@ -200,8 +232,12 @@ async def follow(
     loops: LoopDetector | None = None
     edge = edge or _DIRECT
     first: Origin | None = None
+    answer: Any = None
     breaks_loop, hop = False, 0
     while True:
+        if stop := run.signals.stop:
+            # An agent may have swallowed the cancellation; no other agent starts.
+            raise asyncio.CancelledError if stop == "now" else SuspendRun
         hop += 1
         origin = Origin(f"{prefix}{hop}", member.agent.name, origin)
         first, mark = first or origin, len(history.entries)
@@ -209,12 +245,16 @@ async def follow(
         key = f"{ctx._scope}/start"
         is_past = log.has_past and log.find(key, AgentStarted) is not None
         if ctx._hooks is not None:
-            await ctx._hooks.start(ctx, is_past=is_past)
+            await ctx._hooks.call(ctx, "start", is_past=is_past)
         if not is_past:
             log.write(AgentStarted(key, origin, time()))
         action = await member.agent.run(ctx)
+        if run.suspended_by:
+            run.check_suspended(f"`{origin.agent}`", origin.id)
         if ctx._breaks_loop:
             breaks_loop = True
+        if ctx.output is not None:
+            answer = ctx.output
         if type(action) is Transfer:
             transfer, reason = action, ""
             edge = _edge_view(flow, member, transfer, returns)
@@ -223,10 +263,13 @@ async def follow(
         else:
             outcome = _outcome(ctx, BreakLoop() if breaks_loop and action is None else action, first)
             if ctx._hooks is not None:
-                await ctx._hooks.end(ctx, outcome.output, is_past=_is_recorded(ctx, "end"))
+                await ctx._hooks.call(ctx, "end", outcome.output, is_past=_is_recorded(ctx, "end"))
             _record_end(ctx)
             if log.sink is not None:
                 await log.settle()
+            if outcome.output is None and answer is not None:
+                # The last agent said nothing; hooks are told so, but the flow still has an answer.
+                return replace(outcome, output=answer)
             return outcome
         loops = loops or LoopDetector(run.meter.limits.idle_cycles)
         try:
@@ -244,6 +287,10 @@ async def follow(
         _record_end(ctx)
         if log.sink is not None:
             await log.settle()
+            if log.sink.has_subscribers and run.live is None:
+                # A subscriber that has just read of the handoff can still cancel the run before the next agent starts.
+                # A live session must not pause between two agents: the user may speak meanwhile.
+                await asyncio.sleep(0)
         if edge is not _DIRECT:
             edge = await _apply_edge(flow, edge, transfer, ctx, source)
 
@@ -264,9 +311,12 @@ def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeVie
     config, history = flow.config, flow.history
     foreign: Sequence[Message] = ()
     if edge.messages is not None:
-        foreign, view = edge.messages, FixedView(history, edge.messages)
+        foreign, view = edge.messages, FixedView(history.entries, edge.messages, len(history.entries))
     else:
-        policy = edge.history or member.agent.history or config.history
+        policy = edge.history
+        if policy is None:
+            # Not `or`: a policy may be a falsy object that can be called.
+            policy = member.agent.history if member.agent.history is not None else config.history
         view = view_history(history, origin, policy, hide_transfers=config.hide_transfers)
         if type(policy) is not str:
             foreign = view.messages()
@@ -278,7 +328,7 @@ def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeVie
         flow.run, origin, history, view, member.routes, config.options, len(history.entries), flow
     )
     if config.options.hooks is not None or member.agent.hooks is not None:
-        ctx._hooks = dispatcher_for(member.agent, config.options.hooks)
+        ctx._hooks = HookDispatcher(member.agent, config.options.hooks)
     return ctx
 
 
@@ -313,14 +363,21 @@ async def _apply_edge(
     history, config, name, to = flow.history, flow.config, source.agent.name, transfer.to
     if edge.shows_payload:
         payload = msgspec.json.encode(transfer.payload).decode()
-        history.add(UserMessage(f"For context: [{name}] handed over with: {payload}."), ctx._origin)
+        # It is how the source ends, and addressed to the target, which may read answers only.
+        history.add(UserMessage(f"For context: [{name}] handed over with: {payload}."), ctx._origin, is_answer=True)
     if edge.input_filter is None:
         return edge
-    policy = edge.history or flow.team.members[to].agent.history or config.history
-    filter_input = FilterInput.of(history, hide_transfers=config.hide_transfers)
-    filtered = edge.input_filter(filter_input.data(ctx))
+    target, turn_start = flow.team.members[to].agent, ctx._turn_start
+    policy = edge.history if edge.history is not None else target.history
+    policy = policy if policy is not None else config.history
+    if target._is_remote and policy != "rewritten" and policy != "verbatim":
+        filter_input, turn_start = FilterInput.of_answers(history, policy, to, turn_start)
+    else:
+        filter_input = FilterInput.of(history, hide_transfers=config.hide_transfers)
+    filtered = edge.input_filter(filter_input.data(ctx, turn_start))
     if type(filtered) is not HandoffInputData:
-        filtered = await check_filter_result(edge.input_filter, filtered, name, to)
+        where = f"of the handoff from `{name}` to `{to}`"
+        filtered = await check_filter_result(edge.input_filter, filtered, where)
     return _EdgeView(messages=filter_input.to_messages(filtered, to, name, rewrites=policy != "verbatim"))
 
 
@@ -353,10 +410,10 @@ def _record_transfer(ctx: AgentContext[Any], transfer: Transfer, reason: str) ->
 async def _call_handoff_hooks(
     flow: TeamFlow, ctx: AgentContext[Any], source: BaseAgent[Any, Any], target: BaseAgent[Any, Any]
 ) -> None:
-    hooks, is_past = dispatcher_for(source, flow.config.options.hooks), _is_recorded(ctx, "end")
-    await (hooks or HookDispatcher(source, None, None)).handoff(ctx, target, is_past=is_past)
+    hooks, is_past = HookDispatcher(source, flow.config.options.hooks), _is_recorded(ctx, "end")
+    await hooks.handoff(ctx, target, is_past=is_past)
     if ctx._hooks is not None:
-        await ctx._hooks.end(ctx, None, is_past=is_past)
+        await ctx._hooks.call(ctx, "end", None, is_past=is_past)
 
 
 def _record_end(ctx: AgentContext[Any]) -> None:

@@ -5,19 +5,19 @@ their own share one list. So a transfer costs the same after ten and ten thousan
 """
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from ..agents import AgentContext, HistoryPolicy
+from ..agents.activation import check_history_policy as check_history_policy
 from ..context import HistoryEntry, RunContext
 from ..context.history import History, HistoryView, MessageWindow
-from ..context.run_context import needs_await
-from ..errors import SetupError, nearest
+from ..errors import SetupError
 from ..events import Origin
-from ..handoffs import HandoffInputData, HandoffInputFilter
+from ..handoffs import HandoffInputData
 from ..messages import (
     MESSAGE_TYPES,
     AssistantMessage,
@@ -31,23 +31,6 @@ from ..messages import (
     text_of,
     to_messages,
 )
-
-_POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")
-
-
-def check_history_policy(policy: Any) -> HistoryPolicy:
-    """Return a history policy unchanged if it is valid.
-
-    Args:
-        policy: The name of a policy, or a function of entries.
-
-    Raises:
-        SetupError: There is no such policy.
-    """
-    if policy in _POLICIES or callable(policy):
-        return cast("HistoryPolicy", policy)
-    known = f"use one of {', '.join(_POLICIES)}, or a function of entries"
-    raise SetupError(f"there is no history {policy!r}; {known}{nearest(policy, _POLICIES)}")
 
 
 def view_history(
@@ -66,9 +49,9 @@ def view_history(
         readers = history.views.get(policy)
         if readers is None:
             readers = history.views[policy] = _SharedReads(
-                history.entries, history.hidden_at, rewrites=policy == "rewritten", hide_transfers=hide_transfers
+                history.entries, history.hidden_at, rewrites=policy == "rewritten", hides=hide_transfers
             )
-        return _RunningView(readers, origin)
+        return _RunningView(readers, origin, len(history.entries))
     before = history.entries
     if policy == "none":
         chosen = [entry.message for entry in before if entry.is_user_input]
@@ -78,7 +61,7 @@ def view_history(
         chosen = _answers(before, origin.agent)
     else:
         chosen = pair_calls_with_results(_call_policy(policy, before, origin.agent))
-    return FixedView(history, chosen)
+    return FixedView(before, chosen, len(before))
 
 
 def _call_policy(policy: Any, entries: Sequence[HistoryEntry], agent: str) -> tuple[Message, ...]:
@@ -96,62 +79,49 @@ def _without_hidden(entry: HistoryEntry) -> HistoryEntry | None:
     return None if message is None else HistoryEntry(message, entry.origin, entry.is_answer)
 
 
-class FixedView:
+class FixedView(Struct):
     """A view that starts with given messages and continues with those of the activation itself.
 
     Args:
-        history: The history.
+        entries: The entries of the history.
         chosen: The first messages; the view extends the list.
+        position: The number of entries that are already in the view.
     """
 
-    __slots__ = ("_history", "_messages", "_position")
-
-    def __init__(self, history: History, chosen: list[Message]) -> None:
-        self._history = history
-        self._messages = chosen
-        self._position = len(history.entries)
+    entries: list[HistoryEntry]
+    chosen: list[Message]
+    position: int
 
     def messages(self) -> Sequence[Message]:
         """Return the given messages and everything since."""
-        entries = self._history.entries
-        if self._position < len(entries):
-            self._messages.extend([entry.message for entry in entries[self._position :]])
-            self._position = len(entries)
-        return MessageWindow(self._messages, len(self._messages))
+        if self.position < len(self.entries):
+            self.chosen.extend([entry.message for entry in self.entries[self.position :]])
+            self.position = len(self.entries)
+        return MessageWindow(self.chosen, len(self.chosen))
 
 
-class _ReadPosition:
+class _ReadPosition(Struct):
     """The messages that a reader has read so far, and its position."""
 
-    __slots__ = ("is_common", "is_private", "messages", "position")
-
-    def __init__(
-        self, messages: list[Message], position: int, *, is_common: bool = False, is_private: bool = False
-    ) -> None:
-        self.messages = messages
-        self.position = position
-        self.is_common = is_common
-        """True for the list that agents without messages of their own share."""
-        self.is_private = is_private
-        """True if only one activation reads it."""
+    messages: list[Message]
+    position: int
+    is_common: bool = False
+    """True for the list that agents without messages of their own share."""
+    is_private: bool = False
+    """True if only one activation reads it."""
 
 
-class _SharedReads:
+class _SharedReads(Struct, eq=False):
     """The readers of one history with one policy: a shared list, and one per author."""
 
-    __slots__ = ("_authors", "_common", "_own", "entries", "hidden_at", "hides", "rewrites")
-
-    def __init__(
-        self, entries: list[HistoryEntry], hidden_at: list[int], *, rewrites: bool, hide_transfers: bool
-    ) -> None:
-        # It refers to the lists, not to the history, to avoid a reference cycle.
-        self.entries = entries
-        self.hidden_at = hidden_at
-        self.rewrites = rewrites
-        self.hides = hide_transfers
-        self._common = _ReadPosition([], 0, is_common=True)
-        self._own: dict[str, _ReadPosition] = {}
-        self._authors: set[str] = set()
+    # It refers to the lists, not to the history, to avoid a reference cycle.
+    entries: list[HistoryEntry]
+    hidden_at: list[int]
+    rewrites: bool
+    hides: bool
+    _common: _ReadPosition = field(default_factory=lambda: _ReadPosition([], 0, is_common=True))
+    _own: dict[str, _ReadPosition] = {}
+    _authors: set[str] = set()
 
     def reader_for(self, origin: Origin, start: int) -> _ReadPosition:
         """Return the reader for an activation that began at `start`, advanced to there."""
@@ -207,16 +177,13 @@ class _SharedReads:
                 messages.append(message)
 
 
-class _RunningView:
+class _RunningView(Struct):
     """A view on the whole history: own messages as they are, others rewritten or as they are."""
 
-    __slots__ = ("_origin", "_reader", "_readers", "_start")
-
-    def __init__(self, readers: _SharedReads, origin: Origin) -> None:
-        self._readers = readers
-        self._origin = origin
-        self._start = len(readers.entries)
-        self._reader: _ReadPosition | None = None
+    _readers: _SharedReads
+    _origin: Origin
+    _start: int
+    _reader: _ReadPosition | None = None
 
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far."""
@@ -343,17 +310,43 @@ class FilterInput:
             known = history.views[cls] = cls(history, hide_transfers=hide_transfers)
         return known
 
-    def data(self, ctx: AgentContext[Any]) -> HandoffInputData:
+    @classmethod
+    def of_answers(
+        cls, history: History, policy: HistoryPolicy, agent: str, turn_start: int
+    ) -> "tuple[FilterInput, int]":
+        """Return the input without tool calls and results, and the position of the turn in it.
+
+        Args:
+            history: The history.
+            policy: The policy of the target: `"none"` leaves out the answers as well.
+            agent: The target.
+            turn_start: The position of the turn in the history.
+        """
+        entries: list[HistoryEntry] = []
+        inputs = start = 0
+        for position, entry in enumerate(history.entries):
+            if position == history.inputs:
+                inputs = len(entries)
+            if position == turn_start:
+                start = len(entries)
+            if entry.is_user_input or (entry.is_answer and policy != "none"):
+                entries.append(_as_response(entry) if entry.author == agent else entry)
+        selected = History(entries)
+        selected.inputs = inputs if history.inputs < len(history.entries) else len(entries)
+        return cls(selected, hide_transfers=True), start if turn_start < len(history.entries) else len(entries)
+
+    def data(self, ctx: AgentContext[Any], turn_start: int) -> HandoffInputData:
         """Return the input of a filter, split at the turn that hands off.
 
         Args:
             ctx: The context of the agent that hands off.
+            turn_start: The position of the turn in the history.
         """
         self._advance()
         messages, inputs = self._messages, self._input_history
-        cut = max(ctx._turn_start - len(inputs), 0)
+        cut = max(turn_start - len(inputs), 0)
         if self._gone:
-            cut -= bisect_left(self._gone, ctx._turn_start)
+            cut -= bisect_left(self._gone, turn_start)
         return HandoffInputData(
             input_history=inputs,
             pre_handoff_items=tuple(messages[:cut]),
@@ -412,32 +405,6 @@ class FilterInput:
                 self._sources[id(message)] = entry
             self._messages.append(message)
         self._position = len(entries)
-
-
-async def check_filter_result(
-    input_filter: HandoffInputFilter, result: HandoffInputData | Awaitable[HandoffInputData], source: str, target: str
-) -> HandoffInputData:
-    """Await the result of a filter if necessary, and check its type.
-
-    Args:
-        input_filter: The filter.
-        result: Its result.
-        source: The agent that hands off.
-        target: The agent that control goes to.
-
-    Raises:
-        SetupError: The result is not HandoffInputData.
-    """
-    data: Any = result
-    if needs_await(data):
-        data = await data
-    if not isinstance(data, HandoffInputData):
-        name = getattr(input_filter, "__name__", type(input_filter).__name__)
-        raise SetupError(
-            f"the filter `{name}` of the handoff from `{source}` to `{target}` returned {type(data).__name__}; "
-            "it must return HandoffInputData, for instance data.clone(…)"
-        )
-    return data
 
 
 def _check_section(section: Any, source: str, target: str) -> None:

@@ -10,29 +10,8 @@ from typing import TypeAlias, assert_never
 
 from ..agents.definition import EXIT_TOOL
 from ..context import HistoryEntry
-from ..context.history import WHOLE_MESSAGE
-from ..events import (
-    AgentFinished,
-    AgentResponded,
-    AgentStarted,
-    AnyEvent,
-    ControlTransferred,
-    Event,
-    InterruptAnswered,
-    InterruptRaised,
-    Origin,
-    ResponseTruncated,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunResumed,
-    RunStarted,
-    RunSuspended,
-    StepCompleted,
-    ToolReturned,
-    UnknownEvent,
-    UserMessageAdded,
-)
+from ..context.history import turn_entries
+from ..events import AgentResponded, AnyEvent, ControlTransferred, Event, Origin, StepCompleted, ToolReturned, types
 from ..events.codec import require_known_events
 from ..log import FAILED
 from ..messages import ToolMessage, UserMessage
@@ -67,7 +46,7 @@ def last_active_agent(events: Sequence[Event]) -> str:
         events: The log of the run.
     """
     for event in reversed(events):
-        if isinstance(event, AgentStarted) and "/" not in event.origin.id:
+        if isinstance(event, types.AgentStarted) and "/" not in event.origin.id:
             return event.agent
     return ""
 
@@ -100,7 +79,7 @@ class _LogReader:
         self._last_response = {
             e.origin.id: e.key for e in events if isinstance(e, AgentResponded) and _MODEL_RESPONSE.search(e.key)
         }
-        self._truncated = {event.response_key: event for event in events if isinstance(event, ResponseTruncated)}
+        self._truncated = {event.response_key: event for event in events if isinstance(event, types.ResponseTruncated)}
         for event in events:
             if not _INSIDE_CALL.search(event.origin.id):
                 self._read(event)
@@ -110,23 +89,29 @@ class _LogReader:
 
     def _read(self, event: AnyEvent) -> None:
         match event:
-            case RunStarted():
+            case types.RunStarted():
                 self._run_id = event.run_id
                 self._top.items.extend(HistoryEntry(message) for message in event.input)
-            case AgentStarted():
+            case types.AgentStarted():
                 self._activation(event.origin)
-            case AgentResponded():
+            case types.AgentResponded():
                 self._add_response(event)
-            case UserMessageAdded():
+            case types.UserMessageAdded():
                 self._activation(event.origin).items_for(event.key).append(HistoryEntry(event.message))
-            case StepCompleted():
+            case types.StepCompleted():
                 if event.name == FAILED and event.key.endswith(f"/{FAILED}"):
                     self._add_failure(event)
-            case ToolReturned() | ControlTransferred() | ResponseTruncated():
+            case types.ToolReturned() | types.ControlTransferred() | types.ResponseTruncated():
                 pass  # Read together with the response they belong to.
-            case InterruptRaised() | InterruptAnswered() | AgentFinished() | UnknownEvent():
+            case types.InterruptRaised() | types.InterruptAnswered() | types.AgentFinished() | types.UnknownEvent():
                 pass
-            case RunResumed() | RunCompleted() | RunSuspended() | RunFailed() | RunCancelled():
+            case (
+                types.RunResumed()
+                | types.RunCompleted()
+                | types.RunSuspended()
+                | types.RunFailed()
+                | types.RunCancelled()
+            ):
                 pass
             case _:
                 assert_never(event)
@@ -175,15 +160,12 @@ class _LogReader:
         call_id = self._followed.get(response.origin.id)
         followed = tuple(position for position, call in enumerate(calls) if call_id is not None and call.id == call_id)
         answer = None if followed else self._answer_position(response, results)
-        items.append(HistoryEntry(message, activation.origin, hidden=hidden, followed=followed))
-        for position, (call, result) in enumerate(zip(calls, results, strict=True)):
-            told = ToolMessage(call.id, call.name, NO_RESULT, is_error=True) if result is None else result.message
-            entry = HistoryEntry(told, activation.origin, is_answer=position == answer)
-            if position in hidden:
-                entry.hidden = (WHOLE_MESSAGE,)
-            elif position in followed:
-                entry.followed = (WHOLE_MESSAGE,)
-            items.append(entry)
+        told = [
+            ToolMessage(call.id, call.name, NO_RESULT, is_error=True) if result is None else result.message
+            for call, result in zip(calls, results, strict=True)
+        ]
+        origin = activation.origin
+        items.extend(turn_entries(message, told, origin, hidden=hidden, followed=followed, answer=answer))
 
     def _answer_position(self, response: AgentResponded, results: Sequence[ToolReturned | None]) -> int | None:
         """Return the position of the agent's answer: the last final result of its last turn."""

@@ -2,23 +2,26 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from ..agents import BaseAgent
 from ..errors import SetupError, nearest, quote_names
 from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, default_tool_name
-from ..handoffs.routes import Route, Routes, handoff_route, tree_route
+from ..handoffs.routes import Route, Routes, make_route
 from .history import check_history_policy
 
 _logger = logging.getLogger("baton.team")
+
+AnyAgent: TypeAlias = BaseAgent[Any, Any]
+_AgentsByName: TypeAlias = dict[str, AnyAgent]
 
 
 class TeamMember(Struct, frozen=True):
     """An agent of a team and its edges."""
 
-    agent: BaseAgent[Any, Any]
+    agent: AnyAgent
     """The agent."""
     routes: Routes
     """The transfers that it can make, as its model is offered them."""
@@ -47,7 +50,7 @@ class Finding(Struct, frozen=True):
         return Finding(self.kind, self.agent, f"{self.text} (inside `{owner}`)", owner)
 
 
-class Team:
+class Team(Struct, frozen=True, eq=False):
     """An immutable team of agents. Create it with `Team.compile`.
 
     An agent that runs inside another one (a step of a workflow, an agent called as a tool) has a team of its own.
@@ -59,20 +62,13 @@ class Team:
         inner: The teams of nested agents at every level, by the name of their root.
     """
 
-    __slots__ = ("inner", "language", "members", "root")
-
-    def __init__(
-        self, root: str, members: dict[str, TeamMember], language: PromptLanguage, inner: dict[str, "Team"]
-    ) -> None:
-        self.root = root
-        self.members = members
-        self.language: PromptLanguage = language
-        self.inner = inner
+    root: str
+    members: dict[str, TeamMember]
+    language: PromptLanguage
+    inner: dict[str, "Team"]
 
     @staticmethod
-    def compile(
-        root: BaseAgent[Any, Any], *, extra: Sequence[BaseAgent[Any, Any]] = (), language: PromptLanguage = "en"
-    ) -> "Team":
+    def compile(root: AnyAgent, *, extra: Sequence[AnyAgent] = (), language: PromptLanguage = "en") -> "Team":
         """Compile and check the team of all agents that are reachable from a root.
 
         Args:
@@ -83,7 +79,7 @@ class Team:
         Raises:
             SetupError: Two agents share a name, or a handoff names an unknown agent.
         """
-        by_name: dict[str, BaseAgent[Any, Any]] = {}
+        by_name: _AgentsByName = {}
         inner: dict[str, Team] = {}
         outer = _compile([root, *extra], language, by_name, inner)
         inside = ", and an agent that runs inside another one cannot reach agents outside"
@@ -113,7 +109,7 @@ class Team:
                         waiting.append(self.inner[part.name])
                         yield name, self.inner[part.name]
 
-    def extend(self, agent: BaseAgent[Any, Any]) -> "Team":
+    def extend(self, agent: AnyAgent) -> "Team":
         """Return the team with a dynamic agent and all agents reachable from it.
 
         Args:
@@ -165,12 +161,7 @@ class Team:
 
 
 def _compile(
-    roots: Sequence[BaseAgent[Any, Any]],
-    language: PromptLanguage,
-    by_name: dict[str, BaseAgent[Any, Any]],
-    inner: dict[str, Team],
-    *,
-    rule: str = "",
+    roots: Sequence[AnyAgent], language: PromptLanguage, by_name: _AgentsByName, inner: dict[str, Team], rule: str = ""
 ) -> Team:
     """Compile one team. `by_name` has the agents of all teams; `rule` ends error messages."""
     agents = _reachable_from(roots, by_name)
@@ -184,10 +175,8 @@ def _compile(
     return Team(roots[0].name, members, language, inner)
 
 
-def _reachable_from(
-    roots: Sequence[BaseAgent[Any, Any]], by_name: dict[str, BaseAgent[Any, Any]]
-) -> dict[str, BaseAgent[Any, Any]]:
-    found: dict[str, BaseAgent[Any, Any]] = {}
+def _reachable_from(roots: Sequence[AnyAgent], by_name: _AgentsByName) -> _AgentsByName:
+    found: _AgentsByName = {}
     waiting = list(reversed(roots))
     while waiting:
         agent = waiting.pop()
@@ -200,7 +189,7 @@ def _reachable_from(
     return found
 
 
-def _register(agent: BaseAgent[Any, Any], by_name: dict[str, BaseAgent[Any, Any]]) -> None:
+def _register(agent: AnyAgent, by_name: _AgentsByName) -> None:
     known = by_name.setdefault(agent.name, agent)
     if known is not agent:
         raise SetupError(
@@ -209,61 +198,70 @@ def _register(agent: BaseAgent[Any, Any], by_name: dict[str, BaseAgent[Any, Any]
         )
 
 
-def _agents_of(edges: Iterable[Handoff]) -> Iterable[BaseAgent[Any, Any]]:
+def _agents_of(edges: Iterable[Handoff]) -> Iterable[AnyAgent]:
     for edge in edges:
         if isinstance(edge.agent, BaseAgent):
             yield edge.agent  # pyright: ignore[reportUnknownMemberType]
 
 
-def _describe(agent: BaseAgent[Any, Any]) -> str:
+def _describe(agent: AnyAgent) -> str:
     return f"{type(agent).__name__}({agent.name!r}, description={agent.description!r})"
 
 
-def _member(
-    agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], parents: list[str], language: PromptLanguage
-) -> TeamMember:
+def _member(agent: AnyAgent, agents: _AgentsByName, parents: list[str], language: PromptLanguage) -> TeamMember:
     for policy in (agent.history, *(edge.history for edge in agent._edges())):
         if policy is not None:
             check_history_policy(policy)
     tree = [child.name for child in agent._transfer_children()]
     if not agent.disallow_transfer_to_parent:
         tree += [parent for parent in parents if parent != agent.name]
-    edges = [tree_route(agents[name]) for name in dict.fromkeys(tree)]
+    edges = [
+        make_route(Handoff(agent=agents[name]), agents[name], tool=TRANSFER_TOOL, is_tree=True)
+        for name in dict.fromkeys(tree)
+    ]
     edges += [_handoff_route(edge, agents) for edge in agent._edges()]
     for other in dict.fromkeys(agent._referenced_agents()):
-        edges.append(handoff_route(Handoff(agent=other, offered_to_model=False), other, tool=""))
+        edges.append(make_route(Handoff(agent=other, offered_to_model=False), other, tool=""))
     _check_tool_names(agent, edges)
     return TeamMember(agent, Routes(agent.name, edges, language=language), tuple(edges))
 
 
-def _check_names(agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], rule: str) -> None:
+def _check_names(agent: AnyAgent, agents: _AgentsByName, rule: str) -> None:
     for edge in agent._edges():
-        for wanted in (edge.target, edge.return_to):
+        returns = (edge.return_to, f"a handoff with return_to={edge.return_to!r}", [*agents, "caller"])
+        for wanted, what, known in ((edge.target, f"a handoff to `{edge.target}`", [*agents]), returns):
             if wanted not in agents and wanted not in (None, "caller"):
                 raise SetupError(
-                    f"`{agent.name}` has a handoff to `{wanted}`, but the team has no agent of that name{rule}; "
-                    f"the team has: {quote_names([*agents])}{nearest(wanted, agents)}"
+                    f"`{agent.name}` has {what}, but the team has no agent of that name{rule}; "
+                    f"the team has: {quote_names([*agents])}{nearest(wanted, known)}"
                 )
 
 
-def _handoff_route(edge: Handoff, agents: dict[str, BaseAgent[Any, Any]]) -> Route:
+def _handoff_route(edge: Handoff, agents: _AgentsByName) -> Route:
     tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.offered_to_model else ""
-    return handoff_route(edge, agents[edge.target], tool=tool)
+    return make_route(edge, agents[edge.target], tool=tool)
 
 
-def _check_tool_names(agent: BaseAgent[Any, Any], edges: Sequence[Route]) -> None:
+def _check_tool_names(agent: AnyAgent, edges: Sequence[Route]) -> None:
     taken: dict[str, str] = {spec.name: f"its tool `{spec.name}`" for spec in agent._tool_specs()}
+    always_enabled: dict[str, str] = {}
     tree_tool = f"the transfer tool `{TRANSFER_TOOL}`"
     for route in edges:
         if not route.tool:
             continue
         meaning = tree_tool if route.is_tree else f"the handoff to `{route.target}`"
-        if taken.get(route.tool, meaning) != meaning or (route.tool in taken and meaning != tree_tool):
+        holder = taken.get(route.tool)
+        # Edges with a condition may exclude each other; they are compared in each turn in which they are enabled.
+        if holder is None and not route.is_tree and route.handoff.is_enabled is True:
+            holder = always_enabled.get(route.tool)
+            always_enabled[route.tool] = meaning
+        if holder is not None and not (route.is_tree and holder == tree_tool):
             raise SetupError(
-                f"`{agent.name}` has two tools called `{route.tool}`: {taken[route.tool]} and {meaning}; "
+                f"`{agent.name}` has two tools called `{route.tool}`: {holder} and {meaning}; "
                 "rename one of them, for instance with handoff(agent, tool_name_override=…)"
             )
-        taken[route.tool] = meaning
+        if route.is_tree:
+            taken[route.tool] = meaning
 
 
 def team_fingerprint(team: Team) -> dict[str, str]:

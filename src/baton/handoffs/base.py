@@ -7,19 +7,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2s
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, cast, overload, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeAlias, cast, overload, runtime_checkable
 
 from msgspec import Struct, structs
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, check_callback, check_keywords
 from ..context import RunContext
+from ..context.run_context import needs_await
 from ..errors import SetupError
-from ..messages import Message
+from ..messages import Message, UserMessage
+from ..wording import show
 from .input import HandoffInputParser
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeForm
 
 C = TypeVar("C", default=Any, contravariant=True)
 T = TypeVar("T", default=Any)
@@ -50,13 +49,18 @@ class HandoffInputData(Struct, frozen=True, kw_only=True):
     """
 
     input_history: tuple[Message, ...]
-    """The input of the run."""
+    """The input of the run. Text that is passed instead becomes a user message."""
     pre_handoff_items: tuple[Message, ...]
     """The messages before the turn that hands off."""
     new_items: tuple[Message, ...]
     """The messages of that turn, including the call that asks for the handoff and its result."""
-    run_context: RunContext[Any]
-    """The context of the transfer."""
+    run_context: RunContext[Any] | None = None
+    """The context of the transfer; None only if the data was not created by a run."""
+
+    def __post_init__(self) -> None:
+        given: Any = self.input_history
+        if type(given) is str:
+            structs.force_setattr(self, "input_history", (UserMessage(given),))
 
     def clone(self, **changes: Any) -> "HandoffInputData":
         """Return a copy with some fields changed."""
@@ -67,6 +71,29 @@ HandoffInputFilter: TypeAlias = Callable[[HandoffInputData], HandoffInputData | 
 IsEnabled: TypeAlias = bool | Callable[[RunContext[T], Any], bool | Awaitable[bool]]
 NeedsApproval: TypeAlias = bool | Callable[[RunContext[Any], Any], bool | Awaitable[bool]]
 OnHandoff: TypeAlias = Callable[[Any], Any] | Callable[[Any, Any], Any]
+
+
+async def check_filter_result(
+    input_filter: HandoffInputFilter, result: HandoffInputData | Awaitable[HandoffInputData], where: str
+) -> HandoffInputData:
+    """Await the result of a filter if necessary, and check its type.
+
+    Args:
+        input_filter: The filter.
+        result: Its result.
+        where: The place of the filter, for the error message.
+
+    Raises:
+        SetupError: The result is not HandoffInputData.
+    """
+    data: Any = result
+    if needs_await(data):
+        data = await data
+    if isinstance(data, HandoffInputData):
+        return data
+    name, kind = getattr(input_filter, "__name__", type(input_filter).__name__), type(data).__name__
+    expected = "it must return HandoffInputData, for instance data.clone(…)"
+    raise SetupError(f"the filter `{name}` {where} returned {kind}; {expected}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,9 +126,16 @@ class Handoff(Generic[C]):
     def __post_init__(self) -> None:
         target: Any = self.agent
         if not isinstance(target, str | HandoffTarget):
-            raise SetupError(f"the target of a handoff must be an agent or the name of one, not {target!r}")
+            raise SetupError(f"the target of a handoff must be an agent or the name of one, not {show(target)}")
         if self.on_handoff is not None:
             _check_callback(self.target, self.on_handoff, has_input=self.input_type is not None)
+        where = f"of the handoff to `{self.target}`"
+        if self.input_filter is not None:
+            check_callback(f"input_filter {where}", self.input_filter, "data")
+        if not isinstance(self.is_enabled, int):
+            check_callback(f"is_enabled {where}", self.is_enabled, "ctx", "agent")
+        if not isinstance(self.needs_approval, int):
+            check_callback(f"needs_approval {where}", self.needs_approval, "ctx", "input")
 
     @property
     def target(self) -> str:
@@ -120,48 +154,45 @@ class Handoff(Generic[C]):
 Handoff.__init__ = check_arguments(Handoff.__init__)
 
 
+class HandoffOptions(TypedDict, Generic[T], total=False):
+    """Keyword arguments of `handoff` that do not depend on its input."""
+
+    tool_name_override: str | None
+    """The name of the tool that the model calls; by default `transfer_to_<agent>`."""
+    tool_description_override: str | None
+    """The description that the model reads."""
+    input_filter: HandoffInputFilter | None
+    """Changes the messages that the target reads."""
+    is_enabled: IsEnabled[T]
+    """True if the model is offered the handoff, or a function `(ctx, agent) -> bool`."""
+    return_to: ReturnTo
+    """Where control goes when the target has finished: None, `"caller"` or the name of an agent."""
+    history: Any
+    """The way the target reads earlier messages; None leaves it to the target and the runner."""
+
+
+_HANDOFF_ARGUMENTS = ("on_handoff", "input_type", "needs_approval", *HandoffOptions.__annotations__)
+
+
 @overload
 def handoff(
     agent: HandoffTarget | str,
     *,
-    tool_name_override: str | None = None,
-    tool_description_override: str | None = None,
     on_handoff: Callable[[RunContext[C]], Any] | None = None,
     input_type: None = None,
-    input_filter: HandoffInputFilter | None = None,
-    is_enabled: IsEnabled[C] = True,
     needs_approval: bool | Callable[[RunContext[C], None], bool | Awaitable[bool]] = False,
-    return_to: ReturnTo = None,
-    history: Any = None,
+    **options: Unpack[HandoffOptions[C]],
 ) -> Handoff[C]: ...
 @overload
 def handoff(
     agent: HandoffTarget | str,
     *,
-    tool_name_override: str | None = None,
-    tool_description_override: str | None = None,
     on_handoff: Callable[[RunContext[C], T], Any] | None = None,
-    input_type: "TypeForm[T]",
-    input_filter: HandoffInputFilter | None = None,
-    is_enabled: IsEnabled[C] = True,
+    input_type: TypeForm[T],
     needs_approval: bool | Callable[[RunContext[C], T], bool | Awaitable[bool]] = False,
-    return_to: ReturnTo = None,
-    history: Any = None,
+    **options: Unpack[HandoffOptions[C]],
 ) -> Handoff[C]: ...
-@check_arguments
-def handoff(
-    agent: HandoffTarget | str,
-    *,
-    tool_name_override: str | None = None,
-    tool_description_override: str | None = None,
-    on_handoff: OnHandoff | None = None,
-    input_type: Any = None,
-    input_filter: HandoffInputFilter | None = None,
-    is_enabled: IsEnabled = True,
-    needs_approval: NeedsApproval = False,
-    return_to: ReturnTo = None,
-    history: Any = None,
-) -> Handoff[Any]:
+def handoff(agent: HandoffTarget | str, **options: Any) -> Handoff[Any]:
     """Make a handoff with options, for `Agent(handoffs=[…])`.
 
     Args:
@@ -179,23 +210,13 @@ def handoff(
     Raises:
         SetupError: The target is not an agent, or `on_handoff` does not take these arguments.
     """
-    return Handoff(
-        agent=agent,
-        tool_name_override=tool_name_override,
-        tool_description_override=tool_description_override,
-        on_handoff=on_handoff,
-        input_type=input_type,
-        input_filter=input_filter,
-        is_enabled=is_enabled,
-        needs_approval=needs_approval,
-        return_to=return_to,
-        history=history,
-    )
+    check_keywords("handoff", options, _HANDOFF_ARGUMENTS)
+    return Handoff(agent=agent, **options)
 
 
 def _check_callback(target: str, callback: Any, *, has_input: bool) -> None:
     if not callable(callback):
-        raise SetupError(f"on_handoff of the handoff to `{target}` must be callable, not {callback!r}")
+        raise SetupError(f"on_handoff of the handoff to `{target}` must be callable, not {show(callback)}")
     wanted = "(ctx, input), because it has an input_type" if has_input else "(ctx), because it has no input_type"
     try:
         inspect.signature(callback).bind(*([None] * (2 if has_input else 1)))
@@ -209,7 +230,7 @@ def _check_callback(target: str, callback: Any, *, has_input: bool) -> None:
 
 
 _MAX_LENGTH = 64
-_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_]")
 
 
 def default_tool_name(agent_name: str) -> str:
@@ -224,7 +245,8 @@ def default_tool_name(agent_name: str) -> str:
 def tool_name_for(agent_name: str, *, prefix: str = "") -> str:
     """Convert an agent's name to a tool name that every provider accepts.
 
-    If characters had to be dropped or the name is too long, a short hash keeps different names different.
+    Spaces and hyphens become underscores. If characters had to be dropped or the name is too long, a short hash keeps
+    different names different.
 
     Args:
         agent_name: The agent's name.
@@ -232,10 +254,10 @@ def tool_name_for(agent_name: str, *, prefix: str = "") -> str:
     """
     underscored = re.sub(r"\s+", "_", agent_name.strip())
     decomposed = unicodedata.normalize("NFKD", underscored)
-    base_letters = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    base_letters = "".join(letter for letter in decomposed if not unicodedata.combining(letter)).replace("-", "_")
     allowed = _FORBIDDEN.sub("", base_letters)
     name = prefix + allowed.lower()
     if len(allowed) == len(base_letters) and len(name) <= _MAX_LENGTH:
         return name
     suffix = blake2s(agent_name.encode(), digest_size=4).hexdigest()
-    return f"{name[: _MAX_LENGTH - 9].rstrip('_-')}_{suffix}".lstrip("_")
+    return f"{name[: _MAX_LENGTH - 9].rstrip('_')}_{suffix}".lstrip("_")

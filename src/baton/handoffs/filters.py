@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ..context.run_context import needs_await
 from ..errors import EmptyResponseError, SetupError
 from ..messages import (
     AssistantMessage,
@@ -31,7 +30,7 @@ from ..messages import (
     to_messages,
 )
 from ..models import Model, ModelRequest, collect_response, resolve_model
-from .base import HandoffInputData, HandoffInputFilter
+from .base import HandoffInputData, HandoffInputFilter, check_filter_result
 from .redaction import Pattern, Redactor, find_patterns
 
 Messages: TypeAlias = tuple[Message, ...]
@@ -84,7 +83,7 @@ def keep_tokens(n: int, *, count: Callable[[str], int] | None = None, keep_input
         keep_input: As in `keep_last`.
     """
     budget = _check_count("keep_tokens", n)
-    count_text = count or _estimate_tokens
+    count_text = count if count is not None else _estimate_tokens
 
     def keep_newest(data: HandoffInputData) -> HandoffInputData:
         return _keep_newest(data, budget, lambda message: _count_tokens(message, count_text), keep_input=keep_input)
@@ -135,6 +134,8 @@ def summarize(model: Model | str, *, instructions: str | None = None, keep_input
         if not earlier.removed:
             return earlier.data()
         ctx = data.run_context
+        if ctx is None:
+            raise SetupError("summarize needs HandoffInputData(run_context=…), which a run provides")
         ctx._run.meter.start_model_call(ctx._origin)
         messages = [UserMessage(_transcript(earlier.messages))]
         request = ModelRequest(messages, instructions or _SUMMARY_INSTRUCTIONS, agent="summarize")
@@ -181,14 +182,7 @@ def compose(*filters: HandoffInputFilter) -> HandoffInputFilter:
 
     async def composed(data: HandoffInputData) -> HandoffInputData:
         for each in filters:
-            result: Any = each(data)
-            if needs_await(result):
-                result = await result
-            if not isinstance(result, HandoffInputData):
-                name, kind = getattr(each, "__name__", type(each).__name__), type(result).__name__
-                expected = "it must return HandoffInputData, for instance data.clone(…)"
-                raise SetupError(f"the filter `{name}` in compose returned {kind}; {expected}")
-            data = result
+            data = await check_filter_result(each, each(data), "in compose")
         return data
 
     return composed

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from ..errors import SetupError
+from ..messages import object_schema
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -165,7 +166,35 @@ class _Wrapped(msgspec.Struct):
 _read_wrapped = msgspec.json.Decoder(_Wrapped).decode
 
 
-class HandoffInputParser:
+class TypedJson:
+    """The JSON schema of a type, as an object: a type that is not an object is wrapped in one.
+
+    Args:
+        kind: The type.
+        what: The option that has the type, for error messages.
+        wrapper: The name of the only property of a wrapped type.
+
+    Raises:
+        SetupError: The type has no JSON schema.
+    """
+
+    def __init__(self, kind: Any, what: str, wrapper: str) -> None:
+        from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+
+        try:
+            self.adapter = TypeAdapter[Any](kind)
+            schema = self.adapter.json_schema()
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            raise SetupError(f"{what} is {kind!r}, which has no JSON schema: {error}") from None
+        self.type_name = str(getattr(kind, "__name__", kind))
+        self.is_wrapped = _get_root(schema).get("type") != "object"
+        if self.is_wrapped:
+            definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
+            schema = {**object_schema({wrapper: schema}), **definitions}
+        self.json_schema = schema
+
+
+class HandoffInputParser(TypedJson):
     """Validates the arguments of a handoff without coercion.
 
     A type that is not an object is wrapped in one.
@@ -177,23 +206,14 @@ class HandoffInputParser:
     """
 
     def __init__(self, target: str, input_type: Any, *, what: str = "") -> None:
-        from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
+        from pydantic import ValidationError
 
         self._validation_error = ValidationError
         what = what or f"the input_type of the handoff to `{target}`"
-        try:
-            self._adapter = TypeAdapter[Any](input_type)
-            schema = self._adapter.json_schema()
-        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-            raise SetupError(f"{what} is {input_type!r}, which has no JSON schema: {error}") from None
-        self.type_name = str(getattr(input_type, "__name__", input_type))
-        self._is_wrapped = _get_root(schema).get("type") != "object"
-        if self._is_wrapped:
-            definitions = schema.pop("$defs", {})
-            schema = {"type": "object", "properties": {_WRAPPER: schema}, "$defs": definitions}
-        self.schema = strict_schema(schema, what)
-        self._validate = self._adapter.validator.validate_json
-        self._to_python = self._adapter.serializer.to_python
+        super().__init__(input_type, what, _WRAPPER)
+        self.schema = strict_schema(self.json_schema, what)
+        self._validate = self.adapter.validator.validate_json
+        self._to_python = self.adapter.serializer.to_python
 
     def parse(self, arguments: str) -> Any:
         """Validate the arguments.
@@ -204,11 +224,11 @@ class HandoffInputParser:
         Raises:
             ValueError: Lists the problems without quoting values, except in messages of custom validators.
         """
-        text: str | bytes = _unwrap(arguments) if self._is_wrapped else arguments
+        text: str | bytes = _unwrap(arguments) if self.is_wrapped else arguments
         try:
             value = self._validate(text, strict=True)
         except self._validation_error as error:
-            raise ValueError(_describe(error)) from None
+            raise ValueError(describe_problems(error, "the input")) from None
         # Pydantic parses these as numbers, but they are not JSON, and a log could not hold them.
         if "NaN" in arguments or "Infinity" in arguments:
             _require_json(arguments)
@@ -238,16 +258,22 @@ def _require_json(text: str) -> None:
         raise ValueError(f"the input: {error}") from None
 
 
-def _describe(error: "ValidationError") -> str:
+def describe_problems(error: "ValidationError", whole: str) -> str:
+    """List the problems of a value without quoting it.
+
+    Args:
+        error: The validation error.
+        whole: A name for the value as a whole.
+    """
     details = error.errors(include_url=False, include_input=False)
-    lines = [_describe_one(detail) for detail in details[:_MAX_PROBLEMS]]
+    lines = [_describe(detail, whole) for detail in details[:_MAX_PROBLEMS]]
     if len(details) > _MAX_PROBLEMS:
         lines.append(f"and {len(details) - _MAX_PROBLEMS} more")
     return "; ".join(lines)
 
 
-def _describe_one(detail: "ErrorDetails") -> str:
-    place = ".".join(map(str, detail["loc"])) or "the input"
+def _describe(detail: "ErrorDetails", whole: str) -> str:
+    place = ".".join(map(str, detail["loc"])) or whole
     if detail["type"] == "union_tag_invalid":
         # The only message of pydantic that quotes the value.
         facts = detail.get("ctx", {})

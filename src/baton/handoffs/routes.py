@@ -8,9 +8,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ..errors import quote_names
-from ..messages import ToolCall, ToolSpec
+from ..errors import SetupError, quote_names
+from ..messages import ToolCall, ToolSpec, object_schema
 from .base import Handoff, HandoffTarget
 
 PromptLanguage: TypeAlias = Literal["en", "zh"]
@@ -73,39 +74,34 @@ class Route(Struct, frozen=True):
     """True if it has neither input, approval, callback nor `accepts`."""
     is_straight: bool = True
     """True if it has neither `return_to`, `history` nor `input_filter`."""
+    id: str = ""
+    """Identifies it among the edges of its agent: the name of its tool, numbered if several edges share the name."""
 
 
-def tree_route(target: HandoffTarget) -> Route:
-    """Make a route between parent and child."""
-    result = f"successfully transferred to agent [{target.name}]"
+def make_route(handoff: Handoff, target: HandoffTarget, *, tool: str, is_tree: bool = False) -> Route:
+    """Compile an edge.
+
+    Args:
+        handoff: The handoff.
+        target: Its target.
+        tool: The name of the tool that asks for it; empty for an edge that only code follows.
+        is_tree: Whether it connects parent and child.
+    """
     accepts = getattr(target, "accepts", None)
-    return Route(
-        target.name,
-        Handoff(agent=target),
-        target.description,
-        TRANSFER_TOOL,
-        result,
-        is_tree=True,
-        examples=tuple(getattr(target, "examples", ())),
-        accepts=accepts,
-        is_plain=accepts is None,
-    )
-
-
-def handoff_route(handoff: Handoff, target: HandoffTarget, *, tool: str) -> Route:
-    """Make a route with a tool of its own; `tool` is empty for an edge that only code follows."""
-    accepts = getattr(target, "accepts", None)
+    is_told = f"successfully transferred to agent [{target.name}]"
     asks_nothing = handoff.input_type is None and handoff.on_handoff is None and handoff.needs_approval is False
     return Route(
         target.name,
         handoff,
         target.description,
         tool,
-        msgspec.json.encode({"assistant": target.name}).decode(),
-        examples=tuple(getattr(target, "examples", ())),
-        accepts=accepts,
+        is_told if is_tree else msgspec.json.encode({"assistant": target.name}).decode(),
+        is_tree,
+        tuple(getattr(target, "examples", ())),
+        accepts,
         is_plain=asks_nothing and accepts is None,
         is_straight=handoff.return_to is None and handoff.history is None and handoff.input_filter is None,
+        id=tool,
     )
 
 
@@ -134,29 +130,44 @@ class Routes:
         language: The language of the generated texts.
     """
 
-    __slots__ = ("_by_name", "_by_tool", "_tree", "conditional", "owner", "reachable", "section", "specs")
+    __slots__ = ("_by_id", "_by_name", "_by_tool", "_tree", "conditional", "owner", "reachable", "section", "specs")
 
     def __init__(self, owner: str, routes: Sequence[Route], *, language: PromptLanguage = "en") -> None:
         self.owner = owner
         shown = [route for route in routes if route.handoff.offered_to_model]
         tree = [route for route in shown if route.is_tree]
         self._tree = {route.target: route for route in tree}
-        self._by_tool = {route.tool: route for route in shown if route.tool and not route.is_tree}
+        self._by_tool: dict[str, list[Route]] = {}
+        for route in shown:
+            if route.tool and not route.is_tree:
+                same = self._by_tool.setdefault(route.tool, [])
+                same.append(route if not same else replace(route, id=f"{route.tool}#{len(same) + 1}"))
+        self._by_id = {route.id: route for same in self._by_tool.values() for route in same}
         self._by_name: dict[str, Route] = {}
         for route in routes:
             self._by_name.setdefault(route.target, route)
         self.reachable = tuple(self._by_name)
-        self.conditional = tuple(route for route in shown if route.handoff.is_enabled is not True)
+        self.conditional = tuple(route for route in self._by_id.values() if route.handoff.is_enabled is not True)
         """Routes with an `is_enabled` condition."""
         self.specs = self._make_specs(language)
         self.section = ""
         if tree:
             self.section = _transfer_section(tree, language)
 
-    def match(self, call: ToolCall) -> Route | TransferRefusal | None:
-        """Return the route that a call asks for, or why it cannot be followed; None for other calls."""
+    def match(self, call: ToolCall, disabled: Sequence[str] = ()) -> Route | TransferRefusal | None:
+        """Return the route that a call asks for, or why it cannot be followed; None for other calls.
+
+        Args:
+            call: The call.
+            disabled: The ids of disabled routes: of several with the same tool, an enabled one is returned.
+        """
         if call.name != TRANSFER_TOOL or not self._tree:
-            return self._by_tool.get(call.name)
+            if call.name not in self._by_tool:
+                return None
+            same = self._by_tool[call.name]
+            if same[0].id not in disabled:
+                return same[0]
+            return next((route for route in same if route.id not in disabled), same[0])
         try:
             wish = _parse_arguments(call.arguments).agent_name
         except msgspec.MsgspecError:
@@ -167,8 +178,27 @@ class Routes:
         text = f"Not transferred: {reason}; you can transfer to: {quote_names([*self._tree])}."
         return TransferRefusal(wish, text)
 
+    def enabled_specs(self, disabled: Sequence[str]) -> tuple[ToolSpec, ...]:
+        """Return the specs without those of disabled routes.
+
+        Args:
+            disabled: The ids of disabled routes.
+
+        Raises:
+            SetupError: Two routes with the same tool are enabled.
+        """
+        for same in self._by_tool.values():
+            enabled = [f"to `{route.target}`" for route in same if route.id not in disabled]
+            if len(enabled) > 1:
+                both = f"two handoffs enabled at once that are called `{same[0].tool}`: {' and '.join(enabled)}"
+                advice = "rename one with tool_name_override=…, or enable one at a time with is_enabled=…"
+                raise SetupError(f"`{self.owner}` has {both}; {advice}")
+        tree, own = (self.specs[:1], self.specs[1:]) if self._tree else ((), self.specs)
+        pairs = zip(self._by_id, own, strict=True)
+        return (*tree, *[spec for id, spec in pairs if id not in disabled])
+
     def edge(self, target: str, via: str) -> Route | None:
-        """Return the route to an agent through a tool; through `""` the first one.
+        """Return the route with this id to an agent; with `""` the first one.
 
         None if there is none, or if the tool is a function that returned the agent: no edge's options apply then.
         """
@@ -176,22 +206,13 @@ class Routes:
             return self._by_name.get(target)
         if via == TRANSFER_TOOL and target in self._tree:
             return self._tree[target]
-        return self._by_tool.get(via)
+        return self._by_id.get(via)
 
     def _make_specs(self, language: PromptLanguage) -> tuple[ToolSpec, ...]:
-        specs = [_to_spec(route, language) for route in self._by_tool.values()]
+        specs = [_to_spec(route, language) for route in self._by_id.values()]
         if self._tree:
-            parameter = {
-                "type": "string",
-                "enum": list(self._tree),
-                "description": _PARAMETER[language],
-            }
-            schema = {
-                "type": "object",
-                "properties": {"agent_name": parameter},
-                "required": ["agent_name"],
-                "additionalProperties": False,
-            }
+            parameter = {"type": "string", "enum": list(self._tree), "description": _PARAMETER[language]}
+            schema = object_schema({"agent_name": parameter})
             specs.insert(0, ToolSpec(TRANSFER_TOOL, _TOOL[language], schema, strict=True))
         return tuple(specs)
 
@@ -212,10 +233,7 @@ def _describe(route: Route, language: PromptLanguage) -> str:
 
 def _to_spec(route: Route, language: PromptLanguage) -> ToolSpec:
     handoff, parser = route.handoff, route.handoff._input_parser
-    description = handoff.tool_description_override
-    if description is None:
-        description = (
-            f"Handoff to the {route.target} agent to handle the request. {_describe(route, language)}".rstrip()
-        )
+    default = f"Handoff to the {route.target} agent to handle the request. {_describe(route, language)}".rstrip()
+    description = handoff.tool_description_override or default
     schema = parser.schema if parser is not None else _NO_INPUT
     return ToolSpec(route.tool, description, schema, strict=True)

@@ -3,8 +3,9 @@
 May import runner and the layers below. The `mcp` library is imported when a name is first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .auth import AuthorizationCode, ClientCredentials
@@ -12,25 +13,11 @@ if TYPE_CHECKING:
     from .toolset import MCPToolset
 
 _MODULES = {
-    "AuthorizationCode": "auth",
-    "ClientCredentials": "auth",
-    "FileTokenStore": "oauth",
-    "MemoryTokenStore": "oauth",
-    "TokenStore": "oauth",
-    "MCPToolset": "toolset",
+    "auth": ("AuthorizationCode", "ClientCredentials"),
+    "oauth": ("FileTokenStore", "MemoryTokenStore", "TokenStore"),
+    "toolset": ("MCPToolset",),
 }
 
 __all__ = ["AuthorizationCode", "ClientCredentials", "FileTokenStore", "MCPToolset", "MemoryTokenStore", "TokenStore"]
 
-
-def __getattr__(name: str) -> Any:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

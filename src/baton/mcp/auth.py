@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..errors import SetupError
 
@@ -26,41 +26,14 @@ AuthorizationHandler: TypeAlias = Callable[[str], Awaitable[str]]
 """Sends the user to a URL and returns the URL they were redirected to."""
 
 
-class MCPAuth(Protocol):
-    """Credentials for an MCP server."""
-
-    def flow(self, url: str) -> httpx2.Auth:
-        """Return the httpx auth that authorizes requests to `url`, for one event loop.
-
-        Args:
-            url: The address of the MCP server.
-        """
-        ...
-
-
-class MCPBearerAuth:
+class MCPBearerAuth(httpx2.Auth):
     """A bearer token, or a function that returns headers for each request."""
 
     def __init__(self, credential: str | Callable[[], Headers]) -> None:
         self._credential = credential
 
-    def flow(self, url: str) -> httpx2.Auth:
-        """Return an auth that adds the headers; it does not depend on the server.
-
-        Args:
-            url: The address of the MCP server.
-        """
-        return _BearerHTTPAuth(self._credential)
-
-    def __repr__(self) -> str:
-        return "MCPBearerAuth(…)"
-
-
-class _BearerHTTPAuth(httpx2.Auth):
-    def __init__(self, credential: str | Callable[[], Headers]) -> None:
-        self._credential = credential
-
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Add the headers to a request."""
         if isinstance(self._credential, str):
             request.headers["Authorization"] = f"Bearer {self._credential}"
         else:
@@ -179,17 +152,9 @@ class AuthorizationCode:
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
-MCPAuthLike: TypeAlias = "str | Callable[[], Headers] | MCPAuth | httpx2.Auth"
-
-
-class _CustomAuth:
-    """An `httpx2.Auth` supplied by the application."""
-
-    def __init__(self, auth: httpx2.Auth) -> None:
-        self._auth = auth
-
-    def flow(self, url: str) -> httpx2.Auth:
-        return self._auth
+MCPAuth: TypeAlias = httpx2.Auth | ClientCredentials | AuthorizationCode
+"""Credentials for a server; those with a `flow` have one for each server and event loop."""
+MCPAuthLike: TypeAlias = "str | Callable[[], Headers] | MCPAuth"
 
 
 def to_mcp_auth(auth: "MCPAuthLike | None") -> MCPAuth | None:
@@ -198,11 +163,7 @@ def to_mcp_auth(auth: "MCPAuthLike | None") -> MCPAuth | None:
     Raises:
         SetupError: It has an unsupported type.
     """
-    if auth is None:
-        return None
-    if isinstance(auth, httpx2.Auth):
-        return _CustomAuth(auth)
-    if isinstance(auth, ClientCredentials | AuthorizationCode):
+    if auth is None or isinstance(auth, MCPAuth):
         return auth
     if (isinstance(auth, str) and auth) or callable(auth):
         return MCPBearerAuth(auth)

@@ -1,7 +1,8 @@
 """A connection to an MCP server: it opens a session when needed and replaces a lost one."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TypeVar
 
 import mcp_types as types
@@ -13,9 +14,10 @@ from mcp import ClientSession
 
 from ..errors import SetupError, ToolError, ToolsUnavailableError, ToolTimeoutError
 from ..tools import Tool
-from .in_flight import RequestAnswerer
-from .session import MCPSession, Mode
-from .transports import AuthorizationRequiredError, MCPSessionError, MCPTransport, logger
+from .convert import is_repeatable
+from .in_flight import RequestAnswerer, Send
+from .session import MCPSession, ServerSettings
+from .transports import AuthorizationRequiredError, MCPSessionError, SessionFailure, logger
 
 T = TypeVar("T")
 
@@ -30,27 +32,17 @@ class MCPConnection:
 
     def __init__(
         self,
-        transport: MCPTransport,
+        settings: ServerSettings,
         build_tools: "Callable[[MCPConnection, Sequence[types.Tool]], tuple[Tool, ...]]",
-        *,
-        mode: Mode,
-        roots: tuple[types.Root, ...],
-        allow_sampling: bool,
-        connect_timeout: float,
-        timeout: float | None,
     ) -> None:
-        self._transport = transport
+        self.settings = settings
+        self._label = settings.transport.label
         self._build_tools = build_tools
-        self._mode: Mode = mode
-        self._roots = roots
-        self._allow_sampling = allow_sampling
-        self._connect_timeout = connect_timeout
-        self._timeout = timeout
         self._session: MCPSession | None = None
         self._closing: list[MCPSession] = []
         self._open_lock = asyncio.Lock()
         self._attempts = 0
-        self._failure: MCPSessionError | None = None
+        self._failure: SessionFailure | None = None
         """The error of the last attempt to open a session."""
         self._list_lock = asyncio.Lock()
         self._listed: list[types.Tool] = []
@@ -83,9 +75,9 @@ class MCPConnection:
                 return self._tools
             except (MCPSessionError, MCPError, ValidationError) as error:
                 if self._tools is None:
-                    raise ToolsUnavailableError(self._transport.label, str(error)) from error
+                    raise ToolsUnavailableError(self._label, str(error)) from error
                 # Calls fail on their own if the server stays unreachable.
-                logger.warning("could not list the tools of %s, using the known ones: %s", self._transport.label, error)
+                logger.warning("could not list the tools of %s, using the known ones: %s", self._label, error)
                 return self._tools
             if self._tools is None or listed != self._listed:
                 self._listed, self._tools = listed, self._build_tools(self, listed)
@@ -96,21 +88,12 @@ class MCPConnection:
         # Read before listing: a change between two pages may be on neither of them.
         return self._version, await _list_all_tools(session)
 
-    async def call(
-        self,
-        tool: types.Tool,
-        send: Callable[[ClientSession], Awaitable[T]],
-        *,
-        may_repeat: bool,
-        answerer: RequestAnswerer,
-        key: str,
-    ) -> T:
+    async def call(self, tool: types.Tool, send: Send[T], *, answerer: RequestAnswerer, key: str) -> T:
         """Send a tool call and return its result.
 
         Args:
             tool: The tool that is called.
             send: Sends the request in a session.
-            may_repeat: The call can be sent copy if the session is lost.
             answerer: Answers the server's requests during the call.
             key: Identifies the call across resumptions; a call that is suspended under this key is resumed.
 
@@ -120,14 +103,12 @@ class MCPConnection:
         """
         self._check_loop()
         try:
-            return await self._request(send, may_repeat=may_repeat, answerer=answerer, key=key)
-        except AuthorizationRequiredError:
-            raise
+            return await self._request(send, may_repeat=is_repeatable(tool), answerer=answerer, key=key)
         except MCPSessionError as error:
             raise ToolError(_lost_call_message(tool.name, error), tool=tool.name) from error
         except MCPError as error:
-            if error.code == REQUEST_TIMEOUT and self._timeout is not None:
-                raise ToolTimeoutError(tool.name, self._timeout) from error
+            if error.code == REQUEST_TIMEOUT and self.settings.timeout is not None:
+                raise ToolTimeoutError(tool.name, self.settings.timeout) from error
             if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
                 self._mark_changed()
             raise ToolError(f"tool `{tool.name}` failed: {error.message}", tool=tool.name) from error
@@ -137,7 +118,7 @@ class MCPConnection:
 
     async def _request(
         self,
-        send: Callable[[ClientSession], Awaitable[T]],
+        send: Send[T],
         *,
         may_repeat: bool,
         answerer: RequestAnswerer | None = None,
@@ -145,22 +126,17 @@ class MCPConnection:
         attempts: int | None = None,
     ) -> T:
         """Send a request; send it once more if the session was lost and repeating is safe."""
-        session = await self._get_session(self._attempts if attempts is None else attempts)
-        try:
-            return await session.request(send, answerer=answerer, key=key)
-        except AuthorizationRequiredError:
-            raise
-        except MCPSessionError as error:
-            self._drop(session)
-            if error.was_sent and not may_repeat:
-                raise
-            logger.info("%s; retrying once", error)
-        session = await self._get_session(self._attempts)
-        try:
-            return await session.request(send, answerer=answerer, key=key)
-        except MCPSessionError:
-            self._drop(session)
-            raise
+        attempts, is_repeated = self._attempts if attempts is None else attempts, False
+        while True:
+            session = await self._get_session(attempts)
+            try:
+                return await session.request(send, answerer=answerer, key=key)
+            except MCPSessionError as error:
+                self._drop(session)
+                if is_repeated or (error.was_sent and not may_repeat):
+                    raise
+                logger.info("%s; retrying once", error)
+            attempts, is_repeated = self._attempts, True
 
     async def _get_session(self, attempts: int) -> MCPSession:
         """Return the open session; `attempts` is the count when the caller started waiting."""
@@ -170,31 +146,25 @@ class MCPConnection:
                 return session
             if self._failure is not None and self._attempts > attempts:
                 # Another task has tried meanwhile: waiting tasks must not time out one after the other.
-                raise self._failure.copy()
+                raise copy(self._failure)
             if self._is_closed:
-                raise MCPSessionError(f"{self._transport.label} is closed", was_sent=False)
+                raise MCPSessionError(f"{self._label} is closed")
             if session is not None:
                 self._drop(session)
             self._attempts += 1
             self._failure = None
             try:
                 self._session = await self._open_session()
-            except MCPSessionError as failure:
+            except (MCPSessionError, AuthorizationRequiredError) as failure:
                 self._failure = failure
                 raise
             return self._session
 
     async def _open_session(self) -> MCPSession:
-        session = MCPSession(
-            self._transport,
-            on_change=self._mark_changed,
-            mode=self._mode,
-            roots=self._roots,
-            allow_sampling=self._allow_sampling,
-        )
+        session = MCPSession(self.settings, on_change=self._mark_changed)
         # Registered before it is opened, so that `close` reaches it.
         self._closing = [*[each for each in self._closing if not each.is_closed], session]
-        await session.open(self._connect_timeout)
+        await session.open()
         self._closing.remove(session)
         return session
 
@@ -216,7 +186,7 @@ class MCPConnection:
     def has_suspended_call(self, key: str = "") -> bool:
         """Return whether the call with this key, or any call, waits for an answer."""
         session = self._session
-        return session is not None and not session.is_lost and session.has_suspended(key)
+        return session is not None and not session.is_lost and session.calls.has_suspended(key)
 
     @property
     def is_in_running_loop(self) -> bool:
@@ -228,7 +198,7 @@ class MCPConnection:
 
     def _check_loop(self) -> None:
         if not self.is_in_running_loop:
-            raise SetupError(f"{self._transport.label} was opened in another event loop; open it where the agents run")
+            raise SetupError(f"{self._label} was opened in another event loop; open it where the agents run")
 
 
 async def _list_all_tools(session: ClientSession) -> list[types.Tool]:

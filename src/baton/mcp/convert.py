@@ -2,7 +2,7 @@
 
 import json
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as Base64Error
 from hashlib import blake2s
 from typing import Any, cast
@@ -11,7 +11,7 @@ import mcp_types as types
 
 from ..errors import SetupError
 from ..handoffs.input import strict_schema
-from ..messages import Audio, Content, Data, File, Image, Part, Text, ToolSpec
+from ..messages import Audio, Content, Data, File, Image, Part, Text, ToolSpec, to_media
 from ..tools import ToolEffect, ToolResult
 
 MAX_NAME_LENGTH = 64
@@ -126,20 +126,10 @@ def to_part(block: types.ContentBlock) -> Part:
             return Audio(data=_decode(block.data), media_type=block.mime_type)
         case types.ResourceLink():
             return File(url=block.uri, media_type=block.mime_type or "application/octet-stream", name=block.name)
-        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
-            return Text(resource.text)
         case types.EmbeddedResource(resource=resource):
-            return _to_binary_part(resource)
-
-
-def _to_binary_part(resource: types.TextResourceContents | types.BlobResourceContents) -> Part:
-    data = _decode(resource.blob) if isinstance(resource, types.BlobResourceContents) else resource.text.encode()
-    kind = resource.mime_type or "application/octet-stream"
-    if kind.startswith("image/"):
-        return Image(data=data, media_type=kind)
-    if kind.startswith("audio/"):
-        return Audio(data=data, media_type=kind)
-    return File(data=data, media_type=kind, name=resource.uri)
+            if isinstance(resource, types.TextResourceContents):
+                return Text(resource.text)
+            return to_media(resource.mime_type, data=_decode(resource.blob), name=resource.uri)
 
 
 def _decode(text: str) -> bytes:
@@ -148,31 +138,3 @@ def _decode(text: str) -> bytes:
     except Base64Error:
         # Keep data that a server sent without encoding it.
         return text.encode()
-
-
-def to_blocks(content: Content) -> list[types.ContentBlock]:
-    """Convert content to MCP content blocks."""
-    if isinstance(content, str):
-        return [types.TextContent(text=content)]
-    return [_to_block(part) for part in content]
-
-
-def _to_block(part: Part) -> types.ContentBlock:
-    match part:
-        case Text():
-            return types.TextContent(text=part.text)
-        case Data():
-            return types.TextContent(text=json.dumps(part.value, ensure_ascii=False))
-        case Image(data=bytes() as data):
-            return types.ImageContent(data=b64encode(data).decode(), mime_type=part.media_type)
-        case Audio(data=bytes() as data):
-            return types.AudioContent(data=b64encode(data).decode(), mime_type=part.media_type)
-        case File(data=bytes() as data):
-            blob = b64encode(data).decode()
-            uri = f"file:///{part.name or 'file'}"
-            contents = types.BlobResourceContents(uri=uri, mime_type=part.media_type, blob=blob)
-            return types.EmbeddedResource(resource=contents)
-        case _:
-            uri = part.url or ""
-            name = part.name if isinstance(part, File) and part.name else uri.rsplit("/", 1)[-1]
-            return types.ResourceLink(uri=uri, name=name or "resource", mime_type=part.media_type)

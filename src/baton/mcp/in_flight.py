@@ -1,21 +1,23 @@
 """Calls in flight in a session, and the server's requests during them."""
 
 import asyncio
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias, TypeVar
 
 import mcp_types as types
 from mcp_types import INVALID_REQUEST
 
+from mcp import ClientSession
+
 from ..context.run_context import SuspendRun
 from .transports import logger
 
+T = TypeVar("T")
 
-class RequestAnswerer(Protocol):
-    """Answers a server's requests during a call."""
-
-    async def answer(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
-        """Answer a request. Raises `SuspendRun` if the answer must come from outside."""
-        ...
+Send: TypeAlias = Callable[[ClientSession], Coroutine[Any, Any, T]]
+"""Sends a request in a session."""
+RequestAnswerer: TypeAlias = Callable[[types.InputRequest], Awaitable[types.InputResponse | types.ErrorData]]
+"""Answers a server's request during a call. Raises `SuspendRun` if the answer must come from outside."""
 
 
 class InFlightCall:
@@ -91,8 +93,10 @@ class InFlightCalls:
         """Return the call with this key if it is suspended."""
         return next((call for call in self._calls if call.is_suspended and call.key == key), None)
 
-    def has_suspended(self) -> bool:
-        """Return whether any call is suspended."""
+    def has_suspended(self, key: str) -> bool:
+        """Return whether the call with this key, or any call, is suspended."""
+        if key:
+            return self.find_suspended(key) is not None
         return any(call.is_suspended and not call.job.done() for call in self._calls)
 
     def add(self, call: InFlightCall) -> None:
@@ -139,7 +143,7 @@ class InFlightCalls:
 
 async def _answer(answerer: RequestAnswerer, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
     try:
-        return await answerer.answer(request)
+        return await answerer(request)
     except Exception as error:  # noqa: BLE001 - reported to the server, which decides what it means
         logger.warning("could not answer a server's request during a call", exc_info=error)
         return refusal(f"{type(error).__name__}: {error}")

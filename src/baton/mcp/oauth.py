@@ -3,15 +3,14 @@
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from hashlib import blake2s
 from pathlib import Path
 from time import time
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx2
-import msgspec
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, PKCEParameters
 from mcp.client.auth.utils import validate_authorization_response_iss
 from mcp.shared.auth import (
@@ -21,7 +20,13 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
-from msgspec.structs import replace
+from pydantic import BaseModel
+
+M = TypeVar("M", bound=BaseModel)
+
+_CLEARED = b"null"
+TOKENS, CLIENT, PENDING, DISCOVERED = "tokens", "client", "pending", "discovered"
+"""The names of what is stored for each server."""
 
 
 class TokenStore(Protocol):
@@ -42,7 +47,6 @@ class TokenStore(Protocol):
             key: The key.
             value: The value.
         """
-        ...
 
 
 class MemoryTokenStore:
@@ -72,7 +76,10 @@ class FileTokenStore:
 
     async def get(self, key: str) -> bytes | None:
         """Return the value of a key, if there is one."""
-        return await asyncio.to_thread(self._read, self._path(key))
+        try:
+            return await asyncio.to_thread(self._path(key).read_bytes)
+        except FileNotFoundError:
+            return None
 
     async def set(self, key: str, value: bytes) -> None:
         """Set the value of a key."""
@@ -80,12 +87,6 @@ class FileTokenStore:
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{blake2s(key.encode(), digest_size=16).hexdigest()}.json"
-
-    def _read(self, file: Path) -> bytes | None:
-        try:
-            return file.read_bytes()
-        except FileNotFoundError:
-            return None
 
     def _write(self, file: Path, value: bytes) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,7 +96,7 @@ class FileTokenStore:
         temporary.replace(file)
 
 
-class PendingAuthorization(msgspec.Struct, frozen=True):
+class PendingAuthorization(BaseModel, frozen=True):
     """An authorization that a user has been sent to.
 
     Attributes:
@@ -111,6 +112,18 @@ class PendingAuthorization(msgspec.Struct, frozen=True):
     state: str
     verifier: str
     redirect: dict[str, str] | None = None
+
+
+class _StoredTokens(BaseModel):
+    tokens: OAuthToken
+    expires_at: float | None = None
+
+
+class DiscoveredMetadata(BaseModel):
+    """The metadata of a server and its authorization server, needed to refresh tokens."""
+
+    server: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
 
 
 class ServerCredentials:
@@ -129,61 +142,36 @@ class ServerCredentials:
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return the tokens, with the rest of their lifetime."""
-        stored = await self._get("tokens")
+        stored = await self.get(TOKENS, _StoredTokens)
         if stored is None:
             return None
-        tokens = OAuthToken.model_validate(stored["tokens"])
-        if stored["expires_at"] is not None:
-            tokens.expires_in = int(stored["expires_at"] - time())
-        return tokens
+        if stored.expires_at is not None:
+            stored.tokens.expires_in = int(stored.expires_at - time())
+        return stored.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store tokens and forget the pending authorization."""
         expires_at = None if tokens.expires_in is None else time() + tokens.expires_in
-        await self._set("tokens", {"tokens": tokens.model_dump(mode="json"), "expires_at": expires_at})
-        await self.set_pending(None)
+        await self.set(TOKENS, _StoredTokens(tokens=tokens, expires_at=expires_at))
+        await self.set(PENDING, None)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the client's registration at the authorization server."""
-        stored = await self._get("client")
-        return self._client if stored is None else OAuthClientInformationFull.model_validate(stored)
+        return await self.get(CLIENT, OAuthClientInformationFull) or self._client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store a registration."""
-        await self._set("client", client_info.model_dump(mode="json"))
+        await self.set(CLIENT, client_info)
 
-    async def get_pending(self) -> PendingAuthorization | None:
-        """Return the authorization that waits for its user, if any."""
-        stored = await self._get("pending")
-        return None if stored is None else msgspec.convert(stored, PendingAuthorization)
-
-    async def set_pending(self, pending: PendingAuthorization | None) -> None:
-        """Store or clear the pending authorization."""
-        await self._set("pending", None if pending is None else msgspec.to_builtins(pending))
-
-    async def get_discovered(self) -> tuple[OAuthMetadata | None, ProtectedResourceMetadata | None]:
-        """Return the stored server and resource metadata, needed to refresh tokens."""
-        stored = await self._get("discovered") or {}
-        server, resource = stored.get("server"), stored.get("resource")
-        return (
-            None if server is None else OAuthMetadata.model_validate(server),
-            None if resource is None else ProtectedResourceMetadata.model_validate(resource),
-        )
-
-    async def set_discovered(self, server: OAuthMetadata | None, resource: ProtectedResourceMetadata | None) -> None:
-        """Store server and resource metadata."""
-        values: dict[str, Any] = {
-            "server": None if server is None else server.model_dump(mode="json", exclude_none=True),
-            "resource": None if resource is None else resource.model_dump(mode="json", exclude_none=True),
-        }
-        await self._set("discovered", values)
-
-    async def _get(self, name: str) -> dict[str, Any] | None:
+    async def get(self, name: str, kind: type[M]) -> M | None:
+        """Return a stored value, if there is one."""
         stored = await self._store.get(f"{self._url}#{name}")
-        return None if stored is None else msgspec.json.decode(stored)
+        return None if stored in (None, _CLEARED) else kind.model_validate_json(stored)
 
-    async def _set(self, name: str, value: Mapping[str, Any] | None) -> None:
-        await self._store.set(f"{self._url}#{name}", msgspec.json.encode(value))
+    async def set(self, name: str, value: BaseModel | None) -> None:
+        """Store a value, or remove it."""
+        encoded = _CLEARED if value is None else value.model_dump_json(exclude_none=True).encode()
+        await self._store.set(f"{self._url}#{name}", encoded)
 
 
 class AuthorizationPending(BaseException):
@@ -213,10 +201,10 @@ class AuthorizationCodeFlow(OAuthClientProvider):
 
     async def accept_redirect(self, answer: Any) -> bool:
         """Store the redirect; return whether it belongs to the pending authorization."""
-        pending, fields = await self._credentials.get_pending(), _parse_redirect(answer)
+        pending, fields = await self._credentials.get(PENDING, PendingAuthorization), _parse_redirect(answer)
         if pending is None or not secrets.compare_digest(fields.get("state", ""), pending.state):
             return False
-        await self._credentials.set_pending(replace(pending, redirect=fields))
+        await self._credentials.set(PENDING, pending.model_copy(update={"redirect": fields}))
         return True
 
     async def _initialize(self) -> None:
@@ -225,18 +213,20 @@ class AuthorizationCodeFlow(OAuthClientProvider):
         context = self.context
         if context.current_tokens is not None:
             context.update_token_expiry(context.current_tokens)
-            context.oauth_metadata, context.protected_resource_metadata = await self._credentials.get_discovered()
+            found = await self._credentials.get(DISCOVERED, DiscoveredMetadata) or DiscoveredMetadata()
+            context.oauth_metadata, context.protected_resource_metadata = found.server, found.resource
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
         await super()._handle_token_response(response)
-        await self._credentials.set_discovered(self.context.oauth_metadata, self.context.protected_resource_metadata)
+        server, resource = self.context.oauth_metadata, self.context.protected_resource_metadata
+        await self._credentials.set(DISCOVERED, DiscoveredMetadata(server=server, resource=resource))
 
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
-        pending = await self._credentials.get_pending()
+        pending = await self._credentials.get(PENDING, PendingAuthorization)
         if pending is None or pending.redirect is None:
             raise AuthorizationPending(await self._authorization_url(pending))
         # A code can be used once.
-        await self._credentials.set_pending(None)
+        await self._credentials.set(PENDING, None)
         fields = pending.redirect
         validate_authorization_response_iss(fields.get("iss"), self.context.oauth_metadata)
         if "code" not in fields:
@@ -255,7 +245,9 @@ class AuthorizationCodeFlow(OAuthClientProvider):
             endpoint = urljoin(context.get_authorization_base_url(context.server_url), "/authorize")
         fields = {**parameters, "state": state, "code_challenge": proof.code_challenge, "code_challenge_method": "S256"}
         url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(fields)}"
-        await self._credentials.set_pending(PendingAuthorization(url, parameters, state, proof.code_verifier))
+        verifier = proof.code_verifier
+        sent = PendingAuthorization(url=url, parameters=parameters, state=state, verifier=verifier)
+        await self._credentials.set(PENDING, sent)
         return url
 
     def _request_parameters(self) -> dict[str, str]:

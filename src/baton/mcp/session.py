@@ -5,32 +5,24 @@ A separate task keeps this away from callers, who only wait for their results.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from random import randrange
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import mcp_types as types
 from anyio import CancelScope
 from mcp.client import ClientRequestContext, IncomingMessage
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp import Client, ClientSession
 
 from ..context.run_context import SuspendRun
 from ..version import __version__
-from .in_flight import InFlightCall, InFlightCalls, RequestAnswerer, refusal
-from .oauth import AuthorizationPending
-from .transports import (
-    AUTHORIZATION_URL,
-    WAS_SENT,
-    AuthorizationRequiredError,
-    AuthorizationState,
-    MCPSessionError,
-    MCPTransport,
-    logger,
-)
+from .in_flight import InFlightCall, InFlightCalls, RequestAnswerer, Send
+from .transports import AuthorizationState, MCPSessionError, MCPTransport, describe_error, logger
 
 T = TypeVar("T")
 
@@ -41,38 +33,51 @@ _LEVELS: dict[str, int] = {"debug": 10, "info": 20, "notice": 20, "warning": 30,
 _CRITICAL = 50
 
 
+@dataclass(frozen=True)
+class ServerSettings:
+    """The transport, permissions and time limits of one server.
+
+    Args:
+        transport: How to reach it.
+        mode: The protocol version, `auto` or `legacy`.
+        roots: The folders that it may use.
+        allow_sampling: Whether it may call the agent's model.
+        connect_timeout: The seconds that opening a session may take.
+        timeout: The seconds that a call may take.
+    """
+
+    transport: MCPTransport
+    mode: Mode
+    roots: tuple[types.Root, ...]
+    allow_sampling: bool
+    connect_timeout: float
+    timeout: float | None
+
+    def list_roots(self) -> types.ListRootsResult:
+        """Return the folders that the server may use."""
+        return types.ListRootsResult(roots=list(self.roots))
+
+
 class MCPSession:
     """A session that is opened once.
 
     Args:
-        transport: How to reach the server.
+        settings: The settings of the server.
         on_change: Called when the server's tools may have changed.
-        mode: The protocol version, `auto` or `legacy`.
-        roots: The folders that the server may use.
-        allow_sampling: Whether the server may call the agent's model.
     """
 
-    def __init__(
-        self,
-        transport: MCPTransport,
-        *,
-        on_change: Callable[[], None],
-        mode: Mode,
-        roots: tuple[types.Root, ...],
-        allow_sampling: bool,
-    ) -> None:
-        self._transport = transport
+    def __init__(self, settings: ServerSettings, *, on_change: Callable[[], None]) -> None:
+        self._settings = settings
+        self._transport = settings.transport
+        self._label = settings.transport.label
         self._on_change = on_change
-        self._mode = mode
-        self._roots = roots
-        self._allow_sampling = allow_sampling
         self._auth_state = AuthorizationState()
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
         self._opening = CancelScope()
         """Cancels the opening. Cancelling the task instead would interrupt stopping a process."""
         self._closing = asyncio.Event()
-        self._calls = InFlightCalls()
+        self.calls = InFlightCalls()
         self._jobs: set[asyncio.Task[Any]] = set()
         self._retiring = False
         self.is_lost = False
@@ -83,20 +88,19 @@ class MCPSession:
         """True if the session is closed completely."""
         return self._task is not None and self._task.done()
 
-    async def open(self, timeout: float) -> None:
-        """Open the session. Raises `MCPSessionError` if that fails."""
+    async def open(self) -> None:
+        """Open the session. Raises `MCPSessionError` or `AuthorizationRequiredError` if that fails."""
+        timeout = self._settings.connect_timeout
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Retrieve the exception: the caller may have been cancelled.
         opened.add_done_callback(lambda future: future.cancelled() or future.exception())
-        self._task = asyncio.create_task(self._run(opened), name=f"baton mcp {self._transport.label}")
+        self._task = asyncio.create_task(self._run(opened), name=f"baton mcp {self._label}")
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(opened)
         except TimeoutError:
             self._opening.cancel()
-            raise MCPSessionError(
-                f"{self._transport.label} did not respond within {timeout:g} s", was_sent=False
-            ) from None
+            raise MCPSessionError(f"{self._label} did not respond within {timeout:g} s") from None
         except asyncio.CancelledError:
             self._opening.cancel()
             raise
@@ -110,13 +114,14 @@ class MCPSession:
         finally:
             self._on_lost()
             if not opened.done():
-                opened.set_exception(
-                    MCPSessionError(f"{self._transport.label} was closed while it was being opened", was_sent=False)
-                )
+                opened.set_exception(MCPSessionError(f"{self._label} was closed while it was being opened"))
 
     async def _stay_open(self, opened: "asyncio.Future[None]") -> None:
         async with self._new_client() as client:
-            self._check_authorization()
+            refused = self._auth_state.error(self._label)
+            if refused is not None:
+                raise refused
+            self._auth_state.is_opening = False
             self._client = client
             _randomize_request_ids(client.session)
             listener = await self._start_listening(client)
@@ -129,40 +134,24 @@ class MCPSession:
 
     def _fail_opening(self, error: BaseException, opened: "asyncio.Future[None]") -> None:
         if opened.done():
-            logger.debug("the session with %s ended", self._transport.label, exc_info=error)
-            return
-        try:
-            self._check_authorization()
-        except MCPSessionError as lost:
-            opened.set_exception(lost)
+            logger.debug("the session with %s ended", self._label, exc_info=error)
             return
         output = self._transport.last_output()
         detail = f"; its last output: {output}" if output else ""
-        opened.set_exception(
-            MCPSessionError(f"{self._transport.label} cannot be reached: {_describe(error)}{detail}", was_sent=False)
-        )
-
-    def _check_authorization(self) -> None:
-        """Raise if authorization failed or is still pending."""
-        match self._auth_state.failure:
-            case None:
-                self._auth_state.is_opening = False
-            case AuthorizationPending(url=url):
-                raise AuthorizationRequiredError(self._transport.label, url)
-            case failure:
-                raise MCPSessionError(f"authorization for {self._transport.label} failed: {failure}", was_sent=False)
+        failure = MCPSessionError(f"{self._label} cannot be reached: {describe_error(error)}{detail}")
+        opened.set_exception(self._auth_state.error(self._label) or failure)
 
     def _new_client(self) -> Client:
         level = logger.getEffectiveLevel()
         return Client(
             self._transport.connect(self._on_lost, self._auth_state),
-            mode=self._mode,
+            mode=self._settings.mode,
             cache=None,
             client_info=types.Implementation(name="baton", version=__version__),
             message_handler=self._on_message,
-            elicitation_callback=self._elicit,
-            sampling_callback=self._sample if self._allow_sampling else None,
-            list_roots_callback=self._list_roots if self._roots else None,
+            elicitation_callback=partial(self._ask, types.ElicitRequest),
+            sampling_callback=partial(self._ask, types.CreateMessageRequest) if self._settings.allow_sampling else None,
+            list_roots_callback=self._list_roots if self._settings.roots else None,
             logging_callback=self._on_log,
             log_level="debug" if level <= 10 else "info" if level <= 20 else "warning",
         )
@@ -187,17 +176,11 @@ class MCPSession:
                 async for _ in changes:
                     self._on_change()
         except (MCPError, RuntimeError, TimeoutError) as error:
-            logger.debug("%s no longer reports changes: %s", self._transport.label, error)
+            logger.debug("%s no longer reports changes: %s", self._label, error)
         # Without notifications the tools must be listed again.
         self._on_change()
 
-    async def request(
-        self,
-        send: Callable[[ClientSession], Awaitable[T]],
-        *,
-        answerer: RequestAnswerer | None = None,
-        key: str = "",
-    ) -> T:
+    async def request(self, send: Send[T], *, answerer: RequestAnswerer | None = None, key: str = "") -> T:
         """Send a request and return the server's response.
 
         A suspended call stays in flight when this raises `SuspendRun`, and is resumed under the same key.
@@ -209,9 +192,10 @@ class MCPSession:
 
         Raises:
             MCPSessionError: The session ended first.
+            AuthorizationRequiredError: A user must authorize the client first.
             MCPError: The server responded with an error.
         """
-        call = self._calls.find_suspended(key) if key else None
+        call = self.calls.find_suspended(key) if key else None
         if call is None:
             call = self._start_call(send, answerer, key)
         job: asyncio.Task[T] = call.job
@@ -227,59 +211,33 @@ class MCPSession:
         finally:
             if is_done:
                 job.cancel()
-                self._calls.remove(call)
-                if self._retiring and not self._calls:
+                self.calls.remove(call)
+                if self._retiring and not self.calls:
                     self._closing.set()
         if job.cancelled():
-            raise MCPSessionError(f"lost the connection to {self._transport.label}", was_sent=True)
+            raise MCPSessionError(f"lost the connection to {self._label}", was_sent=True)
         try:
             return job.result()
         except MCPError as error:
-            lost = self._as_session_error(error)
+            lost = self._transport.failure_from(error, is_lost=self.is_lost)
             if lost is None:
                 raise
             raise lost from error
 
-    def _start_call(
-        self, send: Callable[[ClientSession], Awaitable[T]], answerer: RequestAnswerer | None, key: str
-    ) -> InFlightCall:
+    def _start_call(self, send: Send[Any], answerer: RequestAnswerer | None, key: str) -> InFlightCall:
         if self.is_lost or self._client is None:
-            raise MCPSessionError(f"lost the connection to {self._transport.label}", was_sent=False)
-        job = asyncio.create_task(_send(send, self._client.session))
+            raise MCPSessionError(f"lost the connection to {self._label}")
+        job = asyncio.create_task(send(self._client.session))
         self._jobs.add(job)
         job.add_done_callback(self._on_job_done)
         call = InFlightCall(job, answerer, key)
-        self._calls.add(call)
+        self.calls.add(call)
         return call
-
-    def has_suspended(self, key: str = "") -> bool:
-        """Return whether the call with this key, or any call, is suspended."""
-        return self._calls.find_suspended(key) is not None if key else self._calls.has_suspended()
-
-    def _as_session_error(self, error: MCPError) -> MCPSessionError | None:
-        """Convert an error that means the end of the session."""
-        url = _authorization_url(error)
-        if url is not None:
-            return AuthorizationRequiredError(self._transport.label, url)
-        data: Any = error.data
-        if isinstance(data, dict) and WAS_SENT in data:
-            return MCPSessionError(
-                f"{self._transport.label} did not respond ({error.message})", was_sent=data[WAS_SENT] is True
-            )
-        if error.code != CONNECTION_CLOSED:
-            return None
-        # A server may use this code itself; over pipes it is known whether the connection ended.
-        if self.is_lost or self._transport.is_http or error.message == "Connection closed":
-            output = self._transport.last_output()
-            # Logged only: a process's stderr is not meant for a model.
-            logger.debug("lost the connection to %s; its last output: %s", self._transport.label, output or "none")
-            return MCPSessionError(f"lost the connection to {self._transport.label} ({error.message})", was_sent=True)
-        return None
 
     def retire(self) -> None:
         """Close the session as soon as no call is in flight."""
         self._retiring = True
-        if not self._calls:
+        if not self.calls:
             self._closing.set()
 
     async def close(self) -> None:
@@ -312,26 +270,18 @@ class MCPSession:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_change()
         elif isinstance(message, Exception):
-            logger.debug("%s sent an invalid message: %s", self._transport.label, message)
+            logger.debug("%s sent an invalid message: %s", self._label, message)
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         level = _LEVELS.get(params.level, _CRITICAL)
-        logger.log(level, "%s: %s", self._transport.label, params.data)
+        logger.log(level, "%s: %s", self._label, params.data)
 
-    async def _elicit(
-        self, context: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult | types.ErrorData:
-        answer = await self._calls.handle_request(types.ElicitRequest(params=params))
-        return answer if isinstance(answer, types.ElicitResult | types.ErrorData) else refusal("no answer")
-
-    async def _sample(
-        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult | types.ErrorData:
-        answer = await self._calls.handle_request(types.CreateMessageRequest(params=params))
-        return answer if isinstance(answer, types.CreateMessageResult | types.ErrorData) else refusal("no answer")
+    async def _ask(self, kind: Callable[..., types.InputRequest], context: ClientRequestContext, params: Any) -> Any:
+        # The answer has the type that belongs to the kind of request.
+        return await self.calls.handle_request(kind(params=params))
 
     async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=list(self._roots))
+        return self._settings.list_roots()
 
 
 def _randomize_request_ids(session: ClientSession) -> None:
@@ -342,18 +292,3 @@ def _randomize_request_ids(session: ClientSession) -> None:
     """
     dispatcher: Any = session._dispatcher
     dispatcher._next_id = randrange(1_000, 2**31)
-
-
-async def _send(send: Callable[[ClientSession], Awaitable[T]], session: ClientSession) -> T:
-    return await send(session)
-
-
-def _authorization_url(error: MCPError) -> str | None:
-    data: Any = error.data
-    return cast("dict[str, str]", data).get(AUTHORIZATION_URL) if isinstance(data, dict) else None
-
-
-def _describe(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

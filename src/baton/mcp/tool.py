@@ -1,11 +1,11 @@
 """Tools of MCP servers, with the server's requests and user authorization during a call."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from time import time
-from typing import Any, cast
+from typing import Any, TypeAlias, TypeVar
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
@@ -18,6 +18,7 @@ from ..agents.compiled import CompiledAgent
 from ..context import RunContext
 from ..errors import ToolError, ToolsUnavailableError
 from ..events import InterruptRaised, StepCompleted
+from ..events.types import payload_fields
 from ..messages import AssistantMessage, Message, ToolSpec, UserMessage, text_of
 from ..models import ModelRequest, ModelSettings, collect_response
 from ..tools import ToolResult
@@ -29,29 +30,62 @@ from .in_flight import refusal
 from .oauth import AuthorizationCodeFlow, ConcurrentAuth
 from .transports import AuthorizationRequiredError, MCPTransport, StreamableHTTPTransport
 
+T = TypeVar("T")
+
 ELICITATION = "elicitation"
 """The `kind` of an interrupt that passes on a server's elicitation."""
 
 
-class ServerRequestHandler:
-    """Answers a server's requests during one call, in the run of that call.
+_MAX_ROUNDS = 50
+_URL_REQUEST = "baton.visit"
+"""Prefix for requests made from URL elicitation errors; the server cannot be told of a decline."""
+_MIN_POLL_DELAY, _MAX_POLL_DELAY = 0.05, 1.0
+
+_CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
+
+
+class MCPCall:
+    """One call of a tool; it answers the server's requests in the run of the call.
 
     Args:
         ctx: The context of the call.
-        server: The server's name in messages.
-        tool: The tool's name at the server.
-        roots: The folders that the server may use.
-        allow_sampling: Whether the server may call the agent's model.
+        connection: The connection to the server.
+        tool: The tool as the server lists it.
+        name: The tool's name as models see it.
+        arguments: The arguments of the call.
     """
 
     def __init__(
-        self, ctx: RunContext[Any], server: str, tool: str, *, roots: tuple[types.Root, ...], allow_sampling: bool
+        self, ctx: RunContext[Any], connection: MCPConnection, tool: types.Tool, name: str, arguments: dict[str, Any]
     ) -> None:
         self._ctx = ctx
-        self._server = server
+        self._connection = connection
+        self._settings = connection.settings
+        self._server = connection.settings.transport.label
         self._tool = tool
-        self._roots = roots
-        self._allow_sampling = allow_sampling
+        self._name = name
+        self._arguments = arguments
+
+    async def result(self) -> ToolResult:
+        """Return the result; the call is sent again with answers when the server asks for input."""
+        required: types.InputRequiredResult | None = None
+        responses: types.InputResponses = {}
+        ctx, log = self._ctx, self._ctx._run.log
+        for round in range(1, _MAX_ROUNDS + 1):
+            key = f"{ctx._scope}/mcp{round}"
+            # The request and the server's state are recorded, so that it is not called again to ask.
+            step = log.find(key, StepCompleted)
+            if step is None:
+                result = await self._next_round(required, responses)
+                if isinstance(result, types.CallToolResult):
+                    return to_tool_result(result)
+                request = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
+                step = StepCompleted(key, ctx._origin, time(), "mcp", request)
+                log.write(step)
+                await log.settle()
+            required = types.InputRequiredResult.model_validate(step.result)
+            responses = await self._collect_answers(required)
+        raise ToolError(f"`{self._name}` still asks for input after {_MAX_ROUNDS} rounds", tool=self._name)
 
     async def answer(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
         """Answer a request; one to a user suspends the run."""
@@ -61,13 +95,13 @@ class ServerRequestHandler:
             case types.CreateMessageRequest(params=params):
                 return await self._sample(params)
             case types.ListRootsRequest():
-                return types.ListRootsResult(roots=list(self._roots))
+                return self._settings.list_roots()
 
     async def _elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         question: dict[str, Any] = {
             "kind": ELICITATION,
             "server": self._server,
-            "tool": self._tool,
+            "tool": self._tool.name,
             "message": params.message,
         }
         if isinstance(params, types.ElicitRequestURLParams):
@@ -81,7 +115,7 @@ class ServerRequestHandler:
         return types.ElicitResult(action="accept", content={**_defaults(params.requested_schema), **answer})
 
     async def _sample(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult | types.ErrorData:
-        if not self._allow_sampling:
+        if not self._settings.allow_sampling:
             return refusal(f"{self._server} may not use sampling; MCPToolset(…, allow_sampling=True) allows it")
         if params.tools:
             return refusal("sampling with tools is not supported")
@@ -113,6 +147,89 @@ class ServerRequestHandler:
             stop_reason="maxTokens" if response.stop_reason == "length" else "endTurn",
         )
         return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    async def _next_round(
+        self, required: types.InputRequiredResult | None, responses: types.InputResponses
+    ) -> _CallResult:
+        """Run the next round; start over if a restarted server does not know its state."""
+        if required is None:
+            self._check_can_continue()
+            return await self._send()
+        try:
+            return await self._send(responses, required.request_state)
+        except ToolError as error:
+            cause = error.__cause__
+            if required.request_state is None or not isinstance(cause, MCPError) or cause.code != INVALID_PARAMS:
+                raise
+        restarted = await self._send()
+        if isinstance(restarted, types.CallToolResult) or restarted.input_requests != required.input_requests:
+            return restarted
+        return await self._send(responses, restarted.request_state)
+
+    def _check_can_continue(self) -> None:
+        """Raise ToolError if the call lost its connection after asking and must not be repeated.
+
+        Before protocol 2026-07-28 a server's request ends with the connection it was sent over.
+        """
+        if is_repeatable(self._tool) or self._connection.has_suspended_call(self._ctx.idempotency_key):
+            return
+        if ELICITATION in _interrupt_kinds(self._ctx):
+            raise ToolError(
+                f"it is unknown whether `{self._tool.name}` was executed: it asked for input, and the connection to "
+                f"{self._server} was lost before the answer. It is not retried, because the server does not declare it "
+                "idempotent; find out what happened before calling it again",
+                tool=self._tool.name,
+            )
+
+    async def _collect_answers(self, required: types.InputRequiredResult) -> types.InputResponses:
+        answers: types.InputResponses = {}
+        for name, request in (required.input_requests or {}).items():
+            answer = await self.answer(request)
+            if isinstance(answer, types.ErrorData):
+                raise ToolError(f"`{self._name}` cannot continue: {answer.message}", tool=self._name)
+            if name.startswith(_URL_REQUEST) and isinstance(answer, types.ElicitResult) and answer.action != "accept":
+                raise ToolError(f"`{self._name}` cannot continue: the user declined", tool=self._name)
+            answers[name] = answer
+        return answers
+
+    async def _send(self, responses: types.InputResponses | None = None, state: str | None = None) -> _CallResult:
+        """Send the call and return its result or the server's requests; poll while it defers."""
+        delay, is_done, authorization = _MIN_POLL_DELAY, False, UserAuthorization(self._settings.transport, self._ctx)
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            if not is_done:
+                await self._ctx.progress(message or "", done=progress, total=total)
+
+        async def send(session: ClientSession) -> _CallResult:
+            return await session.call_tool(
+                self._tool.name,
+                self._arguments,
+                read_timeout_seconds=self._settings.timeout,
+                progress_callback=report,
+                input_responses=responses,
+                request_state=state,
+                allow_input_required=True,
+            )
+
+        async def call() -> _CallResult:
+            return await self._connection.call(self._tool, send, answerer=self.answer, key=self._ctx.idempotency_key)
+
+        try:
+            while True:
+                try:
+                    result = await authorization.authorized(call)
+                except ToolError as error:
+                    requests = _url_requests(error.__cause__)
+                    if requests is None:
+                        raise
+                    return requests
+                if isinstance(result, types.CallToolResult) or result.input_requests:
+                    return result
+                responses, state = None, result.request_state
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, _MAX_POLL_DELAY)
+        finally:
+            is_done = True
 
 
 def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,19 +280,27 @@ class UserAuthorization:
         # A scope of its own: other interrupts here keep their numbers whether or not this one is raised.
         self._ctx = None if ctx is None else RunContext(ctx._run, ctx._origin, f"{ctx._scope}/visit", ctx.tool_call)
 
-    async def obtain(self, required: AuthorizationRequiredError) -> None:
-        """Return when the user has authorized the client.
+    async def authorized(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of an operation; repeat it once the user has authorized the client.
 
         Raises:
             SuspendRun: The user must visit the page first.
+            AuthorizationRequiredError: A user must authorize the client, and there is no context to ask in.
             ToolsUnavailableError: The user declined, or authorization failed.
         """
+        while True:
+            try:
+                return await operation()
+            except AuthorizationRequiredError as required:
+                await self._obtain(required)
+
+    async def _obtain(self, required: AuthorizationRequiredError) -> None:
         transport = self._transport
         assert isinstance(transport, StreamableHTTPTransport)
-        flow = transport.flow
+        assert isinstance(transport.auth, AuthorizationCode)
+        flow, on_authorize = transport.flow, transport.auth.on_authorize
         assert isinstance(flow, ConcurrentAuth)
         assert isinstance(flow.provider, AuthorizationCodeFlow)
-        on_authorize = transport.auth.on_authorize if isinstance(transport.auth, AuthorizationCode) else None
         if on_authorize is not None:
             self._attempts += 1
             if self._attempts > _MAX_AUTHORIZATIONS:
@@ -188,29 +313,20 @@ class UserAuthorization:
                 )
             return
         if self._ctx is None:
-            raise ToolsUnavailableError(transport.label, str(required)) from required
-        while True:
-            answer = await self._ask_user(self._ctx, required)
-            if answer is False:
-                raise ToolsUnavailableError(transport.label, "the user declined to authorize it")
-            # The answer may belong to a page from before a restart, or to one that was answered already.
-            if answer is True or await flow.provider.accept_redirect(answer):
-                return
-
-    async def _ask_user(self, ctx: RunContext[Any], required: AuthorizationRequiredError) -> Any:
+            raise required
         question = {
             "kind": AUTHORIZATION,
             "server": required.label,
             "message": f"Authorize {required.label} at the URL, then answer with the URL that you are redirected to.",
             "url": required.url,
         }
-        return await ctx.interrupt(question, schema=_ANSWER)
-
-
-_MAX_ROUNDS = 50
-_URL_REQUEST = "baton.visit"
-"""Prefix for requests made from URL elicitation errors; the server cannot be told of a decline."""
-_MIN_POLL_DELAY, _MAX_POLL_DELAY = 0.05, 1.0
+        while True:
+            answer = await self._ctx.interrupt(question, schema=_ANSWER)
+            if answer is False:
+                raise ToolsUnavailableError(transport.label, "the user declined to authorize it")
+            # The answer may belong to a page from before a restart, or to one that was answered already.
+            if answer is True or await flow.provider.accept_redirect(answer):
+                return
 
 
 class MCPTool:
@@ -222,32 +338,13 @@ class MCPTool:
         connection: The connection to call it over.
         tool: The tool as the server lists it.
         spec: The tool as models see it.
-        transport: The transport of the server.
-        roots: The folders that the server may use.
-        allow_sampling: Whether the server may call the agent's model.
-        timeout: The seconds that a call may take.
     """
 
-    def __init__(
-        self,
-        connection: MCPConnection,
-        tool: types.Tool,
-        spec: ToolSpec,
-        *,
-        transport: MCPTransport,
-        roots: tuple[types.Root, ...],
-        allow_sampling: bool,
-        timeout: float | None,
-    ) -> None:
+    def __init__(self, connection: MCPConnection, tool: types.Tool, spec: ToolSpec) -> None:
         self._connection = connection
         self._tool = tool
         self.spec = spec
         self.effect = declared_effect(tool)
-        self._transport = transport
-        self._server = transport.label
-        self._roots = roots
-        self._allow_sampling = allow_sampling
-        self._timeout = timeout
         # In a strict copy of the schema, null stands for a missing property.
         self._nullable = optional_properties(tool.input_schema) if spec.strict else frozenset[str]()
 
@@ -263,134 +360,10 @@ class MCPTool:
         given = self.check_arguments(arguments)
         if isinstance(given, ToolResult):
             return given
-        handler = ServerRequestHandler(
-            ctx, self._server, self._tool.name, roots=self._roots, allow_sampling=self._allow_sampling
-        )
-        required: types.InputRequiredResult | None = None
-        responses: types.InputResponses = {}
-        log = ctx._run.log
-        for round in range(1, _MAX_ROUNDS + 1):
-            key = f"{ctx._scope}/mcp{round}"
-            # The request and the server's state are recorded, so that it is not called again to ask.
-            step = log.find(key, StepCompleted)
-            if step is None:
-                result = await self._next_round(ctx, given, handler, required, responses)
-                if isinstance(result, types.CallToolResult):
-                    return to_tool_result(result)
-                request = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
-                step = StepCompleted(key, ctx._origin, time(), "mcp", request)
-                log.write(step)
-                await log.settle()
-            required = types.InputRequiredResult.model_validate(step.result)
-            responses = await self._collect_answers(handler, required)
-        raise ToolError(f"`{self.spec.name}` still asks for input after {_MAX_ROUNDS} rounds", tool=self.spec.name)
-
-    async def _next_round(
-        self,
-        ctx: RunContext[Any],
-        given: dict[str, Any],
-        handler: ServerRequestHandler,
-        required: types.InputRequiredResult | None,
-        responses: types.InputResponses,
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Run the next round; start over if a restarted server does not know its state."""
-        if required is None:
-            self._check_can_continue(ctx)
-            return await self._send(ctx, given, handler)
-        try:
-            return await self._send(ctx, given, handler, responses=responses, state=required.request_state)
-        except ToolError as error:
-            cause = error.__cause__
-            if required.request_state is None or not isinstance(cause, MCPError) or cause.code != INVALID_PARAMS:
-                raise
-        restarted = await self._send(ctx, given, handler)
-        if isinstance(restarted, types.CallToolResult) or restarted.input_requests != required.input_requests:
-            return restarted
-        return await self._send(ctx, given, handler, responses=responses, state=restarted.request_state)
-
-    def _check_can_continue(self, ctx: RunContext[Any]) -> None:
-        """Raise ToolError if the call lost its connection after asking and must not be repeated.
-
-        Before protocol 2026-07-28 a server's request ends with the connection it was sent over.
-        """
-        if is_repeatable(self._tool) or self._connection.has_suspended_call(ctx.idempotency_key):
-            return
-        if ELICITATION in _interrupt_kinds(ctx):
-            raise ToolError(
-                f"it is unknown whether `{self._tool.name}` was executed: it asked for input, and the connection to "
-                f"{self._server} was lost before the answer. It is not retried, because the server does not declare it "
-                "idempotent; find out what happened before calling it again",
-                tool=self._tool.name,
-            )
-
-    async def _collect_answers(
-        self, handler: ServerRequestHandler, required: types.InputRequiredResult
-    ) -> types.InputResponses:
-        answers: types.InputResponses = {}
-        for name, request in (required.input_requests or {}).items():
-            answer = await handler.answer(request)
-            if isinstance(answer, types.ErrorData):
-                raise ToolError(f"`{self.spec.name}` cannot continue: {answer.message}", tool=self.spec.name)
-            if name.startswith(_URL_REQUEST) and isinstance(answer, types.ElicitResult) and answer.action != "accept":
-                raise ToolError(f"`{self.spec.name}` cannot continue: the user declined", tool=self.spec.name)
-            answers[name] = answer
-        return answers
-
-    async def _send(
-        self,
-        ctx: RunContext[Any],
-        given: dict[str, Any],
-        handler: ServerRequestHandler,
-        *,
-        responses: types.InputResponses | None = None,
-        state: str | None = None,
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Send the call and return its result or the server's requests; poll while it defers."""
-        delay, is_done, authorization = _MIN_POLL_DELAY, False, UserAuthorization(self._transport, ctx)
-
-        async def report(progress: float, total: float | None, message: str | None) -> None:
-            if not is_done:
-                await ctx.progress(message or "", done=progress, total=total)
-
-        async def send(session: ClientSession) -> types.CallToolResult | types.InputRequiredResult:
-            return await session.call_tool(
-                self._tool.name,
-                given,
-                read_timeout_seconds=self._timeout,
-                progress_callback=report,
-                input_responses=responses,
-                request_state=state,
-                allow_input_required=True,
-            )
-
-        try:
-            while True:
-                try:
-                    result = await self._connection.call(
-                        self._tool,
-                        send,
-                        may_repeat=is_repeatable(self._tool),
-                        answerer=handler,
-                        key=ctx.idempotency_key,
-                    )
-                except AuthorizationRequiredError as required:
-                    await authorization.obtain(required)
-                    continue
-                except ToolError as error:
-                    requests = _url_requests(error.__cause__)
-                    if requests is None:
-                        raise
-                    return requests
-                if isinstance(result, types.CallToolResult) or result.input_requests:
-                    return result
-                responses, state = None, result.request_state
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, _MAX_POLL_DELAY)
-        finally:
-            is_done = True
+        return await MCPCall(ctx, self._connection, self._tool, self.spec.name, given).result()
 
     def __repr__(self) -> str:
-        return f"MCPTool({self.spec.name!r}, {self._server})"
+        return f"MCPTool({self.spec.name!r}, {self._connection.settings.transport.label})"
 
 
 def _interrupt_kinds(ctx: RunContext[Any]) -> Iterator[Any]:
@@ -399,8 +372,7 @@ def _interrupt_kinds(ctx: RunContext[Any]) -> Iterator[Any]:
         request = ctx._run.log.find(f"{ctx._scope}/ask{number}", InterruptRaised)
         if request is None:
             return
-        payload: Any = request.payload
-        yield cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
+        yield payload_fields(request.payload).get("kind")
 
 
 def _url_requests(error: BaseException | None) -> types.InputRequiredResult | None:

@@ -1,12 +1,13 @@
 """`MCPToolset`, and the connections that stay open while their runs are suspended."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from ..arguments import check_arguments, check_positive
 from ..context import RunContext
 from ..errors import SetupError
 from ..tools import NeedsApproval, Tool
@@ -15,10 +16,10 @@ from ..tools.wrappers import ApprovalTool
 try:
     import mcp_types as types
 
-    from .auth import AuthorizationCode, MCPAuthLike, to_mcp_auth
+    from .auth import MCPAuthLike, to_mcp_auth
     from .connection import MCPConnection
     from .convert import to_tool_spec, tool_name
-    from .session import Mode
+    from .session import Mode, ServerSettings
     from .tool import MCPTool, UserAuthorization
     from .transports import AuthorizationRequiredError, logger, transport_for
 except ImportError as error:
@@ -115,6 +116,7 @@ class MCPToolset:
         SetupError: `server` is not a server, or an option does not apply to this kind of server.
     """
 
+    @check_arguments
     def __init__(
         self,
         server: ServerLike,
@@ -138,18 +140,18 @@ class MCPToolset:
         for parameter, names in (("include", include), ("exclude", exclude), ("needs_approval", needs_approval)):
             if isinstance(names, str):
                 raise SetupError(f"MCPToolset({parameter}={names!r}) should be a list of names: [{names!r}]")
+        for parameter, seconds in (("", timeout), ("connect_", connect_timeout), ("suspend_", suspend_timeout)):
+            check_positive(f"MCPToolset({parameter}timeout=…)", seconds)
         directory = None if cwd is None else fspath(cwd)
         self._transport = transport_for(server, env=env, headers=headers, auth=to_mcp_auth(auth), cwd=directory)
+        self._settings = ServerSettings(
+            self._transport, protocol_version, tuple(map(_to_root, roots)), allow_sampling, connect_timeout, timeout
+        )
         self._prefix = prefix
         self._include = None if include is None else frozenset(include)
         self._exclude = frozenset(exclude or ())
         self._needs_approval = needs_approval
-        self._allow_sampling = allow_sampling
-        self._roots = tuple([_to_root(root) for root in roots])
         self._strict = strict
-        self._timeout = timeout
-        self._connect_timeout = connect_timeout
-        self._protocol_version: Mode = protocol_version
         self._shared: MCPConnection | None = None
         self._suspended = SuspendedConnections(suspend_timeout)
 
@@ -170,58 +172,33 @@ class MCPToolset:
                 opened = ctx._run.opened[self] = RunConnection(connection, ctx.run_id, self._suspended)
             assert isinstance(opened, RunConnection)
             connection = opened.connection
-        authorization = UserAuthorization(self._transport, ctx)
-        while True:
-            try:
-                return await connection.tools()
-            except AuthorizationRequiredError as required:
-                await authorization.obtain(required)
+        return await UserAuthorization(self._transport, ctx).authorized(connection.tools)
 
     async def __aenter__(self) -> Self:
         if self._shared is not None:
             raise SetupError(f"{self._transport.label} is open already; leave the other `async with` first")
         self._shared = self._new_connection()
         try:
-            await self._connect(self._shared)
+            # Without `on_authorize`, a user authorizes the client in the first run that needs it.
+            with suppress(AuthorizationRequiredError):
+                await UserAuthorization(self._transport, None).authorized(self._shared.tools)
         except BaseException:
             await self.close()
             raise
         return self
 
-    async def _connect(self, connection: MCPConnection) -> None:
-        """Open the connection, unless a user must authorize the client in a run."""
-        authorization = UserAuthorization(self._transport, None)
-        while True:
-            try:
-                await connection.tools()
-                return
-            except AuthorizationRequiredError as required:
-                if isinstance(self._transport.auth, AuthorizationCode) and self._transport.auth.on_authorize is None:
-                    return
-                await authorization.obtain(required)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
         """Close all connections; may be called from any task."""
-        connections, self._shared = self._shared, None
-        if connections is not None:
-            await connections.close()
+        connection, self._shared = self._shared, None
+        if connection is not None:
+            await connection.close()
         await self._suspended.close()
 
     def _new_connection(self) -> MCPConnection:
-        return MCPConnection(
-            self._transport,
-            self._build_tools,
-            mode=self._protocol_version,
-            roots=self._roots,
-            allow_sampling=self._allow_sampling,
-            connect_timeout=self._connect_timeout,
-            timeout=self._timeout,
-        )
+        return MCPConnection(self._settings, self._build_tools)
 
     def _build_tools(self, connection: MCPConnection, listed: Sequence[types.Tool]) -> tuple[Tool, ...]:
         names = {tool.name for tool in listed}
@@ -231,21 +208,12 @@ class MCPToolset:
         return tuple([self._build_tool(connection, tool) for tool in included if tool.name not in self._exclude])
 
     def _build_tool(self, connection: MCPConnection, tool: types.Tool) -> Tool:
-        mcp_tool = MCPTool(
-            connection,
-            tool,
-            to_tool_spec(tool, tool_name(tool.name, self._prefix), strict=self._strict),
-            transport=self._transport,
-            roots=self._roots,
-            allow_sampling=self._allow_sampling,
-            timeout=self._timeout,
-        )
+        spec = to_tool_spec(tool, tool_name(tool.name, self._prefix), strict=self._strict)
+        mcp_tool = MCPTool(connection, tool, spec)
         needs_approval = self._needs_approval
-        if needs_approval is None or needs_approval is False:
-            return mcp_tool
-        if needs_approval is True or isinstance(needs_approval, Callable):
-            return ApprovalTool(mcp_tool, needs_approval)
-        return ApprovalTool(mcp_tool) if tool.name in needs_approval else mcp_tool
+        if isinstance(needs_approval, Collection):
+            needs_approval = tool.name in needs_approval
+        return ApprovalTool(mcp_tool, needs_approval) if needs_approval else mcp_tool
 
     def __repr__(self) -> str:
         return f"MCPToolset({self._transport.label})"

@@ -1,10 +1,10 @@
 """Transports to MCP servers: a command over stdio, a URL, or a server in this process."""
 
 import asyncio
+import json
 import os
 import shlex
 import sys
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from logging import getLogger
@@ -12,11 +12,14 @@ from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import httpx2
+from anyio import EndOfStream
+from anyio.abc import ObjectReceiveStream
 from mcp.client.auth import OAuthFlowError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer as SDKServer
+from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from ..errors import SetupError
@@ -29,13 +32,46 @@ LostCallback: TypeAlias = Callable[[], None]
 Connectable: TypeAlias = Any
 """Anything that the SDK's client can connect to."""
 
-WAS_SENT = "baton.sent"
+_WAS_SENT = "baton.sent"
 """Key in the data of a local error: whether the server may have received the request."""
-AUTHORIZATION_URL = "baton.visit"
+_AUTHORIZATION_URL = "baton.visit"
 """Key in the data of a local error: the page that a user must visit first."""
 
 _NOT_SENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 _READ_TIMEOUT = 300.0
+
+
+class MCPSessionError(Exception):
+    """The session ended or could not be opened.
+
+    Args:
+        reason: The message.
+        was_sent: Whether the server may have received the request.
+    """
+
+    def __init__(self, reason: str, *, was_sent: bool = False) -> None:
+        super().__init__(reason)
+        self.was_sent = was_sent
+
+
+class AuthorizationRequiredError(Exception):
+    """A user must visit a page before the server can be used; nothing was sent.
+
+    Args:
+        label: The server's name in messages.
+        url: The page to visit.
+    """
+
+    def __init__(self, label: str, url: str) -> None:
+        super().__init__(label, url)
+        self.label = label
+        self.url = url
+
+    def __str__(self) -> str:
+        return f"a user must authorize the use of {self.label} first"
+
+
+SessionFailure: TypeAlias = MCPSessionError | AuthorizationRequiredError
 
 
 class AuthorizationState:
@@ -48,6 +84,20 @@ class AuthorizationState:
     def __init__(self) -> None:
         self.is_opening = True
         self.failure: AuthorizationPending | OAuthFlowError | None = None
+
+    def error(self, label: str) -> SessionFailure | None:
+        """Return the error if authorization failed or is still pending.
+
+        Args:
+            label: The server's name in messages.
+        """
+        match self.failure:
+            case None:
+                return None
+            case AuthorizationPending(url=url):
+                return AuthorizationRequiredError(label, url)
+            case failure:
+                return MCPSessionError(f"authorization for {label} failed: {failure}")
 
 
 class MCPTransport:
@@ -73,6 +123,27 @@ class MCPTransport:
         """Return the server's last output outside the protocol, to explain why it failed."""
         return ""
 
+    def failure_from(self, error: MCPError, *, is_lost: bool) -> SessionFailure | None:
+        """Convert an error that means the end of a session; None for other errors.
+
+        Args:
+            error: The error of a request.
+            is_lost: Whether the connection is known to have ended.
+        """
+        data: Any = error.data
+        if isinstance(data, dict) and _AUTHORIZATION_URL in data:
+            return AuthorizationRequiredError(self.label, cast("str", data[_AUTHORIZATION_URL]))
+        if isinstance(data, dict) and _WAS_SENT in data:
+            reason = f"{self.label} did not respond ({error.message})"
+            return MCPSessionError(reason, was_sent=data[_WAS_SENT] is True)
+        # A server may use this code itself; over pipes it is known whether the connection ended.
+        is_lost = is_lost or self.is_http or error.message == "Connection closed"
+        if error.code != CONNECTION_CLOSED or not is_lost:
+            return None
+        # Logged only: a process's stderr is not meant for a model.
+        logger.debug("lost the connection to %s; its last output: %s", self.label, self.last_output() or "none")
+        return MCPSessionError(f"lost the connection to {self.label} ({error.message})", was_sent=True)
+
 
 class InProcessTransport(MCPTransport):
     """An SDK server in this process."""
@@ -94,29 +165,26 @@ class StdioTransport(MCPTransport):
         self._parameters = StdioServerParameters(
             command=command[0], args=list(command[1:]), env=dict(env) if env else None, cwd=cwd
         )
-        self._stderr_lines: deque[str] = deque(maxlen=20)
-
-    def connect(self, on_lost: LostCallback, auth_state: AuthorizationState) -> Connectable:
-        """Return a context manager that starts the process."""
-        return self._start_process(on_lost)
+        self._stderr = _Stderr(self.label)
 
     def last_output(self) -> str:
         """Return the end of its stderr."""
-        return "\n".join(self._stderr_lines)[-600:]
+        return self._stderr.tail.strip()
 
     @asynccontextmanager
-    async def _start_process(self, on_lost: LostCallback) -> AsyncGenerator[Any]:
-        self._stderr_lines.clear()
+    async def connect(self, on_lost: LostCallback, auth_state: AuthorizationState) -> AsyncGenerator[Any]:
+        """Start the process."""
         if sys.platform == "win32":
             # The event loop on Windows cannot read such a pipe: stderr is inherited there.
             async with stdio_client(self._parameters) as (incoming, outgoing):
                 yield _WatchedStream(incoming, on_lost), outgoing
             return
         reading, writing = os.pipe()
-        errors = _Stderr(self._on_line)
+        self._stderr = _Stderr(self.label)
         with os.fdopen(writing, "w") as stderr:
+            loop, pipe = asyncio.get_running_loop(), os.fdopen(reading, "rb")
+            errors, _ = await loop.connect_read_pipe(lambda: self._stderr, pipe)
             try:
-                await asyncio.get_running_loop().connect_read_pipe(lambda: errors, os.fdopen(reading, "rb"))
                 async with stdio_client(self._parameters, errlog=stderr) as (incoming, outgoing):
                     # Only the process may hold this end, or its exit would go unnoticed.
                     stderr.close()
@@ -124,39 +192,22 @@ class StdioTransport(MCPTransport):
             finally:
                 errors.close()
 
-    def _on_line(self, line: str) -> None:
-        self._stderr_lines.append(line)
-        logger.debug("%s: %s", self.label, line)
-
 
 class _Stderr(asyncio.Protocol):
-    """Reads the stderr of a process line by line."""
+    """Logs the stderr of a process, and keeps the end of it."""
 
-    def __init__(self, on_line: Callable[[str], None]) -> None:
-        self._on_line = on_line
-        self._rest = b""
-        self._transport: asyncio.BaseTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self.tail = ""
 
     def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        # Bound the memory used by a line without end.
-        self._rest = self._rest[-10_000:]
-        for line in lines:
-            self._on_line(line.decode(errors="replace").rstrip())
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._rest:
-            self._on_line(self._rest.decode(errors="replace"))
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        text = data.decode(errors="replace")
+        for line in text.splitlines():
+            logger.debug("%s: %s", self._label, line)
+        self.tail = (self.tail + text)[-600:]
 
 
-class _WatchedStream:
+class _WatchedStream(ObjectReceiveStream[Any]):
     """A message stream that reports its end."""
 
     def __init__(self, stream: Any, on_end: LostCallback) -> None:
@@ -164,28 +215,15 @@ class _WatchedStream:
         self._on_end = on_end
 
     async def receive(self) -> Any:
-        return await self._stream.receive()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> "_WatchedStream":
-        return self
-
-    async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
-        except StopAsyncIteration:
+            return await self._stream.receive()
+        except EndOfStream:
             # Reported before pending requests fail, so that the error can be interpreted.
             self._on_end()
             raise
 
-    async def __aenter__(self) -> "_WatchedStream":
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *ending: Any) -> Any:
-        return await self._stream.__aexit__(*ending)
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 class StreamableHTTPTransport(MCPTransport):
@@ -207,20 +245,16 @@ class StreamableHTTPTransport(MCPTransport):
 
         It is shared by all connections in the loop, and so are its tokens.
         """
-        if self.auth is None:
-            return None
+        if self.auth is None or isinstance(self.auth, httpx2.Auth):
+            return self.auth
         loop = asyncio.get_running_loop()
-        flow = self._flows.get(loop)
-        if flow is None:
-            flow = self._flows[loop] = self.auth.flow(self._url)
-        return flow
-
-    def connect(self, on_lost: LostCallback, auth_state: AuthorizationState) -> Connectable:
-        """Return a context manager that connects."""
-        return self._connect_http(auth_state)
+        if loop not in self._flows:
+            self._flows[loop] = self.auth.flow(self._url)
+        return self._flows[loop]
 
     @asynccontextmanager
-    async def _connect_http(self, auth_state: AuthorizationState) -> AsyncGenerator[Any]:
+    async def connect(self, on_lost: LostCallback, auth_state: AuthorizationState) -> AsyncGenerator[Any]:
+        """Connect over HTTP."""
         timeout = httpx2.Timeout(30.0, read=_READ_TIMEOUT)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
         client = _ExplainingClient(auth_state, headers=self._headers, auth=self.flow, timeout=timeout, limits=limits)
@@ -251,15 +285,14 @@ class _ExplainingClient(httpx2.AsyncClient):
         except httpx2.TransportError as error:
             if request.method != "POST":
                 raise
-            message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return _error_response(
-                request, 503, CONNECTION_CLOSED, message, {WAS_SENT: not isinstance(error, _NOT_SENT_ERRORS)}
-            )
+            data = {_WAS_SENT: not isinstance(error, _NOT_SENT_ERRORS)}
+            return _error_response(request, 503, CONNECTION_CLOSED, describe_error(error), data)
         if request.method != "POST" or response.status_code < 400:
             return response
-        if response.status_code == 404 and "mcp-session-id" in request.headers:
+        if "mcp-session-id" in request.headers and await _refuses_session(request, response):
+            message = f"the session is gone (HTTP {response.status_code})"
             await response.aclose()
-            return _error_response(request, 404, CONNECTION_CLOSED, "the session is gone", {WAS_SENT: False})
+            return _error_response(request, 404, CONNECTION_CLOSED, message, {_WAS_SENT: False})
         is_refused = response.status_code in (401, 403)
         if is_refused or not response.headers.get("content-type", "").lower().startswith("application/json"):
             await response.aclose()
@@ -270,14 +303,35 @@ class _ExplainingClient(httpx2.AsyncClient):
         return response
 
 
+async def _refuses_session(request: httpx2.Request, response: httpx2.Response) -> bool:
+    """Return whether the server refused the request because it does not know the session.
+
+    The protocol requires 404, but official servers respond 400. A 400 that names the request is an error of the call.
+    """
+    if response.status_code != 400:
+        return response.status_code == 404
+    try:
+        sent, error = json.loads(request.content), json.loads(await response.aread())
+        return "id" not in sent or sent["id"] != error["id"]
+    except (ValueError, TypeError, KeyError, httpx2.TransportError):
+        return True
+
+
 def _unauthorized_response(request: httpx2.Request, failure: AuthorizationPending | OAuthFlowError) -> httpx2.Response:
-    data = {AUTHORIZATION_URL: failure.url} if isinstance(failure, AuthorizationPending) else {WAS_SENT: False}
+    data = {_AUTHORIZATION_URL: failure.url} if isinstance(failure, AuthorizationPending) else {_WAS_SENT: False}
     return _error_response(request, 401, INTERNAL_ERROR, f"authorization failed: {failure}", data)
 
 
 def _error_response(request: httpx2.Request, status: int, code: int, message: str, data: Any) -> httpx2.Response:
     error = {"code": code, "message": message} | ({"data": data} if data is not None else {})
     return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and the message of an error, the first one of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _command_label(command: Sequence[str]) -> str:
@@ -316,38 +370,3 @@ def transport_for(
         return StdioTransport(cast("Sequence[str]", words), env, cwd)
     works = 'pass a command ("uvx mcp-server-time" or a list of words), a URL, or a server of the mcp library'
     raise SetupError(f"{server!r} is not an MCP server; {works}")
-
-
-class MCPSessionError(Exception):
-    """The session ended or could not be opened.
-
-    Args:
-        reason: The message.
-        was_sent: Whether the server may have received the request.
-    """
-
-    def __init__(self, reason: str, *, was_sent: bool) -> None:
-        super().__init__(reason)
-        self.was_sent = was_sent
-
-    def copy(self) -> "MCPSessionError":
-        """Return a copy for another caller, whose request was not sent."""
-        return MCPSessionError(str(self), was_sent=False)
-
-
-class AuthorizationRequiredError(MCPSessionError):
-    """A user must visit a page before the server can be used; nothing was sent.
-
-    Args:
-        label: The server's name in messages.
-        url: The page to visit.
-    """
-
-    def __init__(self, label: str, url: str) -> None:
-        super().__init__(f"a user must authorize the use of {label} first", was_sent=False)
-        self.label = label
-        self.url = url
-
-    def copy(self) -> "AuthorizationRequiredError":
-        """Return a copy for another caller."""
-        return AuthorizationRequiredError(self.label, self.url)

@@ -14,6 +14,7 @@ from .base import (
     OutputSchema,
     PartChunk,
     ReasoningChunk,
+    RestartChunk,
     TextChunk,
     ToolCallChunk,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "OutputSchema",
     "PartChunk",
     "ReasoningChunk",
+    "RestartChunk",
     "RetryModel",
     "TextChunk",
     "ToolCallChunk",

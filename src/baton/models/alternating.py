@@ -1,17 +1,9 @@
 """History for providers with two roles that alternate: Anthropic and Google."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ..messages import (
-    AssistantMessage,
-    Content,
-    Message,
-    SystemMessage,
-    ToolMessage,
-    pair_calls_with_results,
-    text_of,
-)
+from ..messages import AssistantMessage, Content, Message, SystemMessage, ToolMessage, pair_calls_with_results, text_of
 from .encoding import Block
 
 CONTINUE = "Go on."
@@ -24,11 +16,13 @@ class AlternatingTurns(ABC):
     Args:
         model_role: The provider's name for the model's role.
         field: The field that holds the blocks of a turn.
+        text_block: Returns text in the provider's format.
     """
 
-    def __init__(self, model_role: str, field: str) -> None:
+    def __init__(self, model_role: str, field: str, text_block: Callable[[str], Block]) -> None:
         self._model_role = model_role
         self._field = field
+        self._text_block = text_block
         self._turns: list[Block] = []
         self._pending_media: list[Block] = []
         """Media that may not stand where it was produced; it is sent with the next user turn."""
@@ -48,7 +42,7 @@ class AlternatingTurns(ABC):
                 self.add_user(message.content)
         self.finish()
         if not self._turns or self._turns[-1]["role"] == self._model_role:
-            self._add("user", [self.text_block(CONTINUE)])
+            self._add("user", [self._text_block(CONTINUE)])
         return [text for text in system if text.strip()], self._turns
 
     def finish(self) -> None:
@@ -66,10 +60,6 @@ class AlternatingTurns(ABC):
     @abstractmethod
     def add_result(self, message: ToolMessage) -> None:
         """Add a tool result."""
-
-    @abstractmethod
-    def text_block(self, text: str) -> Block:
-        """Return text in the provider's format."""
 
     def _add_pending_media(self) -> None:
         media, self._pending_media = self._pending_media, []

@@ -1,12 +1,14 @@
 """Assembly of a response from its chunks."""
 
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Iterator, Sequence
+from itertools import groupby
 from typing import cast
 
 import msgspec
+from msgspec import Struct
 
 from ..messages import AssistantMessage, Content, Part, Reasoning, Text, ToolCall
-from .base import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from .base import Chunk, ModelResponse, PartChunk, ReasoningChunk, RestartChunk, TextChunk, ToolCallChunk
 
 _NO_END = ModelResponse()
 _NO_ARGUMENTS = "{}"
@@ -72,6 +74,8 @@ class _ResponseBuilder:
             self._has_parts = True
         elif type(chunk) is ModelResponse:
             self._end = chunk
+        elif type(chunk) is RestartChunk:
+            self.__init__()
 
     def response(self, model_name: str) -> ModelResponse:
         message = self._end.message
@@ -98,56 +102,39 @@ class _ResponseBuilder:
         if not self._has_parts:
             return "".join(cast(list[str], self._content_pieces))
         parts: list[Part] = []
-        text: list[str] = []
-        for piece in self._content_pieces:
-            if isinstance(piece, str):
-                text.append(piece)
-                continue
-            _flush_text(text, parts)
-            parts.append(piece)
-        _flush_text(text, parts)
+        for is_text, pieces in groupby(self._content_pieces, lambda piece: isinstance(piece, str)):
+            if not is_text:
+                parts += cast("Iterator[Part]", pieces)
+            elif text := "".join(cast("Iterator[str]", pieces)):
+                parts.append(Text(text))
         return tuple(parts)
 
     def _joined_calls(self) -> tuple[ToolCall, ...]:
         return tuple(self._calls[index].build() for index in sorted(self._calls))
 
 
-class _PartialCall:
-    __slots__ = ("_arguments", "_id", "_name")
-
-    def __init__(self) -> None:
-        self._id = ""
-        self._name = ""
-        self._arguments: list[str] = []
+class _PartialCall(Struct):
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = []
 
     def add(self, chunk: ToolCallChunk) -> None:
         # Some providers repeat id and name with every piece, so they are stored once and never joined.
-        self._id = self._id or chunk.id
-        self._name = self._name or chunk.name
-        self._arguments.append(chunk.arguments)
+        self.id = self.id or chunk.id
+        self.name = self.name or chunk.name
+        self.arguments.append(chunk.arguments)
 
     def build(self) -> ToolCall:
-        return ToolCall(self._id, self._name, "".join(self._arguments) or _NO_ARGUMENTS)
-
-
-def _flush_text(text: list[str], parts: list[Part]) -> None:
-    whole = "".join(text)
-    if whole:
-        parts.append(Text(whole))
-    text.clear()
+        return ToolCall(self.id, self.name, "".join(self.arguments) or _NO_ARGUMENTS)
 
 
 def _complete(end: ModelResponse, message: AssistantMessage, model_name: str) -> ModelResponse:
     for call in message.tool_calls:
         # Some providers send an empty string for a call without arguments.
         if not call.arguments:
-            message = _with_arguments(message)
+            calls = [ToolCall(each.id, each.name, each.arguments or _NO_ARGUMENTS) for each in message.tool_calls]
+            message = msgspec.structs.replace(message, tool_calls=tuple(calls))
             break
     if message is end.message and (end.model or not model_name):
         return end
     return ModelResponse(message, end.usage, end.stop_reason, end.model or model_name)
-
-
-def _with_arguments(message: AssistantMessage) -> AssistantMessage:
-    calls = tuple(ToolCall(call.id, call.name, call.arguments or _NO_ARGUMENTS) for call in message.tool_calls)
-    return msgspec.structs.replace(message, tool_calls=calls)

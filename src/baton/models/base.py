@@ -1,32 +1,19 @@
 """The contract between agents and language models: a request in, a stream of chunks out."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from msgspec import Struct, StructMeta
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ..arguments import unknown_argument
+from ..arguments import CheckedStructMeta
 from ..messages import AssistantMessage, Message, Part, Reasoning, ToolSpec, Usage
-
-T = TypeVar("T")
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | str
 """`auto`, `required`, `none`, or the name of the tool that the model must call."""
 
 
-class _SettingsMeta(StructMeta):
-    if not TYPE_CHECKING:  # Type checkers derive the parameters from the fields.
-
-        def __call__(self, **settings: Any) -> Any:
-            for name in settings:
-                if name not in self.__struct_fields__:
-                    raise unknown_argument(self.__name__, name, self.__struct_fields__)
-            return super().__call__(**settings)
-
-
-class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=_SettingsMeta):
+class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=CheckedStructMeta):
     """Sampling and transport settings of a model; None keeps the provider's default.
 
     Args:
@@ -150,6 +137,10 @@ class PartChunk(Struct, frozen=True):
     part: Part
 
 
+class RestartChunk(Struct, frozen=True, gc=False):
+    """The response starts again: all chunks before this one are discarded."""
+
+
 class ModelResponse(Struct, frozen=True, gc=False):
     """The end of a response.
 
@@ -166,7 +157,7 @@ class ModelResponse(Struct, frozen=True, gc=False):
     model: str = ""
 
 
-Chunk: TypeAlias = TextChunk | ReasoningChunk | ToolCallChunk | PartChunk | ModelResponse
+Chunk: TypeAlias = TextChunk | ReasoningChunk | ToolCallChunk | PartChunk | RestartChunk | ModelResponse
 
 
 class CompleteResponse:
@@ -202,20 +193,3 @@ class Model(Protocol):
             request: The input of the call.
         """
         ...
-
-
-def explain_arguments(cls: type[T]) -> type[T]:
-    """Make a constructor raise SetupError for an unknown keyword argument."""
-    init: Any = cls.__init__
-    code = init.__code__
-    known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-
-    @wraps(init)
-    def checked(self: T, *args: Any, **options: Any) -> None:
-        for name in options:
-            if name not in known:
-                raise unknown_argument(cls.__name__, name, known)
-        init(self, *args, **options)
-
-    cls.__init__ = checked
-    return cls

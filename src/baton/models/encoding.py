@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64encode
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,6 +25,13 @@ def safe_name(name: str) -> str:
 def safe_id(id: str) -> str:
     """Return the id of a tool call in the characters that providers accept."""
     return _INVALID_IN_NAMES.sub("_", id)
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """Return a name, with underscores appended until it is not among those taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def decode_arguments(call: ToolCall) -> dict[str, Any]:

@@ -2,26 +2,13 @@
 
 import email.utils
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
-from ..errors import (
-    AuthenticationError,
-    ContentFilterError,
-    ContextTooLongError,
-    EmptyResponseError,
-    MalformedResponseError,
-    ModelConnectionError,
-    ModelError,
-    ModelNotFoundError,
-    ModelRequestError,
-    ModelTimeoutError,
-    OverloadedError,
-    RateLimitError,
-)
+from .. import errors
 
 RejectionReason: TypeAlias = Literal[
     "authentication",
@@ -37,7 +24,7 @@ RejectionReason: TypeAlias = Literal[
 ]
 """The reason why a provider rejected a request."""
 
-REASONS_BY_STATUS: Mapping[int, RejectionReason] = {
+_REASONS_BY_STATUS: Mapping[int, RejectionReason] = {
     401: "authentication",
     402: "quota",
     403: "authentication",
@@ -49,44 +36,44 @@ REASONS_BY_STATUS: Mapping[int, RejectionReason] = {
     499: "timeout",
     504: "timeout",
 }
-"""The reason that an HTTP status implies where the body does not say more."""
 
-_REJECTIONS: Mapping[RejectionReason, tuple[type[ModelError], str]] = {
+_REJECTIONS: Mapping[RejectionReason, tuple[type[errors.ModelError], str]] = {
     "authentication": (
-        AuthenticationError,
+        errors.AuthenticationError,
         "`{model}` rejected the API key: {detail}; check the key and its permissions",
     ),
     "unknown_model": (
-        ModelNotFoundError,
+        errors.ModelNotFoundError,
         "there is no model `{model}`: {detail}; check the name, and that this key may use the model",
     ),
     "unknown_url": (
-        ModelRequestError,
+        errors.ModelRequestError,
         "`{model}` was not found at this URL: {detail}; check base_url, which usually ends in /v1",
     ),
     "too_long": (
-        ContextTooLongError,
+        errors.ContextTooLongError,
         "the request is too long for `{model}`: {detail}; shorten the history, for instance with an input_filter, "
         "or use a model with a larger context window",
     ),
-    "filtered": (ContentFilterError, "the content filter of `{model}` stopped this request: {detail}"),
+    "filtered": (errors.ContentFilterError, "the content filter of `{model}` stopped this request: {detail}"),
     "rate_limit": (
-        RateLimitError,
+        errors.RateLimitError,
         "`{model}` received too many requests: {detail}; wait, or wrap the model in RetryModel",
     ),
     "quota": (
-        RateLimitError,
+        errors.RateLimitError,
         "the quota for `{model}` is used up: {detail}; check the account's plan and balance, retrying will not help",
     ),
     "overloaded": (
-        OverloadedError,
+        errors.OverloadedError,
         "`{model}` is unavailable: {detail}; retry later, or wrap the model in RetryModel or FallbackModel",
     ),
-    "timeout": (ModelTimeoutError, "`{model}` timed out: {detail}"),
-    "bad_request": (ModelRequestError, "`{model}` rejected the request: {detail}"),
+    "timeout": (errors.ModelTimeoutError, "`{model}` timed out: {detail}"),
+    "bad_request": (errors.ModelRequestError, "`{model}` rejected the request: {detail}"),
 }
 _RETRYABLE = ("rate_limit", "overloaded", "timeout")
 _MAX_QUOTE = 500
+_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id")
 
 
 class ProviderErrorDetails(Struct, frozen=True):
@@ -94,7 +81,7 @@ class ProviderErrorDetails(Struct, frozen=True):
 
     Args:
         text: The message for people.
-        kind: The error's code and type.
+        kind: The error's code and its type, or else its status.
         status: The HTTP status that the error names, if any.
         fields: The error object itself.
     """
@@ -103,6 +90,10 @@ class ProviderErrorDetails(Struct, frozen=True):
     kind: str = ""
     status: int | None = None
     fields: Mapping[str, Any] = {}
+
+
+Classify: TypeAlias = Callable[[int, ProviderErrorDetails], RejectionReason]
+"""Returns the reason for an HTTP status and the details of the error."""
 
 
 def parse_error(body: Any) -> ProviderErrorDetails:
@@ -118,12 +109,46 @@ def parse_error(body: Any) -> ProviderErrorDetails:
     text = inner or fields.get("message") or fields.get("detail") or fields.get("msg") or ""
     if not isinstance(text, str):
         text = msgspec.json.encode(text).decode()
-    code, kind = fields.get("code"), fields.get("type")
+    code, kind = fields.get("code"), fields.get("type") or fields.get("status")
     status = int(code) if isinstance(code, int | str) and str(code).isdigit() else None
     return ProviderErrorDetails(text[:_MAX_QUOTE], f"{code or ''} {kind or ''}".strip(), status, fields)
 
 
-def rejected(model: str, reason: RejectionReason, detail: str, *, retry_after: float | None = None) -> ModelError:
+def reason_for_status(status: int) -> RejectionReason:
+    """Return the reason that an HTTP status of 400 or more implies by itself."""
+    return _REASONS_BY_STATUS.get(status) or ("overloaded" if status >= 500 else "bad_request")
+
+
+def error_from_details(
+    model: str, status: int, details: ProviderErrorDetails, classify: Classify, *, wait: float | None = None
+) -> errors.ModelError:
+    """Build the error for a provider's details; the status is 200 within a response."""
+    shown_status = "" if status == 200 else f" (status {status})"
+    detail = f"{details.text or details.kind or 'no reason given'}{shown_status}"
+    return rejected(model, classify(status, details), detail, retry_after=wait)
+
+
+def error_from_response(
+    model: str, status: int, headers: Mapping[str, str], body: bytes, classify: Classify
+) -> errors.ModelError:
+    """Build the error for a response with an HTTP status of 400 or more."""
+    try:
+        details = parse_error(msgspec.json.decode(body)) if body else ProviderErrorDetails()
+    except msgspec.DecodeError:
+        details = ProviderErrorDetails(body[:_MAX_QUOTE].decode(errors="replace").strip())
+    error = error_from_details(model, status, details, classify, wait=retry_after(headers))
+    advised = headers.get("x-should-retry")
+    if advised in ("true", "false"):
+        error.retryable = advised == "true"
+    request_id = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
+    if request_id:
+        error.add_note(f"The provider's request id is {request_id}.")
+    return error
+
+
+def rejected(
+    model: str, reason: RejectionReason, detail: str, *, retry_after: float | None = None
+) -> errors.ModelError:
     """Build the error for a rejected request; `detail` is the provider's explanation."""
     kind, template = _REJECTIONS[reason]
     retryable = reason in _RETRYABLE
@@ -131,54 +156,58 @@ def rejected(model: str, reason: RejectionReason, detail: str, *, retry_after: f
     return kind(message, model=model, retryable=retryable, retry_after=retry_after if retryable else None)
 
 
-def unreachable(model: str, because: object, *, url: str = "") -> ModelConnectionError:
+def unreachable(model: str, because: object, *, url: str = "") -> errors.ModelConnectionError:
     """Build the error for a provider that cannot be reached."""
     at = f" at {url}" if url else ""
     advice = "check that it runs, base_url, the network and the proxy if there is one"
-    return ModelConnectionError(f"`{model}` cannot be reached{at}: {because}; {advice}", model=model, retryable=True)
+    return errors.ModelConnectionError(
+        f"`{model}` cannot be reached{at}: {because}; {advice}", model=model, retryable=True
+    )
 
 
-def cut_short(model: str, *, has_begun: bool, because: object = "") -> ModelConnectionError:
+def cut_short(model: str, *, has_begun: bool, because: object = "") -> errors.ModelConnectionError:
     """Build the error for a connection that was closed before the response was complete."""
     when = "in the middle of the response" if has_begun else "before the response"
     reason = f": {because}" if str(because) else ""
-    return ModelConnectionError(f"the connection to `{model}` was closed {when}{reason}", model=model, retryable=True)
+    return errors.ModelConnectionError(
+        f"the connection to `{model}` was closed {when}{reason}", model=model, retryable=True
+    )
 
 
-def timed_out(model: str, seconds: float | None) -> ModelTimeoutError:
+def timed_out(model: str, seconds: float | None) -> errors.ModelTimeoutError:
     """Build the error for a provider that sent nothing for too long."""
     within = f" for {seconds:g} s" if seconds else ""
     advice = "raise the limit with ModelSettings(timeout=…)"
-    return ModelTimeoutError(f"`{model}` sent nothing{within}; {advice}", model=model, retryable=True)
+    return errors.ModelTimeoutError(f"`{model}` sent nothing{within}; {advice}", model=model, retryable=True)
 
 
-def malformed(model: str, because: object, payload: bytes | None = None) -> MalformedResponseError:
+def malformed(model: str, because: object, payload: bytes | None = None) -> errors.MalformedResponseError:
     """Build the error for an unreadable response; the payload may be private and is not quoted."""
     sent = "a response" if payload is None else f"{len(payload)} bytes"
     what = f"`{model}` sent {sent} in an unexpected format ({because})"
-    return MalformedResponseError(f"{what}; check base_url and the API it provides", model=model, retryable=True)
+    return errors.MalformedResponseError(f"{what}; check base_url and the API it provides", model=model, retryable=True)
 
 
-def empty(model: str, stop_reason: str) -> ModelError:
+def empty(model: str, stop_reason: str) -> errors.ModelError:
     """Build the error for a response with neither text nor tool calls."""
     if stop_reason in ("content_filter", "refusal"):
         return filtered(model)
     what = f"`{model}` returned neither text nor tool calls"
     if stop_reason == "length":
         advice = "reasoning used up max_tokens; raise it with ModelSettings(max_tokens=…)"
-        return EmptyResponseError(f"{what}: {advice}", model=model)
-    return EmptyResponseError(what, model=model, retryable=True)
+        return errors.EmptyResponseError(f"{what}: {advice}", model=model)
+    return errors.EmptyResponseError(what, model=model, retryable=True)
 
 
-def filtered(model: str, because: str = "") -> ContentFilterError:
+def filtered(model: str, because: str = "") -> errors.ContentFilterError:
     """Build the error for a response that the provider's content filter stopped."""
     why = f": {because}" if because else ""
-    return ContentFilterError(f"the content filter of `{model}` stopped the response{why}", model=model)
+    return errors.ContentFilterError(f"the content filter of `{model}` stopped the response{why}", model=model)
 
 
-def unsupported(model: str, what: str, works: str) -> ModelRequestError:
+def unsupported(model: str, what: str, works: str) -> errors.ModelRequestError:
     """Build the error for content that the provider does not accept."""
-    return ModelRequestError(f"`{model}` does not accept {what}; {works}", model=model)
+    return errors.ModelRequestError(f"`{model}` does not accept {what}; {works}", model=model)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

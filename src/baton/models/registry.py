@@ -4,7 +4,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from ..arguments import check_arguments
 from ..errors import SetupError, quote_names
+from ..wording import type_of
 from .base import Model
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ _factories: dict[str, Factory] = {}
 _models: dict[str, Model] = {}
 
 
+@check_arguments
 def register_model(prefix: str, factory: Factory) -> None:
     """Register a provider in this process, so that `prefix:name` resolves to `factory(name)`.
 
@@ -80,19 +83,25 @@ def _create(model: str, user: str) -> Model:
         )
     factory = _factories.get(prefix) or _find_installed(prefix, user)
     if factory is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(prefix, _available(), n=1)
-        raise SetupError(
-            f"the model `{model}`{user} needs the provider `{prefix}`, which is not installed; "
-            f"{f'did you mean `{near[0]}`? ' if near else ''}Available: {quote_names(_available())}. "
-            f"Install a package with an entry point `{prefix}` in the group `{ENTRY_POINT_GROUP}`, "
-            f"or call baton.models.register_model({prefix!r}, factory)"
-        )
+        raise _unknown_provider(model, user)
     created = factory(name)
     if not _is_model(created):
         raise SetupError(f"the provider `{prefix}` returned {_describe(created)} for `{model}`{user}; {_PROTOCOL}")
     return created
+
+
+def _unknown_provider(model: str, user: str) -> SetupError:
+    from difflib import get_close_matches
+
+    prefix, _, name = model.partition(":")
+    problem = f"the model `{model}`{user} needs the provider `{prefix}`, which is not installed"
+    if near := get_close_matches(prefix.lower(), _available(), n=1):
+        return SetupError(f"{problem}; did you mean `{near[0]}:{name}`?")
+    return SetupError(
+        f"{problem}; available: {quote_names(_available())}. For a provider of your own, call "
+        f"baton.models.register_model({prefix!r}, factory), or install a package with an entry point `{prefix}` in the "
+        f"group `{ENTRY_POINT_GROUP}`"
+    )
 
 
 def _find_installed(prefix: str, user: str) -> Factory | None:
@@ -134,7 +143,7 @@ def _is_model(value: object) -> bool:
 
 
 def _describe(value: object) -> str:
-    return f"the class {value.__name__} itself" if isinstance(value, type) else f"a {type(value).__name__}"
+    return f"{type_of(value)} itself" if isinstance(value, type) else type_of(value)
 
 
 def _for(user: str) -> str:

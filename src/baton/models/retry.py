@@ -8,9 +8,12 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from ..arguments import check_arguments
 from ..errors import ModelError, SetupError
+from ..messages import AssistantMessage, is_empty
 from .assembly import assemble_response
-from .base import Chunk, Model, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, explain_arguments
+from .base import Chunk, Model, ModelRequest, ModelResponse, ReasoningChunk, RestartChunk, TextChunk
+from .provider_errors import empty
 from .registry import resolve_model
 
 _log = getLogger(__name__)
@@ -25,22 +28,30 @@ async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttem
     errors: list[ModelError] = []
     has_output = has_leftovers = False
     while True:
+        if has_leftovers:
+            yield RestartChunk()
         # Chunks of a failed attempt are superseded by a final response that contains the whole message.
         repeated: list[Chunk] | None = [] if has_leftovers else None
-        is_ended = False
+        is_ended = has_content = False
         chunks = model.respond(request)
         try:
             async for chunk in chunks:
                 if repeated is not None:
                     repeated.append(chunk)
                 if type(chunk) is ModelResponse:
+                    has_content = has_content or _has_content(chunk)
+                    if not has_content:
+                        raise empty(model.name, chunk.stop_reason)
                     if repeated is not None:
                         continue
-                    is_ended = True
+                    is_ended = has_output = True
                     chunk = chunk if chunk.model else replace(chunk, model=model.name)
+                elif not has_content and _is_output(chunk):
+                    has_content = has_output = True
                 has_leftovers = True
-                has_output = has_output or _is_output(chunk)
                 yield chunk
+            if not has_content:
+                raise empty(model.name, "")
             if not is_ended:
                 yield (
                     assemble_response(repeated, model.name) if repeated is not None else ModelResponse(model=model.name)
@@ -52,6 +63,7 @@ async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttem
             await _close(chunks)
         following = await next_attempt(errors, has_output)
         if following is None:
+            errors[-1].given_up = True
             raise errors[-1]
         model = following
 
@@ -60,11 +72,16 @@ def _is_retryable(error: ModelError) -> bool:
     return error.retryable
 
 
+def _has_content(response: ModelResponse) -> bool:
+    message = response.message
+    return message is not None and (bool(message.tool_calls) or not is_empty(AssistantMessage(message.content)))
+
+
 def _is_output(chunk: Chunk) -> bool:
     # Reasoning may be shown twice without harm; text and tool calls may not.
     if type(chunk) is TextChunk:
         return bool(chunk.text)
-    return type(chunk) is not ReasoningChunk
+    return type(chunk) is not ReasoningChunk and type(chunk) is not RestartChunk
 
 
 async def _close(chunks: AsyncIterable[Chunk]) -> None:
@@ -74,9 +91,8 @@ async def _close(chunks: AsyncIterable[Chunk]) -> None:
         await close()
 
 
-@explain_arguments
 class RetryModel:
-    """A model that retries another model when it fails.
+    """A model that retries another model when it fails or answers with neither text nor calls.
 
     The delay doubles with each retry. An error's `retry_after` is used instead, also beyond `max_delay`; if it exceeds
     `max_retry_after`, the error is raised at once, so that another model can be tried.
@@ -88,8 +104,8 @@ class RetryModel:
         max_delay: The maximum delay in seconds.
         max_retry_after: The longest `retry_after`, in seconds, to wait for.
         jitter: The fraction of the delay that is random, from 0 to 1.
-        after_output: Whether to retry after text, media or tool calls were passed on; subscribers then receive the
-            beginning twice, and the response is that of the last attempt.
+        after_output: Whether to retry after text, media or tool calls were passed on; subscribers then receive
+            `ResponseRestarted` and the beginning again, and the response is that of the last attempt.
         should_retry: Decides whether to retry after an error; by default `error.retryable` does.
         sleep: Waits for a number of seconds; for tests.
         random: Returns a number from 0 to 1; for tests.
@@ -98,6 +114,7 @@ class RetryModel:
         SetupError: An argument is out of range, or the model cannot be resolved.
     """
 
+    @check_arguments
     def __init__(
         self,
         model: Model | str,
@@ -125,7 +142,7 @@ class RetryModel:
         self.max_retry_after = max_retry_after
         self.jitter = jitter
         self.after_output = after_output
-        self._should_retry = should_retry or _is_retryable
+        self._should_retry = should_retry if should_retry is not None else _is_retryable
         self._sleep = sleep
         self._random = random
 
@@ -183,11 +200,11 @@ class RetryModel:
         return longest * (1 - self.jitter * self._random())
 
 
-@explain_arguments
 class FallbackModel:
     """A model that tries several models in order until one responds.
 
-    The next model is tried when one fails before any of its output was passed on. The name lists all models; the
+    The next model is tried when one fails before any of its output was passed on, or answers with neither text nor
+    calls. The name lists all models; the
     response names the one that answered.
 
     Args:
@@ -199,12 +216,13 @@ class FallbackModel:
         SetupError: There are fewer than two models, or one cannot be resolved.
     """
 
+    @check_arguments
     def __init__(self, *models: Model | str, should_fall_back: Callable[[ModelError], bool] | None = None) -> None:
         if len(models) < 2:
             raise SetupError(f"FallbackModel needs at least two models, and got {len(models)}")
         self.models = tuple(resolve_model(model, wanted_by="FallbackModel") for model in models)
         self.name = f"fallback({', '.join(model.name for model in self.models)})"
-        self._should_fall_back = should_fall_back or _is_retryable
+        self._should_fall_back = should_fall_back if should_fall_back is not None else _is_retryable
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response of the first model that does not fail.

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+from ..arguments import check_arguments
 from ..errors import SetupError
 
 if TYPE_CHECKING:
@@ -67,7 +68,14 @@ class PerEventLoop(Generic[T]):
             await self._close(made)
 
 
-class SDKModel(Generic[T]):
+class _Client(Protocol):
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Client)
+
+
+class SDKModel(Generic[C]):
     """Base of models that use a provider's SDK, with one client per event loop.
 
     Args:
@@ -75,18 +83,34 @@ class SDKModel(Generic[T]):
         api_key: The API key; by default the environment provides it.
         base_url: The URL of the API; by default the provider's.
         headers: HTTP headers to add to each request.
+
+    Raises:
+        SetupError: The SDK is not installed.
     """
 
     provider: ClassVar[str]
+    """The prefix of the model's name."""
+    sdk: ClassVar[str]
+    """The SDK's name, for errors."""
+    sdk_modules: ClassVar[tuple[str, ...]]
+    extra: ClassVar[str] = ""
+    """The extra with the SDK, if it is not named after the provider."""
 
+    @check_arguments
     def __init__(
-        self, model: str, api_key: str | None, base_url: str | None, headers: Mapping[str, str] | None
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.model = model
+        require_extra(*self.sdk_modules, model=self.name, what=self.sdk, extra=self.extra or self.provider)
         self._api_key = api_key
         self._base_url = base_url
         self._headers = dict(headers or {})
-        self._clients = PerEventLoop(self._make_client, self._close_client)
+        self._clients = PerEventLoop(self._make_client, lambda client: client.close())
 
     @property
     def name(self) -> str:
@@ -97,10 +121,7 @@ class SDKModel(Generic[T]):
         """Close the connections of this event loop; they are also closed when the loop ends."""
         await self._clients.close()
 
-    def _make_client(self) -> T:
-        raise NotImplementedError
-
-    async def _close_client(self, client: T) -> None:
+    def _make_client(self) -> C:
         raise NotImplementedError
 
 

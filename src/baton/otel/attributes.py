@@ -1,27 +1,26 @@
 """Attributes of spans: OpenTelemetry's GenAI conventions, and `baton.…` for the rest."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
-from ..events import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned
-from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage, text_of
+from ..events import AgentResponded, ControlTransferred, InterruptAnswered, InterruptRaised, ToolReturned
+from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
 
-Attributes = dict[str, str | bool | int | float | Sequence[str]]
+Attributes: TypeAlias = dict[str, str | bool | int | float | Sequence[str] | None]
+"""Attributes by name; those that do not apply are None."""
 
 
 def run_attributes(run_id: str, conversation: str, root: str, messages: Sequence[Message] = ()) -> Attributes:
     """Return the attributes of a run; `messages` is its input, if content is included."""
-    attributes: Attributes = {
+    return {
         "gen_ai.operation.name": "invoke_workflow",
         "gen_ai.workflow.name": root,
         "gen_ai.conversation.id": conversation,
         "baton.run.id": run_id,
+        "gen_ai.input.messages": _json([_message(message) for message in messages]) if messages else None,
     }
-    if messages:
-        attributes["gen_ai.input.messages"] = _json([_message(message) for message in messages])
-    return attributes
 
 
 def activation_attributes(conversation: str, agent: str, activation_id: str) -> Attributes:
@@ -42,46 +41,41 @@ def model_call_attributes(conversation: str, response: AgentResponded, *, includ
         "gen_ai.response.model": response.model,
         "gen_ai.agent.name": response.agent,
         "gen_ai.conversation.id": conversation,
+        "gen_ai.response.finish_reasons": [response.stop_reason] if response.stop_reason else None,
     }
-    if response.stop_reason:
-        attributes["gen_ai.response.finish_reasons"] = [response.stop_reason]
     usage = response.usage
     if usage is not None:
-        attributes["gen_ai.usage.input_tokens"] = usage.input_tokens
-        attributes["gen_ai.usage.output_tokens"] = usage.output_tokens
-        if usage.cached_tokens:
-            attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
-        if usage.reasoning_tokens:
-            attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
-        if usage.cost:
-            attributes["baton.usage.cost"] = usage.cost
+        attributes |= {
+            "gen_ai.usage.input_tokens": usage.input_tokens,
+            "gen_ai.usage.output_tokens": usage.output_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
+            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
+            "baton.usage.cost": usage.cost or None,
+        }
     if include_content:
-        attributes["gen_ai.output.messages"] = _json(
-            [_message(response.message) | {"finish_reason": response.stop_reason}]
-        )
+        output = [_message(response.message) | {"finish_reason": response.stop_reason}]
+        attributes["gen_ai.output.messages"] = _json(output)
     return attributes
 
 
 def tool_call_attributes(call: ToolCall, agent: str, *, include_content: bool) -> Attributes:
     """Return the attributes of a tool call that has started."""
-    attributes: Attributes = {
+    return {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,
         "gen_ai.tool.type": "function",
         "gen_ai.agent.name": agent,
+        "gen_ai.tool.call.arguments": call.arguments if include_content else None,
     }
-    if include_content:
-        attributes["gen_ai.tool.call.arguments"] = call.arguments
-    return attributes
 
 
 def tool_result_attributes(returned: ToolReturned, *, include_content: bool) -> Attributes:
     """Return the attributes that a tool's result adds."""
-    attributes: Attributes = {"error.type": "tool_error"} if returned.is_error else {}
-    if include_content:
-        attributes["gen_ai.tool.call.result"] = text_of(returned.content)
-    return attributes
+    return {
+        "error.type": "tool_error" if returned.is_error else None,
+        "gen_ai.tool.call.result": text_of(returned.content) if include_content else None,
+    }
 
 
 def handoff_attributes(source: str, requested: Sequence[str]) -> Attributes:
@@ -91,33 +85,35 @@ def handoff_attributes(source: str, requested: Sequence[str]) -> Attributes:
 
 def transfer_attributes(transferred: ControlTransferred, *, include_content: bool) -> Attributes:
     """Return the attributes that a followed handoff adds."""
-    attributes: Attributes = {"baton.handoff.target": transferred.target}
-    if transferred.call_id is not None:
-        attributes["gen_ai.tool.call.id"] = transferred.call_id
-    if transferred.reason:
-        attributes["baton.handoff.reason"] = transferred.reason
-    if include_content and transferred.payload is not None:
-        attributes["baton.handoff.payload"] = _json(transferred.payload)
-    return attributes
+    payload = transferred.payload if include_content else None
+    return {
+        "baton.handoff.target": transferred.target,
+        "gen_ai.tool.call.id": transferred.call_id,
+        "baton.handoff.reason": transferred.reason or None,
+        "baton.handoff.payload": None if payload is None else _json(payload),
+    }
 
 
 def interrupt_attributes(interrupt: InterruptRaised, *, include_content: bool) -> Attributes:
     """Return the attributes of an interrupt."""
-    attributes: Attributes = {"baton.interrupt.id": interrupt.key}
-    if interrupt.tool_call is not None:
-        attributes["gen_ai.tool.name"] = interrupt.tool_call.name
-        attributes["gen_ai.tool.call.id"] = interrupt.tool_call.id
-    if include_content:
-        attributes["baton.interrupt.payload"] = _json(interrupt.payload)
-    return attributes
+    call = interrupt.tool_call
+    return {
+        "baton.interrupt.id": interrupt.key,
+        "gen_ai.tool.name": None if call is None else call.name,
+        "gen_ai.tool.call.id": None if call is None else call.id,
+        "baton.interrupt.payload": _json(interrupt.payload) if include_content else None,
+    }
 
 
-def answer_attributes(interrupt_id: str, answer: Any, *, include_content: bool) -> Attributes:
+def answer_attributes(answered: InterruptAnswered, *, include_content: bool) -> Attributes:
     """Return the attributes of an answer to an interrupt."""
-    attributes: Attributes = {"baton.interrupt.id": interrupt_id}
-    if include_content:
-        attributes["baton.interrupt.answer"] = _json(answer)
-    return attributes
+    answer = _json(answered.answer) if include_content else None
+    return {"baton.interrupt.id": answered.interrupt_id, "baton.interrupt.answer": answer}
+
+
+def present(attributes: Attributes) -> Mapping[str, Any]:
+    """Return the attributes that have a value."""
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -125,18 +121,14 @@ def _message(message: Message) -> dict[str, Any]:
     if isinstance(message, ToolMessage):
         result = {"type": "tool_call_response", "id": message.tool_call_id, "response": text_of(message.content)}
         return {"role": "tool", "parts": [result]}
-    parts = _parts(message.content)
+    text = text_of(message.content)
+    parts: list[dict[str, Any]] = [{"type": "text", "content": text}] if text else []
     if isinstance(message, AssistantMessage):
         parts += [
             {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
             for call in message.tool_calls
         ]
     return {"role": type(message).__struct_config__.tag, "parts": parts}
-
-
-def _parts(content: Content) -> list[dict[str, Any]]:
-    text = text_of(content)
-    return [{"type": "text", "content": text}] if text else []
 
 
 def _json(value: Any) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..arguments import check_arguments
 from ..errors import SetupError
 from ..events import Event
 from ..runner import EventHandler
@@ -26,6 +27,7 @@ class OTelObserver:
         SetupError: OpenTelemetry is not installed.
     """
 
+    @check_arguments
     def __init__(self, tracer_provider: "TracerProvider | None" = None, *, include_content: bool = False) -> None:
         try:
             from opentelemetry.trace import get_tracer
@@ -48,7 +50,7 @@ class OTelObserver:
             past: The events that happened before this drive.
         """
         spans = self._spans(self._tracer, include_content=self._include_content)
-        spans.restore(past, trace=self._traces.pop(run_id, None))
+        spans.enter(past, trace=self._traces.pop(run_id, None))
         try:
             yield spans.handle
         finally:

@@ -11,45 +11,31 @@ from typing import Any, assert_never, cast
 
 from opentelemetry import context as current
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer, set_span_in_context
-
-from ..agents.hooks import HOOK_STEP
-from ..events import (
-    AgentFinished,
-    AgentResponded,
-    AgentStarted,
-    AnyEvent,
-    ControlTransferred,
-    Delta,
-    Event,
-    InterruptAnswered,
-    InterruptRaised,
-    Origin,
-    ReasoningDelta,
-    ResponseTruncated,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunResumed,
-    RunStarted,
-    RunSuspended,
-    StepCompleted,
-    TextDelta,
-    ToolCallDelta,
-    ToolReturned,
-    UnknownEvent,
-    UserMessageAdded,
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
 )
+
+from .. import events
+from ..agents.hooks import HOOK_STEP
+from ..events import AnyEvent, Delta, Event, Origin
 from ..messages import Message, ToolCall
 from . import attributes
+from .attributes import Attributes, present
 
 _STATUS: dict[type[Event], str] = {
-    RunCompleted: "completed",
-    RunSuspended: "suspended",
-    RunFailed: "failed",
-    RunCancelled: "cancelled",
+    events.RunCompleted: "completed",
+    events.RunSuspended: "suspended",
+    events.RunFailed: "failed",
+    events.RunCancelled: "cancelled",
 }
-_CONTENT_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
+_CONTENT_DELTAS = (events.TextDelta, events.ReasoningDelta, events.ToolCallDelta)
 
 
 class RunSpanBuilder:
@@ -73,6 +59,9 @@ class RunSpanBuilder:
         self._conversation = ""
         """The thread's id, or the run's without a thread."""
         self._run: Span | None = None
+        self._parent = current.get_current() if is_live else Context()
+        """The context of the run's span."""
+        self._current = _CurrentSpan()
         self._token: Any = None
         self._drive_start = 0.0
         """The start of this drive."""
@@ -84,31 +73,36 @@ class RunSpanBuilder:
         """Active activations by id, with the time of their latest event."""
         self._turns: dict[str, _Turn] = {}
         """The latest response of each activation."""
-        self._calls: dict[str, tuple[AgentResponded, ToolCall]] = {}
+        self._calls: dict[str, tuple[events.AgentResponded, ToolCall]] = {}
         """Calls without a result, by key."""
         self._first_delta: dict[str, float] = {}
         """The time of the first delta of an unfinished response, by activation."""
 
-    def restore(self, past: Iterable[Event], *, trace: SpanContext | None) -> None:
-        """Read the events before this drive without creating spans."""
+    def enter(self, past: Iterable[Event], *, trace: SpanContext | None) -> None:
+        """Read the events before this drive without creating spans, and make the run's span current.
+
+        The task that drives the run must call it, and `close`: events are delivered by other tasks as well, and a
+        context can only be detached where it was attached.
+        """
         self.trace = trace
         for event in past:
             self._record(event)
+        self._token = current.attach(set_span_in_context(self._current, self._parent))
 
     def handle(self, event: Event | Delta) -> None:
         """Create or end the spans that an event concerns."""
-        if type(event) is RunStarted:
+        if type(event) is events.RunStarted:
             self._record(event)
             self._begin(event.timestamp, event.input)
-        elif type(event) is RunResumed:
+        elif type(event) is events.RunResumed:
             self._begin(event.timestamp)
         elif self._is_live and not self._drive_start:
             # A stored run can be driven without an event that says so.
             self._begin(event.timestamp if isinstance(event, Event) else time())
-        self.is_completed = type(event) is RunCompleted
+        self.is_completed = type(event) is events.RunCompleted
         run = self._run
         is_recording = run is not None and run.is_recording()
-        # An unsampled run costs next to nothing; if it is resumed, `restore` reads its log.
+        # An unsampled run costs next to nothing; if it is resumed, `enter` reads its log.
         if self._is_live and not is_recording:
             return
         if isinstance(event, Delta):
@@ -122,74 +116,63 @@ class RunSpanBuilder:
         self._record(event)
 
     def close(self) -> None:
-        """End the open spans: the drive was interrupted, and its log does not say why."""
+        """End the spans that are still open, and detach the context."""
+        self._abort()
+        if self._token is not None:
+            current.detach(self._token)
+            self._token = None
+
+    def _abort(self) -> None:
         if self._run is not None:
             self._end(self._run, time() if self._is_live else self._latest)
 
     def _begin(self, timestamp: float, messages: Sequence[Message] = ()) -> None:
-        self.close()
+        self._abort()
         self._drive_start = timestamp
-        links = [Link(self.trace)] if self.trace is not None else []
-        found = attributes.run_attributes(
-            self._run_id, self._conversation, self._root, messages if self._include_content else ()
-        )
+        included = messages if self._include_content else ()
         run = self._run = self._tracer.start_span(
             f"invoke_workflow {self._root}",
-            context=None if self._is_live else Context(),
-            attributes=found,
-            links=links,
+            context=self._parent,
+            attributes=present(attributes.run_attributes(self._run_id, self._conversation, self._root, included)),
+            links=[Link(self.trace)] if self.trace is not None else [],
             start_time=_nanoseconds(timestamp),
         )
         self.trace = run.get_span_context()
-        if self._is_live:
-            # Spans that tools create, such as HTTP requests, become part of this run.
-            self._token = current.attach(set_span_in_context(run))
+        # Spans that tools create, such as HTTP requests, become part of this run.
+        self._current.actual = run
 
     def _trace(self, event: AnyEvent, run: Span) -> None:
+        end = _nanoseconds(event.timestamp)
         match event:
-            case AgentStarted():
+            case events.AgentStarted():
                 self._activation(event.origin, run, event.timestamp)
-            case AgentResponded():
+            case events.AgentResponded():
                 self._close_turn(event.origin, run)
                 if event.model:
                     self._model_call(event, run)
-            case ToolReturned() if not event.requested_agent:
+            case events.ToolReturned() if not event.requested_agent:
                 self._tool_call(event, run)
-            case ControlTransferred():
+            case events.ControlTransferred():
                 self._handoff(event, run)
-            case InterruptRaised():
+            case events.InterruptRaised():
                 interrupt = attributes.interrupt_attributes(event, include_content=self._include_content)
-                self._activation(event.origin, run, event.timestamp).add_event(
-                    "interrupt", interrupt, _nanoseconds(event.timestamp)
-                )
-            case InterruptAnswered():
-                answer = attributes.answer_attributes(
-                    event.interrupt_id, event.answer, include_content=self._include_content
-                )
-                run.add_event("answer", answer, _nanoseconds(event.timestamp))
-            case StepCompleted() if not event.name.startswith(HOOK_STEP):
+                self._activation(event.origin, run, event.timestamp).add_event("interrupt", present(interrupt), end)
+            case events.InterruptAnswered():
+                answer = attributes.answer_attributes(event, include_content=self._include_content)
+                run.add_event("answer", present(answer), end)
+            case events.StepCompleted() if not event.name.startswith(HOOK_STEP):
                 step = {"baton.step.name": event.name}
-                self._activation(event.origin, run, event.timestamp).add_event(
-                    "step", step, _nanoseconds(event.timestamp)
-                )
-            case AgentFinished():
+                self._activation(event.origin, run, event.timestamp).add_event("step", step, end)
+            case events.AgentFinished():
                 self._close_turn(event.origin, run)
                 self._end_inside(event.origin.id, event.timestamp)
-                self._activation(event.origin, run, event.timestamp).end(_nanoseconds(event.timestamp))
+                self._activation(event.origin, run, event.timestamp).end(end)
                 self._open.pop(event.origin.id, None)
-            case (
-                RunStarted()
-                | RunResumed()
-                | RunCompleted()
-                | RunSuspended()
-                | RunFailed()
-                | RunCancelled()
-                | UserMessageAdded()
-                | ResponseTruncated()
-                | ToolReturned()
-                | StepCompleted()
-                | UnknownEvent()
-            ):
+            case events.RunStarted() | events.RunResumed() | events.UserMessageAdded() | events.ResponseTruncated():
+                pass
+            case events.RunCompleted() | events.RunSuspended() | events.RunFailed() | events.RunCancelled():
+                pass
+            case events.ToolReturned() | events.StepCompleted() | events.UnknownEvent():
                 pass
             case _:
                 assert_never(event)
@@ -198,28 +181,25 @@ class RunSpanBuilder:
         """Record what later events refer to."""
         id, self._latest = event.origin.id, event.timestamp
         match event:
-            case RunStarted():
-                self._run_id, self._root, self._conversation = (
-                    event.run_id,
-                    event.root_agent,
-                    event.thread or event.run_id,
-                )
-            case AgentResponded():
+            case events.RunStarted():
+                self._run_id, self._root = event.run_id, event.root_agent
+                self._conversation = event.thread or event.run_id
+            case events.AgentResponded():
                 self._first_delta.pop(id, None)
                 self._turns[id] = _Turn(event)
                 for position, call in enumerate(event.message.tool_calls):
                     self._calls[f"{event.key}.{position}"] = (event, call)
-            case ToolReturned():
+            case events.ToolReturned():
                 self._calls.pop(event.key, None)
                 self._forget_inside(event.key)
                 if event.requested_agent and id in self._turns:
                     self._turns[id].results[event.call_id] = event
-            case ControlTransferred():
+            case events.ControlTransferred():
                 self._turns.pop(id, None)
-            case RunFailed():
+            case events.RunFailed():
                 for turn in self._turns.values():
                     turn.is_reported = True
-            case AgentFinished():
+            case events.AgentFinished():
                 self._turns.pop(id, None)
                 self._activations.pop(id, None)
                 self._forget_inside(id)
@@ -235,12 +215,9 @@ class RunSpanBuilder:
         span = self._open.get(origin.id)
         if span is None:
             start = self._drive_start if origin.id in self._activations else timestamp
-            span = self._open[origin.id] = self._span(
-                f"invoke_agent {origin.agent}",
-                self._enclosing(origin.id, run),
-                start,
-                attributes=attributes.activation_attributes(self._conversation, origin.agent, origin.id),
-            )
+            found = attributes.activation_attributes(self._conversation, origin.agent, origin.id)
+            parent = self._enclosing(origin.id, run)
+            span = self._open[origin.id] = self._span(f"invoke_agent {origin.agent}", parent, start, found)
         return span
 
     def _enclosing(self, id: str, run: Span) -> Span:
@@ -256,14 +233,14 @@ class RunSpanBuilder:
             enclosing = enclosing.rpartition("/")[0]
         return run
 
-    def _model_call(self, response: AgentResponded, run: Span) -> None:
+    def _model_call(self, response: events.AgentResponded, run: Span) -> None:
         parent, start = self._activation(response.origin, run, response.timestamp), self._start_time(response.origin)
         found = attributes.model_call_attributes(self._conversation, response, include_content=self._include_content)
         first = self._first_delta.get(response.origin.id)
         # Deltas delayed by a slow store arrive together with the complete response.
         if first is not None and first <= response.timestamp:
             found["gen_ai.response.time_to_first_chunk"] = max(first - start, 0.0)
-        span = self._span(f"chat {response.model}", parent, start, kind=SpanKind.CLIENT, attributes=found)
+        span = self._span(f"chat {response.model}", parent, start, found, SpanKind.CLIENT)
         span.end(_nanoseconds(response.timestamp))
 
     def _call_span(self, key: str, run: Span) -> Span:
@@ -274,21 +251,22 @@ class RunSpanBuilder:
             found = attributes.tool_call_attributes(call, response.agent, include_content=self._include_content)
             start = max(response.timestamp, self._drive_start)
             parent = self._activation(response.origin, run, start)
-            span = self._open[key] = self._span(f"execute_tool {call.name}", parent, start, attributes=found)
+            span = self._open[key] = self._span(f"execute_tool {call.name}", parent, start, found)
         return span
 
-    def _tool_call(self, returned: ToolReturned, run: Span) -> None:
+    def _tool_call(self, returned: events.ToolReturned, run: Span) -> None:
         if returned.key not in self._calls:
             return
         self._end_inside(returned.key, returned.timestamp)
         span = self._call_span(returned.key, run)
         del self._open[returned.key]
-        span.set_attributes(attributes.tool_result_attributes(returned, include_content=self._include_content))
+        found = attributes.tool_result_attributes(returned, include_content=self._include_content)
+        span.set_attributes(present(found))
         if returned.is_error:
             span.set_status(StatusCode.ERROR)
         span.end(_nanoseconds(returned.timestamp))
 
-    def _handoff(self, transferred: ControlTransferred, run: Span) -> None:
+    def _handoff(self, transferred: events.ControlTransferred, run: Span) -> None:
         origin, turn = transferred.origin, self._turns.get(transferred.origin.id)
         requested, start = [transferred.target], self._start_time(origin)
         if turn is not None and transferred.call_id is not None:
@@ -297,7 +275,7 @@ class RunSpanBuilder:
         found |= attributes.transfer_attributes(transferred, include_content=self._include_content)
         name = f"handoff {transferred.source} to {transferred.target}"
         parent = self._activation(origin, run, transferred.timestamp)
-        self._span(name, parent, start, attributes=found).end(_nanoseconds(transferred.timestamp))
+        self._span(name, parent, start, found).end(_nanoseconds(transferred.timestamp))
 
     def _close_turn(self, origin: Origin, run: Span) -> None:
         """Report requested transfers that were not followed: superseded, declined or refused."""
@@ -308,13 +286,13 @@ class RunSpanBuilder:
         found = attributes.handoff_attributes(origin.agent, turn.requested) | {"error.type": "not_followed"}
         start = max(turn.response.timestamp, self._drive_start)
         parent = self._activation(origin, run, start)
-        span = self._span(f"handoff {origin.agent}", parent, start, attributes=found)
+        span = self._span(f"handoff {origin.agent}", parent, start, found)
         span.set_status(StatusCode.ERROR)
         span.end(_nanoseconds(max(result.timestamp for result in turn.results.values())))
 
     def _stop(self, event: Event, run: Span) -> None:
         run.set_attribute("baton.run.status", _STATUS[type(event)])
-        if isinstance(event, RunFailed):
+        if isinstance(event, events.RunFailed):
             for origin, _ in [*self._activations.values()]:
                 self._close_turn(origin, run)
             for span in (run, *self._open.values()):
@@ -329,9 +307,7 @@ class RunSpanBuilder:
             span.end(_nanoseconds(timestamp))
         self._open.clear()
         self._run = None
-        if self._token is not None:
-            current.detach(self._token)
-            self._token = None
+        self._current.reset()
 
     def _end_inside(self, key: str, timestamp: float) -> None:
         """End spans left open inside: an agent that failed or was cancelled does not finish."""
@@ -352,9 +328,56 @@ class RunSpanBuilder:
         latest = self._activations.get(origin.id)
         return max(latest[1], self._drive_start) if latest is not None else self._drive_start
 
-    def _span(self, name: str, parent: Span, start: float, **options: Any) -> Span:
+    def _span(
+        self, name: str, parent: Span, start: float, found: Attributes, kind: SpanKind = SpanKind.INTERNAL
+    ) -> Span:
         context = set_span_in_context(parent, Context())
-        return self._tracer.start_span(name, context=context, start_time=_nanoseconds(start), **options)
+        return self._tracer.start_span(name, context, kind, present(found), start_time=_nanoseconds(start))
+
+
+class _CurrentSpan(Span):
+    """A stand-in for the run's span, which is current while the run is driven.
+
+    The span starts with the first event. With a store, another task delivers that event, and a task can change the
+    current span only for itself.
+    """
+
+    def __init__(self) -> None:
+        self._outer = self.actual = get_current_span()
+
+    def reset(self) -> None:
+        """Stand for the span that was current before the run."""
+        self.actual = self._outer
+
+    def end(self, end_time: int | None = None) -> None:
+        self.actual.end(end_time)
+
+    def get_span_context(self) -> SpanContext:
+        return self.actual.get_span_context()
+
+    def set_attributes(self, attributes: Any) -> None:
+        self.actual.set_attributes(attributes)
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        self.actual.set_attribute(key, value)
+
+    def add_event(self, *args: Any, **kwargs: Any) -> None:
+        self.actual.add_event(*args, **kwargs)
+
+    def add_link(self, *args: Any, **kwargs: Any) -> None:
+        self.actual.add_link(*args, **kwargs)
+
+    def update_name(self, name: str) -> None:
+        self.actual.update_name(name)
+
+    def is_recording(self) -> bool:
+        return self.actual.is_recording()
+
+    def set_status(self, *args: Any, **kwargs: Any) -> None:
+        self.actual.set_status(*args, **kwargs)
+
+    def record_exception(self, *args: Any, **kwargs: Any) -> None:
+        self.actual.record_exception(*args, **kwargs)
 
 
 class _Turn:
@@ -362,19 +385,16 @@ class _Turn:
 
     __slots__ = ("is_reported", "response", "results")
 
-    def __init__(self, response: AgentResponded) -> None:
+    def __init__(self, response: events.AgentResponded) -> None:
         self.response = response
-        self.results: dict[str, ToolReturned] = {}
+        self.results: dict[str, events.ToolReturned] = {}
         self.is_reported = False
 
     @property
     def requested(self) -> list[str]:
         """The requested targets, in the order of the calls."""
-        return [
-            self.results[call.id].requested_agent
-            for call in self.response.message.tool_calls
-            if call.id in self.results
-        ]
+        results = [self.results.get(call.id) for call in self.response.message.tool_calls]
+        return [result.requested_agent for result in results if result is not None]
 
 
 def _nanoseconds(timestamp: float) -> int:

@@ -8,11 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from ..agents import Agent, BaseAgent
+from ..arguments import check_arguments
 from ..context import Limits, RunContext, Values
 from ..errors import SetupError, ToolError, nearest, quote_names
-from ..messages import ToolSpec
+from ..messages import ToolSpec, object_schema
 from ..models import Model
-from ..tools import FunctionTool, Tool, ToolResult, tool
+from ..tools import Tool, ToolResult, tool
 
 FILE_KEY = "file"
 """Prefix of the key of a scratch file in the run's values; `:` and the path follow."""
@@ -76,12 +77,9 @@ async def edit_file(ctx: RunContext[Any], path: str, old: str, new: str, replace
     return f"replaced it {found} time{'' if found == 1 else 's'} in `{_normalize(path)}`"
 
 
-_TOOLS: tuple[FunctionTool[..., Any], ...] = (ls, read_file, write_file, edit_file)
-
-
 def scratch_file_tools() -> tuple[Tool, ...]:
     """Return tools to list, read, write and edit files that are kept in the run's values."""
-    return _TOOLS
+    return (ls, read_file, write_file, edit_file)
 
 
 def list_paths(values: "Values | dict[str, Any]") -> list[str]:
@@ -120,14 +118,16 @@ GENERAL_PURPOSE = "general-purpose"
 """The name of the sub-agent that `deep_agent` adds; it has the same tools."""
 
 _INSTRUCTIONS = """\
-For work of several steps, write down with `write_todos` what is to be done, and keep it up to date: mark a step \
-before you begin it and when it is done. Give work that can be done apart to a sub-agent with `task`; tasks that \
-do not depend on one another may be given at once. A sub-agent knows nothing but the description you give it, \
-and you see nothing but its answer, so say what it needs to know and what to answer with."""
+For work of several steps, keep a to-do list with `write_todos`: mark a step as in progress before you start it, and \
+as completed when it is done. Delegate independent work to sub-agents with `task`; you can call it several times \
+at once for tasks that do not depend on one another. A sub-agent sees only the description you give it, and you see \
+only its answer, so say what it needs to know and what its answer must contain."""
 _ABOUT_FILES = """\
-You and your sub-agents share a scratch space of files (`ls`, `read_file`, `write_file`, `edit_file`). Put there \
-what is long or needed later, and name the file instead of repeating it."""
-_GENERAL = "You are given one task, and nobody to ask. Carry it out, and answer with all that whoever gave it needs."
+You and your sub-agents share a scratch space of files (`ls`, `read_file`, `write_file`, `edit_file`). Write long \
+texts, and what you need later, to files, and refer to a file instead of repeating its content."""
+_GENERAL = """\
+You work on one task on your own and cannot ask questions. Complete the task, and answer with everything that the \
+agent that assigned it needs to know."""
 _MARKS = {"pending": " ", "in_progress": ">", "completed": "x"}
 
 
@@ -149,7 +149,7 @@ async def write_todos(ctx: RunContext[Any], todos: list[Todo]) -> str:
         todos: All tasks in order, including the completed ones.
     """
     ctx.values.set(f"{TODOS_KEY}:{ctx.agent}", todos)
-    return "\n".join(f"[{_MARKS[todo.status]}] {todo.content}" for todo in todos) or "nothing is to be done"
+    return "\n".join(f"[{_MARKS[todo.status]}] {todo.content}" for todo in todos) or "The list is empty."
 
 
 class _Task(Struct):
@@ -169,17 +169,15 @@ class TaskTool:
         self.agents = dict(agents)
         self._tools = {name: agent.as_tool(limits=limits) for name, agent in agents.items()}
         described = "\n".join(f"- {name}: {agent.description}" for name, agent in agents.items())
-        names = {"type": "string", "enum": [*agents], "description": "Who should do it."}
-        task = {"type": "string", "description": "What to do, with all there is to know, and what to answer with."}
+        names = {"type": "string", "enum": [*agents], "description": "The sub-agent for the task."}
+        task = {
+            "type": "string",
+            "description": "The task, all information it needs, and what the answer must contain.",
+        }
         self.spec = ToolSpec(
             "task",
-            f"Have a task done by a sub-agent; its answer is the result. The sub-agents:\n{described}",
-            {
-                "type": "object",
-                "properties": {"subagent": names, "description": task},
-                "required": ["subagent", "description"],
-                "additionalProperties": False,
-            },
+            f"Give a task to a sub-agent; its answer is the result. The sub-agents:\n{described}",
+            object_schema({"subagent": names, "description": task}),
             strict=True,
         )
 
@@ -211,6 +209,7 @@ class DeepAgent(Agent[Any, Any]):
         return tuple(dict.fromkeys([*super().inner_agents(), *tasked]))
 
 
+@check_arguments
 def deep_agent(
     model: Model | str | None = None,
     tools: Sequence[Tool | Callable[..., Any]] = (),

@@ -1,15 +1,14 @@
 """The plan-and-execute pattern: a sequence of a planner and a loop of executor and replanner, and their agents."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from ..agents import Agent, AgentContext, BaseAgent
-from ..agents.base import FlowOutcome
-from ..arguments import check_choice
+from ..agents.activation import FlowOutcome
+from ..arguments import check_arguments, check_choice
 from ..context import HistoryEntry, RunContext
 from ..context.history import History
 from ..errors import SetupError
@@ -22,20 +21,21 @@ from ..workflows import LoopAgent, ParallelAgent, SequentialAgent
 from .plans import CompletedStep, ParallelPlan, Plan, PlanProgress, PlanState, as_text
 
 PLANNER = """\
-You plan; others carry the plan out. Break the objective down into the fewest steps that lead to it, in order. \
-Each step must be clear to somebody who reads nothing but the objective, the plan and the results so far. The \
-last step must give what the user wants to know. Steps that do nothing are not steps."""
+You write plans that other agents execute. Break the objective down into as few steps as possible, in order. The agent \
+that executes a step reads only the objective, the plan and the results so far, so make each step clear on its own. \
+The last step must produce the answer for the user. Leave out steps that do no work."""
 
 EXECUTOR = """\
-You carry out one step of a plan. You are told the objective, the plan, what was done and your step. Do your \
-step and nothing else, and answer with its result, complete enough for those who do the steps after it."""
+You execute one step of a plan. You receive the objective, the plan, the completed steps and your step. Execute only \
+your step. Answer with its result, and include everything that later steps need."""
 
 REPLANNER = """\
-You look at a plan while it is carried out. If what was done is enough for the user, call `respond` with the \
-final answer, written for the user. Else call `plan` with the steps that are still to be done, without those \
-that are done; change them where results call for it."""
+You review a plan while it is being executed. If the completed steps are enough to answer the user, call `respond` \
+with the final answer, written for the user. Otherwise call `plan` with the remaining steps only; leave out completed \
+steps, and change the remaining ones if the results require it."""
 
-LAST_ROUND = "There will be no further round: answer now, as well as what was done allows, and say what is missing."
+LAST_ROUND = "This is the last round: answer now with the results you have, and say what is missing."
+_NEXT = "Which steps remain? If none, what is the answer?"
 
 
 def get_objective(ctx: AgentContext[Any]) -> str:
@@ -67,29 +67,6 @@ def brief_history(ctx: AgentContext[Any], brief: str) -> History:
     return History([HistoryEntry(UserMessage((Text(brief), *media) if media else brief))])
 
 
-def executor_brief(progress: PlanProgress, groups: Sequence[Sequence[str]], step: str) -> str:
-    """Return the brief of the executor: objective, plan, completed steps and the step to do.
-
-    Args:
-        progress: The progress of the plan.
-        groups: The remaining steps.
-        step: The step to do.
-    """
-    return f"{_state(progress, groups)}\n\nYour step:\n{step}"
-
-
-def replanner_brief(progress: PlanProgress, groups: Sequence[Sequence[str]], *, is_last: bool) -> str:
-    """Return the brief of the replanner: objective, plan and completed steps.
-
-    Args:
-        progress: The progress of the plan.
-        groups: The remaining steps.
-        is_last: Whether this is the last round, so that it must answer.
-    """
-    question = LAST_ROUND if is_last else "What is still to be done? If nothing is, what is the answer?"
-    return f"{_state(progress, groups)}\n\n{question}"
-
-
 def best_effort(progress: PlanProgress, groups: Sequence[Sequence[str]]) -> str:
     """Return an answer for a plan that was not finished: the completed and the remaining steps.
 
@@ -98,13 +75,13 @@ def best_effort(progress: PlanProgress, groups: Sequence[Sequence[str]]) -> str:
         groups: The remaining steps.
     """
     summary = f"Not finished: this is what was done in {progress.rounds} rounds."
-    remaining = f"\n\nStill to be done:\n{_numbered(groups)}" if groups else ""
+    remaining = f"\n\nRemaining steps:\n{_numbered(groups)}" if groups else ""
     return f"{summary}\n\n{_done(progress)}{remaining}"
 
 
 def _state(progress: PlanProgress, groups: Sequence[Sequence[str]]) -> str:
-    plan = _numbered(groups) or "(no steps are left)"
-    return f"Objective:\n{progress.objective}\n\nPlan:\n{plan}\n\nDone so far:\n{_done(progress)}"
+    plan = _numbered(groups) or "(no remaining steps)"
+    return f"Objective:\n{progress.objective}\n\nPlan:\n{plan}\n\nCompleted steps:\n{_done(progress)}"
 
 
 def _numbered(groups: Sequence[Sequence[str]]) -> str:
@@ -113,7 +90,7 @@ def _numbered(groups: Sequence[Sequence[str]]) -> str:
 
 def _done(progress: PlanProgress) -> str:
     done = [f"{number}. {each.step}\n   Result: {each.result}" for number, each in enumerate(progress.done, start=1)]
-    return "\n".join(done) or "(nothing yet)"
+    return "\n".join(done) or "(none yet)"
 
 
 _DEFAULT_LANES = 4
@@ -184,12 +161,11 @@ class ExecutingPhase(PlanPhase):
         Args:
             ctx: The context of the activation.
         """
-        progress = self.state.read(ctx)
-        groups = self.state.remaining_steps(progress)
+        progress, groups = self.state.read(ctx)
         if not groups or self.lane >= len(groups[0]):
             return None
         step = groups[0][self.lane]
-        outcome = await self._run_briefed(ctx, executor_brief(progress, groups, step))
+        outcome = await self._run_briefed(ctx, f"{_state(progress, groups)}\n\nYour step:\n{step}")
         if type(outcome.action) is not Exit:
             self.state.add_step(ctx, len(progress.done) + self.lane, CompletedStep(step, as_text(outcome.output)))
         return outcome.action
@@ -214,7 +190,7 @@ class ParallelExecutingPhase(ParallelAgent):
         Args:
             ctx: The context of the activation.
         """
-        groups = self.state.remaining_steps(self.state.read(ctx))
+        _, groups = self.state.read(ctx)
         if not groups:
             return None
         lanes = self.sub_agents[: len(groups[0])]
@@ -228,12 +204,7 @@ class ReplanningPhase(PlanPhase):
         name: The name of the phase.
         agent: The replanner.
         state: The state of the plan.
-        max_iterations: The maximum number of rounds.
     """
-
-    def __init__(self, name: str, agent: BaseAgent[Any, Any], state: PlanState, max_iterations: int) -> None:
-        super().__init__(name, agent, state)
-        self.max_iterations = max_iterations
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Run the replanner.
@@ -241,12 +212,10 @@ class ReplanningPhase(PlanPhase):
         Args:
             ctx: The context of the activation.
         """
-        progress = self.state.read(ctx)
+        progress, groups = self.state.read(ctx)
         progress = replace(progress, rounds=progress.rounds + 1)
-        brief = replanner_brief(
-            progress, self.state.remaining_steps(progress), is_last=progress.rounds == self.max_iterations
-        )
-        outcome = await self._run_briefed(ctx, brief)
+        question = LAST_ROUND if progress.rounds == self.state.max_iterations else _NEXT
+        outcome = await self._run_briefed(ctx, f"{_state(progress, groups)}\n\n{question}")
         if type(outcome.action) is Exit:
             return outcome.action
         answer, plan = self.state.parse_answer_or_plan(outcome.output, self.agent.name)
@@ -279,14 +248,15 @@ class PlanExecuteAgent(SequentialAgent):
         """
         action = await super().run(ctx)
         if action is None:
-            progress = self.state.read(ctx)
+            progress, groups = self.state.read(ctx)
             if progress.answer is None:
-                progress = replace(progress, answer=best_effort(progress, self.state.remaining_steps(progress)))
+                progress = replace(progress, answer=best_effort(progress, groups))
             self.state.conclude(ctx, progress)
             await ctx.say(progress.answer or "")
         return action
 
 
+@check_arguments
 def plan_execute(
     *,
     planner: BaseAgent[Any, Any],
@@ -319,12 +289,12 @@ def plan_execute(
         raise SetupError(
             f"`{name}` has parallel_steps={parallel_steps}; give True, False or the maximum number of parallel steps"
         )
-    state = PlanState(name, plan_type or (ParallelPlan if lane_count else Plan))
+    state = PlanState(name, plan_type or (ParallelPlan if lane_count else Plan), max_iterations)
     executing: BaseAgent[Any, Any] = ExecutingPhase(f"{name}.execute", executor, state)
     if lane_count:
         lanes = [ExecutingPhase(f"{name}.execute.{lane + 1}", executor, state, lane) for lane in range(lane_count)]
         executing = ParallelExecutingPhase(f"{name}.execute", lanes, state)
-    replanning = ReplanningPhase(f"{name}.replan", replanner, state, max_iterations)
+    replanning = ReplanningPhase(f"{name}.replan", replanner, state)
     loop = LoopAgent(
         f"{name}.loop",
         sub_agents=[executing, replanning],
@@ -343,13 +313,8 @@ class PlanTool:
     """
 
     def __init__(self, plan_type: Any, description: str) -> None:
-        self._plan_type = plan_type
-        self._description = description
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The description of the tool for the model."""
-        return ToolSpec("plan", self._description, self._parser.schema, strict=True)
+        self._parser = HandoffInputParser("plan", plan_type, what="the plan_type")
+        self.spec = ToolSpec("plan", description, self._parser.schema, strict=True)
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Validate the plan.
@@ -364,21 +329,18 @@ class PlanTool:
             return ToolResult(f"This is not a plan: {error}. Correct it and call `plan` again.", is_error=True)
         return ToolResult(msgspec.json.encode(plan).decode(), is_final=True)
 
-    @cached_property
-    def _parser(self) -> HandoffInputParser:
-        return HandoffInputParser("plan", self._plan_type, what="the plan_type")
-
 
 @tool(return_directly=True)
 async def respond(response: str) -> dict[str, str]:
-    """Give the user the final answer. Nothing is done after it.
+    """Give the user the final answer and end the work.
 
     Args:
-        response: The answer, complete, as the user will read it.
+        response: The complete answer, as the user will read it.
     """
     return {"response": response}
 
 
+@check_arguments
 def make_planner(
     model: Model | str | None = None,
     *,
@@ -399,10 +361,11 @@ def make_planner(
     check_choice(f"method of make_planner(name={name!r})", method, ("output", "tool"))
     if method == "output":
         return Agent(name, model=model, instructions=instructions, output_type=plan_type)
-    plan = PlanTool(plan_type, "Give the plan: the steps that lead to the objective.")
+    plan = PlanTool(plan_type, "Submit the plan: the steps that lead to the objective.")
     return Agent(name, model=model, instructions=instructions, tools=[plan], tool_choice="plan")
 
 
+@check_arguments
 def make_executor(
     model: Model | str | None = None,
     tools: Sequence[Tool | Callable[..., Any]] = (),
@@ -423,6 +386,7 @@ def make_executor(
     return Agent(name, model=model, instructions=instructions, tools=tools, max_turns=max_turns)
 
 
+@check_arguments
 def make_replanner(
     model: Model | str | None = None,
     *,
@@ -438,5 +402,5 @@ def make_replanner(
         instructions: Its instructions.
         plan_type: The type of the plan.
     """
-    plan = PlanTool(plan_type, "Go on, with these steps: those that are still to be done, and no others.")
+    plan = PlanTool(plan_type, "Continue with these steps: only those that remain.")
     return Agent(name, model=model, instructions=instructions, tools=[plan, respond], tool_choice="required")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import msgspec
@@ -70,11 +69,13 @@ class PlanState:
     Args:
         owner: The name of the plan_execute agent.
         plan_type: The type of the plan.
+        max_iterations: The maximum number of rounds, 0 for no limit.
     """
 
-    def __init__(self, owner: str, plan_type: Any) -> None:
+    def __init__(self, owner: str, plan_type: Any, max_iterations: int) -> None:
         self.owner = owner
-        self._plan_type = plan_type
+        self.max_iterations = max_iterations
+        self._parser = OutputParser(owner, plan_type)
 
     def key(self, ctx: AgentContext[Any]) -> str:
         """Return the key for the innermost activation of the owner.
@@ -89,8 +90,8 @@ class PlanState:
             raise SetupError(f"`{ctx.agent}` is a part of `{self.owner}` and runs only inside it")
         return f"{PLAN_EXECUTE_KEY}:{self.owner}@{origin.id}"
 
-    def read(self, ctx: AgentContext[Any]) -> PlanProgress:
-        """Return the progress.
+    def read(self, ctx: AgentContext[Any]) -> tuple[PlanProgress, list[list[str]]]:
+        """Return the progress and the remaining steps, in groups of independent steps.
 
         Args:
             ctx: The context of a phase.
@@ -98,7 +99,7 @@ class PlanState:
         key = self.key(ctx)
         progress = msgspec.convert(ctx.values[key], PlanProgress)
         done = [msgspec.convert(ctx.values[each], CompletedStep) for each in _step_keys(key, ctx.values)]
-        return replace(progress, done=tuple(done))
+        return replace(progress, done=tuple(done)), self._remaining_steps(progress.plan)
 
     def write(self, ctx: AgentContext[Any], progress: PlanProgress) -> None:
         """Store the progress, except the completed steps.
@@ -165,25 +166,17 @@ class PlanState:
         response = cast("dict[str, Any]", given).get("response")
         return (response, None) if isinstance(response, str) else (None, self.parse_plan(text, author))
 
-    def remaining_steps(self, progress: PlanProgress) -> list[list[str]]:
-        """Return the remaining steps in groups; the steps of a group do not depend on one another.
-
-        Args:
-            progress: The progress.
-        """
-        plan: Any = self._parser.parse(msgspec.json.encode(progress.plan).decode())
-        steps: Any = (
-            cast("dict[str, Any]", plan).get("steps") if isinstance(plan, dict) else getattr(plan, "steps", None)
+    def _remaining_steps(self, plan: Any) -> list[list[str]]:
+        parsed: Any = self._parser.parse(msgspec.json.encode(plan).decode())
+        fields = (
+            cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {"steps": getattr(parsed, "steps", None)}
         )
+        steps: Any = fields.get("steps")
         if not isinstance(steps, list | tuple):
             kind = self._parser.type_name
             raise SetupError(f"`{self.owner}` has plan_type={kind}, which has no list `steps`; add a field or property")
         groups = [_as_list(group) for group in cast("Sequence[Any]", steps)]
         return [[as_text(step) for step in group] for group in groups if group]
-
-    @cached_property
-    def _parser(self) -> OutputParser:
-        return OutputParser(self.owner, self._plan_type)
 
 
 def _step_keys(key: str, values: Mapping[str, Any]) -> list[str]:

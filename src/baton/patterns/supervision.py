@@ -7,10 +7,11 @@ from typing_extensions import TypeVar
 
 from ..agents import AgentContext, AgentWrapper, BaseAgent
 from ..agents.wrappers import run_or_report
-from ..arguments import check_choice
+from ..arguments import check_arguments, check_choice
 from ..errors import SetupError
 from ..events import Action
 from ..handoffs import Handoff
+from ..wording import show
 
 Out = TypeVar("Out", default=str, covariant=True)
 
@@ -57,6 +58,7 @@ class ReportingAgent(AgentWrapper[Any, Any]):
         return run_or_report(self.inner, ctx, to=self.to)
 
 
+@check_arguments
 def supervisor(
     agent: BaseAgent[Any, Out],
     *,
@@ -85,7 +87,7 @@ def supervisor(
         raise SetupError(f"supervisor(`{agent.name}`) has no workers; give at least one in sub_agents=[…]")
     for worker in sub_agents:
         if not isinstance(worker, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SetupError(f"supervisor(`{agent.name}`) has {worker!r} in sub_agents; all must be agents")
+            raise SetupError(f"supervisor(`{agent.name}`) has {show(worker)} in sub_agents; all must be agents")
         if worker.name == agent.name:
             raise SetupError(f"`{worker.name}` cannot supervise itself; give the supervisor and its worker two names")
     workers = sub_agents

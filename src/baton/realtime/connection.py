@@ -4,36 +4,23 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from ..errors import BatonError, ModelConnectionError, ModelError, ModelRequestError, RunError, SessionLostError
 from ..messages import Message, ToolMessage
-from .protocol import (
-    AddItem,
-    AppendAudio,
-    AudioCommitted,
-    ClearAudio,
-    Command,
-    CommitAudio,
-    ConfigureSession,
-    ItemAdded,
-    ProviderErrorReceived,
-    RealtimeConnection,
-    RealtimeModel,
-    ResponseEnded,
-    SessionConfigured,
-    Signal,
-)
+from . import protocol
 from .settings import SessionConfig
 
 _logger = logging.getLogger("baton.realtime")
-_AUDIO_COMMANDS = (AppendAudio, CommitAudio, ClearAudio)
-_PROGRESS = (ResponseEnded, AudioCommitted)
+_AUDIO_COMMANDS = (protocol.AppendAudio, protocol.CommitAudio, protocol.ClearAudio)
+_PROGRESS = (protocol.ResponseEnded, protocol.AudioCommitted)
 """Signals after which the count of reconnect attempts starts again."""
 _VOICE_LOCKED = "cannot_update_voice"
+_Confirmed: TypeAlias = protocol.AddItem | protocol.ConfigureSession
 _MAX_TRIES = 3
 _MAX_DELAY = 8.0
 _STABLE_SECONDS = 30.0
@@ -51,27 +38,23 @@ class ConnectionListener(Protocol):
         """Return the conversation so far, to be sent on a new connection."""
         ...
 
-    async def on_signal(self, signal: Signal) -> None:
+    async def on_signal(self, signal: protocol.Signal) -> None:
         """Handle a signal of the model."""
-        ...
 
     async def on_disconnected(self, attempt: int, reason: str) -> None:
         """Handle the loss of the connection, before a reconnect attempt."""
-        ...
 
     def on_item_resent(self) -> None:
         """Handle the resending of an item that the provider had rejected."""
-        ...
 
     async def on_reconnected(self) -> None:
         """Handle a new connection, after the conversation was sent on it."""
-        ...
 
     def on_closed(self, error: BaseException | None) -> None:
         """Handle the end: the provider closed the connection, or it is lost for good."""
-        ...
 
 
+@dataclass(eq=False)
 class ReconnectingConnection:
     """The model connection of one session. Senders of audio wait while it reconnects.
 
@@ -79,39 +62,29 @@ class ReconnectingConnection:
     sent, and is sent once per connection.
     """
 
-    def __init__(
-        self,
-        model: RealtimeModel,
-        listener: ConnectionListener,
-        *,
-        max_reconnects: int,
-        reconnect_delay: float,
-        name: str,
-    ) -> None:
-        self._model = model
-        self._listener = listener
-        self._max_reconnects = max_reconnects
-        self._reconnect_delay = reconnect_delay
-        self._name = name
-        self._connection: RealtimeConnection | None = None
-        self._sending = asyncio.Lock()
-        self._connected = asyncio.Event()
-        self._reader: asyncio.Task[None] | None = None
-        self._sent: set[str] = set()
-        """Names of the items sent on this connection: a result's call id, or a transcript key."""
-        self._initial_history: list[Message] = []
-        """Messages sent when this connection was opened."""
-        self._unacknowledged: dict[str, tuple[AddItem, int]] = {}
-        """Items the provider has not acknowledged, by item id, with the number of tries."""
-        self._unconfirmed: dict[str, tuple[ConfigureSession, int]] = {}
-        """Configurations the provider has not confirmed, by command id in order, with the number of tries."""
-        self._count = 0
-        self._attempts = 0
-        """Reconnects since the last connection that made progress."""
-        self._connected_at = 0.0
-        self._send_error: ModelConnectionError | None = None
-        self.is_closed = False
-        self._failure: BatonError | None = None
+    _model: protocol.RealtimeModel
+    _listener: ConnectionListener
+    _: KW_ONLY
+    name: str
+    max_reconnects: int
+    reconnect_delay: float
+    is_closed: bool = False
+    _connection: protocol.RealtimeConnection | None = None
+    _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _connected: asyncio.Event = field(default_factory=asyncio.Event)
+    _reader: asyncio.Task[None] | None = None
+    _sent: set[str] = field(default_factory=set[str])
+    """Names of the items sent on this connection: a result's call id, or a transcript key."""
+    _initial_history: list[Message] = field(default_factory=list[Message])
+    """Messages sent when this connection was opened."""
+    _unconfirmed: dict[str, tuple[_Confirmed, int]] = field(default_factory=dict[str, Any])
+    """Commands the provider has not confirmed, by id in order, with the number of tries."""
+    _count: int = 0
+    _attempts: int = 0
+    """Reconnects since the last connection that made progress."""
+    _connected_at: float = 0.0
+    _send_error: ModelConnectionError | None = None
+    _failure: BatonError | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -119,23 +92,23 @@ class ReconnectingConnection:
         return self._connected.is_set()
 
     @property
-    def has_unacknowledged(self) -> bool:
-        """True if the provider has yet to acknowledge items that were sent."""
-        return bool(self._unacknowledged)
+    def has_unconfirmed_items(self) -> bool:
+        """True if the provider has yet to confirm items that were sent."""
+        return any(isinstance(command, protocol.AddItem) for command, _ in self._unconfirmed.values())
 
     async def open(self) -> None:
         """Open the first connection. Raises the model's error if that fails."""
         await self._connect()
-        self._reader = asyncio.create_task(self._read(), name=f"baton realtime {self._name}")
+        self._reader = asyncio.create_task(self._read(), name=f"baton realtime {self.name}")
 
-    async def send(self, command: Command) -> bool:
+    async def send(self, command: protocol.Command) -> bool:
         """Send a command; return whether it was sent.
 
         While there is no connection, audio commands wait for the next one and all others are dropped.
         """
         is_audio = isinstance(command, _AUDIO_COMMANDS)
-        if isinstance(command, ConfigureSession):
-            command = self._new_config_command(command)
+        if isinstance(command, protocol.ConfigureSession):
+            command = self._track(command)
         while True:
             if not is_audio and not self._connected.is_set():
                 return False
@@ -162,7 +135,7 @@ class ReconnectingConnection:
             # Marked first: if sending fails, the next connection starts with the whole transcript.
             self._sent.add(name)
             if not any(message is sent for sent in self._initial_history):
-                await self._try_send(self._new_item_command(message))
+                await self._try_send(self._track(protocol.AddItem(message)))
 
     def was_sent(self, name: str) -> bool:
         """True if an item was sent on this connection, or will be with the transcript on the next."""
@@ -187,7 +160,7 @@ class ReconnectingConnection:
     def _is_finished(self) -> bool:
         return self.is_closed or self._failure is not None
 
-    async def _try_send(self, command: Command) -> bool:
+    async def _try_send(self, command: protocol.Command) -> bool:
         connection = self._connection
         if connection is None:
             return False
@@ -204,22 +177,20 @@ class ReconnectingConnection:
             return False
         return True
 
-    def _new_config_command(self, command: ConfigureSession, tries: int = 1) -> ConfigureSession:
+    def _track(self, command: _Confirmed, tries: int = 1) -> _Confirmed:
+        """Give a command a new id, under which it waits for its confirmation."""
         self._count += 1
-        command = replace(command, id=f"set_{self._count}")
+        if isinstance(command, protocol.AddItem):
+            id = f"item_{self._count}"
+            command = replace(command, item_id=id, id=id)
+        else:
+            command = replace(command, id=f"set_{self._count}")
         self._unconfirmed[command.id] = (command, tries)
-        return command
-
-    def _new_item_command(self, message: Message, tries: int = 1) -> AddItem:
-        self._count += 1
-        command = AddItem(message, f"item_{self._count}", f"add_{self._count}")
-        self._unacknowledged[command.item_id] = (command, tries)
         return command
 
     async def _connect(self) -> None:
         async with self._sending:
             self._sent.clear()
-            self._unacknowledged.clear()
             self._unconfirmed.clear()
             config = self._listener.current_config()
             connection = self._connection = await self._model.connect(config)
@@ -228,11 +199,11 @@ class ReconnectingConnection:
             for message in self._initial_history:
                 if isinstance(message, ToolMessage):
                     self._sent.add(message.tool_call_id)
-                await connection.send(self._new_item_command(message))
-            while (current := self._listener.current_config()) is not config:
+                await connection.send(self._track(protocol.AddItem(message)))
+            while (current := self._listener.current_config()) != config:
                 # The active agent changed while the connection was being opened.
                 config = current
-                await connection.send(self._new_config_command(ConfigureSession(config)))
+                await connection.send(self._track(protocol.ConfigureSession(config)))
             self._connected.set()
 
     async def _read(self) -> None:
@@ -257,51 +228,48 @@ class ReconnectingConnection:
         assert self._connection is not None
         try:
             async for signal in self._connection:
-                if isinstance(signal, ItemAdded):
-                    self._unacknowledged.pop(signal.item_id, None)
-                elif isinstance(signal, SessionConfigured) and self._unconfirmed:
-                    del self._unconfirmed[next(iter(self._unconfirmed))]
+                if isinstance(signal, protocol.ItemAdded):
+                    self._unconfirmed.pop(signal.item_id, None)
+                elif isinstance(signal, protocol.SessionConfigured):
+                    sent = [
+                        id
+                        for id, (command, _) in self._unconfirmed.items()
+                        if isinstance(command, protocol.ConfigureSession)
+                    ]
+                    for oldest in sent[:1]:
+                        del self._unconfirmed[oldest]
                 elif isinstance(signal, _PROGRESS):
                     self._attempts = 0
-                elif isinstance(signal, ProviderErrorReceived) and await self._resend_rejected(signal):
+                elif isinstance(signal, protocol.ProviderErrorReceived) and await self._resend_rejected(signal):
                     continue
                 await self._listener.on_signal(signal)
         except ModelConnectionError as error:
             return error
         return self._send_error
 
-    async def _resend_rejected(self, error: ProviderErrorReceived) -> bool:
+    async def _resend_rejected(self, error: protocol.ProviderErrorReceived) -> bool:
         """Send a rejected command again; return False if the error is not about one to be retried."""
-        if error.command_id in self._unconfirmed:
-            await self._resend_config(error)
-            return True
-        for item_id, (command, tries) in list(self._unacknowledged.items()):
-            if error.command_id and command.id == error.command_id:
-                del self._unacknowledged[item_id]
-                if tries >= _MAX_TRIES:
-                    return False
-                async with self._sending:
-                    await self._try_send(self._new_item_command(command.message, tries + 1))
-                self._listener.on_item_resent()
-                return True
-        return False
-
-    async def _resend_config(self, error: ProviderErrorReceived) -> None:
-        command, tries = self._unconfirmed.pop(error.command_id)
-        if tries >= _MAX_TRIES:
-            # The agent would continue with the instructions and tools of another.
-            what = f"`{self._model.name}` rejected the settings of `{command.settings.agent}`"
-            raise ModelRequestError(f"{what}: {error.message} ({error.code})", model=self._model.name)
-        again = replace(command, changes_voice=command.changes_voice and error.code != _VOICE_LOCKED)
+        command, tries = self._unconfirmed.pop(error.command_id, (None, 0))
+        if isinstance(command, protocol.ConfigureSession):
+            if tries >= _MAX_TRIES:
+                # The agent would continue with the instructions and tools of another.
+                what = f"`{self._model.name}` rejected the settings of `{command.settings.agent}`"
+                raise ModelRequestError(f"{what}: {error.message} ({error.code})", model=self._model.name)
+            command = replace(command, changes_voice=command.changes_voice and error.code != _VOICE_LOCKED)
+        elif command is None or tries >= _MAX_TRIES:
+            return False
         async with self._sending:
-            await self._try_send(self._new_config_command(again, tries + 1))
+            await self._try_send(self._track(command, tries + 1))
+        if isinstance(command, protocol.AddItem):
+            self._listener.on_item_resent()
+        return True
 
     async def _reconnect(self, error: ModelConnectionError) -> None:
         reason = str(error)
         if monotonic() - self._connected_at >= _STABLE_SECONDS:
             self._attempts = 0
-        while self._attempts < self._max_reconnects:
-            delay = min(self._reconnect_delay * 2**self._attempts, _MAX_DELAY)
+        while self._attempts < self.max_reconnects:
+            delay = min(self.reconnect_delay * 2**self._attempts, _MAX_DELAY)
             self._attempts += 1
             await self._listener.on_disconnected(self._attempts, reason)
             await self._close_connection()
@@ -315,8 +283,8 @@ class ReconnectingConnection:
                 continue
             await self._listener.on_reconnected()
             return
-        what = f"the session `{self._name}` lost its connection, and {self._max_reconnects} reconnect attempts failed"
-        raise SessionLostError(f"{what}: {reason}", model=self._model.name, attempts=self._max_reconnects)
+        what = f"the session `{self.name}` lost its connection, and {self.max_reconnects} reconnect attempts failed"
+        raise SessionLostError(f"{what}: {reason}", model=self._model.name, attempts=self.max_reconnects)
 
     async def _close_connection(self) -> None:
         connection, self._connection = self._connection, None

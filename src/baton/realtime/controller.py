@@ -4,40 +4,22 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, assert_never
+from dataclasses import dataclass
+from typing import Any, assert_never
 
-from ..agents import AgentContext
 from ..context import HistoryEntry, RunContext
+from ..context.run_context import SuspendRun
 from ..context.run_state import RunState
 from ..events import AgentResponded, Delta, Origin
 from ..events.base import RUN_ORIGIN
 from ..messages import Message, ToolMessage
+from . import protocol
 from .connection import ReconnectingConnection
-from .definition import PreparedAgent, RealtimeDefinition, prepare_agent, prepare_target
+from .definition import PreparedAgent, prepare_agent, prepare_target
 from .events import SessionErrorReported, SessionReconnected, SessionReconnecting
+from .guardrails import ResponseGuards
 from .mailbox import MailboxEvent, RefreshRequested, SessionEnded
-from .pending import CallLedger, OpenInterrupts, ResponseScheduler
-from .protocol import (
-    AudioChunk,
-    AudioCommitted,
-    AudioEnded,
-    Command,
-    ItemAdded,
-    ItemTruncated,
-    ProviderErrorReceived,
-    RealtimeModel,
-    ResponseEnded,
-    ResponseStarted,
-    SessionConfigured,
-    SessionReady,
-    Signal,
-    TranscriptChunk,
-    TranscriptionChunk,
-    TranscriptionCompleted,
-    TranscriptionFailed,
-    UserSpeechEnded,
-    UserSpeechStarted,
-)
+from .pending import ResponseScheduler
 from .settings import RealtimeSettings, SessionConfig
 from .speech import PlaybackTracker, SpeechTracker
 from .turns import RunningTurns
@@ -49,33 +31,15 @@ _CLOSE_GRACE = 1.0
 """Seconds that running work may still take when the session is closed or disconnected."""
 
 
-class ActiveSpeaker(Protocol):
-    """The activation that currently speaks."""
+@dataclass(eq=False)
+class ActiveSpeaker:
+    """The activation that currently speaks, and the configuration it speaks with."""
 
-    @property
-    def origin(self) -> Origin:
-        """Origin of the activation."""
-        ...
-
-    is_waiting: bool
+    turns: RunningTurns
+    guards: ResponseGuards
+    prepared: PreparedAgent
+    is_waiting: bool = False
     """True if it waits for the next mailbox event."""
-
-    @property
-    def has_running_turns(self) -> bool:
-        """True if tool calls are running."""
-        ...
-
-    def transcript_messages(self) -> Iterable[Message]:
-        """Return the conversation so far."""
-        ...
-
-    def on_transcript(self, response_id: str, text: str) -> None:
-        """Handle transcript text of a response."""
-        ...
-
-    def cancel_turns(self) -> None:
-        """Cancel the tool calls that are running."""
-        ...
 
 
 class SessionController:
@@ -86,15 +50,15 @@ class SessionController:
 
     def __init__(
         self,
-        model: RealtimeModel,
+        model: protocol.RealtimeModel,
         settings: RealtimeSettings,
         *,
         name: str,
-        playback: PlaybackTracker | None = None,
-        max_reconnects: int = 5,
-        reconnect_delay: float = 0.25,
-        wait_for_tools: bool = False,
-        guardrail_interval: int = 100,
+        playback: PlaybackTracker | None,
+        max_reconnects: int,
+        reconnect_delay: float,
+        wait_for_tools: bool,
+        guardrail_interval: int,
     ) -> None:
         self.model = model
         self.settings = settings
@@ -112,9 +76,12 @@ class SessionController:
         """Set once the session can be used: it is connected, or an interrupt is open before that."""
         self.is_open = asyncio.Event()
         """Set once the model is connected."""
-        self.calls = CallLedger()
-        self.interrupts = OpenInterrupts(self._on_interrupt)
+        self.calls: dict[str, tuple[str, str]] = {}
+        """Tool name and arguments of all calls, by call id."""
         self.on_interrupt: Callable[[str], object] | None = None
+        """Called with the key of each new interrupt."""
+        self._interrupts: dict[str, asyncio.Future[Any]] = {}
+        """Interrupts whose answers are awaited, by key."""
         self.untranscribed: dict[str, None] = {}
         """Audio items of the user whose transcription is missing, in order."""
         self.spoken: dict[str, tuple[AgentResponded, HistoryEntry]] = {}
@@ -127,7 +94,6 @@ class SessionController:
         """True if the first configuration is being built."""
         self._prepared: PreparedAgent | None = None
         self._claimed = ""
-        self._config: SessionConfig | None = None
         self._deadline: asyncio.Timeout | None = None
         self._changed = asyncio.Event()
 
@@ -135,7 +101,18 @@ class SessionController:
 
     async def answer_to(self, key: str) -> Any:
         """Wait for the answer to an interrupt. Raises SuspendRun if the session ends first."""
-        return await self.interrupts.answer_to(key)
+        if self.is_closing:
+            raise SuspendRun(key)
+        waiting = self._interrupts[key] = asyncio.get_running_loop().create_future()
+        if self._is_opening:
+            self.is_ready.set()
+        if self.on_interrupt is not None:
+            self.on_interrupt(key)
+        self.notify_change()
+        try:
+            return await waiting
+        finally:
+            self._interrupts.pop(key, None)
 
     def claim(self, target: str, origin: Origin) -> str | None:
         """Reserve the next transfer; return the reason if that is not possible."""
@@ -152,25 +129,24 @@ class SessionController:
 
     async def readiness(self, ctx: RunContext[Any], target: str) -> str | None:
         """Build the target's configuration; return why it cannot become active, if so."""
-        prepared = await prepare_target(target, ctx, ctx._caller, model=self.model, settings=self.settings)
-        if isinstance(prepared, str):
-            return prepared
-        self._prepared = prepared
+        try:
+            self._prepared = await prepare_target(target, ctx, ctx._caller, model=self.model, settings=self.settings)
+        except Exception as error:
+            _logger.warning("could not set up `%s` for a transfer", target, exc_info=error)
+            return f"Not transferred to [{target}]: it could not be set up: {error}"
         return None
 
     # Called by the active agent.
 
-    async def enter(
-        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], speaker: ActiveSpeaker
-    ) -> PreparedAgent:
+    async def enter(self, turns: RunningTurns, guards: ResponseGuards) -> ActiveSpeaker:
         """Make an agent active: connect if necessary, and send its configuration."""
-        prepared = self._prepared if self._prepared is not None and self._prepared.agent is agent else None
-        if prepared is None:
+        ctx, prepared = turns.ctx, self._prepared
+        if prepared is None or prepared.agent is not turns.agent:
             self._is_opening = not self.is_open.is_set()
-            prepared = await prepare_agent(agent, ctx, model=self.model, settings=self.settings)
+            prepared = await prepare_agent(turns.agent, ctx, model=self.model, settings=self.settings)
             self._is_opening = False
         self._prepared, self._claimed = None, ""
-        self._config, self.speaker, self.run = prepared.config, speaker, ctx._run
+        self.speaker, self.run = ActiveSpeaker(turns, guards, prepared), ctx._run
         if self.is_open.is_set():
             await self._configure(prepared.config, changes_agent=True)
         else:
@@ -178,26 +154,23 @@ class SessionController:
             await self.connection.open()
             self.is_open.set()
             self.is_ready.set()
-        return prepared
+        return self.speaker
 
-    async def refresh(
-        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], current: PreparedAgent
-    ) -> PreparedAgent:
+    async def refresh(self, speaker: ActiveSpeaker) -> None:
         """Send the active agent's configuration again if it changed.
 
         If it cannot be built, the current one stays.
         """
+        agent, ctx, current = speaker.turns.agent, speaker.turns.ctx, speaker.prepared
         if not agent.is_dynamic and not ctx._routes.conditional:
-            return current
+            return
         try:
-            prepared = await prepare_agent(agent, ctx, model=self.model, settings=self.settings)
+            speaker.prepared = await prepare_agent(agent, ctx, model=self.model, settings=self.settings)
         except Exception as error:  # noqa: BLE001 - the session continues with the current configuration
             self.deliver(SessionErrorReported(self.origin, "not_refreshed", f"{type(error).__name__}: {error}"))
-            return current
-        if prepared.config != current.config:
-            self._config = prepared.config
-            await self._configure(prepared.config, changes_agent=False)
-        return prepared
+            return
+        if speaker.prepared.config != current.config:
+            await self._configure(speaker.prepared.config, changes_agent=False)
 
     async def send_results(self, results: Iterable[ToolMessage]) -> None:
         """Send tool results to the model, each once per connection."""
@@ -211,11 +184,6 @@ class SessionController:
         while len(self.spoken) > _MAX_REMEMBERED:
             del self.spoken[next(iter(self.spoken))]
 
-    @property
-    def active_response(self) -> str:
-        """Id of the response in progress."""
-        return self.responses.active_response
-
     def add_detached(self, turns: RunningTurns, origin: Origin) -> None:
         """Keep turns running whose agent is no longer active."""
         self._detached_activations.add(origin.id)
@@ -225,14 +193,6 @@ class SessionController:
     def has_detached_running(self) -> bool:
         """True if turns of earlier agents are running."""
         return any(turns.is_running for turns in self.detached_turns)
-
-    async def request_response(self) -> None:
-        """Request a response as soon as neither side speaks."""
-        await self.responses.request()
-
-    async def cancel_response(self) -> None:
-        """Cancel the response in progress, if any."""
-        await self.responses.cancel()
 
     @asynccontextmanager
     async def closing_timeout(self) -> AsyncGenerator[None, None]:
@@ -247,10 +207,6 @@ class SessionController:
         finally:
             self._deadline = None
 
-    async def send(self, command: Command) -> bool:
-        """Send a command; return whether it was sent."""
-        return await self.connection.send(command)
-
     def post(self, event: MailboxEvent) -> None:
         """Add an event to the active agent's mailbox."""
         self.mailbox.put_nowait(event)
@@ -258,7 +214,7 @@ class SessionController:
     def on_transcript(self, response_id: str, text: str) -> None:
         """Pass transcript text to the active agent."""
         if self.speaker is not None:
-            self.speaker.on_transcript(response_id, text)
+            self.speaker.guards.add_text(response_id, text)
 
     def deliver(self, delta: Delta) -> None:
         """Deliver a delta to the run's subscribers."""
@@ -268,7 +224,7 @@ class SessionController:
     @property
     def origin(self) -> Origin:
         """Origin of the active activation."""
-        return self.speaker.origin if self.speaker is not None else RUN_ORIGIN
+        return self.speaker.turns.ctx._origin if self.speaker is not None else RUN_ORIGIN
 
     def notify_change(self) -> None:
         """Wake `wait_until_idle` to check again."""
@@ -276,6 +232,12 @@ class SessionController:
         self._changed = asyncio.Event()
 
     # Called by the session.
+
+    def resolve_interrupt(self, key: str, answer: Any) -> None:
+        """Deliver an answer to the code that waits for it."""
+        waiting = self._interrupts.get(key)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
 
     async def wait_until_idle(self) -> None:
         """Wait until nothing is pending, or only an open interrupt is."""
@@ -287,11 +249,11 @@ class SessionController:
         speaker = self.speaker
         if speaker is None or not speaker.is_waiting:
             return False
-        if (speaker.has_running_turns or self.has_detached_running) and not self.interrupts.has_waiting:
+        if (speaker.turns.is_running or self.has_detached_running) and not self._interrupts:
             return False
         awaits_transcript = bool(self.untranscribed) and self.settings.transcription is not None
         is_pending = self.responses.is_pending or awaits_transcript or not self.mailbox.empty()
-        is_speaking = bool(self.active_response) or self.speech.is_user_speaking
+        is_speaking = bool(self.responses.active_response) or self.speech.is_user_speaking
         return not (is_pending or is_speaking or not self.connection.is_connected)
 
     def shut_down(self) -> None:
@@ -302,7 +264,7 @@ class SessionController:
         self._abandon_response()
         self._stop_waiting()
         if self.speaker is not None:
-            self.speaker.cancel_turns()
+            self.speaker.turns.cancel()
         for turns in self.detached_turns:
             turns.cancel()
         if self._deadline is not None:
@@ -320,18 +282,18 @@ class SessionController:
 
     def current_config(self) -> SessionConfig:
         """Return the configuration of the active agent."""
-        assert self._config is not None
-        return self._config
+        assert self.speaker is not None
+        return self.speaker.prepared.config
 
     def transcript_messages(self) -> Iterable[Message]:
         """Return the conversation so far."""
-        return self.speaker.transcript_messages() if self.speaker is not None else ()
+        return self.speaker.turns.transcript.messages() if self.speaker is not None else ()
 
     async def on_disconnected(self, attempt: int, reason: str) -> None:
         """Handle the loss of the connection, before a reconnect attempt."""
         self._abandon_response()
         for item_id in self.untranscribed:
-            self.post(TranscriptionFailed(item_id, reason))
+            self.post(protocol.TranscriptionFailed(item_id, reason))
         self.responses.on_disconnected()
         self.speech.reset()
         self.deliver(SessionReconnecting(self.origin, attempt, reason))
@@ -356,43 +318,43 @@ class SessionController:
         self._stop_waiting()
         self.post(SessionEnded(is_by_provider=True, error=error))
 
-    async def on_signal(self, signal: Signal) -> None:
+    async def on_signal(self, signal: protocol.Signal) -> None:
         """Handle a signal of the model."""
-        if type(signal) is AudioChunk:
+        if isinstance(signal, protocol.AudioChunk):
             # By far the most frequent signal: delivered at once, nothing is recorded.
             self.speech.on_signal(signal)
             return
         match signal:
-            case ResponseStarted(response_id):
+            case protocol.ResponseStarted(response_id):
                 self.speech.start_response()
                 if await self.responses.on_started(signal):
                     self.post(signal)
                 else:
-                    self.speech.mute(response_id)
-            case ResponseEnded():
+                    self.speech.muted.add(response_id)
+            case protocol.ResponseEnded():
                 await self._on_response_ended(signal)
-            case SessionConfigured():
+            case protocol.SessionConfigured():
                 self.responses.on_configured()
-            case UserSpeechStarted():
+            case protocol.UserSpeechStarted():
                 await self.speech.on_user_speech(signal)
-            case UserSpeechEnded():
+            case protocol.UserSpeechEnded():
                 await self.speech.on_user_speech(signal)
                 self.responses.on_user_turn()
                 detection = self.settings.turn_detection
                 # A provider that responds by itself must not be asked for a second response.
                 if detection is None or not detection.create_response:
                     await self.responses.request_if_idle()
-            case AudioCommitted():
+            case protocol.AudioCommitted():
                 self.responses.on_user_turn()
                 self.post(signal)
-            case TranscriptionCompleted() | TranscriptionFailed():
+            case protocol.TranscriptionCompleted() | protocol.TranscriptionFailed():
                 self.post(signal)
-            case AudioChunk() | AudioEnded() | TranscriptChunk() | TranscriptionChunk():
+            case protocol.AudioEnded() | protocol.TranscriptChunk() | protocol.TranscriptionChunk():
                 self.speech.on_signal(signal)
-            case ProviderErrorReceived():
+            case protocol.ProviderErrorReceived():
                 if not self.responses.handle_error(signal) and signal.code not in _HARMLESS_CODES:
                     self.deliver(SessionErrorReported(self.origin, signal.code, signal.message))
-            case SessionReady() | ItemAdded() | ItemTruncated():
+            case protocol.SessionReady() | protocol.ItemAdded() | protocol.ItemTruncated():
                 pass
             case _:
                 assert_never(signal)
@@ -400,10 +362,10 @@ class SessionController:
             await self.run.log.settle()
         self.notify_change()
 
-    async def _on_response_ended(self, signal: ResponseEnded) -> None:
-        is_stale = self.responses.is_stale(signal.response_id)
+    async def _on_response_ended(self, signal: protocol.ResponseEnded) -> None:
+        is_stale = signal.response_id in self.responses.stale
         self.responses.on_ended(signal)
-        self.speech.end_response(signal.response_id)
+        self.speech.muted.discard(signal.response_id)
         if signal.status == "failed":
             self.deliver(SessionErrorReported(self.origin, signal.reason or "response_failed", signal.error))
         if not is_stale:
@@ -412,19 +374,15 @@ class SessionController:
 
     def _abandon_response(self) -> None:
         """End the active response with what has arrived of it."""
-        if self.active_response and not self.responses.is_stale(self.active_response):
-            self.post(self.speech.interrupted_response(self.active_response))
+        active = self.responses.active_response
+        if active and active not in self.responses.stale:
+            self.post(self.speech.interrupted_response(active))
 
     def _stop_waiting(self) -> None:
         self.is_closing = True
-        self.interrupts.suspend_all()
-
-    def _on_interrupt(self, key: str) -> None:
-        if self._is_opening:
-            self.is_ready.set()
-        if self.on_interrupt is not None:
-            self.on_interrupt(key)
-        self.notify_change()
+        for key, waiting in self._interrupts.items():
+            if not waiting.done():
+                waiting.set_exception(SuspendRun(key))
 
     def _can_respond(self) -> bool:
         return not self.speech.is_user_speaking and not self.is_closing

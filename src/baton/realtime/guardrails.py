@@ -2,46 +2,39 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from ..agents import AgentContext
 from ..context import RunContext
-from ..errors import GuardrailTrippedError
 from ..tools.guardrails import Guardrail, GuardrailChecks
+from .definition import RealtimeDefinition
+from .mailbox import GuardrailFired, MailboxEvent, SessionEnded
+from .transcript import TranscriptSlot
 
 
+@dataclass(eq=False)
 class ResponseGuard:
-    """Checks one response.
+    """Checks one response, each time after `interval` more characters of its transcript.
 
-    `on_trip` is called at most once; `on_failure` if a guardrail raises while the response is in progress.
+    It posts at most one `GuardrailFired`, and `SessionEnded` if a guardrail raises while the response is in progress.
     """
 
-    def __init__(
-        self,
-        guardrails: tuple[Guardrail, ...],
-        ctx: AgentContext[Any],
-        key: str,
-        *,
-        interval: int,
-        on_trip: Callable[[GuardrailTrippedError], None],
-        on_failure: Callable[[BaseException], None],
-    ) -> None:
-        self._guardrails = guardrails
-        self._ctx = ctx
-        self._key = key
-        self._interval = interval
-        self._on_trip = on_trip
-        self._on_failure = on_failure
-        self._text = ""
-        self._checked = 0
-        self._checks = 0
-        self._task: asyncio.Task[None] | None = None
-        self._is_finished = False
+    guardrails: tuple[Guardrail, ...]
+    ctx: AgentContext[Any]
+    slot: TranscriptSlot
+    interval: int
+    post: Callable[[MailboxEvent], None]
+    _text: str = ""
+    _checked: int = 0
+    _checks: int = 0
+    _task: asyncio.Task[None] | None = None
+    _is_finished: bool = False
 
     def add_text(self, text: str) -> None:
         """Add transcript text, and start a check if enough of it is unchecked."""
         self._text += text
-        if len(self._text) - self._checked >= self._interval and self._task is None:
+        if len(self._text) - self._checked >= self.interval and self._task is None:
             self._task = asyncio.create_task(self._check(), name="baton guardrails")
             self._task.add_done_callback(self._on_done)
 
@@ -63,17 +56,17 @@ class ResponseGuard:
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             # Reported at once: a response that cannot be checked must not be completed.
-            self._on_failure(error)
+            self.post(SessionEnded(error=error))
 
     async def _check(self) -> None:
         while not self._is_finished:
             self._checked, self._checks = len(self._text), self._checks + 1
-            ctx = RunContext(self._ctx._run, self._ctx._origin, f"{self._key}/g{self._checks}")
-            trip = await GuardrailChecks(self._guardrails, ctx, "output").run(self._text)
+            ctx = RunContext(self.ctx._run, self.ctx._origin, f"{self.slot.key}/g{self._checks}")
+            trip = await GuardrailChecks(self.guardrails, ctx, "output").run(self._text)
             if trip is not None:
-                self._is_finished = True
-                self._on_trip(trip)
-            elif len(self._text) - self._checked < self._interval:
+                self._is_finished = self.slot.is_stopped = True
+                self.post(GuardrailFired(trip))
+            elif len(self._text) - self._checked < self.interval:
                 break
         self._task = None
 
@@ -81,27 +74,18 @@ class ResponseGuard:
 class ResponseGuards:
     """The guards of one activation, one per response."""
 
-    def __init__(self, guardrails: tuple[Guardrail, ...], ctx: AgentContext[Any]) -> None:
-        self._guardrails = guardrails
+    def __init__(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], interval: int) -> None:
+        self._guardrails = cast("tuple[Guardrail, ...]", agent.output_guardrails)
         self._ctx = ctx
+        self._interval = interval
         self._guards: dict[str, ResponseGuard] = {}
         self._early: dict[str, str] = {}
         """Text that arrived before its response's start event was processed."""
 
-    def start(
-        self,
-        response_id: str,
-        key: str,
-        *,
-        interval: int,
-        on_trip: Callable[[GuardrailTrippedError], None],
-        on_failure: Callable[[BaseException], None],
-    ) -> None:
-        """Start to check a response, each time after `interval` more characters."""
+    def start(self, response_id: str, slot: TranscriptSlot, post: Callable[[MailboxEvent], None]) -> None:
+        """Start to check a response."""
         if self._guardrails:
-            guard = ResponseGuard(
-                self._guardrails, self._ctx, key, interval=interval, on_trip=on_trip, on_failure=on_failure
-            )
+            guard = ResponseGuard(self._guardrails, self._ctx, slot, self._interval, post)
             self._guards[response_id] = guard
             guard.add_text(self._early.pop(response_id, ""))
 

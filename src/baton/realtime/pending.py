@@ -1,22 +1,13 @@
-"""Pending work of a realtime session: the response to request next, known call ids, and open interrupts."""
+"""The responses of a realtime session: the one in progress, and the one to request next."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
 
-from ..context.run_context import SuspendRun
 from ..errors import BatonError
-from ..messages import AssistantMessage, ToolCall
+from . import protocol
 from .connection import ReconnectingConnection
-from .protocol import (
-    CancelResponse,
-    ConfigureSession,
-    CreateResponse,
-    ProviderErrorReceived,
-    ResponseEnded,
-    ResponseStarted,
-)
 from .settings import RealtimeSettings, SessionConfig
 
 _BUSY = "conversation_already_has_active_response"
@@ -45,18 +36,15 @@ class ResponseScheduler:
         self._count = 0
         self._configuring: deque[bool] = deque()
         """One entry per unconfirmed configuration: whether it changes the active agent."""
-        self._stale: set[str] = set()
-        """Responses that started under the previous agent's configuration."""
+        self._retry: asyncio.Task[None] | None = None
+        self.stale: set[str] = set()
+        """Responses to be ignored, because they started under the previous agent's configuration."""
         self._cancelling = ""
 
     @property
     def is_pending(self) -> bool:
         """True if a response is queued, requested or expected, and has not started."""
         return self._is_queued or self._is_requested or self._expects_automatic
-
-    def is_stale(self, response_id: str) -> bool:
-        """True if a response belongs to an earlier agent and must be ignored."""
-        return response_id in self._stale
 
     async def request(self) -> None:
         """Request a response as soon as neither side speaks."""
@@ -69,19 +57,19 @@ class ResponseScheduler:
         if self._is_queued and not is_busy and self._connection.is_connected:
             self._is_queued, self._is_requested = False, True
             self._count += 1
-            if not await self._connection.send(CreateResponse(f"ask_{self._count}")):
+            if not await self._connection.send(protocol.CreateResponse(f"ask_{self._count}")):
                 self._is_queued, self._is_requested = True, False
 
     async def cancel(self) -> None:
         """Cancel the response in progress, if any."""
         if self.active_response and self.active_response != self._cancelling:
             self._cancelling = self.active_response
-            await self._connection.send(CancelResponse(self.active_response))
+            await self._connection.send(protocol.CancelResponse(self.active_response))
 
     async def configure(self, config: SessionConfig, *, changes_voice: bool, changes_agent: bool) -> None:
         """Send a new configuration to the model."""
         self._configuring.append(changes_agent)
-        if not await self._connection.send(ConfigureSession(config, changes_voice=changes_voice)):
+        if not await self._connection.send(protocol.ConfigureSession(config, changes_voice=changes_voice)):
             self._configuring.clear()
 
     def on_configured(self) -> None:
@@ -98,30 +86,30 @@ class ResponseScheduler:
         """Queue a response if the one requested or in progress was without the resent item."""
         self._is_queued = self._is_queued or self._is_requested or bool(self.active_response)
 
-    async def on_started(self, signal: ResponseStarted) -> bool:
+    async def on_started(self, signal: protocol.ResponseStarted) -> bool:
         """Handle the start of a response; return False if it is stale."""
         self.active_response, self._is_requested = signal.response_id, False
         self._expects_automatic, self._tries = False, 0
         if any(self._configuring):
-            self._stale.add(signal.response_id)
+            self.stale.add(signal.response_id)
             self._is_queued = True
             await self.cancel()
             return False
         self.unprocessed[signal.response_id] = None
-        if not self._connection.has_unacknowledged:
+        if not self._connection.has_unconfirmed_items:
             # It started when the provider had every item, so no other response is needed.
             self._is_queued = False
         return True
 
-    def on_ended(self, signal: ResponseEnded) -> None:
+    def on_ended(self, signal: protocol.ResponseEnded) -> None:
         """Handle the end of a response."""
-        self._stale.discard(signal.response_id)
+        self.stale.discard(signal.response_id)
         if signal.response_id == self.active_response:
             self.active_response = ""
 
     def discard_unprocessed(self) -> None:
         """Ignore unprocessed responses, because their agent is no longer active."""
-        self._stale.update(self.unprocessed)
+        self.stale.update(self.unprocessed)
         self.unprocessed.clear()
 
     def on_disconnected(self) -> None:
@@ -129,9 +117,9 @@ class ResponseScheduler:
         self._is_queued = self.is_pending or bool(self.active_response)
         self.active_response, self._is_requested, self._expects_automatic = "", False, False
         self._configuring.clear()
-        self._stale.clear()
+        self.stale.clear()
 
-    def handle_error(self, error: ProviderErrorReceived) -> bool:
+    def handle_error(self, error: protocol.ProviderErrorReceived) -> bool:
         """Retry a refused request for a response; return False for any other error."""
         self._expects_automatic = False
         is_ours = error.command_id == f"ask_{self._count}"
@@ -145,80 +133,11 @@ class ResponseScheduler:
                 return False
         # The provider may have started one by itself whose signal is still on its way; its end triggers a request too.
         self._is_queued = True
-        asyncio.get_running_loop().call_later(_RETRY_DELAY, self._request_later)
+        self._retry = asyncio.create_task(self._request_later(), name="baton response retry")
         return True
 
-    def _request_later(self) -> None:
-        if self._is_queued:
-            asyncio.ensure_future(self.request_if_idle()).add_done_callback(_consume_error)
-
-
-def _consume_error(task: "asyncio.Task[None]") -> None:
-    # Errors of the connection reach the active agent through its reader.
-    if not task.cancelled() and not isinstance(task.exception(), BatonError | None):
-        task.result()
-
-
-class CallLedger:
-    """The tool name and arguments of every call id of a session."""
-
-    def __init__(self) -> None:
-        self._calls: dict[str, tuple[str, str]] = {}
-
-    def add_recorded(self, calls: Mapping[str, tuple[str, str]]) -> None:
-        """Add calls from the log: tool name and arguments by call id."""
-        self._calls.update(calls)
-
-    def split(self, message: AssistantMessage) -> tuple[AssistantMessage, list[ToolCall], list[ToolCall]]:
-        """Return the message with new calls only, repeated calls, and calls that reuse an id."""
-        fresh: list[ToolCall] = []
-        repeated: list[ToolCall] = []
-        altered: list[ToolCall] = []
-        for call in message.tool_calls:
-            this = (call.name, call.arguments)
-            if call.id not in self._calls:
-                self._calls[call.id] = this
-                fresh.append(call)
-            else:
-                (repeated if self._calls[call.id] == this else altered).append(call)
-        if len(fresh) < len(message.tool_calls):
-            message = AssistantMessage(message.content, tuple(fresh))
-        return message, repeated, altered
-
-
-class OpenInterrupts:
-    """Waiters for answers to interrupts; `on_interrupt` is called with each new key."""
-
-    def __init__(self, on_interrupt: Callable[[str], None]) -> None:
-        self._on_interrupt = on_interrupt
-        self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._is_closed = False
-
-    @property
-    def has_waiting(self) -> bool:
-        """True if an interrupt waits for its answer."""
-        return bool(self._waiting)
-
-    async def answer_to(self, key: str) -> Any:
-        """Wait for the answer to an interrupt. Raises SuspendRun if the session ends first."""
-        if self._is_closed:
-            raise SuspendRun(key)
-        waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
-        self._on_interrupt(key)
-        try:
-            return await waiting
-        finally:
-            self._waiting.pop(key, None)
-
-    def resolve(self, key: str, answer: Any) -> None:
-        """Deliver an answer to the code that waits for it."""
-        waiting = self._waiting.get(key)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer)
-
-    def suspend_all(self) -> None:
-        """Raise SuspendRun where an answer is awaited, now and later."""
-        self._is_closed = True
-        for key, waiting in self._waiting.items():
-            if not waiting.done():
-                waiting.set_exception(SuspendRun(key))
+    async def _request_later(self) -> None:
+        await asyncio.sleep(_RETRY_DELAY)
+        # Errors of the connection reach the active agent through its reader.
+        with suppress(BatonError):
+            await self.request_if_idle()

@@ -77,6 +77,10 @@ Command: TypeAlias = (
     ConfigureSession | AppendAudio | CommitAudio | ClearAudio | AddItem | CreateResponse | CancelResponse | TruncateItem
 )
 
+ItemRole: TypeAlias = Literal["user", "assistant", "system", "call", "result"]
+"""The kind of an item; a call and its result are items of their own."""
+ResponseStatus: TypeAlias = Literal["completed", "cancelled", "incomplete", "failed"]
+
 
 class SessionReady(Struct, frozen=True):
     """The provider has opened the session."""
@@ -92,7 +96,7 @@ class ItemAdded(Struct, frozen=True):
     """The provider has stored an item; `call_id` is set if it is a tool result."""
 
     item_id: str
-    role: Literal["user", "assistant", "system", "call", "result"] = "user"
+    role: ItemRole = "user"
     call_id: str = ""
 
 
@@ -133,7 +137,7 @@ class ResponseEnded(Struct, frozen=True):
     """A response has ended; `message` holds its text and the calls that are complete."""
 
     response_id: str
-    status: Literal["completed", "cancelled", "incomplete", "failed"]
+    status: ResponseStatus
     message: AssistantMessage
     item_ids: tuple[str, ...] = ()
     """Ids of the items that contain the text, in order."""
@@ -237,7 +241,6 @@ class RealtimeConnection(Protocol):
             ModelConnectionError: The connection is lost, and nothing of the command was sent.
             ModelRequestError: The provider has no form for an item, such as an image by its URL.
         """
-        ...
 
     def __aiter__(self) -> AsyncIterator[Signal]:
         """Iterate over the signals, until the provider closes the connection.
@@ -249,7 +252,6 @@ class RealtimeConnection(Protocol):
 
     async def close(self) -> None:
         """Close the connection. May be called at any time, and more than once."""
-        ...
 
 
 @runtime_checkable
@@ -270,7 +272,6 @@ class RealtimeModel(Protocol):
         Raises:
             SetupError: The provider would reject it; the message says what would work.
         """
-        ...
 
     async def connect(self, settings: SessionConfig) -> RealtimeConnection:
         """Open a session. Its first signal is `SessionReady`.

@@ -1,25 +1,29 @@
 """The runner of realtime sessions, and the lookup of realtime models by name."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from os import PathLike
 from typing import Any, Generic, Self
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, Unpack
 
 from ..agents import BaseAgent, MultipleTransfers, RunHooks
+from ..arguments import check_arguments, check_positive
 from ..context import Limits
 from ..errors import SetupError, quote_names
 from ..handoffs import PromptLanguage
 from ..messages import RunInput
 from ..runner import Runner
-from ..runner.arguments import StartAt
+from ..runner.arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
 from ..runner.backends import new_id
 from ..runner.observers import Observer
 from ..runner.threads import Thread
 from ..stores import Store
+from ..wording import show, type_of
 from .controller import SessionController
 from .definition import RealtimeDefinition
+from .openai import OpenAIRealtimeModel
 from .protocol import RealtimeModel
 from .session import RealtimeSession
 from .settings import RealtimeSettings
@@ -39,28 +43,19 @@ def resolve_realtime_model(model: RealtimeModel | str, *, base_url: str | None =
     if not isinstance(model, str):
         if not isinstance(model, RealtimeModel):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise SetupError(
-                f"{model!r} is not a realtime model; pass an object with `name`, `check` and `connect`, "
+                f"{show(model)} is not a realtime model; pass an object with `name`, `check` and `connect`, "
                 "or a string such as `openai:gpt-realtime`"
             )
         return model
     provider, _, name = model.partition(":")
-    make = _PROVIDERS.get(provider)
-    if make is None or not name:
+    if provider not in _PROVIDERS or not name:
         known = quote_names([f"{each}:…" for each in _PROVIDERS])
         raise SetupError(f"`{model}` does not name a realtime model; write it as `provider:name`, with one of: {known}")
-    return make(name, base_url)
+    return _PROVIDERS[provider](name, base_url=base_url)
 
-
-def _openai(name: str, base_url: str | None) -> RealtimeModel:
-    from .openai import OpenAIRealtimeModel
-
-    return OpenAIRealtimeModel(name, base_url=base_url)
-
-
-_PROVIDERS: dict[str, Callable[[str, str | None], RealtimeModel]] = {"openai": _openai}
 
 C = TypeVar("C", default=Any)
-
+_PROVIDERS = {"openai": OpenAIRealtimeModel}
 _LIMITS = Limits(model_calls=None, transfers=None)
 
 
@@ -70,6 +65,7 @@ class RealtimeRunner(Generic[C]):
     Each session is a run: log, store, hooks, limits and observers work as in every run. Many may be open at once.
     """
 
+    @check_arguments
     def __init__(
         self,
         agent: BaseAgent[C, Any],
@@ -132,73 +128,60 @@ class RealtimeRunner(Generic[C]):
         for seat in self._runner.team.members.values():
             if not isinstance(seat.agent, RealtimeDefinition):
                 raise SetupError(
-                    f"`{seat.agent.name}` is a {type(seat.agent).__name__} and cannot be active in a realtime "
+                    f"`{seat.agent.name}` is {type_of(seat.agent)} and cannot be active in a realtime "
                     "session; make it a RealtimeAgent, or give it to one as a tool: as_tool()"
                 )
+        if min(max_reconnects, reconnect_delay) < 0:
+            raise SetupError("RealtimeRunner() has a negative max_reconnects or reconnect_delay; give 0 or more")
+        check_positive("RealtimeRunner(guardrail_interval=…)", guardrail_interval)
         self.model = resolve_realtime_model(model)
         self.settings = settings or RealtimeSettings()
-        self._hooks = hooks
-        self._async_tool_calls = async_tool_calls
-        self._max_reconnects = max_reconnects
-        self._reconnect_delay = reconnect_delay
-        self._guardrail_interval = guardrail_interval
+        self._new_controller = partial(
+            SessionController,
+            self.model,
+            self.settings,
+            max_reconnects=max_reconnects,
+            reconnect_delay=reconnect_delay,
+            wait_for_tools=not async_tool_calls,
+            guardrail_interval=guardrail_interval,
+        )
 
     def connect(
-        self,
-        history: RunInput = (),
-        *,
-        context: C | None = None,
-        values: Mapping[str, Any] | None = None,
-        thread: str | None = None,
-        start_at: StartAt = "active",
-        limits: Limits | None = None,
-        run_id: str | None = None,
-        playback: PlaybackTracker | None = None,
+        self, history: RunInput = (), *, playback: PlaybackTracker | None = None, **args: Unpack[RunArgs[C]]
     ) -> RealtimeSession:
         """Create a session, to be opened with `async with`.
 
         Args:
             history: Messages from before the session.
-            context: Your own context object; it is never stored.
-            values: Initial values of the run.
-            thread: Thread to continue, whether its runs were text or realtime.
-            start_at: Agent that starts: the thread's active agent, or the root.
-            limits: Limits of this session.
-            run_id: Id of the run; by default a new one.
             playback: Tracker of your playback; by default, one that assumes playback in real time.
+            **args: See `RunArgs`. A thread may have text and realtime runs.
         """
-        run_id = run_id or new_id()
-        controller = self._new_controller(run_id, playback)
-        stream = self._runner._for_live(controller).stream(
-            history, context=context, values=values, limits=limits, run_id=run_id, thread=thread, start_at=start_at
-        )
-        return RealtimeSession(stream, controller, team=self._runner.team, hooks=self._hooks)
+        check_run_args("RealtimeRunner.connect()", args, "playback")
+        run_id = args["run_id"] = args.get("run_id") or new_id()
+        controller = self._new_controller(name=run_id, playback=playback)
+        stream = self._runner._for_live(controller).stream(history, **args)
+        return RealtimeSession(stream, controller, self._runner)
 
     def resume(
         self,
         run_id: str,
         answers: Any = None,
         *,
-        context: C | None = None,
-        limits: Limits | None = None,
-        accept_changes: bool = False,
         playback: PlaybackTracker | None = None,
+        **args: Unpack[ResumeArgs[C]],
     ) -> RealtimeSession:
         """Create a session that resumes an interrupted one; recorded steps are not executed again.
 
         Args:
             run_id: The run to resume.
             answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
-            context: Your own context object; it is never stored, so pass it again.
-            limits: Limits of the rest of the run.
-            accept_changes: Whether to resume although the team has changed.
             playback: Tracker of your playback.
+            **args: See `ResumeArgs`.
         """
-        controller = self._new_controller(run_id, playback)
-        stream = self._runner._for_live(controller).stream_resume(
-            run_id, answers, context=context, limits=limits, accept_changes=accept_changes
-        )
-        return RealtimeSession(stream, controller, team=self._runner.team, hooks=self._hooks)
+        check_resume_args("RealtimeRunner.resume()", args, "playback")
+        controller = self._new_controller(name=run_id, playback=playback)
+        stream = self._runner._for_live(controller).stream_resume(run_id, answers, **args)
+        return RealtimeSession(stream, controller, self._runner)
 
     @property
     def text_runner(self) -> "Runner[C, str]":
@@ -226,15 +209,3 @@ class RealtimeRunner(Generic[C]):
     async def close(self) -> None:
         """Close the store."""
         await self._runner.close()
-
-    def _new_controller(self, name: str, playback: PlaybackTracker | None) -> SessionController:
-        return SessionController(
-            self.model,
-            self.settings,
-            name=name,
-            playback=playback,
-            max_reconnects=self._max_reconnects,
-            reconnect_delay=self._reconnect_delay,
-            wait_for_tools=not self._async_tool_calls,
-            guardrail_interval=self._guardrail_interval,
-        )

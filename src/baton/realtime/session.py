@@ -1,12 +1,11 @@
 """A realtime session as the application uses it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from ..agents import RunHooks
 from ..agents.hooks import maybe_await
 from ..context import RunContext
 from ..errors import RunError, SetupError, TransferError
@@ -14,12 +13,12 @@ from ..events import Delta, Event, InterruptRaised
 from ..events.base import RUN_ORIGIN
 from ..log import Log
 from ..messages import Content, UserMessage
-from ..runner import Interrupt, RunResult, RunStream
+from ..runner import Interrupt, Runner, RunResult, RunStream
 from ..runner.answers import answer_events
 from ..runner.result import to_interrupt
 from .controller import SessionController
 from .definition import RealtimeDefinition
-from .mailbox import TextReceived, TransferRequested
+from .mailbox import MailboxEvent, TextReceived, TransferRequested
 from .protocol import AppendAudio, ClearAudio, CommitAudio
 from .speech import PlaybackTracker
 
@@ -32,23 +31,19 @@ class RealtimeSession:
     session that is not open, or has ended, raises `RunError`.
     """
 
-    def __init__(
-        self, stream: RunStream[str], controller: SessionController, *, team: Any, hooks: RunHooks | None
-    ) -> None:
+    def __init__(self, stream: RunStream[str], controller: SessionController, runner: Runner[Any, str]) -> None:
         """Create a session; use `RealtimeRunner.connect` instead.
 
         Args:
             stream: The stream of the run.
             controller: The state of the session.
-            team: The team of the runner.
-            hooks: The runner's hooks.
+            runner: The runner of the team.
         """
         self.run_id = stream.run_id
         """The id of the session's run."""
         self._stream = stream
         self._controller = controller
-        self._team = team
-        self._hooks = hooks
+        self._runner = runner
         self._hook_tasks: set[asyncio.Task[Any]] = set()
         self._is_entered = False
         controller.on_interrupt = self._notify_interrupt
@@ -85,15 +80,12 @@ class RealtimeSession:
             content: Text or parts of the message.
             respond: Whether to request a response.
         """
-        self._require_open()
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._controller.post(TextReceived(UserMessage(content), done, respond))
-        await self._wait_unless_ended(done)
+        await self._post(lambda done: TextReceived(UserMessage(content), done, respond))
 
     async def respond(self) -> None:
         """Request a response as soon as neither side speaks."""
         self._require_open()
-        await self._controller.request_response()
+        await self._controller.responses.request()
 
     async def send_audio(self, audio: bytes, *, commit: bool = False) -> None:
         """Send a chunk of the user's audio; waits while the session reconnects.
@@ -108,7 +100,7 @@ class RealtimeSession:
         if commit:
             await self._send(CommitAudio())
             # A provider with turn detection only responds to turns whose end it has detected itself.
-            await self._controller.request_response()
+            await self._controller.responses.request()
 
     async def clear_audio(self) -> None:
         """Discard the user's audio that has not been committed."""
@@ -130,9 +122,9 @@ class RealtimeSession:
             TransferError: The team has no such agent.
             RunError: The agent could not be set up, or another transfer is in progress.
         """
-        if name not in self._team.members:
-            raise TransferError(self.active_agent, name, [*self._team.members])
-        await self._request_transfer(name, None)
+        if name not in self._runner.team.members:
+            raise TransferError(self.active_agent, name, [*self._runner.team.members])
+        await self._post(lambda done: TransferRequested(name, done))
 
     async def update_agent(self, agent: RealtimeDefinition[Any]) -> None:
         """Transfer control to an agent outside the team, or to a changed agent of it.
@@ -146,7 +138,7 @@ class RealtimeSession:
         """
         if not isinstance(agent, RealtimeDefinition):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise SetupError(f"update_agent({agent!r}) needs a RealtimeAgent; a text agent can be a tool: as_tool()")
-        await self._request_transfer(agent.name, agent)
+        await self._post(lambda done: TransferRequested(agent.name, done, agent))
 
     async def answer(self, interrupt_id: str, value: Any) -> None:
         """Answer an open interrupt.
@@ -163,7 +155,7 @@ class RealtimeSession:
         for event in answer_events(log.open_interrupts(), {interrupt_id: value}):
             log.write(event)
             await log.settle()
-            self._controller.interrupts.resolve(event.interrupt_id, event.answer)
+            self._controller.resolve_interrupt(event.interrupt_id, event.answer)
 
     async def wait_until_idle(self) -> None:
         """Wait until nothing is pending.
@@ -205,13 +197,14 @@ class RealtimeSession:
         return self._stream.__aiter__()
 
     async def _send(self, command: AppendAudio | CommitAudio | ClearAudio) -> None:
-        if not await self._controller.send(command):
+        if not await self._controller.connection.send(command):
             raise self._ended_error()
 
-    async def _request_transfer(self, target: str, new_agent: RealtimeDefinition[Any] | None) -> None:
+    async def _post(self, make: "Callable[[asyncio.Future[None]], MailboxEvent]") -> None:
+        """Post an event to the active agent and wait until it is processed."""
         self._require_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._controller.post(TransferRequested(target, done, new_agent))
+        self._controller.post(make(done))
         await self._wait_unless_ended(done)
 
     def _require_entered(self) -> None:
@@ -251,9 +244,10 @@ class RealtimeSession:
 
     def _notify_interrupt(self, key: str) -> None:
         raised = self._stream._log.find(key, InterruptRaised)
-        if self._hooks is None or self._controller.run is None or raised is None:
+        hooks = self._runner._config.options.hooks
+        if hooks is None or self._controller.run is None or raised is None:
             return
         ctx = RunContext[Any](self._controller.run, RUN_ORIGIN, "run")
-        task = asyncio.ensure_future(maybe_await(self._hooks.on_interrupt(ctx, to_interrupt(raised))))
+        task = asyncio.ensure_future(maybe_await(hooks.on_interrupt(ctx, to_interrupt(raised))))
         self._hook_tasks.add(task)
         task.add_done_callback(self._hook_tasks.discard)

@@ -4,6 +4,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from ..arguments import CheckedStructMeta
 from ..messages import ToolSpec
 
 AudioFormat: TypeAlias = Literal["pcm16", "g711_ulaw", "g711_alaw"]
@@ -32,7 +33,7 @@ def bytes_for(milliseconds: float, format: AudioFormat) -> int:
     return int(milliseconds) * _BYTES_PER_MILLISECOND[format]
 
 
-class TurnDetection(Struct, frozen=True):
+class TurnDetection(Struct, frozen=True, metaclass=CheckedStructMeta):
     """Voice activity detection by the provider.
 
     Attributes:
@@ -54,7 +55,7 @@ class TurnDetection(Struct, frozen=True):
     eagerness: Literal["low", "medium", "high", "auto"] | None = None
 
 
-class RealtimeSettings(Struct, frozen=True):
+class RealtimeSettings(Struct, frozen=True, metaclass=CheckedStructMeta):
     """Settings of a realtime session that apply to every agent in it.
 
     Attributes:

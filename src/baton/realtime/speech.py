@@ -1,6 +1,7 @@
 """Speech of both sides: delivery of audio and transcripts, playback progress, and interruptions."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol, TypeAlias, assert_never
 from unicodedata import east_asian_width
@@ -9,23 +10,17 @@ from msgspec import Struct
 
 from ..events import Delta, Origin
 from ..messages import AssistantMessage
+from . import protocol
+from .connection import ReconnectingConnection
 from .events import AudioCompleted, AudioDelta, PlaybackInterrupted, SpeechStarted, SpeechStopped, TranscriptDelta
 from .mailbox import MailboxEvent, ResponseInterrupted
-from .protocol import (
-    AudioChunk,
-    AudioEnded,
-    Command,
-    ResponseEnded,
-    TranscriptChunk,
-    TranscriptionChunk,
-    TruncateItem,
-    UserSpeechEnded,
-    UserSpeechStarted,
-)
+from .pending import ResponseScheduler
 from .settings import RealtimeSettings, milliseconds_of
 
 _MAX_REMEMBERED = 32
-SpeechSignal: TypeAlias = AudioChunk | AudioEnded | TranscriptChunk | TranscriptionChunk
+SpeechSignal: TypeAlias = (
+    protocol.AudioChunk | protocol.AudioEnded | protocol.TranscriptChunk | protocol.TranscriptionChunk
+)
 
 
 class PlayedPortion(Struct, frozen=True):
@@ -37,13 +32,11 @@ class PlayedPortion(Struct, frozen=True):
     total_ms: int
 
 
+@dataclass(eq=False, slots=True)
 class _PlayingItem:
-    __slots__ = ("reported_ms", "starts_at", "total_ms")
-
-    def __init__(self, starts_at: float) -> None:
-        self.starts_at = starts_at
-        self.total_ms = 0.0
-        self.reported_ms: float | None = None
+    starts_at: float
+    total_ms: float = 0.0
+    reported_ms: float | None = None
 
 
 class PlaybackTracker:
@@ -73,7 +66,7 @@ class PlaybackTracker:
         """
         item = self._items.get((item_id, content_index))
         if item is None:
-            self._drop_finished()
+            self._items = self._unfinished()
             ends = [known.starts_at + known.total_ms / 1000 for known in self._items.values()]
             item = self._items[item_id, content_index] = _PlayingItem(max([self._clock(), *ends]))
         # If playback has run out of audio, there was silence until now.
@@ -96,14 +89,13 @@ class PlaybackTracker:
     @property
     def is_playing(self) -> bool:
         """True if some audio has not been played to its end."""
-        return any(self._played_ms(item) < item.total_ms for item in self._items.values())
+        return bool(self._unfinished())
 
     def stop(self) -> list[PlayedPortion]:
         """Stop playback and return the progress of each item that was not played to its end."""
         portions = [
             PlayedPortion(item_id, index, int(self._played_ms(item)), int(item.total_ms))
-            for (item_id, index), item in self._items.items()
-            if self._played_ms(item) < item.total_ms
+            for (item_id, index), item in self._unfinished().items()
         ]
         self._items.clear()
         return portions
@@ -113,10 +105,8 @@ class PlaybackTracker:
             return min(item.reported_ms or 0.0, item.total_ms)
         return min(max(0.0, (self._clock() - item.starts_at) * 1000), item.total_ms)
 
-    def _drop_finished(self) -> None:
-        finished = [key for key, item in self._items.items() if self._played_ms(item) >= item.total_ms]
-        for key in finished:
-            del self._items[key]
+    def _unfinished(self) -> dict[tuple[str, int], _PlayingItem]:
+        return {key: item for key, item in self._items.items() if self._played_ms(item) < item.total_ms}
 
 
 def heard_text(text: str, portion: PlayedPortion) -> str:
@@ -135,15 +125,14 @@ def _is_word_end(text: str, end: int) -> bool:
 
 
 class _SpeechHost(Protocol):
-    @property
-    def active_response(self) -> str: ...
+    connection: ReconnectingConnection
+    responses: ResponseScheduler
+
     @property
     def origin(self) -> Origin: ...
     def deliver(self, delta: Delta) -> None: ...
     def post(self, event: MailboxEvent) -> None: ...
     def on_transcript(self, response_id: str, text: str) -> None: ...
-    async def send(self, command: Command) -> bool: ...
-    async def cancel_response(self) -> None: ...
 
 
 class SpeechTracker:
@@ -164,58 +153,50 @@ class SpeechTracker:
         """Items of the active response, and whether each has audio."""
         self._known_items: set[str] = set()
         """Items that the provider has on this connection."""
-        self._muted: set[str] = set()
+        self.muted: set[str] = set()
         """Responses that are no longer delivered."""
 
     def start_response(self) -> None:
         """Start to collect the items of a new response."""
         self._items = {}
 
-    def end_response(self, response_id: str) -> None:
-        """Forget that a response was muted."""
-        self._muted.discard(response_id)
-
-    def mute(self, response_id: str) -> None:
-        """Deliver nothing more of a response."""
-        self._muted.add(response_id)
-
     def reset(self) -> None:
         """Forget the state of a connection that was lost."""
         self.is_user_speaking = self.has_audio = False
         self._items = {}
         self._known_items.clear()
-        self._muted.clear()
+        self.muted.clear()
 
     def on_signal(self, signal: SpeechSignal) -> None:
         """Deliver audio and transcripts."""
         host = self._host
         match signal:
-            case AudioChunk(response_id, item_id, index, audio):
+            case protocol.AudioChunk(response_id, item_id, index, audio):
                 self.has_audio = True
-                if response_id not in self._muted:
+                if response_id not in self.muted:
                     self._register_item(item_id)
                     self._items[item_id] = True
                     self.playback.received(item_id, index, milliseconds_of(len(audio), self._settings.output_format))
                     host.deliver(AudioDelta(host.origin, audio, item_id, index))
-            case AudioEnded(response_id, item_id):
-                if response_id not in self._muted:
+            case protocol.AudioEnded(response_id, item_id):
+                if response_id not in self.muted:
                     host.deliver(AudioCompleted(host.origin, item_id))
-            case TranscriptChunk(response_id, item_id, _, text):
+            case protocol.TranscriptChunk(response_id, item_id, _, text):
                 self._register_item(item_id)
                 self._texts[item_id] += text
-                if response_id not in self._muted:
+                if response_id not in self.muted:
                     host.deliver(TranscriptDelta(host.origin, text, item_id))
                     host.on_transcript(response_id, text)
-            case TranscriptionChunk(item_id, text):
+            case protocol.TranscriptionChunk(item_id, text):
                 host.deliver(TranscriptDelta(host.origin, text, item_id, "user"))
             case _:
                 assert_never(signal)
 
-    async def on_user_speech(self, signal: UserSpeechStarted | UserSpeechEnded) -> None:
+    async def on_user_speech(self, signal: protocol.UserSpeechStarted | protocol.UserSpeechEnded) -> None:
         """Handle the start or the end of the user's speech; the start interrupts the agent."""
         host = self._host
-        self.is_user_speaking = isinstance(signal, UserSpeechStarted)
-        if isinstance(signal, UserSpeechEnded):
+        self.is_user_speaking = isinstance(signal, protocol.UserSpeechStarted)
+        if isinstance(signal, protocol.UserSpeechEnded):
             host.deliver(SpeechStopped(host.origin, signal.item_id))
             return
         host.deliver(SpeechStarted(host.origin, signal.item_id))
@@ -225,22 +206,26 @@ class SpeechTracker:
     async def interrupt(self, *, cancel_response: bool = True) -> None:
         """Stop speech and playback, and truncate what was not played here and at the provider."""
         portions = self.playback.stop()
-        if self._host.active_response:
-            self.mute(self._host.active_response)
+        if active := self._host.responses.active_response:
+            self.muted.add(active)
             portions += self._silent_items()
         for portion in portions:
             self._truncate(portion)
         if cancel_response:
-            await self._host.cancel_response()
+            await self._host.responses.cancel()
         for portion in portions:
             # Items of an earlier connection have other ids on this one.
             if portion.item_id in self._known_items:
-                await self._host.send(TruncateItem(portion.item_id, portion.content_index, portion.played_ms))
+                await self._host.connection.send(
+                    protocol.TruncateItem(portion.item_id, portion.content_index, portion.played_ms)
+                )
 
-    def interrupted_response(self, response_id: str) -> ResponseEnded:
+    def interrupted_response(self, response_id: str) -> protocol.ResponseEnded:
         """Return the part of a response that arrived before the connection was lost."""
         text = "\n".join([text for item_id in self._items if (text := self._texts.get(item_id))])
-        return ResponseEnded(response_id, "cancelled", AssistantMessage(text), tuple(self._items), "connection_lost")
+        return protocol.ResponseEnded(
+            response_id, "cancelled", AssistantMessage(text), tuple(self._items), "connection_lost"
+        )
 
     def _silent_items(self) -> list[PlayedPortion]:
         """List the items of the active response that have a transcript and no audio yet."""

@@ -6,50 +6,50 @@ at once, and enters the run's history when all slots before it are complete.
 
 from bisect import insort
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from ..context import HistoryEntry
 from ..context.history import History
 from ..events import AgentResponded, ResponseTruncated
-from ..messages import AssistantMessage, Message, ToolMessage
+from ..messages import AssistantMessage, Message, ToolCall, ToolMessage
 
 CALL_IN_PROGRESS = "This call is still being carried out."
 """Placeholder result of a call that continues after a transfer; it is never sent to a model."""
 
 
+@dataclass(eq=False, slots=True)
 class TranscriptSlot:
     """A position in the conversation; `key` is the key of the event to be recorded for it."""
 
-    __slots__ = (
-        "branch",
-        "branch_start",
-        "entries",
-        "is_detached",
-        "is_open",
-        "is_stopped",
-        "key",
-        "position",
-        "response",
-    )
-
-    def __init__(self, position: int, key: str) -> None:
-        self.position = position
-        self.key = key
-        self.is_open = True
-        self.is_detached = False
-        """True if its calls continue after a transfer; the history holds placeholders for their results."""
-        self.is_stopped = False
-        """True if a guardrail stopped the response; its calls are not executed then."""
-        self.response: AgentResponded | None = None
-        self.entries: list[HistoryEntry] = []
-        self.branch: History | None = None
-        """A fork of the history for running calls; what they add begins at `branch_start`."""
-        self.branch_start = 0
+    position: int
+    key: str
+    is_open: bool = True
+    is_detached: bool = False
+    """True if its calls continue after a transfer; the history holds placeholders for their results."""
+    is_stopped: bool = False
+    """True if a guardrail stopped the response; its calls are not executed then."""
+    response: AgentResponded | None = None
+    entries: list[HistoryEntry] = field(default_factory=list[HistoryEntry])
+    branch: History | None = None
+    """A fork of the history for running calls; what they add begins at `branch_start`."""
+    branch_start: int = 0
 
     def current_entries(self) -> list[HistoryEntry]:
         """Return the entries known so far."""
         if self.branch is not None and len(self.branch.entries) > self.branch_start:
             return self.branch.entries[self.branch_start :]
         return self.entries
+
+    @property
+    def recorded(self) -> AgentResponded:
+        """The response of a slot whose calls are executed."""
+        assert self.response is not None
+        return self.response
+
+    def calls(self) -> list[tuple[str, ToolCall]]:
+        """Return the calls of its response, each with the key of its result."""
+        response = self.recorded
+        return [(f"{response.key}.{index}", call) for index, call in enumerate(response.message.tool_calls)]
 
     def results(self) -> list[ToolMessage]:
         """Return the tool results known so far."""

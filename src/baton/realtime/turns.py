@@ -3,13 +3,14 @@
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias, assert_never
+from copy import copy
+from typing import Any, assert_never
 
 from ..agents import AgentContext
 from ..agents.compiled import recorded_tool_table
 from ..agents.definition import ToolTable
 from ..agents.turn import TurnExecutor, TurnOutcome, record_result
-from ..context import HistoryEntry, RunContext
+from ..context import HistoryEntry
 from ..context.history import History
 from ..errors import BatonError, GuardrailTrippedError
 from ..events import (
@@ -26,7 +27,7 @@ from ..events import (
 from ..flow.log_history import NO_RESULT
 from ..log import ReadOnlyLog
 from ..messages import ToolMessage, text_of
-from .definition import RealtimeDefinition, sibling_context
+from .definition import RealtimeDefinition
 from .mailbox import MailboxEvent, TurnEnded
 from .transcript import CALL_IN_PROGRESS, ActivationTranscript, TranscriptSlot
 
@@ -36,18 +37,15 @@ BY_APPLICATION = "(application)"
 """Stands for the tool name in a transfer that no call requested."""
 _STOPPED_RESULT = "Not carried out: a guardrail stopped this response."
 _POSITION = re.compile(r"/i(\d+)$")
-OpenTurn: TypeAlias = tuple[TranscriptSlot, AgentResponded]
 
 
 class RunningTurns:
     """The turns of one activation whose calls are being executed."""
 
-    def __init__(
-        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], transcript: ActivationTranscript
-    ) -> None:
+    def __init__(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any]) -> None:
         self.agent = agent
-        self._ctx = ctx
-        self._transcript = transcript
+        self.ctx = ctx
+        self.transcript = ActivationTranscript(ctx._history, ctx._scope)
         self._running: dict[asyncio.Task[TurnOutcome], TranscriptSlot] = {}
 
     @property
@@ -57,55 +55,49 @@ class RunningTurns:
 
     def add_response(self, slot: TranscriptSlot, response: AgentResponded) -> HistoryEntry:
         """Add a response to its slot; the slot stays open if the response makes calls."""
-        message = response.message
-        entry = HistoryEntry(message, self._ctx._origin, is_answer=not message.tool_calls)
+        slot.response, message = response, response.message
+        entry = HistoryEntry(message, self.ctx._origin, is_answer=not message.tool_calls)
         if message.content:
-            self._ctx.output = text_of(message.content)
+            self.ctx.output = text_of(message.content)
         if message.tool_calls:
             slot.entries.append(entry)
         else:
-            self._transcript.fill(slot, entry)
+            self.transcript.fill(slot, entry)
         return entry
 
-    def start(
-        self,
-        slot: TranscriptSlot,
-        response: AgentResponded,
-        tool_table: ToolTable,
-        post: Callable[[MailboxEvent], None],
-    ) -> None:
+    def start(self, slot: TranscriptSlot, tool_table: ToolTable, post: Callable[[MailboxEvent], None]) -> None:
         """Execute the calls of a response in a task; `TurnEnded` is posted when it is done."""
-        task = asyncio.create_task(self.execute(slot, response, tool_table), name=f"baton turn {response.key}")
+        task = asyncio.create_task(self.execute(slot, tool_table), name=f"baton turn {slot.key}")
         self._running[task] = slot
         task.add_done_callback(lambda ended: post(TurnEnded(ended)))
 
     def detach(self) -> "RunningTurns":
         """Move the running turns out, leaving placeholders for their results in the history."""
-        detached = RunningTurns(self.agent, self._ctx, self._transcript)
-        detached._running, self._running = self._running, {}
+        detached = copy(self)
+        self._running = {}
         for slot in detached._running.values():
-            if slot.is_open and slot.response is not None:
-                self.abandon(slot, slot.response, CALL_IN_PROGRESS)
+            if slot.is_open:
+                self.abandon(slot, CALL_IN_PROGRESS)
                 slot.is_detached = True
         return detached
 
-    async def execute(self, slot: TranscriptSlot, response: AgentResponded, tool_table: ToolTable) -> TurnOutcome:
-        """Execute the calls of a response and store their results in its slot."""
-        ctx = self._turn_context(slot)
+    async def execute(self, slot: TranscriptSlot, tool_table: ToolTable) -> TurnOutcome:
+        """Execute the calls of a slot's response and store their results in the slot."""
+        ctx, response = self._turn_context(slot), slot.recorded
         if response.stop_reason == STOPPED_BY_GUARDRAIL:
-            self._refuse_calls(slot, response, ctx)
+            self._refuse_calls(slot, ctx)
             return TurnOutcome()
         try:
             outcome = await TurnExecutor(self.agent, ctx, response, tool_table, is_concurrent=True).run()
         except GuardrailTrippedError:
-            self.abandon(slot, response, NO_RESULT)
+            self.abandon(slot, NO_RESULT)
             raise
         finally:
             # Also after an error that was recorded as a result, such as that of the transfer limit.
             if slot.is_detached:
                 slot.branch = None
                 results = ctx._history.entries[slot.branch_start :]
-                self._transcript.settle(slot.entries[0], slot.entries[1:], results)
+                self.transcript.settle(slot.entries[0], slot.entries[1:], results)
             elif slot.branch is not None and len(slot.branch.entries) > slot.branch_start:
                 self._merge_branch(slot, slot.branch)
         return outcome
@@ -115,7 +107,7 @@ class RunningTurns:
         # The slot's entry may have been truncated meanwhile, so it is kept and takes over what the turn added.
         spoken.hidden, spoken.followed = entry.hidden, entry.followed
         branch.entries[slot.branch_start] = spoken
-        self._transcript.close(slot)
+        self.transcript.close(slot)
 
     def collect(self, task: "asyncio.Task[TurnOutcome]") -> tuple[TranscriptSlot, TurnOutcome] | None:
         """Return the outcome of a finished task, None if it was stopped. Raises its error."""
@@ -143,44 +135,36 @@ class RunningTurns:
             # Retrieved so that asyncio does not report errors raised while being cancelled.
             _ = task.cancelled() or task.exception()
         for slot in running.values():
-            if (slot.is_open or slot.is_detached) and slot.response is not None:
-                self.abandon(slot, slot.response, NO_RESULT)
+            if slot.is_open or slot.is_detached:
+                self.abandon(slot, NO_RESULT)
 
-    def _refuse_calls(self, slot: TranscriptSlot, response: AgentResponded, ctx: AgentContext[Any]) -> None:
-        slot.branch = None
-        keyed = [(f"{response.key}.{index}", call) for index, call in enumerate(response.message.tool_calls)]
-        results = [record_result(ctx, key, call, _STOPPED_RESULT, is_error=True) for key, call in keyed]
+    def _refuse_calls(self, slot: TranscriptSlot, ctx: AgentContext[Any]) -> None:
+        results = [record_result(ctx, key, call, _STOPPED_RESULT, is_error=True) for key, call in slot.calls()]
         self._store_results(slot, [result.message for result in results])
 
-    def abandon(self, slot: TranscriptSlot, response: AgentResponded, placeholder: str) -> None:
-        """Store the recorded results of a response's calls, and a placeholder for each missing one."""
-        slot.branch = None
-        self._store_results(slot, self._recorded_results(response, placeholder))
-
-    def _store_results(self, slot: TranscriptSlot, results: list[ToolMessage]) -> None:
-        entries = [HistoryEntry(result, self._ctx._origin) for result in results]
-        if slot.is_detached:
-            self._transcript.settle(slot.entries[0], slot.entries[1:], [slot.entries[0], *entries])
-        else:
-            self._transcript.fill(slot, *entries)
-
-    def _recorded_results(self, response: AgentResponded, placeholder: str) -> list[ToolMessage]:
-        log, results = self._ctx._run.log, list[ToolMessage]()
-        for index, call in enumerate(response.message.tool_calls):
-            recorded = log.find(f"{response.key}.{index}", ToolReturned)
+    def abandon(self, slot: TranscriptSlot, placeholder: str) -> None:
+        """Store the recorded results of a slot's calls, and a placeholder for each missing one."""
+        results: list[ToolMessage] = []
+        for key, call in slot.calls():
+            recorded = self.ctx._run.log.find(key, ToolReturned)
             missing = ToolMessage(call.id, call.name, placeholder, is_error=True)
             results.append(missing if recorded is None else recorded.message)
-        return results
+        self._store_results(slot, results)
 
-    def call_context(self, scope: str) -> RunContext[Any]:
-        """Create a context for work of this activation that is not a tool call."""
-        return RunContext(self._ctx._run, self._ctx._origin, scope, None, self._ctx)
+    def _store_results(self, slot: TranscriptSlot, results: list[ToolMessage]) -> None:
+        slot.branch = None
+        entries = [HistoryEntry(result, self.ctx._origin) for result in results]
+        if slot.is_detached:
+            self.transcript.settle(slot.entries[0], slot.entries[1:], [slot.entries[0], *entries])
+        else:
+            self.transcript.fill(slot, *entries)
 
     def _turn_context(self, slot: TranscriptSlot) -> AgentContext[Any]:
-        ctx = self._ctx
+        ctx = self.ctx
         slot.branch = ctx._history.fork()
         slot.branch_start = len(slot.branch.entries)
-        turn = sibling_context(ctx, history=slot.branch, turn_start=slot.branch_start)
+        start, flow = slot.branch_start, ctx._flow
+        turn = AgentContext(ctx._run, ctx._origin, slot.branch, ctx, ctx._routes, ctx._options, start, flow)
         turn._hooks = ctx._hooks
         return turn
 
@@ -188,10 +172,10 @@ class RunningTurns:
 class ActivationReplay:
     """Replays the recorded events of an activation, without model calls or effects."""
 
-    def __init__(self, ctx: AgentContext[Any], transcript: ActivationTranscript, turns: RunningTurns) -> None:
-        self._ctx = ctx
-        self._transcript = transcript
+    def __init__(self, turns: RunningTurns) -> None:
         self._turns = turns
+        self._ctx = turns.ctx
+        self._transcript = turns.transcript
         self.is_finished = False
         """True if the log says that the activation has ended."""
         self.has_started = False
@@ -201,14 +185,14 @@ class ActivationReplay:
         self.calls: dict[str, tuple[str, str]] = {}
         """Tool name and arguments by call id."""
 
-    async def replay(self) -> list[OpenTurn]:
-        """Rebuild the transcript; return the responses whose calls are not all recorded."""
+    async def replay(self) -> list[TranscriptSlot]:
+        """Rebuild the transcript; return the slots of responses whose calls are not all recorded."""
         ctx, log = self._ctx, self._ctx._run.log
         if not log.has_past:
             return []
         self.is_finished = log.find(f"{ctx._scope}/end", AgentFinished) is not None
         transferred = log.find(f"{ctx._scope}/to", ControlTransferred)
-        unfinished: list[OpenTurn] = []
+        unfinished: list[TranscriptSlot] = []
         failure: BatonError | None = None
         for position, event in sorted(_transcript_events(log.inside(ctx._scope), ctx._scope), key=lambda each: each[0]):
             self.has_started = True
@@ -241,19 +225,18 @@ class ActivationReplay:
         return actions[0] if actions else None
 
     async def _replay_response(
-        self, slot: TranscriptSlot, response: AgentResponded, unfinished: list[OpenTurn]
+        self, slot: TranscriptSlot, response: AgentResponded, unfinished: list[TranscriptSlot]
     ) -> None:
         ctx, log = self._ctx, self._ctx._run.log
-        slot.response = response
         ctx._run.meter.start_model_call(ctx._origin)
         for call in response.message.tool_calls:
             ctx._run.call_ids.add(call.id)
             self.calls[call.id] = (call.name, call.arguments)
         if ctx._hooks is not None:
-            await ctx._hooks.model_start(ctx, None, turn=slot.position)
+            await ctx._hooks.call(ctx, "model_start", None, turn=slot.position, is_past=True)
         ctx._apply_changes(response.value_changes)
         if ctx._hooks is not None:
-            await ctx._hooks.model_end(ctx, None, turn=slot.position)
+            await ctx._hooks.call(ctx, "model_end", None, turn=slot.position, is_past=True)
         if response.usage is not None:
             ctx._run.meter.add_usage(response.usage, ctx._origin)
         entry = self._turns.add_response(slot, response)
@@ -262,21 +245,17 @@ class ActivationReplay:
             self._transcript.truncate(entry, truncated)
         if not response.message.tool_calls:
             return
-        if not self._is_recorded(response):
+        if not all(log.has(key) for key, _ in slot.calls()):
             if isinstance(log, ReadOnlyLog):
-                self._turns.abandon(slot, response, NO_RESULT)
+                self._turns.abandon(slot, NO_RESULT)
             else:
-                unfinished.append((slot, response))
+                unfinished.append(slot)
             return
         agent = self._turns.agent
         tool_table = recorded_tool_table(agent, ctx, response) or agent._tool_table
-        outcome = await self._turns.execute(slot, response, tool_table)
+        outcome = await self._turns.execute(slot, tool_table)
         if outcome.action is not None:
             self._actions.append(outcome.action)
-
-    def _is_recorded(self, response: AgentResponded) -> bool:
-        log = self._ctx._run.log
-        return all(log.has(f"{response.key}.{index}") for index in range(len(response.message.tool_calls)))
 
 
 def _transcript_events(events: list[Event], scope: str) -> list[tuple[int, AgentResponded | UserMessageAdded]]:

@@ -3,7 +3,7 @@
 May import `flow` and the layers below it. Every run is driven by `RunStream._drive`; all other code opens or reads it.
 """
 
-from .arguments import RunArgs
+from .arguments import ResumeArgs, RunArgs
 from .background import BackgroundRunner
 from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
@@ -16,6 +16,7 @@ __all__ = [
     "GuardrailResult",
     "Interrupt",
     "Observer",
+    "ResumeArgs",
     "RunArgs",
     "RunResult",
     "RunStream",

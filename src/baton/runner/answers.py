@@ -8,41 +8,29 @@ from msgspec.structs import replace
 
 from ..context.values import to_json_value
 from ..errors import AnswerError, RunError, quote_names
-from ..events import (
-    AgentResponded,
-    Event,
-    InterruptAnswered,
-    InterruptRaised,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunResumed,
-    RunStarted,
-    RunSuspended,
-    StepCompleted,
-    ToolReturned,
-    UserMessageAdded,
-)
+from ..events import types
 from ..events.base import RUN_ORIGIN
 from ..log import Log
 from ..messages import UserMessage, pair_calls_with_results, to_messages
 from ..tools.results import to_tool_result
 from ..tools.wrappers import parse_approval, parse_outcome_report
+from ..wording import show, type_of
 from .backends import run_started_event
+from .stream import STATUS_BY_EVENT
 
-STATUS_EVENTS = (RunCompleted, RunSuspended, RunFailed, RunCancelled, RunResumed)
+STATUS_EVENTS = (*STATUS_BY_EVENT, types.RunResumed)
 """Events that record when a run stopped and resumed; a fork drops them."""
 
 
-def resume_events(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[Event]:
+def resume_events(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[types.Event]:
     """Return the first events of a resumed run. Raises AnswerError for an invalid answer."""
-    first: list[Event] = [RunResumed(f"resumed{len(log.events)}", RUN_ORIGIN, time())]
+    first: list[types.Event] = [types.RunResumed(f"resumed{len(log.events)}", RUN_ORIGIN, time())]
     return first + answer_events(log.open_interrupts(), answers, values)
 
 
 def answer_events(
-    interrupts: Mapping[str, InterruptRaised], answers: Any, values: Mapping[str, Any] | None = None
-) -> list[InterruptAnswered]:
+    interrupts: Mapping[str, types.InterruptRaised], answers: Any, values: Mapping[str, Any] | None = None
+) -> list[types.InterruptAnswered]:
     """Validate answers and convert them to events.
 
     Args:
@@ -53,25 +41,30 @@ def answer_events(
     Raises:
         AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
     """
-    events: list[InterruptAnswered] = []
+    events: list[types.InterruptAnswered] = []
     if values and answers is None:
         raise AnswerError(f"values are only accepted together with an answer; got {quote_names([*values])} without one")
     new_values = {key: to_json_value(f"value `{key}`", value) for key, value in (values or {}).items()}
     for id, answer in _answers_by_id(interrupts, answers).items():
         interrupt = interrupts[id]
         kind = _tool_question_kind(interrupt)
-        if kind == "approval":
-            answer = parse_approval(answer)
-        elif kind == "unknown_outcome":
-            answer = parse_outcome_report(answer)
+        try:
+            if kind == "approval":
+                answer = parse_approval(answer)
+            elif kind == "unknown_outcome":
+                answer = parse_outcome_report(answer)
+        except AnswerError as error:
+            if answer is not answers or not isinstance(answer, dict):
+                raise
+            raise AnswerError(f"{error}. To answer by interrupt id, use the id of the open one: {id!r}") from None
         json_answer = to_json_value(f"the answer to `{id}`", answer)
         if interrupt.schema is not None:
             _check_schema(id, json_answer, interrupt.schema)
-        events.append(InterruptAnswered(f"{id}!", interrupt.origin, time(), id, json_answer, new_values))
+        events.append(types.InterruptAnswered(f"{id}!", interrupt.origin, time(), id, json_answer, new_values))
     return events
 
 
-def _answers_by_id(interrupts: Mapping[str, InterruptRaised], answers: Any) -> Mapping[str, Any]:
+def _answers_by_id(interrupts: Mapping[str, types.InterruptRaised], answers: Any) -> Mapping[str, Any]:
     if answers is None:
         return {}
     if isinstance(answers, Mapping):
@@ -92,7 +85,7 @@ def _answers_by_id(interrupts: Mapping[str, InterruptRaised], answers: Any) -> M
     return {next(iter(interrupts)): answers}
 
 
-def _tool_question_kind(interrupt: InterruptRaised) -> Any:
+def _tool_question_kind(interrupt: types.InterruptRaised) -> Any:
     """Return the kind of a question that a tool wrapper asked; None for other interrupts."""
     if interrupt.tool_call is None or not isinstance(interrupt.payload, dict):
         return None
@@ -111,7 +104,9 @@ def _check_schema(id: str, answer: Any, schema: dict[str, Any]) -> None:
         raise AnswerError(f"the answer to `{id}` does not fit its schema: {'; '.join(problems[:5])}")
 
 
-def fork_events(events: Sequence[Event], run_id: str, *, at: int | None, edit: Mapping[str, Any] | None) -> list[Event]:
+def fork_events(
+    events: Sequence[types.Event], run_id: str, *, at: int | None, edit: Mapping[str, Any] | None
+) -> list[types.Event]:
     """Return the log of a fork: the first `at` events, with the changes of `edit` by event key.
 
     Unedited events after the first edited one are dropped, because they may depend on it.
@@ -130,39 +125,39 @@ def fork_events(events: Sequence[Event], run_id: str, *, at: int | None, edit: M
     return [event for event in forked if not isinstance(event, STATUS_EVENTS)]
 
 
-def _edit_events(events: Sequence[Event], edit: Mapping[str, Any]) -> list[Event]:
+def _edit_events(events: Sequence[types.Event], edit: Mapping[str, Any]) -> list[types.Event]:
     keys = {event.key for event in events}
     for key in edit:
         if key not in keys:
             run_id, some = run_started_event(events).run_id, quote_names([event.key for event in events[:8]])
             raise RunError(f"run `{run_id}` has no event `{key}` before the fork; its events start with {some}")
     first = next(number for number, event in enumerate(events) if event.key in edit)
-    interrupts = {event.key: event for event in events if isinstance(event, InterruptRaised)}
+    interrupts = {event.key: event for event in events if isinstance(event, types.InterruptRaised)}
     edited = [_edit_event(event, edit[event.key], interrupts) for event in events[first:] if event.key in edit]
     return [*events[:first], *edited]
 
 
-def _edit_event(event: Event, value: Any, interrupts: Mapping[str, InterruptRaised]) -> Event:
+def _edit_event(event: types.Event, value: Any, interrupts: Mapping[str, types.InterruptRaised]) -> types.Event:
     match event:
-        case RunStarted():
+        case types.RunStarted():
             messages = [UserMessage(value)] if isinstance(value, str) else pair_calls_with_results(to_messages(value))
             return replace(event, input=tuple(messages))
-        case ToolReturned():
+        case types.ToolReturned():
             return replace(event, content=to_tool_result(value, event.tool_name).content)
-        case InterruptAnswered():
+        case types.InterruptAnswered():
             id = event.interrupt_id
             (answered,) = answer_events({id: interrupts[id]}, {id: value})
             return replace(event, answer=answered.answer)
-        case StepCompleted():
+        case types.StepCompleted():
             return replace(event, result=to_json_value("the edited value", value))
-        case UserMessageAdded():
+        case types.UserMessageAdded():
             return replace(event, message=UserMessage(value))
-        case AgentResponded():
+        case types.AgentResponded():
             if not isinstance(value, str):
-                raise RunError(f"the text of `{event.key}` can be replaced by another text, not by {value!r}")
+                raise RunError(f"the text of `{event.key}` can be replaced by another text, not by {show(value)}")
             return replace(event, message=replace(event.message, content=value))
         case _:
             raise RunError(
-                f"a {type(event).__name__} event cannot be edited; input, answers, step and tool results, user "
+                f"{type_of(event)} event cannot be edited; input, answers, step and tool results, user "
                 "messages and agent responses can"
             )

@@ -1,13 +1,14 @@
-"""The keyword arguments shared by all methods that start a run.
+"""The keyword arguments shared by all methods that start or resume a run.
 
 A leaf module: the runner, the background runner and the realtime runner all use it.
 """
 
 from collections.abc import Mapping
-from typing import Any, Generic, Literal, TypeAlias, TypedDict
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, get_args
 
 from typing_extensions import TypeVar
 
+from ..arguments import check_choice, check_keywords, check_values
 from ..context import Limits
 
 C = TypeVar("C", default=Any)
@@ -38,4 +39,46 @@ class RunArgs(TypedDict, Generic[C], total=False):
     """The tenant that the run belongs to, for services with several users."""
 
 
-RUN_ARGS = frozenset(RunArgs.__annotations__)
+class ResumeArgs(TypedDict, Generic[C], total=False):
+    """Optional keyword arguments of all methods that resume a run.
+
+    These are `Runner.resume`, `stream_resume` and `BackgroundRunner.resume`.
+    """
+
+    context: C | None
+    """Your own context object; it is never stored, so pass it again."""
+    values: Mapping[str, Any] | None
+    """Changes to the run's values that take effect with the answers."""
+    limits: Limits | None
+    """New limits; by default those that the run had."""
+    accept_changes: bool
+    """Resume although the team has changed since the run started."""
+
+
+RUN_ARGS = tuple(RunArgs.__annotations__)
+RESUME_ARGS = tuple(ResumeArgs.__annotations__)
+
+
+def check_run_args(function: str, args: Mapping[str, Any], *more: str) -> None:
+    """Raise SetupError for an unknown or mistyped argument of a method that starts a run.
+
+    Args:
+        function: The method as the user writes it.
+        args: The keyword arguments.
+        more: Further keyword arguments of the method.
+    """
+    check_keywords(function, args, (*RUN_ARGS, *more))
+    check_values(function, args, RunArgs)
+    check_choice("start_at", args.get("start_at", "active"), get_args(StartAt))
+
+
+def check_resume_args(function: str, args: Mapping[str, Any], *more: str) -> None:
+    """Raise SetupError for an unknown or mistyped argument of a method that resumes a run.
+
+    Args:
+        function: The method as the user writes it.
+        args: The keyword arguments.
+        more: Further keyword arguments of the method.
+    """
+    check_keywords(function, args, (*RESUME_ARGS, *more))
+    check_values(function, args, ResumeArgs)

@@ -16,11 +16,13 @@ from msgspec import Struct
 from ..context import HistoryEntry, Limits
 from ..context.history import History
 from ..context.run_state import RunState, UsageMeter
-from ..errors import RunConflictError, RunError, RunNotFoundError
+from ..errors import LogError, RunError, RunNotFoundError, TeamChangedError
 from ..events import Event, RunStarted
 from ..flow.follow import FlowConfig, TeamFlow
+from ..flow.team import diff_fingerprints, team_fingerprint
 from ..log import EventSink, Log
 from ..messages import AssistantMessage
+from .arguments import ResumeArgs, RunArgs
 from .journal import SupportsStop
 from .result import StoppedStatus
 
@@ -49,22 +51,24 @@ class RunBackend(Protocol):
         """Open the run for driving; no one else may drive it until `close`."""
         ...
 
-    def close(self, flow: TeamFlow, status: StoppedStatus) -> Awaitable[None] | None:
-        """Keep the run, which has stopped."""
-        ...
-
-    def abandon(self, error: RunConflictError) -> None:
-        """Store nothing more: another worker continues from what is stored."""
+    def close(self, flow: TeamFlow, status: StoppedStatus) -> Awaitable[StoppedStatus] | None:
+        """Keep the run, which has stopped; an awaitable returns the status that was stored."""
         ...
 
 
 class StoppedRun(Struct, frozen=True):
-    """A run in memory that can be resumed."""
+    """The parts of a stopped run that no store can keep."""
 
-    events: Sequence[Event]
     context: Any = None
     guests: Mapping[str, Any] = {}
     limits: Limits | None = None
+    worker: str = ""
+    """The worker that still holds the lease because the store failed to release it, else ""."""
+    events: Sequence[Event] = ()
+    """The log, if the runner has no store."""
+
+
+_NOT_STOPPED = StoppedRun()
 
 
 class NullBackend:
@@ -82,9 +86,6 @@ class NullBackend:
 
     def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
         """Keep nothing."""
-
-    def abandon(self, error: RunConflictError) -> None:
-        """Do nothing: no other worker can reach the run."""
 
 
 class MemoryBackend(NullBackend):
@@ -104,58 +105,76 @@ class MemoryBackend(NullBackend):
                 )
         elif self._stopped.pop(self.run_id, None) is None:
             raise RunNotFoundError(self.run_id, [*self._stopped])
-        if sink is not None:
-            self._opened.flow.run.log.attach(sink)
-        return self._opened
+        return super().open(sink, run)
 
     def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
         """Keep the run if it has not completed."""
         if status != "completed":
             run = flow.run
-            self._stopped[self.run_id] = StoppedRun(run.log.events, run.context, run.dynamic_agents, run.meter.limits)
+            self._stopped[self.run_id] = StoppedRun(
+                run.context, run.dynamic_agents, run.meter.limits, events=run.log.events
+            )
 
 
-def create_flow(
+def open_run(
     started: RunStarted,
     log: Log,
     config: FlowConfig,
+    args: RunArgs[Any] | ResumeArgs[Any],
     *,
-    context: Any,
-    limits: Limits,
+    first_events: Sequence[Event] = (),
     prior_entries: Sequence[HistoryEntry] = (),
-    guests: Mapping[str, Any] | None = None,
-) -> TeamFlow:
-    """Create the flow of a run.
+    stopped: StoppedRun = _NOT_STOPPED,
+) -> OpenRun:
+    """Set up a run.
 
     Args:
         started: The run's first event.
         log: The run's log.
         config: The team and its options.
-        context: The user's context object.
-        limits: The limits that apply to the run.
+        args: The context and the limits that the caller passed.
+        first_events: Events to write before any agent runs.
         prior_entries: History of the thread's earlier runs.
-        guests: Agents that were created while the run was driven before.
+        stopped: The state in which the run stopped, if it is resumed.
+
+    Raises:
+        TeamChangedError: The team does not have the agent that the run started with.
     """
-    run = RunState(started.run_id, log, context, dict(started.values), UsageMeter(limits))
+    if started.root_agent not in config.team.members:
+        differences = diff_fingerprints(started.team_fingerprint, team_fingerprint(config.team))
+        raise TeamChangedError(started.run_id, differences, missing_root=started.root_agent)
+    context = args.get("context")
+    if context is None:
+        context = stopped.context
+    meter = UsageMeter(args.get("limits") or stopped.limits or _limits_of_run(started) or config.limits)
+    run = RunState(started.run_id, log, context, dict(started.values), meter)
     run.live = config.live
-    if guests:
-        run.dynamic_agents.update(guests)
+    run.dynamic_agents.update(stopped.guests)
     history = History([*prior_entries, *map(HistoryEntry, started.input)])
     if len(history.entries) > 1:
         for entry in history.entries:
             if type(entry.message) is AssistantMessage:
                 run.call_ids.update([call.id for call in entry.message.tool_calls])
-    return TeamFlow(run, history, config)
+    flow = TeamFlow(run, history, config, config.team)
+    return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
 
 
 def run_started_event(events: Sequence[Event]) -> RunStarted:
-    """Return the first event of a log. Raises RunError if it is not RunStarted."""
+    """Return the first event of a log. Raises LogError if it is not RunStarted."""
     if not events or not isinstance(events[0], RunStarted):
-        raise RunError("the log of a run starts with RunStarted, but this one does not")
+        raise LogError(0, "the log of a run starts with RunStarted, but this one does not")
     return events[0]
 
 
-def limits_of_run(started: RunStarted) -> Limits | None:
+def check_team(started: RunStarted, fingerprint: Mapping[str, str], args: ResumeArgs[Any]) -> None:
+    """Raise TeamChangedError if the team has changed and the caller does not accept it."""
+    recorded = started.team_fingerprint
+    # Logs of earlier versions may have no fingerprint.
+    if recorded and recorded != fingerprint and not args.get("accept_changes"):
+        raise TeamChangedError(started.run_id, diff_fingerprints(recorded, fingerprint))
+
+
+def _limits_of_run(started: RunStarted) -> Limits | None:
     """Return the limits that the run was started with, if any."""
     return msgspec.convert(started.limits, Limits) if started.limits else None
 

@@ -7,16 +7,27 @@ process. Events reach every subscriber; deltas only those in the process that dr
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from time import monotonic, time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from time import monotonic
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Unpack
 
-from ..arguments import check_keywords
-from ..errors import BatonError, RunConflictError, RunNotFoundError
-from ..events import Delta, Event, ReasoningDelta, TextDelta, ToolCallDelta
+from msgspec import Struct
+
+from ..arguments import check_arguments
+from ..errors import (
+    BatonError,
+    LogError,
+    ReplayMismatchError,
+    RunConflictError,
+    RunNotFoundError,
+    ShuttingDownError,
+    StoreError,
+    TeamChangedError,
+)
+from ..events import Delta, Event, ReasoningDelta, ResponseRestarted, TextDelta, ToolCallDelta
 from ..messages import RunInput
 from ..stores import RunRecord, RunStatus
-from .arguments import RUN_ARGS, RunArgs
+from .arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
 from .runner import Runner
 from .stream import RunStream
 
@@ -25,6 +36,9 @@ T = TypeVar("T")
 _logger = logging.getLogger("baton.runner")
 _MAX_POLL_INTERVAL = 1.0
 _MAX_POLL_LOAD = 0.05
+_FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
+_PERMANENT_DELAY = 300.0
+_FORGET_AFTER = 3600.0
 """Maximum fraction of time spent polling, for stores that are slow to list runs."""
 _MAX_PENDING = 4096
 
@@ -138,6 +152,8 @@ class RunBroadcast(Broadcast[NumberedEvent]):
                 self._published += 1
             self._published += 1
             self._partial_responses.pop(event.origin.id, None)
+        elif type(event) is ResponseRestarted:
+            self._partial_responses.pop(event.origin.id, None)
         elif isinstance(event, RESPONSE_DELTAS):
             self._partial_responses.setdefault(event.origin.id, []).append(event)
         self.publish((self._published, event))
@@ -158,6 +174,19 @@ def _is_delta(item: NumberedEvent) -> bool:
     return isinstance(item[1], Delta)
 
 
+PERMANENT_ERRORS = (TeamChangedError, LogError, ReplayMismatchError)
+"""Errors for which retrying soon does not help: another version of the program has to drive the run."""
+UNDRIVABLE_NOTE = "undrivable"
+"""The name of the note that says why a run could not be taken over."""
+
+
+class _Delay(Struct, frozen=True):
+    """A run that is not taken over before a time, and the seconds that it waited last."""
+
+    until: float
+    seconds: float
+
+
 class RecoveryLoop:
     """Polls the store for runs without a live worker and takes them over."""
 
@@ -166,7 +195,8 @@ class RecoveryLoop:
         """Called after a run was taken over, with its previous record."""
         self._background = background
         self._context_factory: Callable[[str], Any] | None = None
-        self._failed: set[str] = set()
+        self._delays: dict[str, _Delay] = {}
+        """Runs whose last attempt failed, by id."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self, context_factory: Callable[[str], Any] | None = None) -> None:
@@ -183,23 +213,49 @@ class RecoveryLoop:
             await asyncio.wait([task])
 
     async def recover(self) -> None:
-        """Take over all runs that are unfinished now."""
-        background = self._background
-        for record in await background.runner.list_unfinished():
-            if background.is_driving(record.run_id) or record.run_id in self._failed:
-                continue
+        """Take over all unfinished runs, except those whose last attempt failed a moment ago."""
+        now = monotonic()
+        self._delays = {run_id: delay for run_id, delay in self._delays.items() if delay.until > now - _FORGET_AFTER}
+        for record in await self._background.runner.list_unfinished():
+            delay = self._delays.get(record.run_id)
+            if not self._background.is_driving(record.run_id) and (delay is None or delay.until <= now):
+                await self._take_over(record)
+
+    async def _take_over(self, record: RunRecord) -> None:
+        """Take over one run; whatever fails, the other runs are taken over nevertheless."""
+        try:
             context = None if self._context_factory is None else self._context_factory(record.owner)
+            await self._background.take_over(record.run_id, context=context)
+        except (RunConflictError, RunNotFoundError):
+            return  # Another worker was faster.
+        except PERMANENT_ERRORS as error:
+            await self._postpone(record, error, _PERMANENT_DELAY, _PERMANENT_DELAY)
+            return
+        except Exception as error:  # noqa: BLE001 - the store may be unavailable, or code of the user's failed.
+            await self._postpone(record, error, _FIRST_DELAY, _MAX_DELAY)
+            return
+        if self._delays.pop(record.run_id, None) is not None:
+            await self._note(record.run_id, None)
+        for callback in self.on_recovered:
             try:
-                await background.take_over(record.run_id, context=context)
-            except (RunConflictError, RunNotFoundError):
-                continue  # Another worker was faster.
-            except BatonError:
-                # Retrying would not help, for example if the team has changed.
-                self._failed.add(record.run_id)
-                _logger.warning("could not take over run `%s`", record.run_id, exc_info=True)
-            else:
-                for callback in self.on_recovered:
-                    await callback(record)
+                await callback(record)
+            except Exception:
+                _logger.exception("a callback failed after run `%s` was taken over", record.run_id)
+
+    async def _postpone(self, record: RunRecord, error: Exception, first: float, most: float) -> None:
+        known = self._delays.get(record.run_id)
+        seconds = first if known is None else min(known.seconds * 2, most)
+        self._delays[record.run_id] = _Delay(monotonic() + seconds, seconds)
+        _logger.warning("could not take over run `%s`; retrying in %g s", record.run_id, seconds, exc_info=error)
+        await self._note(record.run_id, f"{type(error).__name__}: {error}")
+
+    async def _note(self, run_id: str, reason: str | None) -> None:
+        """Keep the reason with the run, where `baton runs` shows it."""
+        store = self._background.runner._require_store("recovery")
+        try:
+            await store.put_note(run_id, UNDRIVABLE_NOTE, None if reason is None else reason.encode(errors="replace"))
+        except (StoreError, RunNotFoundError):
+            _logger.warning("could not store why run `%s` is not driven", run_id, exc_info=True)
 
     async def _poll(self) -> None:
         interval = min(_MAX_POLL_INTERVAL, self._background.runner.lease_seconds / 3)
@@ -207,7 +263,7 @@ class RecoveryLoop:
             started = monotonic()
             try:
                 await self.recover()
-            except BatonError:
+            except Exception:
                 # The store may be unavailable for a while; runs driven here continue while their leases last.
                 _logger.warning("could not list unfinished runs", exc_info=True)
             await asyncio.sleep(max(interval, (monotonic() - started) / _MAX_POLL_LOAD))
@@ -220,11 +276,15 @@ class BackgroundRunner:
         runner: The runner; it must have a store.
     """
 
+    @check_arguments
     def __init__(self, runner: Runner[Any, Any]) -> None:
         self.runner = runner
         """The runner whose runs are driven."""
         self._recovery = RecoveryLoop(self)
         self._broadcasts: dict[str, RunBroadcast] = {}
+        self._launched: set[RunBroadcast] = set()
+        """All broadcasts whose tasks have not ended, also those of runs that are not stored yet."""
+        self._draining: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"BackgroundRunner({self.runner!r}, driving={len(self._broadcasts)})"
@@ -242,38 +302,29 @@ class BackgroundRunner:
         Raises:
             RunExistsError: The `run_id` is taken.
             ThreadBusyError: The thread has a run that has not finished.
+            ShuttingDownError: `drain` was called.
         """
-        check_keywords("BackgroundRunner.start()", args, RUN_ARGS)
+        check_run_args("BackgroundRunner.start()", args)
         self.runner._require_store("BackgroundRunner.start()")
         return await self._launch(self.runner.stream(input, **args))
 
-    async def resume(
-        self,
-        run_id: str,
-        answers: Any = None,
-        *,
-        context: Any = None,
-        values: Mapping[str, Any] | None = None,
-        accept_changes: bool = False,
-    ) -> None:
+    async def resume(self, run_id: str, answers: Any = None, **args: Unpack[ResumeArgs[Any]]) -> None:
         """Resume a stopped run in the background; returns when the resumption is stored.
 
         Args:
             run_id: The run to resume.
             answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
-            context: Your own context object; it is never stored, so pass it again.
-            values: Changes to the run's values that take effect with the answers.
-            accept_changes: Resume although the team has changed since the run started.
+            **args: See `ResumeArgs`.
 
         Raises:
             RunNotFoundError: There is no such run.
             RunConflictError: Another worker is driving it.
             AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
+            ShuttingDownError: `drain` was called.
         """
+        check_resume_args("BackgroundRunner.resume()", args)
         self.runner._require_store("BackgroundRunner.resume()")
-        await self._launch(
-            self.runner.stream_resume(run_id, answers, context=context, values=values, accept_changes=accept_changes)
-        )
+        await self._launch(self.runner.stream_resume(run_id, answers, **args))
 
     async def take_over(self, run_id: str, *, context: Any = None) -> None:
         """Continue a run whose worker died.
@@ -285,10 +336,7 @@ class BackgroundRunner:
         Raises:
             RunConflictError: Another worker drives it, or it has stopped.
         """
-        record = await self.runner._require_store("BackgroundRunner.take_over()").record(run_id)
-        if record is not None and record.cancel_requested and record.lease_until <= time():
-            # The worker died before it saw the request, which is still valid.
-            await self.runner.cancel(run_id, record.cancel_requested)
+        self.runner._require_store("BackgroundRunner.take_over()")
         await self._launch(self.runner.stream_drive(run_id, context=context))
 
     async def subscribe(self, run_id: str, *, after: int = 0) -> AsyncIterator[NumberedEvent]:
@@ -344,19 +392,52 @@ class BackgroundRunner:
         return run_id in self._broadcasts
 
     def start_recovery(self, context_factory: Callable[[str], Any] | None = None) -> None:
-        """Take over runs whose worker died, from now until `close`; safe to call again.
+        """Take over runs whose worker died, from now until `drain` or `close`; safe to call again.
 
         Args:
             context_factory: Creates the context object of a run from the name of its owner.
         """
-        self._recovery.start(context_factory)
+        if self._draining is None:
+            self._recovery.start(context_factory)
+
+    def _reopen(self) -> None:
+        """Take runs again, because the app that was drained is served once more."""
+        if self._draining is not None and self._draining.done():
+            self._draining = None
+
+    async def drain(self, seconds: float = 10.0) -> None:
+        """Take no more runs, let turns in flight finish, and leave the runs to other workers.
+
+        The runs stay `running`. Turns that have not finished in time are stopped as by `release_all`. If this method
+        is called again, it waits for the first call.
+
+        Args:
+            seconds: The time for the turns in flight.
+        """
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain(seconds), name="baton drain")
+        await asyncio.shield(self._draining)
+
+    async def _drain(self, seconds: float) -> None:
+        await self._recovery.stop()
+        launched = [*self._launched]
+        for broadcast in launched:
+            broadcast.stream._release_after_turn()
+        if launched and seconds > 0:
+            _logger.info("waiting up to %g s for the turns of %d runs", seconds, len(launched))
+            await asyncio.wait([broadcast.task for broadcast in launched], timeout=seconds)
+        await self.release_all()
 
     async def release_all(self) -> None:
-        """Stop driving but leave the runs `running`, so that other workers take them over."""
+        """Stop driving now but leave the runs `running`, so that other workers take them over."""
         await self._recovery.stop()
-        for broadcast in [*self._broadcasts.values()]:
-            await broadcast.stream._release()
-            await asyncio.wait([broadcast.task])
+        await asyncio.gather(*[self._release(broadcast) for broadcast in self._launched])
+
+    async def _release(self, broadcast: RunBroadcast) -> None:
+        # A run that is not stored yet cannot be released.
+        await asyncio.wait([broadcast.started, broadcast.task], return_when=asyncio.FIRST_COMPLETED)
+        await broadcast.stream._release()
+        await asyncio.wait([broadcast.task])
 
     async def close(self) -> None:
         """Cancel all runs that are driven here; they can be resumed."""
@@ -364,7 +445,10 @@ class BackgroundRunner:
         await asyncio.gather(*[self.cancel(run_id) for run_id in [*self._broadcasts]])
 
     async def _launch(self, stream: RunStream[Any]) -> str:
+        if self._draining is not None:
+            raise ShuttingDownError(f"run `{stream.run_id}` was not started: this worker is shutting down; try again")
         broadcast = RunBroadcast(stream)
+        self._launched.add(broadcast)
         broadcast.task = asyncio.create_task(self._drive(broadcast), name=f"baton background {stream.run_id}")
         await asyncio.wait([broadcast.started, broadcast.task], return_when=asyncio.FIRST_COMPLETED)
         if broadcast.failure is not None and not broadcast.started.done():
@@ -380,13 +464,17 @@ class BackgroundRunner:
                         self._broadcasts[stream.run_id] = broadcast
                         broadcast.started.set_result(None)
                     broadcast.publish_event(event)
-        except BatonError as error:
+        except Exception as error:
             # Recorded if the run had started; otherwise `_launch` raises it.
             broadcast.failure = error
-        except Exception as error:
-            broadcast.failure = error
-            _logger.exception("run `%s` failed", stream.run_id)
+            if broadcast.started.done() and stream._result is not None and stream._result.status == "failed":
+                level, trace = (logging.WARNING, None) if isinstance(error, BatonError) else (logging.ERROR, error)
+                text = "run `%s` failed: %s: %s"
+                _logger.log(level, text, stream.run_id, type(error).__name__, error, exc_info=trace)
+            elif not isinstance(error, BatonError):
+                _logger.exception("run `%s` stopped", stream.run_id)
         finally:
+            self._launched.discard(broadcast)
             if self._broadcasts.get(stream.run_id) is broadcast:
                 del self._broadcasts[stream.run_id]
             broadcast.close()

@@ -2,23 +2,31 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from time import monotonic
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from ..errors import RunConflictError, RunError, RunNotFoundError, StoreError, ThreadBusyError
+from ..errors import BatonError, RunConflictError, RunNotFoundError, StoreError, ThreadBusyError
 from ..events import Delta, Event, encode_event
 from ..events.codec import encode_header
 from ..log import EventSink
-from ..stores import Lease, RunStatus, Store
+from ..stores import CancelRequest, Lease, RunRecord, RunStatus, Store
 
 _logger = logging.getLogger("baton.runner")
 _ATTEMPTS = 6
 _FIRST_PAUSE = 0.05
 _MAX_RENEW_INTERVAL = 2.0
+_DEFAULT_STORE_SECONDS = 10.0
+"""The time limit of a cancelled run's last write, for stores without a `timeout`."""
+_LAST_SECONDS = 1.0
+"""The time limit of a cancelled run's last write if the store took long already."""
 
 CreateRun: TypeAlias = Callable[[Sequence[bytes]], Awaitable[Lease]]
+Delivery: TypeAlias = tuple[Callable[[Any], None], Event | Delta]
+"""A method of the sink, and the item to call it with."""
 
 
 class _Batch(Struct, frozen=True):
@@ -26,7 +34,7 @@ class _Batch(Struct, frozen=True):
 
     lines: Sequence[bytes]
     status: RunStatus | None
-    undelivered: Sequence[Event | Delta]
+    undelivered: Sequence[Delivery]
 
 
 class Journal:
@@ -41,6 +49,7 @@ class Journal:
         *,
         create: CreateRun | None = None,
         lease: Lease | None = None,
+        lease_deadline: float = math.inf,
         seq: int = 0,
         status: RunStatus | None = None,
         sink: EventSink | None = None,
@@ -51,6 +60,7 @@ class Journal:
             store: Where the events go.
             create: Creates the run in the store with its first lines.
             lease: The lease on a stored run.
+            lease_deadline: The monotonic time until which the lease is valid for certain.
             seq: The number of lines that the stored run has.
             status: A status to store with the first batch.
             sink: Receives the events once they are stored.
@@ -58,13 +68,18 @@ class Journal:
         self._store = store
         self._create = create
         self.lease = lease
+        self.cancel_requested: CancelRequest = ""
+        """The request to cancel the run, as of the last append."""
+        self.previous_worker = ""
+        self.last_heartbeat = 0.0
+        self.lease_deadline = lease_deadline
+        """The monotonic time until which the lease is valid for certain."""
+        self._store_seconds: float = getattr(store, "timeout", _DEFAULT_STORE_SECONDS)
         self.is_released = False
         """True once the lease has been released."""
         self._seq = seq
         self._lines: list[bytes] = []
-        self._undelivered: list[Event | Delta] = []
-        self._hushed: set[str] = set()
-        """Keys of undelivered events that only observers receive."""
+        self._undelivered: list[Delivery] = []
         self._status: RunStatus | None = status
         self._writing: asyncio.Future[None] | None = None
         self.sink = sink
@@ -92,7 +107,7 @@ class Journal:
         if self.sink is None or self.failure is not None:
             return
         if self._lines or self._writing is not None:
-            self._undelivered.append(event)
+            self._undelivered.append((self.sink.put, event))
         else:
             self.sink.put(event)
 
@@ -100,8 +115,7 @@ class Journal:
         """Add an event that is stored but delivered to observers only."""
         self._add_line(event)
         if self.sink is not None and self.failure is None:
-            self._hushed.add(event.key)
-            self._undelivered.append(event)
+            self._undelivered.append((self.sink.put_muted, event))
 
     async def drain(self) -> None:
         """Return when everything is stored and delivered. Raises the store's error."""
@@ -118,13 +132,27 @@ class Journal:
             await self.sink.drain()
 
     async def finish(self, status: RunStatus) -> None:
-        """Store the remaining events together with the final status, and release the lease."""
+        """Store the remaining events together with the final status."""
+        if self.failure is None:
+            self._status = status
+            await self.drain()
+
+    async def release(self) -> None:
+        """Release the lease; if the store does not answer, the lease expires by itself."""
+        if self.lease is None or isinstance(self.failure, _UnconfirmedError):
+            return
         try:
-            if self.failure is None:
-                self._status = status
-                await self.drain()
-        finally:
-            await self._release()
+            await self._store.release(self.lease)
+            self.is_released = True
+        except StoreError:
+            _logger.warning("could not release the lease on run `%s`", self.lease.run_id, exc_info=True)
+
+    def check(self) -> None:
+        """Raise RunConflictError, and store nothing more, unless the lease is certain to be valid."""
+        if monotonic() >= self.lease_deadline and self.lease is not None:
+            error = RunConflictError(self.lease.run_id, "this worker did not renew its lease in time")
+            self.fail(error)
+            raise error
 
     def fail(self, error: BaseException) -> None:
         """Discard what is not stored and accept nothing more."""
@@ -139,29 +167,22 @@ class Journal:
         if self.failure is None:
             self._lines.append(encode_event(event))
 
-    async def _release(self) -> None:
-        if self.lease is None:
-            return
-        try:
-            await self._store.release(self.lease)
-            self.is_released = True
-        except StoreError:
-            # The lease expires by itself, and the events are stored.
-            _logger.warning("could not release the lease on run `%s`", self.lease.run_id, exc_info=True)
-
     async def _write_pending(self) -> None:
         batch = _Batch(self._lines, self._status, self._undelivered)
         self._lines, self._status, self._undelivered = [], None, []
         writing = self._writing = asyncio.get_running_loop().create_future()
+        started = monotonic()
         try:
             if self._create is not None:
-                await _shielded(self._commit(batch))
+                await self._finish_despite_cancel(self._commit(batch))
                 return
             try:
                 await self._commit(batch)
             except asyncio.CancelledError:
                 # The store has all of the batch or none of it, and only the store knows which.
-                await _shielded(self._commit(batch, is_retry=True), is_cancelled=True)
+                # If it took long already, the store hangs.
+                left = max(_LAST_SECONDS, started + self._store_seconds - monotonic())
+                await self._finish_despite_cancel(self._commit(batch, is_retry=True), seconds=left)
         finally:
             self._writing = None
             writing.set_result(None)
@@ -169,36 +190,30 @@ class Journal:
     async def _commit(self, batch: _Batch, *, is_retry: bool = False) -> None:
         try:
             if self._create is not None:
-                await self._create_run(self._create, batch)
+                self.lease = await self._create([encode_header(), *batch.lines])
+                self._create, self._seq = None, len(batch.lines) + 1
+                if batch.status is not None:
+                    await self._append(_Batch((), batch.status, ()), is_retry=False)
             else:
                 await self._append(batch, is_retry=is_retry)
         except Exception as error:
             self.fail(error)
             raise
-        if self.sink is not None:
-            undelivered = batch.undelivered
-            if not self._lines:
-                # Only deltas can have arrived meanwhile.
-                undelivered, self._undelivered = [*undelivered, *self._undelivered], []
-            for event in undelivered:
-                if self._hushed and isinstance(event, Event) and event.key in self._hushed:
-                    self._hushed.remove(event.key)
-                    self.sink.put_muted(event)
-                else:
-                    self.sink.put(event)
-
-    async def _create_run(self, create: CreateRun, batch: _Batch) -> None:
-        self.lease = await create([encode_header(), *batch.lines])
-        self._create, self._seq = None, len(batch.lines) + 1
-        if batch.status is not None:
-            await self._append(_Batch((), batch.status, ()), is_retry=False)
+        undelivered = batch.undelivered
+        if not self._lines:
+            # Only deltas can have arrived meanwhile.
+            undelivered, self._undelivered = [*undelivered, *self._undelivered], []
+        for deliver, event in undelivered:
+            deliver(event)
 
     async def _append(self, batch: _Batch, *, is_retry: bool) -> None:
         lease, pause = self.lease, _FIRST_PAUSE
         assert lease is not None
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._store.append(lease.run_id, self._seq, batch.lines, status=batch.status, fence=lease.fence)
+                self.cancel_requested = await self._store.append(
+                    lease.run_id, self._seq, batch.lines, status=batch.status, fence=lease.fence
+                )
                 break
             except RunConflictError:
                 if (is_retry or attempt > 1) and await self._was_written(lease, len(batch.lines)):
@@ -219,32 +234,49 @@ class Journal:
         record = await self._store.record(lease.run_id)
         return record is not None and record.fence == lease.fence and record.seq == self._seq + count
 
+    async def _finish_despite_cancel(self, work: Coroutine[Any, Any, None], *, seconds: float | None = None) -> None:
+        """Finish a commit although the run is cancelled, and raise CancelledError afterwards.
 
-async def _shielded(work: Coroutine[Any, Any, None], *, is_cancelled: bool = False) -> None:
-    """Finish the work despite cancellation, and raise CancelledError afterwards."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            is_cancelled = True
-    failure = None if task.cancelled() else task.exception()
-    if is_cancelled or task.cancelled():
-        raise asyncio.CancelledError
-    if failure is not None:
-        raise failure
+        After the store's time limit the commit is left alone: whether it succeeded shows when the run is resumed.
+        """
+        task = asyncio.ensure_future(work)
+        is_cancelled = seconds is not None
+        deadline = None if seconds is None else monotonic() + seconds
+        while not task.done():
+            try:
+                await asyncio.wait([task], timeout=None if deadline is None else deadline - monotonic())
+            except asyncio.CancelledError:
+                is_cancelled = True
+                deadline = deadline or monotonic() + self._store_seconds
+            if deadline is not None and monotonic() >= deadline and not task.done():
+                task.add_done_callback(_retrieve)
+                task.cancel()
+                self.fail(_UnconfirmedError(f"the store did not answer within {self._store_seconds:g} s"))
+                raise asyncio.CancelledError
+        failure = None if task.cancelled() else task.exception()
+        if is_cancelled or task.cancelled():
+            raise asyncio.CancelledError
+        if failure is not None:
+            raise failure
+
+
+class _UnconfirmedError(StoreError):
+    """The store did not confirm a write within its time limit."""
+
+
+def _retrieve(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 class SupportsStop(Protocol):
     """A run that can be stopped from outside the task that drives it."""
 
-    def _stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
+    def _stop_for(self, error: BatonError, driver: "asyncio.Task[Any]") -> None:
         """Stop now with this error; `driver` is the task that drives the run."""
-        ...
 
     def _stop_on_request(self, when: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
         """Stop because cancellation was requested in the store."""
-        ...
 
 
 class LeaseHeartbeat:
@@ -283,35 +315,38 @@ class LeaseHeartbeat:
 
     async def _renew_all(self) -> None:
         try:
-            for journal in [*self._runs]:
-                try:
-                    await self._renew(journal)
-                except Exception:
-                    # Any exception of a store: the other runs must keep their leases.
-                    _logger.exception("could not renew a lease")
+            held = {journal: journal.lease for journal in self._runs if journal.lease is not None}
+            sent = monotonic()
+            renewed = await self._store.renew([*held.values()], ttl=self._ttl)
+            for journal, lease in held.items():
+                if lease.run_id in renewed:
+                    self._renewed(journal, lease, renewed[lease.run_id], sent)
+                elif self._is_held(journal, lease):
+                    self._lost(journal, lease, await self._store.record(lease.run_id))
+        except Exception:
+            # Any exception of a store: the next attempt follows, and the leases last for a while.
+            _logger.warning("could not renew %d leases", len(self._runs), exc_info=True)
         finally:
             self._task = None
             if self._runs:
                 self._schedule()
 
-    async def _renew(self, journal: Journal) -> None:
-        lease = journal.lease
-        if lease is None or journal not in self._runs:
-            return
-        try:
-            renewed = await self._store.renew(lease, ttl=self._ttl)
-            record = await self._store.record(lease.run_id)
-        except (RunConflictError, RunNotFoundError) as error:
-            # A run that stopped meanwhile loses nothing, and its task may be busy with something else.
-            if journal in self._runs:
+    def _is_held(self, journal: Journal, lease: Lease) -> bool:
+        # A run that stopped meanwhile loses nothing, and its task may be busy with something else.
+        return journal in self._runs and journal.lease is lease
+
+    def _renewed(self, journal: Journal, lease: Lease, renewed: Lease, sent: float) -> None:
+        if self._is_held(journal, lease):
+            journal.lease, journal.lease_deadline = renewed, sent + self._ttl
+            if renewed.cancel_requested:
                 run, driver = self._runs[journal]
-                journal.fail(error)
-                run._stop_for(error, driver)
-        except StoreError:
-            _logger.warning("could not renew the lease on run `%s`", lease.run_id, exc_info=True)
-        else:
-            if journal.lease is lease:
-                journal.lease = renewed
-            if record is not None and record.cancel_requested and journal in self._runs:
-                run, driver = self._runs[journal]
-                run._stop_on_request(record.cancel_requested, driver)
+                run._stop_on_request(renewed.cancel_requested, driver)
+
+    def _lost(self, journal: Journal, lease: Lease, record: RunRecord | None) -> None:
+        if self._is_held(journal, lease):
+            error: BatonError = RunNotFoundError(lease.run_id, store=repr(self._store))
+            if record is not None:
+                error = RunConflictError(lease.run_id, f"`{record.worker}` acquired its lease")
+            journal.fail(error)
+            run, driver = self._runs[journal]
+            run._stop_for(error, driver)

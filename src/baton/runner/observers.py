@@ -8,13 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, cast
 
-from ..errors import RunConflictError, SetupError
+from ..errors import SetupError
 from ..events import Delta, Event
-from ..flow.follow import TeamFlow
 from ..log import EventSink
-from .backends import OpenRun, RunBackend
-from .journal import SupportsStop
-from .result import StoppedStatus
+from ..wording import show
 
 _logger = logging.getLogger("baton.runner")
 
@@ -44,74 +41,53 @@ class Observer(Protocol):
 
 def check_observers(given: Any) -> tuple[Observer, ...]:
     """Validate the `observers` argument of Runner. Raises SetupError."""
+    shown = show(given)
     observers = cast("Sequence[Any]", given) if isinstance(given, Sequence) else (None,)
     for observer in observers:
         if isinstance(observer, type) or not callable(getattr(observer, "observe", None)):
             raise SetupError(
-                f"Runner(observers=[…]) takes a list of observers, objects with a method `observe`; not {given!r}"
+                f"Runner(observers=[…]) takes a list of observers, objects with a method `observe`; not {shown}"
             )
     return tuple(observers)
 
 
-def with_observers(observers: Sequence[Observer], backend: RunBackend) -> RunBackend:
-    """Wrap a backend so that observers, if there are any, receive the run's events."""
-    return ObservedBackend(backend, observers) if observers else backend
+class ObserverSink:
+    """An event sink that passes events to observers before the actual sink, if there is one."""
 
+    has_subscribers = True
+    """Observers receive deltas."""
 
-class ObservedBackend:
-    """A backend and event sink that passes events to observers before the actual sink."""
-
-    def __init__(self, backend: RunBackend, observers: Sequence[Observer]) -> None:
-        self.run_id = backend.run_id
-        self._backend = backend
+    def __init__(self, run_id: str, observers: Sequence[Observer], sink: EventSink | None) -> None:
+        self._run_id = run_id
         self._observers = observers
-        self._sink: EventSink | None = None
+        self._sink = sink
         self._entered: list[AbstractContextManager[EventHandler]] = []
         self._handlers: tuple[EventHandler, ...] = ()
 
-    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
-        """Open the run and enter the observers."""
-        self._sink = sink
-        result = self._backend.open(self, run)
-        opened = result if isinstance(result, OpenRun) else await result
-        past = tuple(opened.flow.run.log.events)
+    def enter(self, past: Sequence[Event]) -> None:
+        """Enter the observers of a run that was opened."""
         for observer in self._observers:
             try:
-                manager = observer.observe(self.run_id, past)
+                manager = observer.observe(self._run_id, past)
                 self._handlers = (*self._handlers, manager.__enter__())
             except Exception:
-                _logger.exception("an observer failed at the start of run `%s` and is skipped", self.run_id)
+                _logger.exception("an observer failed at the start of run `%s` and is skipped", self._run_id)
             else:
                 self._entered.append(manager)
-        return opened
 
-    async def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
-        """Close the run and exit the observers."""
-        try:
-            closing = self._backend.close(flow, status)
-            if closing is not None:
-                await closing
-        finally:
-            for manager in reversed(self._entered):
-                try:
-                    # The last event tells how the run ended; a failed run is not an error of the observer.
-                    manager.__exit__(None, None, None)
-                except Exception:
-                    _logger.exception("an observer failed at the end of run `%s`", self.run_id)
-
-    def abandon(self, error: RunConflictError) -> None:
-        """Store nothing more."""
-        self._backend.abandon(error)
+    def exit(self) -> None:
+        """Exit the observers of a run that has stopped."""
+        for manager in reversed(self._entered):
+            try:
+                # The last event tells how the run ended; a failed run is not an error of the observer.
+                manager.__exit__(None, None, None)
+            except Exception:
+                _logger.exception("an observer failed at the end of run `%s`", self._run_id)
 
     @property
     def is_full(self) -> bool:
         """Return whether the sink is full; observers never hold up the run."""
         return self._sink is not None and self._sink.is_full
-
-    @property
-    def has_subscribers(self) -> bool:
-        """Return True: observers receive deltas."""
-        return True
 
     @property
     def can_defer(self) -> bool:
@@ -138,5 +114,5 @@ class ObservedBackend:
             try:
                 handler(event)
             except Exception:
-                _logger.exception("an observer of run `%s` failed and receives nothing more of it", self.run_id)
+                _logger.exception("an observer of run `%s` failed and receives nothing more of it", self._run_id)
                 self._handlers = tuple([other for other in self._handlers if other is not handler])

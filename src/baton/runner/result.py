@@ -11,21 +11,12 @@ from ..context.history import History
 from ..context.run_state import RunState
 from ..errors import RunError
 from ..events import AgentResponded, Event, StepCompleted
-from ..events.types import Interrupt, to_interrupt
+from ..events.types import Interrupt as Interrupt
+from ..events.types import to_interrupt as to_interrupt
 from ..messages import Message, Usage
 from ..tools import GuardrailVerdict
 from ..tools.guardrails import parse_verdict
-
-__all__ = [
-    "GuardrailResult",
-    "Interrupt",
-    "RunResult",
-    "RunUsage",
-    "StoppedStatus",
-    "guardrail_results",
-    "to_interrupt",
-    "usage_from_events",
-]
+from ..wording import type_of
 
 Out = TypeVar("Out", default=str, covariant=True)
 T = TypeVar("T")
@@ -85,7 +76,7 @@ class RunResult(Generic[Out]):
 
     @property
     def output(self) -> Out:
-        """The last agent's answer.
+        """The last answer given; None if no agent gave one.
 
         Raises:
             RunError: The run has not completed; the message says what is open and how to resume.
@@ -114,7 +105,7 @@ class RunResult(Generic[Out]):
         if isinstance(type_, type) and not is_typeddict(type_):
             if isinstance(output, type_):
                 return output
-            problem = f"is a {type(output).__name__}"
+            problem = f"is {type_of(output)}"
         else:
             from pydantic import TypeAdapter, ValidationError
 

@@ -14,8 +14,8 @@ import msgspec
 from typing_extensions import TypeVar
 
 from ..agents import BaseAgent, HistoryPolicy, MultipleTransfers, RunHooks
-from ..agents.base import RunConfig
-from ..arguments import check_choice, check_keywords
+from ..agents.activation import RunConfig
+from ..arguments import check_arguments, check_callback, check_choice, check_keywords, check_positive, check_types
 from ..context import HistoryEntry, Limits
 from ..context.run_state import LiveConversation
 from ..context.values import to_json_value
@@ -26,27 +26,28 @@ from ..events.codec import require_known_events
 from ..flow import Team
 from ..flow.follow import FlowConfig
 from ..flow.history import check_history_policy
+from ..flow.team import team_fingerprint
 from ..handoffs import HandoffInputFilter, PromptLanguage
 from ..log import Log, ReadOnlyLog
 from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
 from ..models import Model, ModelSettings, resolve_model
 from ..stores import RunRecord, RunStatus, Store, resolve_store
+from ..wording import show
 from .answers import fork_events, resume_events
-from .arguments import RUN_ARGS, RunArgs
+from .arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
 from .backends import (
     MemoryBackend,
     NullBackend,
-    OpenRun,
     RunBackend,
     StoppedRun,
-    create_flow,
-    limits_of_run,
+    check_team,
     new_id,
+    open_run,
     run_started_event,
 )
-from .observers import Observer, check_observers, with_observers
+from .observers import Observer, check_observers
 from .result import RunResult
-from .stored_runs import NewStoredRun, ReopenedRun, ReopenOptions, RunRepository
+from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
 from .stream import RunStream
 from .threads import Thread
 
@@ -82,6 +83,7 @@ class Runner(Generic[C, Out]):
         SetupError: An argument is invalid or unknown, or the team cannot work as defined.
     """
 
+    @check_arguments
     def __init__(
         self,
         agent: BaseAgent[C, Out],
@@ -105,17 +107,18 @@ class Runner(Generic[C, Out]):
     ) -> None:
         if unknown:
             check_keywords("Runner()", unknown, [*inspect.signature(Runner).parameters][1:-1])
-        extra: Any = extra_agents
-        agents: list[Any] = [agent, *extra] if isinstance(extra, Sequence) else [extra]
-        for given in agents:
-            if not isinstance(given, BaseAgent):
-                raise SetupError(f"Runner() needs an agent, not {given!r}; pass further agents as extra_agents=[…]")
+        _check_agents(agent, extra_agents)
         check_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
         check_choice("Runner(prompt_language=…)", prompt_language, ("en", "zh"))
         if lease_seconds <= 0:
             raise SetupError(f"Runner(lease_seconds={lease_seconds}) expires at once; pass more than 0 seconds")
+        if max_corrections < 0:
+            raise SetupError(f"Runner(max_corrections={max_corrections}) is negative; pass 0 or more")
+        if handoff_input_filter is not None:
+            check_callback("Runner(handoff_input_filter=…)", handoff_input_filter, "data")
         self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
         """The compiled team."""
+        self._fingerprint = team_fingerprint(self.team)
         self.limits = limits or Limits()
         """Limits that apply to each run."""
         self.model = None if model is None else resolve_model(model)
@@ -130,7 +133,13 @@ class Runner(Generic[C, Out]):
             hooks=hooks,
         )
         self._config = FlowConfig(
-            self.team, options, check_history_policy(history), not show_transfers, loop_fallback, handoff_input_filter
+            self.team,
+            options,
+            self.limits,
+            history=check_history_policy(history),
+            hide_transfers=not show_transfers,
+            loop_fallback=loop_fallback,
+            input_filter=handoff_input_filter,
         )
         self._observers = check_observers(observers)
         self._stopped: dict[str, StoppedRun] = {}
@@ -140,14 +149,14 @@ class Runner(Generic[C, Out]):
         """Runs of threads, in memory, if there is no store."""
         if loop_fallback is not None and self.team.members.get(loop_fallback) is None:
             names = quote_names([*self.team.members])
-            raise SetupError(f"Runner(loop_fallback={loop_fallback!r}) is not an agent of the team, which has: {names}")
+            raise SetupError(
+                f"Runner(loop_fallback={show(loop_fallback)}) is not an agent of the team, which has: {names}"
+            )
         self.team.warn(entries=[loop_fallback] if loop_fallback is not None else ())
 
     def __repr__(self) -> str:
-        agents, store = (
-            len(self.team.members),
-            "" if self._stored_runs is None else f", store={self._stored_runs.store!r}",
-        )
+        agents = len(self.team.members)
+        store = "" if self._stored_runs is None else f", store={self._stored_runs.store!r}"
         return f"Runner({self.team.root!r}, {agents} agent{'s' if agents != 1 else ''}{store})"
 
     async def run(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> RunResult[Out]:
@@ -163,8 +172,9 @@ class Runner(Generic[C, Out]):
         Raises:
             BatonError: The error that ended the run; the run can be resumed.
         """
+        _require_runner(self, "run")
         if args:
-            check_keywords("Runner.run()", args, RUN_ARGS)
+            check_run_args("Runner.run()", args)
         stream = self._stream(input, args)
         await stream._drive()
         return stream.result
@@ -183,7 +193,8 @@ class Runner(Generic[C, Out]):
             SetupError: It was called inside a running event loop.
             BatonError: The error that ended the run.
         """
-        check_keywords("Runner.run_sync()", args, RUN_ARGS)
+        _require_runner(self, "run_sync")
+        check_run_args("Runner.run_sync()", args)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -202,8 +213,9 @@ class Runner(Generic[C, Out]):
         Returns:
             The stream, not opened yet.
         """
+        _require_runner(self, "stream")
         if args:
-            check_keywords("Runner.stream()", args, RUN_ARGS)
+            check_run_args("Runner.stream()", args)
         return self._stream(input, args)
 
     async def submit(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> str:
@@ -216,31 +228,20 @@ class Runner(Generic[C, Out]):
         Returns:
             The run's id.
         """
-        check_keywords("Runner.submit()", args, RUN_ARGS)
+        check_run_args("Runner.submit()", args)
         if args.get("context") is not None:
             raise SetupError("Runner.submit() cannot store a context; pass it to `drive` instead")
         started = self._run_started(input, args)
-        return await self._require_repository("submit").submit(started, start_at=args.get("start_at", "active"))
+        return await self._require_repository("submit").submit(started, args)
 
-    async def resume(
-        self,
-        run_id: str,
-        answers: Any = None,
-        *,
-        context: C | None = None,
-        values: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-        accept_changes: bool = False,
-    ) -> RunResult[Out]:
+    @check_types
+    async def resume(self, run_id: str, answers: Any = None, **args: Unpack[ResumeArgs[C]]) -> RunResult[Out]:
         """Resume a suspended, failed or cancelled run. Recorded steps are not executed again.
 
         Args:
             run_id: The run to resume.
             answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
-            context: Your own context object; it is never stored, so pass it again.
-            values: Changes to the run's values that take effect with the answers.
-            limits: New limits; by default those that the run had.
-            accept_changes: Resume although the team has changed since the run started.
+            **args: See `ResumeArgs`.
 
         Returns:
             The result at the run's end or at its next interrupt.
@@ -251,53 +252,34 @@ class Runner(Generic[C, Out]):
             AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
             TeamChangedError: The team has changed and `accept_changes` is false.
         """
-        stream = self.stream_resume(
-            run_id, answers, context=context, values=values, limits=limits, accept_changes=accept_changes
-        )
+        check_resume_args("Runner.resume()", args)
+        stream = self.stream_resume(run_id, answers, **args)
         await stream._drive()
         return stream.result
 
-    def stream_resume(
-        self,
-        run_id: str,
-        answers: Any = None,
-        *,
-        context: C | None = None,
-        values: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-        accept_changes: bool = False,
-    ) -> RunStream[Out]:
+    @check_types
+    def stream_resume(self, run_id: str, answers: Any = None, **args: Unpack[ResumeArgs[C]]) -> RunStream[Out]:
         """Resume a run as a stream that delivers only new events.
 
         Args:
             run_id: The run to resume.
             answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
-            context: Your own context object; it is never stored, so pass it again.
-            values: Changes to the run's values that take effect with the answers.
-            limits: New limits; by default those that the run had.
-            accept_changes: Resume although the team has changed since the run started.
+            **args: See `ResumeArgs`.
 
         Returns:
             The stream, not opened yet. Opening it raises the errors of `resume`.
         """
+        check_resume_args("Runner.stream_resume()", args)
+        first_events = partial(resume_events, answers=answers, values=args.get("values"))
         stopped = self._stopped.get(run_id)
         if stopped is None:
-            first_events = partial(resume_events, answers=answers, values=values)
-            options = ReopenOptions(first_events, context, limits, accept_changes)
-            return self._create_stream(ReopenedRun(self._repository_with(run_id), run_id, options))
+            return self._create_stream(ReopenedRun(self._repository_with(run_id), run_id, first_events, args))
         started, log = run_started_event(stopped.events), Log(stopped.events)
-        events = resume_events(log, answers=answers, values=values)
-        flow = create_flow(
-            started,
-            log,
-            self._config,
-            context=context if context is not None else stopped.context,
-            limits=limits or stopped.limits or self.limits,
-            guests=stopped.guests,
-        )
-        opened = OpenRun(flow, started.root_agent, events)
+        check_team(started, self._fingerprint, args)
+        opened = open_run(started, log, self._config, args, first_events=first_events(log), stopped=stopped)
         return self._create_stream(MemoryBackend(run_id, opened, self._stopped, is_new=False))
 
+    @check_types
     async def drive(self, run_id: str, *, context: C | None = None, accept_changes: bool = False) -> RunStatus:
         """Drive a stored run until it finishes, is suspended or cancelled.
 
@@ -316,8 +298,10 @@ class Runner(Generic[C, Out]):
             RunNotFoundError: There is no such run.
             RunConflictError: Another worker is driving it.
         """
-        return await self._require_repository("drive").drive(run_id, context=context, accept_changes=accept_changes)
+        args = ResumeArgs(context=context, accept_changes=accept_changes)
+        return await self._require_repository("drive").drive(run_id, args)
 
+    @check_types
     def stream_drive(self, run_id: str, *, context: C | None = None) -> RunStream[Out]:
         """Drive a run whose worker died, as a stream that delivers only new events.
 
@@ -330,6 +314,7 @@ class Runner(Generic[C, Out]):
         """
         return self._require_repository("stream_drive").take_over(run_id, context=context)
 
+    @check_types
     async def answer(self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:
         """Answer open interrupts of a stored run without driving it; the next `drive` continues it.
 
@@ -343,6 +328,7 @@ class Runner(Generic[C, Out]):
         """
         await self._require_repository("answer").answer(run_id, answers, values=values)
 
+    @check_types
     async def cancel(self, run_id: str, when: Literal["now", "after_turn"] = "now") -> RunStatus:
         """Cancel a stored run, whichever worker drives it.
 
@@ -360,6 +346,7 @@ class Runner(Generic[C, Out]):
         """Return stored runs that should be running but have no live worker, oldest first."""
         return await self._require_repository("list_unfinished").list_unfinished()
 
+    @check_types
     async def recover(self, *, context: C | None = None, max_concurrency: int = 8) -> dict[str, RunStatus]:
         """Drive all unfinished runs, except those that other workers take.
 
@@ -370,8 +357,10 @@ class Runner(Generic[C, Out]):
         Returns:
             Statuses by run id. A run that cannot be driven stays `running`, and the reason is logged.
         """
+        check_positive("recover(max_concurrency=…)", max_concurrency)
         return await self._require_repository("recover").recover(context=context, max_concurrency=max_concurrency)
 
+    @check_types
     async def fork(
         self,
         run: "str | Iterable[Event]",
@@ -398,6 +387,7 @@ class Runner(Generic[C, Out]):
             return self.load_log(events)
         return await self._stored_runs.import_log(events)
 
+    @check_types
     async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:
         """Run the agents' code over a log without model calls, tool calls or other effects.
 
@@ -417,19 +407,13 @@ class Runner(Generic[C, Out]):
         prior_entries: Sequence[HistoryEntry] = ()
         if started.previous_run_id and self._repository is not None:
             prior_entries = await self._repository.threads.entries_until(started.previous_run_id)
-        flow = create_flow(
-            started,
-            ReadOnlyLog(recorded),
-            self._config,
-            context=context,
-            limits=limits_of_run(started) or self.limits,
-            prior_entries=prior_entries,
-        )
-        opened = OpenRun(flow, started.root_agent, (), len(prior_entries))
+        args, log = ResumeArgs(context=context), ReadOnlyLog(recorded)
+        opened = open_run(started, log, self._config, args, prior_entries=prior_entries)
         stream: RunStream[Out] = RunStream(NullBackend(started.run_id, opened))
         await stream._drive()
         return stream.result
 
+    @check_types
     async def events(self, run_id: str) -> list[Event]:
         """Return the log of a run.
 
@@ -439,6 +423,7 @@ class Runner(Generic[C, Out]):
         stopped = self._stopped.get(run_id)
         return list(stopped.events) if stopped is not None else await self._repository_with(run_id).events(run_id)
 
+    @check_types
     def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:
         """Iterate over the events of a stored run as they are written, until it stops.
 
@@ -451,6 +436,7 @@ class Runner(Generic[C, Out]):
         """
         return self._require_repository("watch").watch(run_id, after=after)
 
+    @check_types
     def load_log(self, events: Iterable[Event]) -> str:
         """Import a log, for example from another process, into a runner without a store.
 
@@ -458,7 +444,12 @@ class Runner(Generic[C, Out]):
             events: The events of a run of the same team that has not completed.
 
         Returns:
-            The run's id; resume it with `resume` and pass the context again.
+            The run's id; resume it with `resume` and pass the context again. If the team has changed, `resume` raises
+            TeamChangedError unless `accept_changes` is true.
+
+        Raises:
+            RunError: The run has completed.
+            LogError: The log is damaged, or has events that this version does not know.
         """
         recorded = list(events)
         started = run_started_event(recorded)
@@ -466,7 +457,7 @@ class Runner(Generic[C, Out]):
             raise RunError(f"run `{started.run_id}` has completed and cannot be resumed")
         require_known_events(recorded)
         Log(recorded)  # Raises for duplicate keys.
-        self._stopped[started.run_id] = StoppedRun(recorded)
+        self._stopped[started.run_id] = StoppedRun(events=recorded)
         return started.run_id
 
     def with_store(self, store: "Store | str | PathLike[str]") -> Self:
@@ -479,6 +470,7 @@ class Runner(Generic[C, Out]):
         twin._stopped, twin._thread_runs, twin._stored_runs = {}, None, self._create_repository(store)
         return twin
 
+    @check_types
     def thread(self, id: str) -> Thread:
         """Return a conversation: its messages, runs and active agent.
 
@@ -504,21 +496,15 @@ class Runner(Generic[C, Out]):
 
     def _stream(self, input: RunInput, args: RunArgs[C]) -> RunStream[Out]:
         started = self._run_started(input, args)
-        context, limits = args.get("context"), args.get("limits")
         repository = self._repository or self._threads_in_memory() if started.thread else self._stored_runs
         if repository is not None:
-            start_at = args.get("start_at", "active")
-            return self._create_stream(
-                NewStoredRun(repository, started, context=context, limits=limits, start_at=start_at, worker=new_id())
-            )
-        flow = create_flow(started, Log(), self._config, context=context, limits=limits or self.limits)
-        opened = OpenRun(flow, started.root_agent, [started])
+            return self._create_stream(NewStoredRun(repository, started, args))
+        opened = open_run(started, Log(), self._config, args, first_events=[started])
         return self._create_stream(MemoryBackend(started.run_id, opened, self._stopped, is_new=True))
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
-        check_choice("start_at", args.get("start_at", "active"), ("active", "root"))
         values, limits = args.get("values"), args.get("limits")
-        started = RunStarted(
+        return RunStarted(
             "run",
             RUN_ORIGIN,
             time(),
@@ -527,11 +513,10 @@ class Runner(Generic[C, Out]):
             (UserMessage(input),) if isinstance(input, str) else tuple(pair_calls_with_results(to_messages(input))),
             to_json_value("the run's values", dict(values)) if values else {},
             args.get("thread") or "",
+            team_fingerprint=self._fingerprint,
             owner=args.get("owner", ""),
+            limits={} if limits is None else msgspec.structs.asdict(limits),
         )
-        if limits is None:
-            return started
-        return msgspec.structs.replace(started, limits=msgspec.structs.asdict(limits))
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
         # The store's connections belong to this event loop, which is about to end.
@@ -550,7 +535,7 @@ class Runner(Generic[C, Out]):
 
     def _create_stream(self, backend: RunBackend) -> RunStream[Out]:
         capacity = 128 if self._config.live is None else None
-        return RunStream(with_observers(self._observers, backend), capacity=capacity)
+        return RunStream(backend, observers=self._observers, capacity=capacity)
 
     @property
     def _repository(self) -> RunRepository | None:
@@ -558,7 +543,7 @@ class Runner(Generic[C, Out]):
 
     def _create_repository(self, store: "Store | str | PathLike[str]") -> RunRepository:
         return RunRepository(
-            resolve_store(store), self._config, limits=self.limits, ttl=self.lease_seconds, observers=self._observers
+            resolve_store(store), self._config, self._fingerprint, ttl=self.lease_seconds, observers=self._observers
         )
 
     def _threads_in_memory(self) -> RunRepository:
@@ -580,3 +565,20 @@ class Runner(Generic[C, Out]):
 
     def _no_store(self, feature: str) -> Never:
         raise SetupError(f"{feature} needs stored runs; give the runner a store: Runner(…, store=…)")
+
+
+def _check_agents(agent: Any, extra: Any) -> None:
+    agents: list[Any] = [agent, *extra] if isinstance(extra, Sequence) else [extra]
+    for given in agents:
+        if not isinstance(given, BaseAgent):
+            raise SetupError(f"Runner() needs an agent, not {show(given)}; pass further agents as extra_agents=[…]")
+
+
+def _require_runner(runner: object, method: str) -> None:
+    """Raise SetupError if a method was called on the class: `Runner.run(agent, …)`."""
+    if not isinstance(runner, Runner):
+        wait = "await " if method == "run" else ""
+        raise SetupError(
+            f"Runner.{method}({show(runner)}, …) is called on the class; "
+            f"create a runner first: {wait}Runner(agent).{method}(…)"
+        )

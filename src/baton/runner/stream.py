@@ -4,62 +4,51 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from time import time
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, cast
+from typing import Any, Generic, Literal, NoReturn, Self, cast
 
 from typing_extensions import TypeVar
 
 from ..agents import RunHooks
-from ..agents.base import FlowOutcome
+from ..agents.activation import FlowOutcome
 from ..agents.hooks import HOOK_STEP, dispatch, maybe_await, run_with_deadline
 from ..arguments import check_choice
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.run_state import RunState
-from ..errors import LimitError, ReplayMismatchError, RunConflictError, RunError
-from ..events import (
-    AgentFinished,
-    AgentResponded,
-    AgentStarted,
-    ControlTransferred,
-    Delta,
-    Event,
-    InterruptRaised,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunSuspended,
-    StepCompleted,
-    ToolReturned,
-)
+from ..errors import BatonError, LimitError, ReplayMismatchError, RunConflictError, RunError, TaskFailedError
+from ..events import types
 from ..events.base import RUN_ORIGIN
 from ..flow.follow import TeamFlow, follow
 from ..log import Log, ReadOnlyLog
+from ..wording import error_text
 from .backends import OpenRun, RunBackend
+from .journal import Journal
+from .observers import Observer, ObserverSink
 from .result import RunResult, StoppedStatus, to_interrupt
 
 Out = TypeVar("Out", default=str, covariant=True)
 
 _logger = logging.getLogger("baton.runner")
 
-STATUS_BY_EVENT: dict[type[Event], StoppedStatus] = {
-    RunCompleted: "completed",
-    RunSuspended: "suspended",
-    RunFailed: "failed",
-    RunCancelled: "cancelled",
+STATUS_BY_EVENT: dict[type[types.Event], StoppedStatus] = {
+    types.RunCompleted: "completed",
+    types.RunSuspended: "suspended",
+    types.RunFailed: "failed",
+    types.RunCancelled: "cancelled",
 }
 """The status of a run after each event that stops it."""
 
 REPLAYED_EVENTS = (
-    AgentStarted,
-    AgentResponded,
-    ToolReturned,
-    StepCompleted,
-    ControlTransferred,
-    InterruptRaised,
-    AgentFinished,
+    types.AgentStarted,
+    types.AgentResponded,
+    types.ToolReturned,
+    types.StepCompleted,
+    types.ControlTransferred,
+    types.InterruptRaised,
+    types.AgentFinished,
 )
 """Events that the agents' code must produce again when a run is replayed or resumed."""
 
@@ -70,63 +59,52 @@ class EventQueue:
     Without a capacity it is never full: a live conversation does not wait for a slow reader.
     """
 
-    __slots__ = ("_capacity", "_items", "_reader", "_writers", "can_defer", "has_subscribers", "is_closed", "is_full")
+    __slots__ = ("_capacity", "_items", "_not_empty", "_not_full", "is_closed", "is_full")
+
+    can_defer = False
+    has_subscribers = True
 
     def __init__(self, capacity: int | None = 128) -> None:
         self._capacity = capacity if capacity is not None else sys.maxsize
-        self._items: list[Event | Delta] = []
-        self._reader: asyncio.Future[None] | None = None
-        self._writers: list[asyncio.Future[None]] = []
+        self._items: list[types.Event | types.Delta] = []
+        self._not_empty = asyncio.Event()
+        self._not_full = asyncio.Event()
         self.is_full = False
         self.is_closed = False
-        self.can_defer = False
-        self.has_subscribers = True
 
-    def put(self, event: Event | Delta) -> None:
+    def put(self, event: types.Event | types.Delta) -> None:
         """Add an item without waiting."""
         items = self._items
         items.append(event)
+        if len(items) == 1:
+            self._not_empty.set()
         if len(items) >= self._capacity:
             self.is_full = True
-        if self._reader is not None:
-            self._wake_reader()
 
-    def put_muted(self, event: Event) -> None:
+    def put_muted(self, event: types.Event) -> None:
         """Drop an event that is not for readers."""
 
     async def drain(self) -> None:
         """Wait until the queue is not full."""
         while self.is_full and not self.is_closed:
-            waiting = asyncio.get_running_loop().create_future()
-            self._writers.append(waiting)
-            await waiting
+            self._not_full.clear()
+            await self._not_full.wait()
 
-    async def take(self) -> list[Event | Delta]:
+    async def take(self) -> list[types.Event | types.Delta]:
         """Wait for items and return all of them; an empty list once the queue is closed and empty."""
         while not self._items and not self.is_closed:
-            waiting = self._reader = asyncio.get_running_loop().create_future()
-            await waiting
+            self._not_empty.clear()
+            await self._not_empty.wait()
         taken, self._items = self._items, []
         self.is_full = False
-        self._wake_writers()
+        self._not_full.set()
         return taken
 
     def close(self) -> None:
         """Wake all waiters; no more items will be added."""
         self.is_closed = True
-        self._wake_reader()
-        self._wake_writers()
-
-    def _wake_reader(self) -> None:
-        waiting, self._reader = self._reader, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
-
-    def _wake_writers(self) -> None:
-        writers, self._writers = self._writers, []
-        for waiting in writers:
-            if not waiting.done():
-                waiting.set_result(None)
+        self._not_empty.set()
+        self._not_full.set()
 
 
 class RunStream(Generic[Out]):
@@ -135,16 +113,18 @@ class RunStream(Generic[Out]):
     Leaving the block cancels the run if it has not stopped; it can be resumed.
     """
 
-    def __init__(self, backend: RunBackend, *, capacity: int | None = 128) -> None:
+    def __init__(self, backend: RunBackend, *, observers: Sequence[Observer] = (), capacity: int | None = 128) -> None:
         """Create a stream; `runner.stream` and its siblings do this.
 
         Args:
             backend: Opens and closes the run.
+            observers: Observers that receive the run's events.
             capacity: The number of unread events after which the run waits; None for no limit.
         """
         self.run_id = backend.run_id
         """The id of the run."""
         self._backend = backend
+        self._observers = observers
         self._capacity = capacity
         self._opened: OpenRun | None = None
         self._queue: EventQueue | None = None
@@ -154,16 +134,17 @@ class RunStream(Generic[Out]):
         self._result: RunResult[Any] | None = None
         self._is_cancelled = False
         self._stops_after_turn = False
-        self._conflict: RunError | None = None
+        self._releases_after_turn = False
+        self._conflict: BatonError | None = None
         self._is_driven = False
-        self._unread: deque[Event | Delta] = deque()
+        self._unread: deque[types.Event | types.Delta] = deque()
 
     def __repr__(self) -> str:
         status = self._result.status if self._result else "running" if self._is_driven else "not started"
         return f"RunStream({self.run_id!r}, {status})"
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[types.Event, ...]:
         """All events of the run so far, including those before it was resumed."""
         return tuple(self._log.events)
 
@@ -219,7 +200,7 @@ class RunStream(Generic[Out]):
             # Mark the exception as retrieved: only a reader that reads to the end gets it.
             self._task.exception()
 
-    async def __aiter__(self) -> AsyncIterator[Event | Delta]:
+    async def __aiter__(self) -> AsyncIterator[types.Event | types.Delta]:
         queue, task = self._queue, self._task
         if queue is None or task is None:
             raise RunError("open the run first: async with runner.stream(…) as run")
@@ -249,11 +230,14 @@ class RunStream(Generic[Out]):
         if self._is_driven:
             raise RunError(f"run `{self.run_id}` has already been driven; start another run, or resume it")
         self._is_driven = True
-        opening = self._backend.open(self._queue, self)
+        observed = ObserverSink(self.run_id, self._observers, self._queue) if self._observers else None
+        opening = self._backend.open(observed or self._queue, self)
         opened = self._opened = opening if type(opening) is OpenRun else await cast("Awaitable[OpenRun]", opening)
         flow, log = opened.flow, opened.flow.run.log
         hooks, past_events = flow.config.options.hooks, len(log.events)
-        if self._is_cancelled or self._stops_after_turn:
+        if observed is not None:
+            observed.enter(tuple(log.events))
+        if self._is_cancelled or self._stops_after_turn or self._releases_after_turn:
             flow.run.signals.stop = "now" if self._is_cancelled else "after_turn"
         for event in opened.first_events:
             log.write(event)
@@ -268,36 +252,53 @@ class RunStream(Generic[Out]):
                 outcome = await self._follow_with_hooks(opened, hooks)
             if log.has_past:
                 self._check_replay()
-        except SuspendRun:
-            if self._stops_after_turn:
-                await self._stop(RunCancelled(f"cancelled{len(log.events)}", RUN_ORIGIN, time()))
-            else:
-                interrupt_ids = tuple(log.open_interrupts())
-                await self._stop(RunSuspended(f"suspended{len(log.events)}", RUN_ORIGIN, time(), interrupt_ids))
-                await self._notify_interrupts(hooks, past_events)
-        except asyncio.CancelledError:
-            await self._stop(RunCancelled(f"cancelled{len(log.events)}", RUN_ORIGIN, time()))
-            if self._is_cancelled_by_caller():
-                raise
-            if self._conflict is not None:
-                raise self._conflict from None
-        except Exception as error:
-            self._is_cancelled_by_caller()
-            error.add_note(f"in run {self.run_id}, at {' → '.join(self._last_path()[-8:])}")
-            # Lone surrogates cannot be stored.
-            message = str(error).encode(errors="backslashreplace").decode()
-            failed = RunFailed(f"failed{len(log.events)}", RUN_ORIGIN, time(), type(error).__name__, message)
-            await self._stop(failed, failure=error)
+        except GeneratorExit:
+            # The event loop was closed: nothing can be awaited, and the lease expires by itself.
             raise
+        except BaseException as error:
+            if (ending := _ending_of(error)) == "failed":
+                await self._fail(error)
+            elif ending == "cancelled":
+                await self._stop(types.RunCancelled)
+                if not isinstance(error, asyncio.CancelledError) or self._is_cancelled_by_caller():
+                    raise
+                if self._conflict is not None:
+                    raise self._conflict from None
+            else:
+                await self._suspend(hooks, past_events)
         else:
             if self._cancelled_task is not None:
                 self._is_cancelled_by_caller()
-            closing = self._finish(RunCompleted("completed", RUN_ORIGIN, time()), outcome=outcome)
+            closing = self._finish(types.RunCompleted("completed", RUN_ORIGIN, time()), outcome=outcome)
             if closing is not None:
                 await closing
         finally:
+            if observed is not None:
+                observed.exit()
             if flow.run.opened:
                 await close_run_resources(flow.run)
+
+    async def _suspend(self, hooks: RunHooks | None, past_events: int) -> None:
+        """Stop at an open interrupt, or at the end of a turn after which the run was to stop."""
+        if self._stops_after_turn:
+            await self._stop(types.RunCancelled)
+        elif self._releases_after_turn:
+            await self._log.settle()
+            self._conflict = self._detach()
+            await self._stop(types.RunCancelled)
+            raise self._conflict from None
+        else:
+            await self._stop(types.RunSuspended, tuple(self._log.open_interrupts()))
+            await self._notify_interrupts(hooks, past_events)
+
+    async def _fail(self, error: BaseException) -> NoReturn:
+        self._is_cancelled_by_caller()
+        error.add_note(f"in run {self.run_id}, at {' → '.join(self._last_path()[-8:])}")
+        # Lone surrogates cannot be stored.
+        message = error_text(error).encode(errors="backslashreplace").decode()
+        public = message if isinstance(error, TaskFailedError) else ""
+        await self._stop(types.RunFailed, type(error).__name__, message, public, failure=error)
+        raise error
 
     def _is_cancelled_by_caller(self) -> bool:
         """Return whether the caller cancelled the task; undo our own cancellation."""
@@ -328,23 +329,34 @@ class RunStream(Generic[Out]):
     async def _notify_interrupts(self, hooks: RunHooks | None, past_events: int) -> None:
         if hooks is not None:
             for event in self._log.events[past_events:]:
-                if isinstance(event, InterruptRaised):
+                if isinstance(event, types.InterruptRaised):
                     await maybe_await(hooks.on_interrupt(self._root_context(), to_interrupt(event)))
 
     async def _release(self) -> None:
         """Stop now without storing that it stopped, so that another worker continues the run."""
         if self._opened is not None and self._task is not None and not self._task.done():
-            released = RunConflictError(self.run_id, "this worker released it")
-            self._backend.abandon(released)
-            self._stop_for(released, self._task)
+            self._stop_for(self._detach(), self._task)
             await asyncio.wait([self._task])
+
+    def _release_after_turn(self) -> None:
+        """Let the active agents finish their turns, then stop as `_release` does."""
+        self._releases_after_turn = True
+        if self._opened is not None and not self._opened.flow.run.signals.stop:
+            self._opened.flow.run.signals.stop = "after_turn"
+
+    def _detach(self) -> RunConflictError:
+        """Store nothing more: the store keeps what it has, and another worker continues from there."""
+        released = RunConflictError(self.run_id, "this worker released it")
+        if isinstance(self._log.sink, Journal):
+            self._log.sink.fail(released)
+        return released
 
     def _stop_after_turn(self) -> None:
         self._stops_after_turn = True
         if self._opened is not None:
             self._opened.flow.run.signals.stop = "after_turn"
 
-    def _stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
+    def _stop_for(self, error: BatonError, driver: "asyncio.Task[Any]") -> None:
         """Stop now because the run was taken over or deleted."""
         if self._conflict is None:
             self._conflict = error
@@ -379,20 +391,30 @@ class RunStream(Generic[Out]):
     def _last_path(self) -> tuple[str, ...]:
         return next((event.path for event in reversed(self._log.events) if event.path), ())
 
-    async def _stop(self, event: Event, *, failure: BaseException | None = None) -> None:
-        closing = self._finish(event, failure=failure)
+    async def _stop(self, kind: type[types.Event], *fields: Any, failure: BaseException | None = None) -> None:
+        """Record an event of this kind, which a run may have several times, and stop."""
+        key = f"{STATUS_BY_EVENT[kind]}{len(self._log.events)}"
+        closing = self._finish(kind(key, RUN_ORIGIN, time(), *fields), failure=failure)
         if closing is not None:
-            await closing
+            status = await closing
+            if status != STATUS_BY_EVENT[kind]:
+                self._set_result(status)
 
     def _finish(
-        self, event: Event, *, outcome: FlowOutcome | None = None, failure: BaseException | None = None
-    ) -> Awaitable[None] | None:
+        self, event: types.Event, *, outcome: FlowOutcome | None = None, failure: BaseException | None = None
+    ) -> Awaitable[StoppedStatus] | None:
         """Record why the run stops, create the result and close the backend."""
-        opened, flow = self._opened, self._flow
+        flow, status = self._flow, STATUS_BY_EVENT[type(event)]
         if not isinstance(flow.run.log, ReadOnlyLog):
             flow.run.log.write(event)
+        self._set_result(status, outcome, failure)
+        return self._backend.close(flow, status)
+
+    def _set_result(
+        self, status: StoppedStatus, outcome: FlowOutcome | None = None, failure: BaseException | None = None
+    ) -> None:
+        opened, flow = self._opened, self._flow
         path = (outcome.origin.agent,) if outcome is not None else self._last_path()
-        status = STATUS_BY_EVENT[type(event)]
         self._result = RunResult(
             flow.run,
             flow.history,
@@ -402,7 +424,21 @@ class RunStream(Generic[Out]):
             error=failure,
             history_offset=opened.history_offset if opened is not None else 0,
         )
-        return self._backend.close(flow, status)
+
+
+def _ending_of(error: BaseException) -> StoppedStatus:
+    """Return the status of a run that ends with an exception, which may be a group of others."""
+    match error:
+        case BaseExceptionGroup():
+            inner: Sequence[BaseException] = error.exceptions
+            endings = {_ending_of(one) for one in inner}
+            return "failed" if "failed" in endings else "suspended" if "suspended" in endings else "cancelled"
+        case SuspendRun():
+            return "suspended"
+        case asyncio.CancelledError() | KeyboardInterrupt() | SystemExit():
+            return "cancelled"
+        case _:
+            return "failed"
 
 
 async def close_run_resources(run: RunState[Any]) -> None:

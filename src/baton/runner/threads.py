@@ -1,28 +1,33 @@
 """Threads: conversations that consist of consecutive runs, with a shared history and an active agent."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from ..context import HistoryEntry
-from ..errors import LogError, RunNotFoundError, SetupError, ThreadBusyError
-from ..events import Event, RunStarted, decode_lines
+from ..context.values import THREAD_PREFIX
+from ..errors import RunNotFoundError, SetupError, ThreadBusyError
+from ..events import Event, ValueChanges, decode_lines
 from ..events.codec import require_known_events
 from ..flow.log_history import history_from_log, last_active_agent
 from ..messages import Message
-from ..stores import FINISHED_STATUSES, RunRecord, Store, iter_records
+from ..stores import FINISHED_STATUSES, RunRecord, RunStatus, Store, iter_records
+from .backends import run_started_event
 
 _CACHE_SIZE = 256
 
 
 class ThreadState(Struct, frozen=True):
-    """History and active agent of a thread after one of its runs."""
+    """History, active agent and values of a thread after one of its runs."""
 
     last_run: str = ""
     first_run: str = ""
     entries: tuple[HistoryEntry, ...] = ()
     active_agent: str = ""
+    values: Mapping[str, Any] = {}
+    """The values for the next run: those whose keys begin with `thread:`."""
 
 
 class ThreadReader:
@@ -47,14 +52,6 @@ class ThreadReader:
         record = await self._store.record(run_id)
         return () if record is None else (await self.read(record)).entries
 
-    async def check_previous_run(self, thread: str, run_id: str, previous: str) -> None:
-        """Raise ThreadBusyError and delete the new run if another run of the thread came between."""
-        page = await self._store.list(thread=thread, limit=2)
-        others = [record for record in page.records if record.run_id != run_id]
-        if others and others[0].run_id != previous:
-            await self._store.delete(run_id)
-            raise ThreadBusyError(thread, others[0].run_id, "just finished")
-
     async def read(self, record: RunRecord) -> ThreadState:
         """Return the state after a run: go back to the first or a cached run, then forward again."""
         unread: list[tuple[RunRecord, list[Event]]] = []
@@ -71,21 +68,29 @@ class ThreadReader:
             events = decode_lines(await self._store.load(current.run_id))
             require_known_events(events)
             unread.append((current, events))
-            current = await self._previous_run(events)
+            previous = run_started_event(events).previous_run_id
+            current = await self._store.record(previous) if previous else None
         state = cached or ThreadState()
         for each, events in reversed(unread):
             entries = (*state.entries, *history_from_log(events))
-            state = ThreadState(each.run_id, first_run, entries, last_active_agent(events) or state.active_agent)
+            active = last_active_agent(events) or state.active_agent
+            state = ThreadState(each.run_id, first_run, entries, active, _thread_values(events))
             self._cache[each.run_id, each.seq] = state
             while len(self._cache) > _CACHE_SIZE:
                 self._cache.popitem(last=False)
         return state
 
-    async def _previous_run(self, events: Sequence[Event]) -> RunRecord | None:
-        started = events[0] if events else None
-        if not isinstance(started, RunStarted):
-            raise LogError(0, "it is not the log of a run")
-        return await self._store.record(started.previous_run_id) if started.previous_run_id else None
+
+def _thread_values(events: Sequence[Event]) -> dict[str, Any]:
+    """Return the values for the next run: those that this run started with, and its changes."""
+    values = {k: v for k, v in run_started_event(events).values.items() if k.startswith(THREAD_PREFIX)}
+    for event in events:
+        changes: ValueChanges | None = getattr(event, "value_changes", None)
+        if changes is not None:
+            values.update({key: value for key, value in changes.written.items() if key.startswith(THREAD_PREFIX)})
+            for key in changes.removed:
+                values.pop(key, None)
+    return values
 
 
 class Thread:
@@ -134,11 +139,7 @@ class Thread:
         if keep < 0:
             raise SetupError(f"trim(keep={keep}) is negative; pass 0 or more")
         records = await self.runs()
-        deleted = records[: max(0, len(records) - keep)]
-        for record in deleted:
-            if record.status not in FINISHED_STATUSES:
-                raise ThreadBusyError(self.id, record.run_id, record.status)
-        return await self._delete(deleted)
+        return await self._delete(records[: max(0, len(records) - keep)], busy=("running", "suspended"))
 
     async def delete(self) -> int:
         """Delete the whole conversation.
@@ -149,13 +150,12 @@ class Thread:
         Raises:
             ThreadBusyError: One of its runs is running.
         """
-        records = await self.runs()
-        for record in records:
-            if record.status == "running":
-                raise ThreadBusyError(self.id, record.run_id, record.status)
-        return await self._delete(records)
+        return await self._delete(await self.runs(), busy=("running",))
 
-    async def _delete(self, records: Iterable[RunRecord]) -> int:
+    async def _delete(self, records: Sequence[RunRecord], *, busy: Sequence[RunStatus]) -> int:
+        for record in records:
+            if record.status in busy:
+                raise ThreadBusyError(self.id, record.run_id, record.status)
         return sum([await self._store.delete(record.run_id) for record in records])
 
     async def _state(self) -> ThreadState:

@@ -3,8 +3,10 @@
 May import mcp, a2a, runner and the layers below. Starlette and the protocol SDKs are imported when an app is created.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from ..errors import MissingExtraError
+from ..lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .a2a.app import A2AApp, a2a_app
@@ -27,29 +29,16 @@ if TYPE_CHECKING:
     from .mcp import mcp_app, mcp_server
     from .server import serve, serve_in_background
 
+_AUTH = ("APIKeyAuth", "BasicAuth", "BearerAuth", "JWTAuth", "MutualTLSAuth")
 _MODULES = {
-    "APIKeyAuth": "http.auth",
-    "Auth": "http.auth",
-    "AuthLike": "http.auth",
-    "BasicAuth": "http.auth",
-    "BearerAuth": "http.auth",
-    "JWTAuth": "http.auth",
-    "MutualTLSAuth": "http.auth",
-    "Principal": "http.auth",
-    "TokenLike": "http.auth",
-    "TokenVerifier": "http.auth",
-    "api_app": "api.app",
-    "agui_app": "agui.app",
-    "FrontendTools": "agui.frontend",
-    "with_frontend_tools": "agui.frontend",
-    "A2AApp": "a2a.app",
-    "a2a_app": "a2a.app",
-    "allow_any_url": "a2a.push",
-    "allow_public_urls": "a2a.push",
-    "mcp_app": "mcp",
-    "mcp_server": "mcp",
-    "serve": "server",
-    "serve_in_background": "server",
+    "a2a.app": ("A2AApp", "a2a_app"),
+    "a2a.push": ("allow_any_url", "allow_public_urls"),
+    "agui.app": ("agui_app",),
+    "agui.frontend": ("FrontendTools", "with_frontend_tools"),
+    "api.app": ("api_app",),
+    "http.auth": (*_AUTH, "Auth", "AuthLike", "Principal", "TokenLike", "TokenVerifier"),
+    "mcp": ("mcp_app", "mcp_server"),
+    "server": ("serve", "serve_in_background"),
 }
 
 __all__ = [
@@ -77,15 +66,13 @@ __all__ = [
     "with_frontend_tools",
 ]
 
+_load, __dir__ = lazy_exports(__name__, _MODULES)
+
 
 def __getattr__(name: str) -> Any:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    try:
+        return _load(name)
+    except ModuleNotFoundError as missing:
+        extra = next((module for module, names in _MODULES.items() if name in names), "").partition(".")[0]
+        extra = extra if extra in ("a2a", "agui", "mcp") else "serving"
+        raise MissingExtraError(f"baton.serving.{name}", extra, missing) from missing

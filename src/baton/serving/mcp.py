@@ -1,30 +1,43 @@
 """Serve a team as an MCP server: each tool starts a run, and interrupts become elicitations."""
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from logging import getLogger
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..agents import BaseAgent
+from ..arguments import check_arguments
 from ..context.values import to_json_value
-from ..errors import AnswerError, NotEncodableError, RunNotFoundError, SetupError, quote_names
+from ..errors import (
+    AnswerError,
+    NotEncodableError,
+    RunNotFoundError,
+    SetupError,
+    ShuttingDownError,
+    TaskFailedError,
+    quote_names,
+)
 from ..events import AgentStarted, ControlTransferred, Delta, Event, ProgressDelta, ToolReturned
+from ..events.types import payload_fields
 from ..handoffs import tool_name_for
 from ..log import Log
-from ..mcp.convert import to_blocks
 from ..models import Model
 from ..runner import BackgroundRunner, Interrupt, Runner, RunResult, RunStream
 from ..runner.backends import run_started_event
 from ..runner.result import to_interrupt
 from ..stores import Store
 from ..version import __version__
-from .http import AuthLike, Principal
-from .http.app import AppTarget, ContextFactory, cors_middleware, make_context
+from .http.app import SHUTDOWN, AppTarget, ContextFactory, Shutdown, cors_middleware, make_context
+from .http.auth import AuthLike, Principal
 from .http.guard import AuthMiddleware, RequestGuard, get_principal
 
 try:
     import mcp_types as types
     from mcp.server import Server, ServerRequestContext
+    from mcp.server.transport_security import TransportSecuritySettings
     from mcp.shared.exceptions import MCPError
     from mcp_types import INVALID_PARAMS
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -34,59 +47,69 @@ except ImportError as error:
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+_logger = getLogger("baton.mcp")
 _PRIMITIVE = ("string", "number", "integer", "boolean")
-_APPROVAL_FORM: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "approved": {"type": "boolean", "description": "Whether the call is approved."},
-        "reason": {"type": "string", "description": "The reason for a rejection."},
-    },
-    "required": ["approved"],
-}
-_FREE_FORM: dict[str, Any] = {
-    "type": "object",
-    "properties": {"answer": {"type": "string", "description": "The answer; JSON unless it is plain text."}},
-    "required": ["answer"],
-}
+ANSWER_TOOL = "answer_run"
+_CLOSED = {"additionalProperties": False}
+
+
+def _object_schema(required: Sequence[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*required]}
+
+
+_APPROVAL_FORM = _object_schema(
+    ["approved"],
+    approved={"type": "boolean", "description": "Whether the call is approved."},
+    reason={"type": "string", "description": "The reason for a rejection."},
+)
+_FREE_FORM = _object_schema(
+    ["answer"], answer={"type": "string", "description": "The answer; JSON unless it is plain text."}
+)
+_REQUEST_SCHEMA = _object_schema(
+    ["request"], request={"type": "string", "description": "The request, with all the information that it needs."}
+)
+_ANSWER_SCHEMA = _object_schema(
+    ["run_id", "answers"],
+    run_id={"type": "string", "description": "The suspended run."},
+    answers={"description": "Answers by interrupt id; or the answer, if only one interrupt is open."},
+)
 
 
 def _interrupt_text(interrupt: Interrupt) -> str:
-    payload, agent = interrupt.payload, interrupt.agent
-    if isinstance(payload, dict):
-        fields = cast("dict[str, Any]", payload)
-        if fields.get("kind") == "approval":
-            what = fields.get("tool") or f"the transfer to {fields.get('handoff')}"
-            arguments = _to_json(fields.get("arguments", fields.get("input")))
-            return f"{agent} requests approval for {what} with {arguments}."
-        if isinstance(fields.get("message"), str):
-            return f"{agent} asks: {fields['message']}"
-    return f"{agent} asks: {payload}" if isinstance(payload, str) else f"{agent} needs an answer: {_to_json(payload)}"
+    payload, agent, fields = interrupt.payload, interrupt.agent, payload_fields(interrupt.payload)
+    if fields.get("kind") == "approval":
+        what = fields.get("tool") or f"the transfer to {fields.get('handoff')}"
+        return f"{agent} requests approval for {what} with {_to_json(fields.get('arguments', fields.get('input')))}."
+    question = fields.get("message", payload)
+    return f"{agent} asks: {question}" if isinstance(question, str) else f"{agent} needs an answer: {_to_json(payload)}"
 
 
-def _to_elicitation(interrupt: Interrupt) -> types.ElicitRequest:
-    params = types.ElicitRequestFormParams(message=_interrupt_text(interrupt), requested_schema=_answer_form(interrupt))
-    return types.ElicitRequest(params=params)
+def _parse_answers(responses: Mapping[str, Any], interrupts: Iterable[Interrupt]) -> dict[str, Any]:
+    """Return the answers by interrupt id; an interrupt that the user did not answer has none."""
+    answers: dict[str, Any] = {}
+    for interrupt in interrupts:
+        response, form = responses.get(interrupt.id), _answer_form(interrupt)
+        if not isinstance(response, types.ElicitResult):
+            continue
+        if response.action == "accept" and response.content is not None:
+            content = {key: value for key, value in response.content.items() if value is not None}
+            answers[interrupt.id] = content if form is not _FREE_FORM else _parse_free_answer(content, interrupt)
+        elif response.action == "decline" and form is _APPROVAL_FORM:
+            answers[interrupt.id] = {"approved": False}
+    return answers
 
 
-def _parse_answer(result: types.ElicitResult, interrupt: Interrupt) -> tuple[Any] | None:
-    """Return the answer in a 1-tuple, or None if the user gave none."""
-    form = _answer_form(interrupt)
-    if result.action != "accept" or result.content is None:
-        return ({"approved": False},) if form is _APPROVAL_FORM and result.action == "decline" else None
-    content: dict[str, Any] = {key: value for key, value in result.content.items() if value is not None}
-    if form is not _FREE_FORM:
-        return (content,)
+def _parse_free_answer(content: Mapping[str, Any], interrupt: Interrupt) -> Any:
     answer = content.get("answer", "")
-    schema = interrupt.schema
-    if schema is None or schema.get("type") == "string":
-        return (answer,)
+    if interrupt.schema is None or interrupt.schema.get("type") == "string":
+        return answer
     try:
-        return (json.loads(str(answer)),)
+        return json.loads(str(answer))
     except ValueError:
-        return (answer,)
+        return answer
 
 
-def _describe_interrupts(run_id: str, interrupts: tuple[Interrupt, ...], *, answer_tool: str) -> str:
+def _needs_answers(run_id: str, interrupts: Sequence[Interrupt]) -> types.CallToolResult:
     """Describe the open interrupts of a run for a client that does not support elicitation."""
     lines = [f"The run `{run_id}` is suspended and needs answers."]
     for interrupt in interrupts:
@@ -95,13 +118,13 @@ def _describe_interrupts(run_id: str, interrupts: tuple[Interrupt, ...], *, answ
             expected = ' Answer true, false, or {"approved": false, "reason": "…"}.'
         lines.append(f"- `{interrupt.id}`: {_interrupt_text(interrupt)}{expected}")
     example = {"run_id": run_id, "answers": {interrupt.id: "…" for interrupt in interrupts}}
-    lines.append(f"To resume it, call the tool `{answer_tool}` with {_to_json(example)}")
-    return "\n".join(lines)
+    lines.append(f"To resume it, call the tool `{ANSWER_TOOL}` with {_to_json(example)}")
+    return _error_result("\n".join(lines))
 
 
 def _answer_form(interrupt: Interrupt) -> dict[str, Any]:
     # A form has primitive fields only; other answers are requested as text.
-    if _is_approval(interrupt):
+    if interrupt.tool_call is not None and payload_fields(interrupt.payload).get("kind") == "approval":
         return _APPROVAL_FORM
     schema = interrupt.schema or {}
     properties = schema.get("properties")
@@ -112,14 +135,11 @@ def _answer_form(interrupt: Interrupt) -> dict[str, Any]:
     return _FREE_FORM
 
 
-def _is_approval(interrupt: Interrupt) -> bool:
-    payload = interrupt.payload
-    fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-    return interrupt.tool_call is not None and fields.get("kind") == "approval"
-
-
 def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+_CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
 class ToolCallHandler:
@@ -127,20 +147,44 @@ class ToolCallHandler:
 
     Args:
         runners: Runners by tool name.
-        answer_tool: The name of the tool that takes answers.
         context_factory: Creates the run's context object from the owner's name.
+        show_errors: Show clients the message of the exception that failed a run.
     """
 
     def __init__(
-        self, runners: Mapping[str, Runner[Any, Any]], *, answer_tool: str, context_factory: ContextFactory | None
+        self, runners: Mapping[str, Runner[Any, Any]], context_factory: ContextFactory | None, *, show_errors: bool
     ) -> None:
-        self._runners = runners
-        self._answer_tool = answer_tool
+        self.runners = runners
         self._context_factory = context_factory
+        self._show_errors = show_errors
+        self._streams: set[RunStream[Any]] = set()
+        self._draining: asyncio.Task[None] | None = None
 
-    async def call(
-        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    async def drain(self, seconds: float = 10.0) -> None:
+        """Start no more runs, let turns in flight finish, and cancel the runs, which can be resumed.
+
+        Args:
+            seconds: The time for the turns in flight.
+        """
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain(seconds))
+        await asyncio.shield(self._draining)
+
+    async def _drain(self, seconds: float) -> None:
+        streams = [*self._streams]
+        for stream in streams:
+            await stream.cancel("after_turn")
+        if streams:
+            waiting = [asyncio.ensure_future(stream.wait()) for stream in streams]
+            await asyncio.wait(waiting, timeout=seconds)
+            await self.release_all()
+            await asyncio.wait(waiting)
+
+    async def release_all(self) -> None:
+        """Cancel all runs now; they can be resumed."""
+        await asyncio.gather(*[stream.cancel() for stream in self._streams])
+
+    async def call(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> _CallResult:
         """Execute a call and return the run's result, or the input that it needs.
 
         Args:
@@ -150,75 +194,46 @@ class ToolCallHandler:
         Raises:
             MCPError: There is no such tool.
         """
+        try:
+            return await self._call(ctx, params)
+        except (AnswerError, ShuttingDownError, TaskFailedError) as error:
+            return _error_result(str(error))
+        except MCPError:
+            raise
+        except Exception as error:
+            _logger.exception("a call of `%s` failed", params.name)
+            details = f"{type(error).__name__}: {error}" if self._show_errors else type(error).__name__
+            return _error_result(f"the run failed: {details}")
+
+    async def _call(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> _CallResult:
         arguments, principal = params.arguments or {}, get_principal(ctx.request)
         context = make_context(self._context_factory, principal.name)
         if params.request_state is not None:
-            return await self._resume(ctx, params)
-        if params.name == self._answer_tool:
+            run_id = params.request_state
+            runner = await self._find_runner(run_id, principal)
+            raised = Log(await runner.events(run_id)).open_interrupts().values()
+            interrupts = [to_interrupt(each) for each in raised]
+            answers = _parse_answers(params.input_responses or {}, interrupts)
+            if not answers:
+                return _needs_answers(run_id, interrupts)
+            stream = runner.stream_resume(run_id, answers, context=context)
+        elif params.name == ANSWER_TOOL:
             run_id = str(arguments.get("run_id", ""))
             runner = await self._find_runner(run_id, principal)
             stream = runner.stream_resume(run_id, arguments.get("answers"), context=context)
-        elif params.name in self._runners:
+        elif params.name in self.runners:
             request = arguments.get("request")
             if not isinstance(request, str) or not request.strip():
                 return _error_result('pass the request as text: {"request": "…"}')
-            runner = self._runners[params.name]
+            runner = self.runners[params.name]
             stream = runner.stream(request, owner=principal.name, context=context)
         else:
-            names = [*self._runners, self._answer_tool]
-            raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {quote_names(names)}")
-        return await self._outcome(ctx, runner, await _drive(ctx, stream))
-
-    async def _resume(
-        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        run_id = str(params.request_state)
-        principal = get_principal(ctx.request)
-        runner = await self._find_runner(run_id, principal)
-        interrupts = {interrupt.id: interrupt for interrupt in await _open_interrupts(runner, run_id)}
-        answers: dict[str, Any] = {}
-        for id, response in (params.input_responses or {}).items():
-            if id in interrupts and isinstance(response, types.ElicitResult):
-                answer = _parse_answer(response, interrupts[id])
-                if answer is not None:
-                    answers[id] = answer[0]
-        if not answers:
-            return self._needs_answers(run_id, interrupts.values())
-        stream = runner.stream_resume(run_id, answers, context=make_context(self._context_factory, principal.name))
-        return await self._outcome(ctx, runner, await _drive(ctx, stream))
-
-    async def _outcome(
-        self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], result: RunResult[Any]
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        while result.status == "suspended":
-            if not _can_elicit(ctx):
-                return self._needs_answers(result.run_id, result.interrupts)
-            if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                requests: types.InputRequests = {
-                    interrupt.id: _to_elicitation(interrupt) for interrupt in result.interrupts
-                }
-                return types.InputRequiredResult(input_requests=requests, request_state=result.run_id)
-            answers: dict[str, Any] = {}
-            for interrupt in result.interrupts:
-                form = _to_elicitation(interrupt).params
-                assert isinstance(form, types.ElicitRequestFormParams)
-                response = await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
-                answer = _parse_answer(response, interrupt)
-                if answer is not None:
-                    answers[interrupt.id] = answer[0]
-            if not answers:
-                return self._needs_answers(result.run_id, result.interrupts)
-            context = make_context(self._context_factory, get_principal(ctx.request).name)
-            result = await _drive(ctx, runner.stream_resume(result.run_id, answers, context=context))
-        if result.status != "completed":
-            return _error_result(f"the run `{result.run_id}` was {result.status}")
-        return _completed(result.output)
-
-    def _needs_answers(self, run_id: str, interrupts: Iterable[Interrupt]) -> types.CallToolResult:
-        return _error_result(_describe_interrupts(run_id, tuple(interrupts), answer_tool=self._answer_tool))
+            names = quote_names([*self.runners, ANSWER_TOOL])
+            raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {names}")
+        return await self._outcome(ctx, runner, await self._drive(ctx, stream), context)
 
     async def _find_runner(self, run_id: str, principal: Principal) -> Runner[Any, Any]:
-        for runner in self._runners.values():
+        for runner in self.runners.values():
             try:
                 events = await runner.events(run_id)
             except RunNotFoundError:
@@ -228,17 +243,49 @@ class ToolCallHandler:
                 return runner
         raise AnswerError(f"there is no suspended run `{run_id}`")
 
+    async def _outcome(
+        self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], result: RunResult[Any], context: Any
+    ) -> _CallResult:
+        while result.status == "suspended":
+            if not _can_elicit(ctx):
+                return _needs_answers(result.run_id, result.interrupts)
+            forms = {
+                interrupt.id: types.ElicitRequestFormParams(
+                    message=_interrupt_text(interrupt), requested_schema=_answer_form(interrupt)
+                )
+                for interrupt in result.interrupts
+            }
+            if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                requests: types.InputRequests = {id: types.ElicitRequest(params=form) for id, form in forms.items()}
+                return types.InputRequiredResult(input_requests=requests, request_state=result.run_id)
+            responses = {
+                id: await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
+                for id, form in forms.items()
+            }
+            answers = _parse_answers(responses, result.interrupts)
+            if not answers:
+                return _needs_answers(result.run_id, result.interrupts)
+            result = await self._drive(ctx, runner.stream_resume(result.run_id, answers, context=context))
+        if result.status != "completed":
+            return _error_result(f"the run `{result.run_id}` was {result.status}")
+        return _completed(result.output)
 
-async def _drive(ctx: ServerRequestContext[Any], stream: RunStream[Any]) -> RunResult[Any]:
-    """Drive a run and report its progress. A client that disconnects cancels it."""
-    steps = 0
-    async with stream:
-        async for event in stream:
-            text = _progress_text(event)
-            if text:
-                steps += 1
-                await ctx.session.report_progress(steps, None, text)
-    return stream.result
+    async def _drive(self, ctx: ServerRequestContext[Any], stream: RunStream[Any]) -> RunResult[Any]:
+        """Drive a run and report its progress. A client that disconnects cancels it."""
+        if self._draining is not None:
+            raise ShuttingDownError("the server is shutting down; call the tool again")
+        steps = 0
+        self._streams.add(stream)
+        try:
+            async with stream:
+                async for event in stream:
+                    text = _progress_text(event)
+                    if text:
+                        steps += 1
+                        await ctx.session.report_progress(steps, None, text)
+        finally:
+            self._streams.discard(stream)
+        return stream.result
 
 
 def _progress_text(event: Event | Delta) -> str:
@@ -255,10 +302,6 @@ def _progress_text(event: Event | Delta) -> str:
             return ""
 
 
-async def _open_interrupts(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
-    return [to_interrupt(raised) for raised in Log(await runner.events(run_id)).open_interrupts().values()]
-
-
 def _can_elicit(ctx: ServerRequestContext[Any]) -> bool:
     capabilities = ctx.session.client_capabilities
     if capabilities is None or capabilities.elicitation is None:
@@ -271,44 +314,24 @@ def _can_elicit(ctx: ServerRequestContext[Any]) -> bool:
 
 def _completed(output: Any) -> types.CallToolResult:
     if output is None or isinstance(output, str):
-        return types.CallToolResult(content=[types.TextContent(text=output or "")])
+        return _text_result(output or "")
     try:
-        plain = to_json_value("the output", output)
+        plain: Any = to_json_value("the output", output)
     except NotEncodableError:
-        return types.CallToolResult(content=[types.TextContent(text=str(output))])
-    text = json.dumps(plain, ensure_ascii=False)
-    if not isinstance(plain, dict):
-        plain = {"result": plain}
-    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=plain)
+        return _text_result(str(output))
+    structured = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
+    return _text_result(json.dumps(plain, ensure_ascii=False), structured_content=structured)
+
+
+def _text_result(text: str, **fields: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=text)], **fields)
 
 
 def _error_result(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[*to_blocks(text)], is_error=True)
+    return _text_result(text, is_error=True)
 
 
-_logger = getLogger("baton.mcp")
-
-ANSWER_TOOL = "answer_run"
-
-_REQUEST_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "request": {"type": "string", "description": "The request, with all the information that it needs."}
-    },
-    "required": ["request"],
-    "additionalProperties": False,
-}
-_ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "run_id": {"type": "string", "description": "The suspended run."},
-        "answers": {"description": "Answers by interrupt id; or the answer, if only one interrupt is open."},
-    },
-    "required": ["run_id", "answers"],
-    "additionalProperties": False,
-}
-
-
+@check_arguments
 def mcp_server(
     target: AppTarget,
     /,
@@ -336,39 +359,25 @@ def mcp_server(
         SetupError: Two tools would have the same name, or an option does not apply to a runner.
     """
     runners = _make_runners(target, tool_per_agent=tool_per_agent, model=model, store=store)
-    calls = ToolCallHandler(runners, answer_tool=ANSWER_TOOL, context_factory=context_factory)
+    return _make_server(ToolCallHandler(runners, context_factory, show_errors=show_errors))
+
+
+def _make_server(calls: ToolCallHandler) -> "Server[Any]":
+    runners = calls.runners
+    answer = "Answer the open interrupts of a run of one of the other tools, and resume that run."
     tools = [_tool(name, runner) for name, runner in runners.items()]
-    tools.append(
-        types.Tool(
-            name=ANSWER_TOOL,
-            description="Answer the open interrupts of a run of one of the other tools, and resume that run.",
-            input_schema=_ANSWER_SCHEMA,
-        )
-    )
+    tools.append(types.Tool(name=ANSWER_TOOL, description=answer, input_schema=_ANSWER_SCHEMA | _CLOSED))
 
     async def list_tools(
         ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools)
 
-    async def call_tool(
-        ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        try:
-            return await calls.call(ctx, params)
-        except AnswerError as error:
-            return _error_result(str(error))
-        except MCPError:
-            raise
-        except Exception as error:
-            _logger.exception("a call of `%s` failed", params.name)
-            details = f"{type(error).__name__}: {error}" if show_errors else type(error).__name__
-            return _error_result(f"the run failed: {details}")
-
     root = next(iter(runners.values())).team.root
-    return Server(f"baton {root}", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(f"baton {root}", version=__version__, on_list_tools=list_tools, on_call_tool=calls.call)
 
 
+@check_arguments
 def mcp_app(
     target: AppTarget,
     /,
@@ -382,7 +391,6 @@ def mcp_app(
     store: Store | str | None = None,
     model: Model | str | None = None,
     tool_per_agent: bool = False,
-    host: str = "127.0.0.1",
     path: str = "/mcp",
 ) -> "Starlette":
     """Return an ASGI app that serves a team over MCP's streamable HTTP transport.
@@ -398,27 +406,31 @@ def mcp_app(
         store: The store for an agent's runs.
         model: The default model for an agent's runs.
         tool_per_agent: Offer every agent of the team as a tool, not only the root.
-        host: The address that the app will be served on; on loopback, the SDK also checks the Host header.
         path: The path of the endpoint.
 
     Raises:
         SetupError: An argument is invalid.
     """
-    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body)
-    server = mcp_server(
-        target,
-        show_errors=show_errors,
-        context_factory=context_factory,
-        store=store,
-        model=model,
-        tool_per_agent=tool_per_agent,
-    )
-    app = server.streamable_http_app(host=host, streamable_http_path=path)
+    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
+    runners = _make_runners(target, tool_per_agent=tool_per_agent, model=model, store=store)
+    calls = ToolCallHandler(runners, context_factory, show_errors=show_errors)
+    # The guard checks Host and Origin, as in all apps; the SDK's own check does not know `cors_origins`.
+    unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app = _make_server(calls).streamable_http_app(transport_security=unchecked, streamable_http_path=path)
+    app.router.lifespan_context = partial(_lifespan, calls, app.router.lifespan_context)
     app.add_middleware(AuthMiddleware, guard=guard)
     # The last middleware is the outermost: preflight requests carry no credentials.
     for middleware in cors_middleware(cors_origins):
         app.add_middleware(middleware.cls, *middleware.args, **middleware.kwargs)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(calls: ToolCallHandler, sessions: Any, app: Any) -> AsyncGenerator[dict[str, Any]]:
+    async with sessions(app):
+        yield {SHUTDOWN: Shutdown(calls)}
+        # Sessions cancel their calls when they end.
+        await calls.drain()
 
 
 def _make_runners(
@@ -444,4 +456,4 @@ def _make_runners(
 def _tool(name: str, runner: Runner[Any, Any]) -> types.Tool:
     agent = runner.team.members[runner.team.root].agent
     description = agent.description or f"Ask {agent.name}."
-    return types.Tool(name=name, title=agent.name, description=description, input_schema=_REQUEST_SCHEMA)
+    return types.Tool(name=name, title=agent.name, description=description, input_schema=_REQUEST_SCHEMA | _CLOSED)

@@ -4,10 +4,23 @@ May import events, messages and errors. A store's module is loaded when its name
 when a store of that kind is created.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .base import FINISHED_STATUSES, RUN_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus, Store
+from ..lazy import lazy_exports
+from .base import (
+    FINISHED_STATUSES,
+    RUN_STATUSES,
+    AppendOptions,
+    CancelRequest,
+    CancelWhen,
+    CreateOptions,
+    Lease,
+    RecordPage,
+    RunFilters,
+    RunRecord,
+    RunStatus,
+    Store,
+)
 
 if TYPE_CHECKING:
     from .keyvalue import KeyValueStore
@@ -17,18 +30,22 @@ if TYPE_CHECKING:
     from .sqlite import SQLiteStore
     from .urls import resolve_store
 
-_HOMES = {
-    "KeyValueStore": "keyvalue",
-    "MemoryStore": "memory",
-    "PostgresStore": "postgres",
-    "SQLiteStore": "sqlite",
-    "iter_records": "records",
-    "resolve_store": "urls",
+_MODULES = {
+    "keyvalue": ("KeyValueStore",),
+    "memory": ("MemoryStore",),
+    "postgres": ("PostgresStore",),
+    "records": ("iter_records",),
+    "sqlite": ("SQLiteStore",),
+    "urls": ("resolve_store",),
 }
 
 __all__ = [
     "FINISHED_STATUSES",
     "RUN_STATUSES",
+    "AppendOptions",
+    "CancelRequest",
+    "CancelWhen",
+    "CreateOptions",
     "KeyValueStore",
     "Lease",
     "MemoryStore",
@@ -43,11 +60,4 @@ __all__ = [
     "resolve_store",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'baton.stores' has no attribute {name!r}")
-    value = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -7,11 +7,14 @@ A run is stored as lines, each one event as JSON, and a record. A store never re
 2. When `append` returns, the lines survive whatever the store promises to survive. A task that is cancelled in
    `append` has written all of the lines or none, and the store remains usable.
 3. A lease is held by one worker at a time. Every acquisition has a higher fence, and an append with an older fence
-   raises RunConflictError. A lease of 0 seconds has expired at once. A store that waits for nothing but a lock may set
-   `is_immediate = True`: it is then called without a task of its own, and must not write in a cancelled append.
+   raises RunConflictError. A lease of 0 seconds has expired at once. All times are those of the store's clock, never of
+   a worker's. A lease that has more than its seconds left is not valid: the clock was set back.
 4. Failures of the store itself (unreachable, full, locked, read-only) raise StoreError, and nothing has been written.
 5. Notes are bytes by name beside the log; the last write wins. They need no lease, do not change the record, and are
    deleted with the run.
+6. Runs are ordered by a number that the store assigns at creation, not by time. The runs of a thread form a chain:
+   `create` with `previous` checks and inserts atomically, so that a run has at most one successor.
+7. A request to cancel stays with the run until the run has finished; acquiring the lease does not clear it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,31 +32,54 @@ FINISHED_STATUSES: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 """Statuses in which a run does not keep its thread busy."""
 
 
+CancelWhen: TypeAlias = Literal["now", "after_turn"]
+"""When a run is to be cancelled."""
+
+CancelRequest: TypeAlias = Literal["", "now", "after_turn"]
+"""A request to cancel a run; "" for none."""
+
+
 class RunRecord(Struct, frozen=True, kw_only=True):
     """Metadata of a stored run."""
 
     run_id: str
     """The run's id."""
+    number: int = 0
+    """Its place in the order in which the store's runs were created."""
     status: RunStatus = "running"
     """The run's status."""
     seq: int = 0
     """The number of lines in its log."""
     thread: str = ""
     """The thread it belongs to, if any."""
+    previous: str = ""
+    """The run of the thread that it follows, if any."""
     owner: str = ""
     """The tenant it belongs to, if any."""
     created_at: float = 0.0
     """The time of its creation, in seconds since the epoch."""
     updated_at: float = 0.0
     """The time of the last append."""
+    changed_at: float = 0.0
+    """The time of the last change of its status."""
     worker: str = ""
     """The worker that holds the lease, or held it last."""
     lease_until: float = 0.0
     """The time at which the lease expires."""
+    lease_seconds: float = 0.0
+    """The duration of the lease when it was acquired or renewed last."""
+    is_leased: bool = False
+    """True if a worker held a valid lease when the store read the record."""
     fence: int = 0
     """The number of times that the lease was acquired."""
-    cancel_requested: Literal["", "now", "after_turn"] = ""
-    """A request to the driving worker; cleared when the lease is acquired."""
+    cancel_requested: CancelRequest = ""
+    """A request to cancel the run; cleared when the run has finished."""
+    team: str = ""
+    """The team that can drive it, as named by its creator."""
+    priority: int = 0
+    """Runs with a higher priority are driven first."""
+    wake_at: float = 0.0
+    """The time before which a running run is not driven, or at which a suspended one is; 0 for none."""
 
 
 class RunFilters(TypedDict, total=False):
@@ -69,8 +95,8 @@ class RunFilters(TypedDict, total=False):
     """Runs at or after this time."""
     until: float | None
     """Runs before this time."""
-    order_by: Literal["created", "updated"]
-    """The time that `since`, `until` and the order refer to; `"created"` by default."""
+    order_by: Literal["created", "changed"]
+    """Apply `since`, `until` and the order to the creation (default) or to the last change of status."""
     oldest_first: bool
     """Ascending order; newest first by default."""
     limit: int
@@ -103,58 +129,78 @@ class Lease(Struct, frozen=True):
     """The fence to pass to `append`."""
     until: float
     """The time of expiry, by the store's clock."""
+    cancel_requested: CancelRequest = ""
+    """A request to cancel the run, when the lease was acquired or renewed."""
+
+
+class CreateOptions(TypedDict, total=False):
+    """Keyword arguments of `Store.create`."""
+
+    status: RunStatus
+    """The status of the new run; `"running"` by default."""
+    thread: str
+    """The thread it belongs to, if any."""
+    previous: str | None
+    """The last run of the thread, or "" if the thread must be empty; None (default) checks nothing."""
+    owner: str
+    """The tenant it belongs to, if any."""
+    worker: str
+    """The worker that gets the lease."""
+    ttl: float
+    """Seconds until the lease expires; 0 by default."""
+    team: str
+    """The team that can drive it."""
+    priority: int
+    """Its priority; 0 by default."""
+    wake_at: float
+    """The time before which it is not driven."""
+
+
+class AppendOptions(TypedDict, total=False):
+    """Keyword arguments of `Store.append`."""
+
+    status: RunStatus | None
+    """The new status; unchanged by default."""
+    fence: int | None
+    """The fence of the writer's lease; not checked by default."""
+    wake_at: float | None
+    """The time at which a worker drives the run next; unchanged by default, 0 for none."""
 
 
 @runtime_checkable
 class Store(Protocol):
     """A place for the logs of runs. All methods may be called from several tasks at once."""
 
-    async def create(
-        self,
-        run_id: str,
-        lines: Sequence[bytes],
-        *,
-        thread: str = "",
-        owner: str = "",
-        worker: str = "",
-        ttl: float = 0.0,
-    ) -> Lease:
-        """Create a run with status `running` and a lease with fence 1.
+    async def create(self, run_id: str, lines: Sequence[bytes], **options: Unpack[CreateOptions]) -> Lease:
+        """Create a run with a lease with fence 1.
 
         Args:
             run_id: The run's id.
             lines: The first lines of its log.
-            thread: The thread it belongs to, if any.
-            owner: The tenant it belongs to, if any.
-            worker: The worker that gets the lease.
-            ttl: Seconds until the lease expires.
+            **options: See `CreateOptions`.
 
         Returns:
             The lease.
 
         Raises:
             RunExistsError: The id is taken.
-            ThreadBusyError: The thread has a run that is running or suspended.
+            ThreadBusyError: The thread has a run that is running or suspended, or its last run is not `previous`.
         """
         ...
 
     async def append(
-        self,
-        run_id: str,
-        expected_seq: int,
-        lines: Sequence[bytes],
-        *,
-        status: RunStatus | None = None,
-        fence: int | None = None,
-    ) -> None:
-        """Append lines and set the status.
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> CancelRequest:
+        """Append lines and set the status; a finished status clears `cancel_requested`.
 
         Args:
             run_id: The run.
             expected_seq: The number of lines that the run must have.
             lines: The new lines; may be empty.
-            status: The new status; unchanged by default.
-            fence: The fence of the writer's lease; not checked by default.
+            **options: See `AppendOptions`.
+
+        Returns:
+            The run's `cancel_requested`.
 
         Raises:
             RunNotFoundError: There is no such run.
@@ -188,7 +234,7 @@ class Store(Protocol):
         """Return a page of records, newest first by default.
 
         Runs that are created or changed meanwhile never make a page repeat or skip a record, except that with
-        `order_by="updated"` a changed run moves to the front.
+        `order_by="changed"` a changed run moves to the front.
 
         Args:
             **filters: See `RunFilters`.
@@ -206,7 +252,6 @@ class Store(Protocol):
         Raises:
             RunNotFoundError: There is no such run.
         """
-        ...
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
         """Return the notes of a run by name, oldest first; empty if there is no such run.
@@ -228,10 +273,10 @@ class Store(Protocol):
         ...
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete runs that have not been written to for some time; runs with a valid lease are kept.
+        """Delete runs whose status has not changed for some time; runs with a valid lease are kept.
 
         Args:
-            older_than: Seconds since the last append.
+            older_than: Seconds since the last change of status.
             status: Delete only runs with one of these statuses.
 
         Returns:
@@ -240,7 +285,7 @@ class Store(Protocol):
         ...
 
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
-        """Acquire the lease on a run with the next fence, and clear `cancel_requested`.
+        """Acquire the lease on a run with the next fence.
 
         Args:
             run_id: The run.
@@ -253,15 +298,15 @@ class Store(Protocol):
         """
         ...
 
-    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        """Extend a lease, also an expired one.
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        """Extend leases, also expired ones, in as few statements as possible.
 
         Args:
-            lease: The lease.
-            ttl: Seconds from now until it expires.
+            leases: The leases; at most one per run.
+            ttl: Seconds from now until they expire.
 
-        Raises:
-            RunConflictError: The lease has been acquired again since.
+        Returns:
+            The renewed leases by run id. A lease that was acquired again since, or whose run was deleted, is missing.
         """
         ...
 
@@ -271,20 +316,32 @@ class Store(Protocol):
         Args:
             lease: The lease.
         """
-        ...
 
-    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
-        """Request cancellation from the run's driver; a request for "now" is never weakened.
+    async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
+        """Request cancellation of a running or suspended run; a request for "now" is never weakened.
 
         Args:
             run_id: The run.
             when: When the driver should stop.
 
         Returns:
-            Whether the run is running.
+            Whether the run is running or suspended.
+        """
+        ...
+
+    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+        """Return the runs that a worker should drive now.
+
+        The highest priority comes first, then the oldest run.
+
+        These are the running ones without a valid lease, and the suspended ones with a `wake_at`; in both cases only
+        if `wake_at` has passed.
+
+        Args:
+            teams: Only runs of these teams; runs of all teams by default.
+            limit: The maximum number of runs.
         """
         ...
 
     async def close(self) -> None:
         """Close connections and files. The store remains usable: it opens them again when needed."""
-        ...

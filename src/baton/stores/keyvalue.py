@@ -5,26 +5,23 @@ import inspect
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, NamedTuple, Unpack
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import replace
 
-from ..errors import LogError, RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
+from ..arguments import check_arguments
+from ..errors import LogError, RunExistsError, SetupError, StoreError, ThreadBusyError
+from ..wording import type_of
 from . import records
-from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
-from .records import (
-    LeaseMethods,
-    Position,
-    join_pieces,
-    make_page,
-    pack_lines,
-    parse_filters,
-    select_page,
-    unpack_lines,
-)
+from .base import FINISHED_STATUSES, CancelRequest, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .records import Append, LeaseMethods, keeps_thread_busy, pack_lines, unpack_lines
 
-VERSION = 1
+T = TypeVar("T")
+
+VERSION = 2
 INDEX_PAGE_SIZE = 256
 
 
@@ -35,7 +32,7 @@ class BlobClient:
         for method in ("get", "set"):
             if not callable(getattr(backend, method, None)):
                 raise SetupError(
-                    f"a {type(backend).__name__} has no method `{method}`; KeyValueStore needs "
+                    f"{type_of(backend)} has no method `{method}`; KeyValueStore needs "
                     "get(key) -> bytes | None and set(key, bytes), sync or async"
                 )
         self._backend = backend
@@ -47,7 +44,15 @@ class BlobClient:
         found = await self._call("get", self._prefix + key)
         if found is None or isinstance(found, bytes | bytearray):
             return bytes(found) if found else None
-        raise StoreError(f"get({self._prefix + key!r}) returned a {type(found).__name__}, not bytes", store=self.name)
+        raise StoreError(f"get({self._prefix + key!r}) returned {type_of(found)}, not bytes", store=self.name)
+
+    async def read(self, key: str, decode: Callable[[bytes], T], what: str) -> T | None:
+        """Return the decoded value of a key, or None. Raises StoreError if it is damaged."""
+        blob = await self.get(key)
+        try:
+            return None if blob is None else decode(blob)
+        except ValueError as problem:
+            raise StoreError(f"cannot read {what}: {problem}", store=self.name) from problem
 
     async def set(self, key: str, value: bytes) -> None:
         """Set the value of a key."""
@@ -86,63 +91,72 @@ class RunHead(NamedTuple):
 
     @classmethod
     def decode(cls, blob: bytes) -> "RunHead":
-        """Decode. Raises ValueError if the bytes are damaged or have a newer layout."""
+        """Decode. Raises ValueError if the bytes are damaged or have another layout."""
         record, numbers, *tail = unpack_lines(blob)
         version, *segments = _NUMBERS.decode(numbers)
-        if version > VERSION:
-            raise ValueError(f"its layout is version {version}, made by a newer Baton; this one reads up to {VERSION}")
+        if version != VERSION:
+            raise ValueError(f"its layout is version {version}; this Baton reads version {VERSION}")
         return cls(_RECORD.decode(record), segments, tail)
 
 
+Entry = tuple[int, str]
+"""The number and the id of a run."""
+
+
 class RunIndex:
-    """The creation times and ids of all runs, or of a thread's, in pages of limited size."""
+    """The numbers and ids of all runs, or of a thread's, in pages of limited size."""
 
     def __init__(self, client: BlobClient, name: str) -> None:
         self._client = client
         self._name = name
 
-    async def add(self, run_id: str, created_at: float) -> None:
+    async def next_number(self) -> int:
+        """Return a number that no run of this index had before."""
+        number = int(await self._client.get(f"{self._name}/created") or b"0") + 1
+        await self._client.set(f"{self._name}/created", b"%d" % number)
+        return number
+
+    async def add(self, entry: Entry) -> None:
         """Add a run to the last page, or to a new one."""
         number = await self._last_page()
         page = await self._load_page(number)
         if len(page) >= INDEX_PAGE_SIZE:
             number, page = number + 1, []
             await self._client.set(f"{self._name}/newest", b"%d" % number)
-        await self._put(number, [*page, (created_at, run_id)])
+        await self._put(number, [*page, entry])
 
-    async def remove(self, run_id: str, created_at: float) -> None:
+    async def remove(self, entry: Entry) -> None:
         """Remove a run."""
         for number in range(await self._last_page(), -1, -1):
             page = await self._load_page(number)
-            if (created_at, run_id) in page:
-                await self._put(number, [position for position in page if position != (created_at, run_id)])
+            if entry in page:
+                await self._put(number, [other for other in page if other != entry])
 
-    async def positions(self) -> list[Position]:
-        """Return the positions of all runs, unordered."""
+    async def entries(self) -> list[Entry]:
+        """Return all entries, oldest first."""
         pages = [await self._load_page(number) for number in range(await self._last_page() + 1)]
-        return [*{position for page in pages for position in page}]
+        return sorted({entry for page in pages for entry in page})
 
     async def _last_page(self) -> int:
         return int(await self._client.get(f"{self._name}/newest") or b"0")
 
-    async def _load_page(self, number: int) -> list[Position]:
-        blob = await self._client.get(f"{self._name}/{number}")
-        if blob is None:
-            return []
-        try:
-            return _POSITIONS.decode(unpack_lines(blob)[0])
-        except ValueError as problem:
-            message = f"cannot read the list of runs under `{self._name}/{number}`: {problem}"
-            raise StoreError(message, store=self._client.name) from problem
+    async def _load_page(self, number: int) -> list[Entry]:
+        key = f"{self._name}/{number}"
+        return await self._client.read(key, _decode_entries, f"the list of runs under `{key}`") or []
 
-    async def _put(self, number: int, page: Sequence[Position]) -> None:
+    async def _put(self, number: int, page: Sequence[Entry]) -> None:
         await self._client.set(f"{self._name}/{number}", pack_lines([_ENCODER.encode(page)]))
 
 
 _ENCODER = msgspec.json.Encoder()
 _NUMBERS = msgspec.json.Decoder(list[int])
 _RECORD = msgspec.json.Decoder(RunRecord)
-_POSITIONS = msgspec.json.Decoder(list[Position])
+_ENTRIES = msgspec.json.Decoder(list[Entry])
+
+
+def _decode_entries(blob: bytes) -> list[Entry]:
+    return _ENTRIES.decode(unpack_lines(blob)[0])
+
 
 MAX_TAIL = 16_384
 """Maximum size of the lines in a head, in bytes; more lines become a segment."""
@@ -164,6 +178,7 @@ class KeyValueStore(LeaseMethods):
         clock: Returns the time, for tests.
     """
 
+    @check_arguments
     def __init__(self, backend: Any, *, prefix: str = "baton/", clock: Callable[[], float] = time.time) -> None:
         self._client = BlobClient(backend, prefix)
         self._clock = clock
@@ -173,51 +188,32 @@ class KeyValueStore(LeaseMethods):
     def __repr__(self) -> str:
         return self._client.name
 
-    async def create(
-        self,
-        run_id: str,
-        lines: Sequence[bytes],
-        *,
-        thread: str = "",
-        owner: str = "",
-        worker: str = "",
-        ttl: float = 0.0,
-    ) -> Lease:
-        """Create a run; see `Store.create`."""
-        record = records.new_record(
-            run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock()
-        )
-        async with self._lock(f"run {run_id}"), self._thread_lock(thread):
-            if await self._find(run_id) is not None:
-                raise RunExistsError(run_id)
-            await self._claim_thread(record)
+    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
+        async with self._lock(f"run {record.run_id}"), self._thread_lock(record.thread):
+            if await self._find(record.run_id) is not None:
+                raise RunExistsError(record.run_id)
+            await self._check_not_busy(record)
+            last = records.check_previous(record.thread, await self._last_run(record.thread), previous)
             # Setting the head creates the run: if that fails, the index has a run too many, which does no harm.
             async with self._lock("index"):
-                for index in self._indexes(thread):
-                    await index.add(run_id, record.created_at)
+                record = replace(record, number=await self._all.next_number(), previous=last)
+                for index in self._indexes(record.thread):
+                    await index.add((record.number, record.run_id))
+            await self._claim_thread(record)
             await self._put(RunHead(record, (), ()), lines)
         return records.to_lease(record)
 
-    async def append(
-        self,
-        run_id: str,
-        expected_seq: int,
-        lines: Sequence[bytes],
-        *,
-        status: RunStatus | None = None,
-        fence: int | None = None,
-    ) -> None:
-        """Append lines; see `Store.append`."""
-        async with self._lock(f"run {run_id}"):
-            head = await self._get(run_id)
-            record = records.after_append(
-                head.record, expected_seq, len(lines), status=status, fence=fence, now=self._clock()
-            )
-            is_revived = records.keeps_thread_busy(record.status) and not records.keeps_thread_busy(head.record.status)
+    async def _append(self, change: Append) -> CancelRequest:
+        async with self._lock(f"run {change.run_id}"):
+            head = await self._get(change.run_id)
+            record = change.apply(head.record, self._clock())
+            is_revived = keeps_thread_busy(record.status) and not keeps_thread_busy(head.record.status)
             async with self._thread_lock(record.thread if is_revived else ""):
                 if is_revived:
+                    await self._check_not_busy(record)
                     await self._claim_thread(record)
-                await self._put(RunHead(record, head.segments, head.tail), lines)
+                await self._put(RunHead(record, head.segments, head.tail), change.lines)
+        return record.cancel_requested
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
@@ -231,29 +227,46 @@ class KeyValueStore(LeaseMethods):
             found.append((first, piece))
         if head.tail:
             found.append((head.record.seq - len(head.tail), pack_lines(head.tail)))
-        return join_pieces(found, start=start, end=head.record.seq)
+        return records.join_pieces(found, start=start, end=head.record.seq)
 
     async def record(self, run_id: str) -> RunRecord | None:
         """Return a run's record; see `Store.record`."""
         head = await self._find(run_id)
-        return None if head is None else head.record
+        return None if head is None else records.read_at(head.record, self._clock())
 
     async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
         """Return a page of records, reading every head that the index cannot rule out."""
-        query = parse_filters(filters)
-        positions = await self._indexes(query.thread)[-1].positions()
-        if query.count_total or query.order_by == "updated":
-            found = [await self._record_at(position) for position in positions]
-            return select_page(query, [record for record in found if record is not None])
-        remaining = [each for each in positions if query.is_in_period(each) and query.is_beyond(each)]
-        records: list[RunRecord] = []
-        for position in sorted(remaining, reverse=not query.oldest_first):
-            record = await self._record_at(position)
+        query = records.parse_filters(filters)
+        entries = await self._indexes(query.thread)[-1].entries()
+        if query.count_total or query.order_by == "changed":
+            found = [await self._record_at(entry) for entry in entries]
+            return records.select_page(query, [record for record in found if record is not None])
+        page: list[RunRecord] = []
+        for entry in entries if query.oldest_first else reversed(entries):
+            record = await self._record_at(entry) if query.is_beyond((entry[0],)) else None
             if record is not None and query.accepts(record):
-                records.append(record)
-                if len(records) > query.limit:
+                page.append(record)
+                if len(page) > query.limit:
                     break
-        return make_page(query, records)
+        return records.make_page(query, page)
+
+    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+        """Return the runs to drive, reading every head."""
+        now = self._clock()
+        found = [await self._record_at(entry) for entry in await self._all.entries()]
+        due = [record for record in found if record is not None and records.is_runnable(record, teams, now)]
+        return sorted(due, key=records.runnable_order)[:limit]
+
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        """Renew leases; see `Store.renew`."""
+        renewed: dict[str, Lease] = {}
+        for lease in leases:
+            record = await self._update_record(
+                lease.run_id, partial(records.after_renew, lease=lease, ttl=ttl, now=self._clock())
+            )
+            if record is not None:
+                renewed[lease.run_id] = records.to_lease(record)
+        return renewed
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Set or remove a note; see `Store.put_note`."""
@@ -270,33 +283,19 @@ class KeyValueStore(LeaseMethods):
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
         """Return a run's notes; see `Store.notes`."""
-        blob = await self._client.get(_notes(run_id))
-        try:
-            pairs = unpack_lines(blob) if blob else ()
-        except ValueError as problem:
-            message = f"cannot read the notes of run `{run_id}`: {problem}"
-            raise StoreError(message, store=self._client.name) from problem
+        pairs = await self._client.read(_notes(run_id), unpack_lines, f"the notes of run `{run_id}`") or ()
         return {name.decode(): note for name, note in zip(pairs[::2], pairs[1::2], strict=True)}
 
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""
-        async with self._lock(f"run {run_id}"):
-            head = await self._find(run_id)
-            if head is None:
-                return False
-            await self._delete_run(head)
-            return True
+        return await self._delete_if(run_id, lambda record: True)
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `Store.expire`."""
-        statuses, now, deleted = records.check_statuses(status), self._clock(), 0
-        for _, run_id in await self._all.positions():
-            async with self._lock(f"run {run_id}"):
-                head = await self._find(run_id)
-                if head is not None and records.is_expired(head.record, older_than, status=statuses, now=now):
-                    await self._delete_run(head)
-                    deleted += 1
-        return deleted
+        is_expired = partial(
+            records.is_expired, older_than=older_than, status=records.check_statuses(status), now=self._clock()
+        )
+        return sum([await self._delete_if(run_id, is_expired) for _, run_id in await self._all.entries()])
 
     async def close(self) -> None:
         """Do nothing: the backend belongs to its creator."""
@@ -320,45 +319,49 @@ class KeyValueStore(LeaseMethods):
             head = RunHead(head.record, head.segments, tail)
         await self._client.set(f"head/{head.record.run_id}", head.encode())
 
-    async def _delete_run(self, head: RunHead) -> None:
-        record = head.record
-        await self._client.remove(f"head/{record.run_id}")
-        await self._client.remove(_notes(record.run_id))
-        for first in head.segments:
-            await self._client.remove(_segment(record.run_id, first))
-        async with self._lock("index"):
-            for index in self._indexes(record.thread):
-                await index.remove(record.run_id, record.created_at)
+    async def _delete_if(self, run_id: str, condition: Callable[[RunRecord], bool]) -> bool:
+        """Delete a run whose record fulfils a condition; return whether it was deleted."""
+        async with self._lock(f"run {run_id}"):
+            head = await self._find(run_id)
+            if head is None or not condition(head.record):
+                return False
+            for key in (f"head/{run_id}", _notes(run_id), *(_segment(run_id, first) for first in head.segments)):
+                await self._client.remove(key)
+            async with self._lock("index"):
+                for index in self._indexes(head.record.thread):
+                    await index.remove((head.record.number, run_id))
+            return True
+
+    async def _check_not_busy(self, record: RunRecord) -> None:
+        """Raise ThreadBusyError if the thread of a run has another unfinished one."""
+        if not record.thread or not keeps_thread_busy(record.status):
+            return
+        busy = ((await self._client.get(_busy(record.thread))) or b"").decode()
+        head = await self._find(busy) if busy and busy != record.run_id else None
+        if head is not None and head.record.thread == record.thread and keeps_thread_busy(head.record.status):
+            raise ThreadBusyError(record.thread, busy, head.record.status)
 
     async def _claim_thread(self, record: RunRecord) -> None:
-        """Claim the thread for a run. Raises ThreadBusyError if it has another unfinished run."""
-        if not record.thread:
-            return
-        key = f"busy/{record.thread}"
-        busy = ((await self._client.get(key)) or b"").decode()
-        head = await self._find(busy) if busy and busy != record.run_id else None
-        if head is not None and head.record.thread == record.thread and records.keeps_thread_busy(head.record.status):
-            raise ThreadBusyError(record.thread, busy, head.record.status)
-        await self._client.set(key, record.run_id.encode())
+        if record.thread and keeps_thread_busy(record.status):
+            await self._client.set(_busy(record.thread), record.run_id.encode())
 
-    async def _record_at(self, position: Position) -> RunRecord | None:
-        """Return the record at a position, unless the run was deleted or created again since."""
-        record = await self.record(position[1])
-        return record if record is not None and record.created_at == position[0] else None
+    async def _last_run(self, thread: str) -> str:
+        if thread:
+            for entry in reversed(await self._indexes(thread)[-1].entries()):
+                if await self._record_at(entry) is not None:
+                    return entry[1]
+        return ""
+
+    async def _record_at(self, entry: Entry) -> RunRecord | None:
+        """Return the record of an entry, unless the run was deleted or created again since."""
+        record = await self.record(entry[1])
+        return record if record is not None and record.number == entry[0] else None
 
     async def _find(self, run_id: str) -> RunHead | None:
-        blob = await self._client.get(f"head/{run_id}")
-        if blob is None:
-            return None
-        try:
-            return RunHead.decode(blob)
-        except ValueError as problem:
-            raise StoreError(f"cannot read the head of run `{run_id}`: {problem}", store=self._client.name) from problem
+        return await self._client.read(f"head/{run_id}", RunHead.decode, f"the head of run `{run_id}`")
 
     async def _get(self, run_id: str) -> RunHead:
-        if (head := await self._find(run_id)) is None:
-            raise RunNotFoundError(run_id, store=self._client.name)
-        return head
+        return records.require_run(await self._find(run_id), run_id, self)
 
     def _indexes(self, thread: str | None) -> tuple[RunIndex, ...]:
         return (self._all, RunIndex(self._client, f"thread/{thread}")) if thread else (self._all,)
@@ -376,6 +379,10 @@ class KeyValueStore(LeaseMethods):
 def _segment(run_id: str, first: int) -> str:
     # The number first, so that no run id can look like the segment of another run.
     return f"segment/{first}/{run_id}"
+
+
+def _busy(thread: str) -> str:
+    return f"busy/{thread}"
 
 
 def _notes(run_id: str) -> str:

@@ -2,51 +2,72 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from random import getrandbits
-from typing import Literal, LiteralString, Unpack
+from typing import Any, LiteralString, Unpack
 
-from ..errors import RunConflictError, RunExistsError, RunNotFoundError, SetupError, ThreadBusyError
+from msgspec.structs import asdict
+
+from ..arguments import check_arguments, check_positive
+from ..errors import RunConflictError, RunExistsError, SetupError, ThreadBusyError
 from . import records
-from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
-from .records import COLUMNS, count_query, join_pieces, make_page, pack_lines, page_query, parse_filters, row_to_record
+from .base import FINISHED_STATUSES, CancelRequest, CancelWhen, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .records import COLUMNS, NEW_COLUMNS, Append, WriteMethods, require_run, row_to_record
 
+_BATCH = 1000
+"""The number of runs that one statement deletes or renews."""
 # The server's clock, because the clocks of the workers may differ.
 _NOW: LiteralString = "extract(epoch FROM clock_timestamp())::float8"
+_LAST_RUN: LiteralString = """
+SELECT run_id FROM baton_runs WHERE thread = %(thread)s AND thread <> '' ORDER BY number DESC LIMIT 1"""
+# Of two writers with the same predecessor, the index `baton_thread_chains` refuses one.
 _CREATE: LiteralString = f"""
-WITH now AS (SELECT {_NOW} AS at), begun AS (
-    INSERT INTO baton_runs({COLUMNS}, last_write)
-    SELECT %(run_id)s, 'running', %(count)s, %(thread)s, %(owner)s, at, at, %(worker)s, at + %(ttl)s, 1, '', %(write)s
-    FROM now
+WITH now AS (SELECT {_NOW} AS at, coalesce(({_LAST_RUN}), '') AS last), begun AS (
+    INSERT INTO baton_runs({NEW_COLUMNS}, last_write)
+    SELECT %(run_id)s, %(status)s, %(seq)s, %(thread)s, last, %(owner)s, at, at, at, %(worker)s, at + %(lease_seconds)s,
+        %(lease_seconds)s, 1, '', %(team)s, %(priority)s, %(wake_at)s, %(write)s
+    FROM now WHERE %(expected)s::text IS NULL OR %(expected)s = last
     RETURNING number, lease_until
 ), kept AS (
-    INSERT INTO baton_pieces SELECT number, 0, %(piece)s FROM begun WHERE %(count)s > 0)
+    INSERT INTO baton_pieces SELECT number, 0, %(piece)s FROM begun WHERE %(seq)s > 0)
 SELECT lease_until FROM begun"""
 # A writer that lost its connection retries; `last_write` shows whether its first attempt succeeded.
 _APPEND: LiteralString = f"""
 WITH moved AS (
     UPDATE baton_runs SET seq = seq + %(count)s, updated_at = {_NOW}, status = coalesce(%(status)s, status),
+        changed_at = CASE WHEN coalesce(%(status)s, status) = status THEN changed_at ELSE {_NOW} END,
+        wake_at = coalesce(%(wake_at)s, wake_at), cancel_requested = coalesce(%(no_cancel)s, cancel_requested),
         last_write = %(write)s
-    WHERE run_id = %(run_id)s AND seq = %(expected)s AND fence = coalesce(%(fence)s, fence)
+    WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
         AND last_write <> %(write)s
-    RETURNING number
+    RETURNING number, cancel_requested
 ), kept AS (
-    INSERT INTO baton_pieces SELECT number, %(expected)s, %(piece)s FROM moved WHERE %(count)s > 0)
-SELECT number FROM moved"""
+    INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0)
+SELECT cancel_requested FROM moved"""
 _LOAD: LiteralString = """
 SELECT seq, first, lines FROM baton_runs LEFT JOIN baton_pieces ON run = number AND first >= coalesce((
     SELECT max(first) FROM baton_pieces JOIN baton_runs ON run = number
     WHERE run_id = %(run_id)s AND first <= %(start)s), 0)
 WHERE run_id = %(run_id)s ORDER BY first"""
+_LEASE: LiteralString = "run_id, worker, fence, lease_until, cancel_requested"
+# A lease with more than its seconds left is not valid: the clock was set back.
+_IS_LEASED: LiteralString = f"(lease_until > {_NOW} AND lease_until <= {_NOW} + lease_seconds + 1)"
 _ACQUIRE: LiteralString = f"""
-UPDATE baton_runs SET worker = %(worker)s, fence = fence + 1, lease_until = {_NOW} + %(ttl)s, cancel_requested = ''
-WHERE run_id = %(run_id)s AND (worker = %(worker)s OR lease_until <= {_NOW}) RETURNING {COLUMNS}"""
+UPDATE baton_runs SET worker = %(worker)s, fence = fence + 1, lease_until = {_NOW} + %(ttl)s, lease_seconds = %(ttl)s
+WHERE run_id = %(run_id)s AND (worker = %(worker)s OR NOT {_IS_LEASED})
+RETURNING {_LEASE}"""
 _RENEW: LiteralString = f"""
-UPDATE baton_runs SET lease_until = {_NOW} + %(ttl)s
-WHERE run_id = %(run_id)s AND fence = %(fence)s RETURNING {COLUMNS}"""
+UPDATE baton_runs SET lease_until = {_NOW} + %(ttl)s, lease_seconds = %(ttl)s
+FROM unnest(%(run_ids)s::text[], %(fences)s::integer[]) AS held(id, held_fence)
+WHERE run_id = id AND fence = held_fence RETURNING {_LEASE}"""
 _RELEASE: LiteralString = "UPDATE baton_runs SET lease_until = 0 WHERE run_id = %s AND fence = %s"
 _CANCEL: LiteralString = """
 UPDATE baton_runs SET cancel_requested = CASE cancel_requested WHEN 'now' THEN 'now' ELSE %s END
-WHERE run_id = %s AND status = 'running' RETURNING number"""
-_RECORD: LiteralString = f"SELECT {COLUMNS}, last_write, {_NOW} FROM baton_runs WHERE run_id = %s"
+WHERE run_id = %s AND status IN ('running', 'suspended') RETURNING number"""
+_RUNNABLE: LiteralString = f"""
+SELECT {COLUMNS}, {_NOW} FROM baton_runs
+WHERE (status = 'running' OR (status = 'suspended' AND wake_at > 0)) AND wake_at <= {_NOW} AND NOT {_IS_LEASED}
+    AND (%(teams)s::text[] IS NULL OR team = ANY(%(teams)s))
+ORDER BY priority DESC, number LIMIT %(limit)s"""
+_RECORD: LiteralString = f"SELECT last_write, {COLUMNS}, {_NOW} FROM baton_runs WHERE run_id = %s"
 _BUSY: LiteralString = """
 SELECT run_id, status FROM baton_runs WHERE thread = %s AND thread <> '' AND status IN ('running', 'suspended')"""
 _PUT_NOTE: LiteralString = """
@@ -60,19 +81,23 @@ _NOTES: LiteralString = """
 SELECT name, note FROM baton_notes JOIN baton_runs r ON run = r.number WHERE run_id = %s ORDER BY baton_notes.number"""
 _DELETE: LiteralString = "DELETE FROM baton_runs WHERE run_id = %s RETURNING number"
 _EXPIRE: LiteralString = f"""
-DELETE FROM baton_runs WHERE status = ANY(%s) AND updated_at <= {_NOW} - %s AND lease_until <= {_NOW}
+DELETE FROM baton_runs WHERE number IN (
+    SELECT number FROM baton_runs
+    WHERE status = ANY(%s) AND changed_at <= extract(epoch FROM statement_timestamp()) - %s AND NOT {_IS_LEASED}
+    ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
 RETURNING number"""
 
 
-class PostgresStore:
+class PostgresStore(WriteMethods):
     """A store backed by a PostgreSQL database; it creates its tables `baton_…` when needed.
 
     Args:
         url: The address of the database.
         max_connections: The maximum number of connections per event loop.
-        timeout: Seconds to wait for a connection.
+        timeout: Seconds after which a call fails: to wait for a connection, and for the server to answer.
     """
 
+    @check_arguments
     def __init__(self, url: str, *, max_connections: int = 10, timeout: float = 10.0) -> None:
         try:
             from .postgres_pool import PostgresPool
@@ -81,75 +106,57 @@ class PostgresStore:
                 f"PostgresStore needs a package that is not installed ({missing.name or missing}); "
                 "pip install 'baton-adk[postgres]'"
             ) from missing
+        check_positive("PostgresStore(max_connections=…)", max_connections)
+        check_positive("PostgresStore(timeout=…)", timeout)
+        self.timeout = timeout
+        """Seconds after which a call fails."""
         self._pool = PostgresPool(url, size=max_connections, timeout=timeout)
+        # The statements add the server's time to the times of new records.
+        self._clock = lambda: 0.0
 
     def __repr__(self) -> str:
         return self._pool.name
 
-    async def create(
-        self,
-        run_id: str,
-        lines: Sequence[bytes],
-        *,
-        thread: str = "",
-        owner: str = "",
-        worker: str = "",
-        ttl: float = 0.0,
-    ) -> Lease:
-        """Create a run; see `Store.create`."""
-        records.check_names(run_id, thread=thread, owner=owner, worker=worker)
-        write = getrandbits(63)
-        values = {"run_id": run_id, "thread": thread, "owner": owner, "worker": worker, "ttl": ttl, "write": write}
-        values |= {"count": len(lines), "piece": pack_lines(lines)}
-        rows = await self._pool.change(_CREATE, values)
-        if rows is None:
-            known = await self._find(run_id)
-            if known is None:
-                # The run that kept the thread busy may have finished since; then retry.
-                await self._raise_thread_busy(thread)
-                return await self.create(run_id, lines, thread=thread, owner=owner, worker=worker, ttl=ttl)
-            if known[1] != write:
-                raise RunExistsError(run_id)
-            return records.to_lease(known[0])
-        return Lease(run_id, worker, 1, rows[0][0])
+    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
+        values = {
+            **asdict(record),
+            "piece": records.pack_lines(lines),
+            "write": getrandbits(63),
+            "expected": previous,
+        }
+        if rows := await self._pool.change(_CREATE, values):
+            return Lease(record.run_id, record.worker, 1, rows[0][0])
+        known = await self._find(record.run_id)
+        if known is None:
+            # The run that kept the thread busy may have finished since; then retry.
+            await self._raise_thread_busy(record.thread)
+            last = await self._pool.fetch(_LAST_RUN, {"thread": record.thread})
+            records.check_previous(record.thread, last[0][0] if last else "", previous)
+            return await self._create(record, lines, previous)
+        if known[1] != values["write"]:
+            raise RunExistsError(record.run_id)
+        return records.to_lease(known[0])
 
-    async def append(
-        self,
-        run_id: str,
-        expected_seq: int,
-        lines: Sequence[bytes],
-        *,
-        status: RunStatus | None = None,
-        fence: int | None = None,
-    ) -> None:
-        """Append lines; see `Store.append`."""
-        write = getrandbits(63)
-        values = {"run_id": run_id, "expected": expected_seq, "status": status, "fence": fence, "write": write}
-        values |= {"count": len(lines), "piece": pack_lines(lines)}
+    async def _append(self, change: Append) -> CancelRequest:
+        values = asdict(change) | {"write": getrandbits(63), "no_cancel": change.no_cancel}
+        values |= {"count": len(change.lines), "piece": records.pack_lines(change.lines)}
         rows = await self._pool.change(_APPEND, values)
         if rows:
-            return
-        known = await self._find(run_id)
-        if known is None:
-            raise RunNotFoundError(run_id, store=repr(self))
-        record, last_write, _ = known
-        if last_write == write:
-            return
+            return rows[0][0]
+        record, last_write = await self._get(change.run_id)
+        if last_write == values["write"]:
+            return record.cancel_requested
         if rows is None:
             await self._raise_thread_busy(record.thread)
-            await self.append(run_id, expected_seq, lines, status=status, fence=fence)
-            return
-        raise records.append_conflict(record, expected_seq, fence) or RunConflictError(
-            run_id, "another write was in progress"
-        )
+            return await self._append(change)
+        change.check(record)
+        raise RunConflictError(change.run_id, "another write was in progress")
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
-        rows = await self._pool.fetch(_LOAD, {"run_id": run_id, "start": start})
-        if not rows:
-            raise RunNotFoundError(run_id, store=repr(self))
+        rows = require_run(await self._pool.fetch(_LOAD, {"run_id": run_id, "start": start}) or None, run_id, self)
         pieces = [(first, lines) for _, first, lines in rows if lines is not None]
-        return join_pieces(pieces, start=start, end=rows[0][0])
+        return records.join_pieces(pieces, start=start, end=rows[0][0])
 
     async def record(self, run_id: str) -> RunRecord | None:
         """Return a run's record; see `Store.record`."""
@@ -158,19 +165,21 @@ class PostgresStore:
 
     async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
         """Return a page of records; see `Store.list`."""
-        query = parse_filters(filters)
-        total = None
-        if query.count_total:
-            total = (await self._pool.fetch(*count_query(query, table="baton_runs", mark="%s")))[0][0]
-        rows = await self._pool.fetch(*page_query(query, table="baton_runs", mark="%s"))
-        return make_page(query, [row_to_record(row, store=repr(self)) for row in rows], total)
+        query = records.parse_filters(filters)
+        page, count = records.page_queries(query, table="baton_runs", columns=f"{COLUMNS}, {_NOW}", mark="%s")
+        total = (await self._pool.fetch(*count))[0][0] if query.count_total else None
+        return records.make_page(query, self._to_records(await self._pool.fetch(*page)), total)
+
+    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+        """Return the runs to drive; see `Store.runnable`."""
+        values = {"teams": None if teams is None else [*teams], "limit": limit}
+        return self._to_records(await self._pool.fetch(_RUNNABLE, values))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Set or remove a note; see `Store.put_note`."""
         records.check_names(run_id, name=name)
         values = {"run_id": run_id, "name": name, "note": note}
-        if not await self._pool.fetch(_DROP_NOTE if note is None else _PUT_NOTE, values):
-            raise RunNotFoundError(run_id, store=repr(self))
+        require_run(await self._pool.fetch(_DROP_NOTE if note is None else _PUT_NOTE, values) or None, run_id, self)
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
         """Return a run's notes; see `Store.notes`."""
@@ -183,30 +192,40 @@ class PostgresStore:
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `Store.expire`."""
         statuses = records.check_statuses(status)
-        return len(await self._pool.fetch(_EXPIRE, ([*statuses], older_than)))
+        deleted = 0
+        while True:
+            count = len(await self._pool.fetch(_EXPIRE, ([*statuses], older_than)))
+            deleted += count
+            if count < _BATCH:
+                return deleted
 
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Acquire a lease; see `Store.acquire`."""
         records.check_names(run_id, worker=worker)
-        rows = await self._pool.fetch(_ACQUIRE, {"run_id": run_id, "worker": worker, "ttl": ttl})
-        if rows:
-            return records.to_lease(row_to_record(rows[0], store=repr(self)))
-        record, _, now = await self._get(run_id)
-        raise records.lease_held_error(record, now)
+        if rows := await self._pool.fetch(_ACQUIRE, {"run_id": run_id, "worker": worker, "ttl": ttl}):
+            return Lease(*rows[0])
+        record, _ = await self._get(run_id)
+        if record.is_leased:
+            raise RunConflictError(run_id, f"`{record.worker}` holds its lease")
+        # It has expired since.
+        return await self.acquire(run_id, worker, ttl=ttl)
 
-    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        """Renew a lease; see `Store.renew`."""
-        rows = await self._pool.fetch(_RENEW, {"run_id": lease.run_id, "fence": lease.fence, "ttl": ttl})
-        if rows:
-            return records.to_lease(row_to_record(rows[0], store=repr(self)))
-        record, _, now = await self._get(lease.run_id)
-        return records.to_lease(records.after_renew(record, lease, ttl=ttl, now=now))
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        """Renew leases; see `Store.renew`."""
+        renewed: dict[str, Lease] = {}
+        # In one order, so that two workers never wait for each other's rows.
+        ordered = sorted(leases, key=lambda lease: lease.run_id)
+        for start in range(0, len(ordered), _BATCH):
+            batch = ordered[start : start + _BATCH]
+            values = {"ttl": ttl, "run_ids": [lease.run_id for lease in batch], "fences": [one.fence for one in batch]}
+            renewed |= {row[0]: Lease(*row) for row in await self._pool.fetch(_RENEW, values)}
+        return renewed
 
     async def release(self, lease: Lease) -> None:
         """Release a lease; see `Store.release`."""
         await self._pool.fetch(_RELEASE, (lease.run_id, lease.fence))
 
-    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
+    async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
         """Request cancellation; see `Store.request_cancel`."""
         return bool(await self._pool.fetch(_CANCEL, (when, run_id)))
 
@@ -214,15 +233,17 @@ class PostgresStore:
         """Close the connections."""
         await self._pool.close()
 
-    async def _find(self, run_id: str) -> tuple[RunRecord, int, float] | None:
-        """Return a record, the number of its last write, and the server's time."""
+    async def _find(self, run_id: str) -> tuple[RunRecord, int] | None:
+        """Return a record and the number of its last write."""
         rows = await self._pool.fetch(_RECORD, (run_id,))
-        return (row_to_record(rows[0][:-2], store=repr(self)), rows[0][-2], rows[0][-1]) if rows else None
+        return (self._to_records([row[1:] for row in rows])[0], rows[0][0]) if rows else None
 
-    async def _get(self, run_id: str) -> tuple[RunRecord, int, float]:
-        if (known := await self._find(run_id)) is None:
-            raise RunNotFoundError(run_id, store=repr(self))
-        return known
+    async def _get(self, run_id: str) -> tuple[RunRecord, int]:
+        return require_run(await self._find(run_id), run_id, self)
+
+    def _to_records(self, rows: Sequence[Sequence[Any]]) -> Sequence[RunRecord]:
+        """Convert rows of `COLUMNS` and the server's time."""
+        return [row_to_record(row[:-1], now=row[-1], store=repr(self)) for row in rows]
 
     async def _raise_thread_busy(self, thread: str) -> None:
         for run_id, status in await self._pool.fetch(_BUSY, (thread,)):

@@ -1,8 +1,12 @@
 """Connection pools for one PostgreSQL database, its schema and migrations. The only module that imports psycopg."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, LiteralString
+import os
+import socket
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, LiteralString, TypeVar
 from weakref import WeakSet
 
 from psycopg import AsyncConnection, Error, IntegrityError, OperationalError, errors
@@ -10,46 +14,56 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from ..errors import SetupError, StoreError
+from .records import check_version
 
-VERSION = 3
+VERSION = 4
 _LOCK = 0x4241544F
 """The advisory lock for migrations: "BATO"."""
 _LAYOUT: tuple[LiteralString, ...] = (
     """CREATE TABLE baton_runs(
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_id text COLLATE "C" NOT NULL,
         status text NOT NULL, seq integer NOT NULL, thread text NOT NULL,
-        created_at float8 NOT NULL, updated_at float8 NOT NULL, owner text NOT NULL,
-        lease_until float8 NOT NULL, fence integer NOT NULL, cancel text NOT NULL, last_write bigint NOT NULL,
-        CONSTRAINT baton_run_ids UNIQUE (run_id)) WITH (fillfactor = 80)""",
+        created_at float8 NOT NULL, updated_at float8 NOT NULL, worker text NOT NULL,
+        lease_until float8 NOT NULL, fence integer NOT NULL, cancel_requested text NOT NULL, last_write bigint NOT NULL,
+        owner text NOT NULL DEFAULT '', CONSTRAINT baton_run_ids UNIQUE (run_id)) WITH (fillfactor = 80)""",
     "CREATE INDEX baton_runs_by_time ON baton_runs(created_at, run_id)",
     "CREATE INDEX baton_runs_by_status ON baton_runs(status, created_at, run_id)",
     "CREATE INDEX baton_runs_by_thread ON baton_runs(thread, created_at, run_id) WHERE thread <> ''",
+    "CREATE INDEX baton_runs_by_owner ON baton_runs(owner, created_at, run_id) WHERE owner <> ''",
     """CREATE UNIQUE INDEX baton_busy_threads ON baton_runs(thread)
         WHERE thread <> '' AND status IN ('running', 'suspended')""",
     """CREATE TABLE baton_pieces(
         run bigint NOT NULL REFERENCES baton_runs ON DELETE CASCADE, first integer NOT NULL, lines bytea NOT NULL,
         PRIMARY KEY (run, first))""",
-    "CREATE TABLE baton_layout(version integer NOT NULL)",
-    "INSERT INTO baton_layout VALUES (1)",
-)
-_FROM_1: tuple[LiteralString, ...] = (
-    "ALTER TABLE baton_runs ADD COLUMN caller text NOT NULL DEFAULT ''",
-    "CREATE INDEX baton_runs_by_caller ON baton_runs(caller, created_at, run_id) WHERE caller <> ''",
     """CREATE TABLE baton_notes(
         number bigint GENERATED ALWAYS AS IDENTITY, run bigint NOT NULL REFERENCES baton_runs ON DELETE CASCADE,
         name text NOT NULL, note bytea NOT NULL, PRIMARY KEY (run, name))""",
-    "INSERT INTO baton_layout VALUES (2)",
-)
-_FROM_2: tuple[LiteralString, ...] = (
-    "ALTER TABLE baton_runs RENAME COLUMN owner TO worker",
-    "ALTER TABLE baton_runs RENAME COLUMN caller TO owner",
-    "ALTER TABLE baton_runs RENAME COLUMN cancel TO cancel_requested",
-    "ALTER INDEX baton_runs_by_caller RENAME TO baton_runs_by_owner",
+    "CREATE TABLE baton_layout(version integer NOT NULL)",
     "INSERT INTO baton_layout VALUES (3)",
 )
-_MIGRATIONS = (_LAYOUT, _FROM_1, _FROM_2)
-"""The statements that bring the tables from version N, its index here, to the next version."""
+_FROM_3: tuple[LiteralString, ...] = (
+    """ALTER TABLE baton_runs ADD COLUMN previous text COLLATE "C" NOT NULL DEFAULT '',
+        ADD COLUMN changed_at float8 NOT NULL DEFAULT 0, ADD COLUMN lease_seconds float8 NOT NULL DEFAULT 0,
+        ADD COLUMN team text NOT NULL DEFAULT '', ADD COLUMN priority integer NOT NULL DEFAULT 0,
+        ADD COLUMN wake_at float8 NOT NULL DEFAULT 0""",
+    """UPDATE baton_runs r SET changed_at = updated_at, previous = coalesce((
+        SELECT e.run_id FROM baton_runs e WHERE e.thread = r.thread AND e.thread <> '' AND e.number < r.number
+        ORDER BY e.number DESC LIMIT 1), '')""",
+    "DROP INDEX baton_runs_by_time, baton_runs_by_status, baton_runs_by_thread, baton_runs_by_owner",
+    "CREATE INDEX baton_runs_by_time ON baton_runs(created_at)",
+    "CREATE INDEX baton_runs_by_change ON baton_runs(changed_at, number)",
+    "CREATE INDEX baton_runs_by_status ON baton_runs(status, number)",
+    "CREATE INDEX baton_runs_by_thread ON baton_runs(thread, number) WHERE thread <> ''",
+    "CREATE INDEX baton_runs_by_owner ON baton_runs(owner, number) WHERE owner <> ''",
+    "CREATE UNIQUE INDEX baton_thread_chains ON baton_runs(thread, previous) WHERE thread <> ''",
+    """CREATE INDEX baton_open_runs ON baton_runs(priority, number)
+        WHERE status = 'running' OR (status = 'suspended' AND wake_at > 0)""",
+    "INSERT INTO baton_layout VALUES (4)",
+)
+_MIGRATIONS = {0: (*_LAYOUT, *_FROM_3), 3: _FROM_3}
+"""The statements that bring the tables from a version to the newest one; version 0 has no tables."""
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
 Values = Mapping[str, Any] | Sequence[Any]
 Pool = AsyncConnectionPool[AsyncConnection[Row]]
@@ -67,20 +81,27 @@ class PostgresPool:
         self._url = url
         self._size = size
         self._timeout = timeout
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "connect_timeout": max(2, int(timeout)),
+            "tcp_user_timeout": int(timeout * 1000),
+            "keepalives_idle": max(1, int(timeout)),
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+        }
         self._pools: dict[asyncio.AbstractEventLoop, tuple[Pool, WeakSet[AsyncConnection[Row]]]] = {}
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+        self._reasons: dict[asyncio.AbstractEventLoop, asyncio.Future[StoreError]] = {}
 
     async def fetch(self, statement: LiteralString, values: Values) -> list[Row]:
         """Run a statement, which may be executed twice if the connection is lost; return its rows."""
-        try:
-            return await self._execute_with_retry(statement, values)
-        except Error as failure:
-            raise self._to_store_error(failure) from failure
+        return await self.change(statement, values) or []
 
     async def change(self, statement: LiteralString, values: Values) -> list[Row] | None:
         """Like `fetch`, but return None if the statement violates a unique constraint."""
+        pool, used = await self._open(), list[AsyncConnection[Row]]()
         try:
-            return await self._execute_with_retry(statement, values)
+            return await self._limited(self._execute_with_retry(pool, used, statement, values), used)
         except IntegrityError:
             return None
         except Error as failure:
@@ -94,10 +115,40 @@ class PostgresPool:
         if mine is not None:
             await mine[0].close()
 
-    async def _execute_with_retry(self, statement: LiteralString, values: Values) -> list[Row]:
-        pool = await self._open()
+    async def _limited(self, work: Coroutine[Any, Any, T], used: Sequence[AsyncConnection[Row]]) -> T:
+        """Return the result of work with these connections, or abandon it after the time limit.
+
+        psycopg waits for the server even if its task is cancelled, so a server that hangs would hang the caller.
+        """
+        task = asyncio.ensure_future(work)
+        # Its error is not read if the caller is cancelled, or the work abandoned.
+        task.add_done_callback(_retrieve)
+        deadline, cancelled = monotonic() + self._timeout, None
+        while not task.done() and (left := deadline - monotonic()) > 0:
+            try:
+                await asyncio.wait([task], timeout=left)
+            except asyncio.CancelledError as error:
+                # The caller must know whether the statement was executed, as long as the server answers.
+                cancelled = error
+        if not task.done():
+            for connection in used:
+                _break_connection(connection)
+            task.cancel()
+        if cancelled is not None:
+            raise cancelled
+        if not task.done():
+            raise StoreError(
+                f"the server did not answer within {self._timeout:g} s; check its load, "
+                "or raise PostgresStore(timeout=…)",
+                store=self.name,
+            )
+        return task.result()
+
+    async def _execute_with_retry(
+        self, pool: Pool, used: list[AsyncConnection[Row]], statement: LiteralString, values: Values
+    ) -> list[Row]:
         try:
-            return await self._execute(pool, statement, values)
+            return await self._execute(pool, used, statement, values)
         except Error as failure:
             if not _is_disconnect(failure):
                 raise
@@ -106,15 +157,28 @@ class PostgresPool:
             pool = await self._open()
         else:
             await pool.check()
-        return await self._execute(pool, statement, values)
+        return await self._execute(pool, used, statement, values)
 
-    async def _execute(self, pool: Pool, statement: LiteralString, values: Values) -> list[Row]:
+    async def _execute(
+        self, pool: Pool, used: list[AsyncConnection[Row]], statement: LiteralString, values: Values
+    ) -> list[Row]:
         try:
             async with pool.connection() as connection:
+                used[:] = [connection]
                 cursor = await connection.execute(statement, values, binary=True)
-                return await cursor.fetchall() if cursor.description is not None else []
+                rows = await cursor.fetchall() if cursor.description is not None else []
+                used.clear()
+                return rows
         except PoolTimeout:
-            raise await self._explain_timeout(pool) from None
+            # Many callers may have waited: one connection finds the reason for all of them.
+            loop = asyncio.get_running_loop()
+            reason = self._reasons.get(loop)
+            if reason is None:
+                reason = self._reasons[loop] = asyncio.ensure_future(self._explain_timeout(pool))
+                reason.add_done_callback(lambda _: self._reasons.pop(loop, None))
+            failure = StoreError(str(await asyncio.shield(reason)))
+            failure.store = self.name
+            raise failure from None
 
     async def _open(self) -> Pool:
         loop = asyncio.get_running_loop()
@@ -132,10 +196,11 @@ class PostgresPool:
 
             pool: Pool = AsyncConnectionPool(
                 self._url,
-                kwargs={"autocommit": True, "connect_timeout": max(2, int(self._timeout))},
+                kwargs=self._options,
                 min_size=1,
                 max_size=self._size,
-                timeout=self._timeout,
+                # Half of the limit: the rest is for finding out why there is no connection.
+                timeout=self._timeout / 2,
                 configure=remember,
                 open=False,
                 name="baton",
@@ -158,23 +223,17 @@ class PostgresPool:
         for loop in [loop for loop in self._opening if loop.is_closed()]:
             del self._opening[loop]
 
-    async def _connect(self) -> AsyncConnection[Row]:
-        wait = max(2, int(self._timeout))
-        return await AsyncConnection.connect(self._url, autocommit=True, connect_timeout=wait)
-
     async def _migrate(self) -> None:
         """Create or migrate the tables; concurrent processes wait for each other."""
         try:
-            async with await self._connect() as connection:
-                if await self._version(connection) == VERSION:
+            async with await AsyncConnection.connect(self._url, **self._options) as connection:
+                if await self._limited(self._version(connection), [connection]) == VERSION:
                     return
                 # Taken before the transaction, so that it sees what other processes created.
                 await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
                 async with connection.transaction():
-                    version = await self._version(connection)
-                    for migration in _MIGRATIONS[version:]:
-                        for statement in migration:
-                            await connection.execute(statement)
+                    for statement in _MIGRATIONS.get(await self._version(connection), ()):
+                        await connection.execute(statement)
         except Error as failure:
             raise self._to_store_error(failure) from failure
 
@@ -185,17 +244,13 @@ class PostgresPool:
             return 0
         row = await (await connection.execute("SELECT max(version) FROM baton_layout")).fetchone()
         version = row[0] if row is not None and row[0] is not None else 0
-        if version > VERSION:
-            raise StoreError(
-                f"its layout is version {version}, made by a newer Baton; this one reads up to {VERSION}",
-                store=self.name,
-            )
+        check_version(version, {VERSION, *_MIGRATIONS}, self.name)
         return version
 
     async def _explain_timeout(self, pool: Pool) -> StoreError:
         """Return the reason why the pool has no connection, found by connecting again."""
         try:
-            async with await self._connect():
+            async with await AsyncConnection.connect(self._url, **self._options):
                 pass
         except Error as failure:
             # A pool backs off; a new one connects as soon as the server is available.
@@ -203,13 +258,29 @@ class PostgresPool:
             await pool.close()
             return self._to_store_error(failure)
         return StoreError(
-            f"all {self._size} connections were in use for {self._timeout:g} s; raise PostgresStore(max_connections=…)",
+            f"all {self._size} connections were in use for {self._timeout / 2:g} s; "
+            "raise PostgresStore(max_connections=…)",
             store=self.name,
         )
 
     def _to_store_error(self, failure: Error) -> StoreError:
         said = str(failure).strip().replace("\n", " ")
         return StoreError(f"{_advice(failure)} ({said})", store=self.name)
+
+
+def _break_connection(connection: AsyncConnection[Row]) -> None:
+    """Make every wait for the server fail at once."""
+    try:
+        copy = socket.socket(fileno=os.dup(connection.pgconn.socket))
+    except (OSError, Error):
+        return  # It is closed already.
+    with copy, suppress(OSError):
+        copy.shutdown(socket.SHUT_RDWR)
+
+
+def _retrieve(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 def _advice(failure: Error) -> str:

@@ -3,95 +3,173 @@
 import struct
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from struct import pack, unpack_from
-from typing import Any, Literal, LiteralString, Unpack
+from types import CoroutineType
+from typing import Any, Literal, LiteralString, TypeVar, Unpack
 from zlib import crc32
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from ..arguments import check_choice, check_keywords
-from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
-from .base import FINISHED_STATUSES, RUN_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus, Store
+from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
+from .base import (
+    FINISHED_STATUSES,
+    RUN_STATUSES,
+    AppendOptions,
+    CancelRequest,
+    CancelWhen,
+    CreateOptions,
+    Lease,
+    RecordPage,
+    RunFilters,
+    RunRecord,
+    RunStatus,
+    Store,
+)
+
+T = TypeVar("T")
+
+
+_CLOCK_TOLERANCE = 1.0
+"""Seconds by which a lease may exceed its duration before the clock counts as set back."""
 
 
 def to_lease(record: RunRecord) -> Lease:
     """Return the lease in a record."""
-    return Lease(record.run_id, record.worker, record.fence, record.lease_until)
+    return Lease(record.run_id, record.worker, record.fence, record.lease_until, record.cancel_requested)
 
 
-def new_record(run_id: str, lines: int, *, thread: str, owner: str, worker: str, ttl: float, now: float) -> RunRecord:
-    """Return the record of a new run."""
-    check_names(run_id, thread=thread, owner=owner, worker=worker)
-    return RunRecord(
-        run_id=run_id,
-        seq=lines,
-        thread=thread,
-        owner=owner,
-        created_at=now,
-        updated_at=now,
-        worker=worker,
-        lease_until=now + ttl,
-        fence=1,
-    )
+def has_valid_lease(record: RunRecord, now: float) -> bool:
+    """Return whether the lease in a record is valid; it is not if the clock was set back since."""
+    return 0 < record.lease_until - now <= record.lease_seconds + _CLOCK_TOLERANCE
 
 
-def after_append(
-    record: RunRecord, expected_seq: int, lines: int, *, status: RunStatus | None, fence: int | None, now: float
-) -> RunRecord:
-    """Return the record after an append. Raises RunConflictError."""
-    if (refused := append_conflict(record, expected_seq, fence)) is not None:
-        raise refused
-    return replace(record, seq=expected_seq + lines, status=status or record.status, updated_at=now)
+def read_at(record: RunRecord, now: float) -> RunRecord:
+    """Return the record with `is_leased` as it is now."""
+    is_leased = has_valid_lease(record, now)
+    return record if record.is_leased == is_leased else replace(record, is_leased=is_leased)
 
 
-def append_conflict(record: RunRecord, expected_seq: int, fence: int | None) -> RunConflictError | None:
-    """Return the error for a writer with these expectations, or None if it may append."""
-    if fence is not None and fence != record.fence:
-        return _lease_taken_error(record, fence)
-    if expected_seq != record.seq:
-        return RunConflictError(
-            record.run_id, f"its log has {record.seq} lines, but the writer expected {expected_seq}"
+class Append(Struct, frozen=True):
+    """The arguments of `Store.append`."""
+
+    run_id: str
+    expected_seq: int
+    lines: Sequence[bytes]
+    status: RunStatus | None = None
+    fence: int | None = None
+    wake_at: float | None = None
+
+    def check(self, record: RunRecord) -> None:
+        """Raise RunConflictError unless the writer may append to the run with this record."""
+        if self.fence is not None and self.fence != record.fence:
+            raise RunConflictError(
+                record.run_id,
+                f"`{record.worker}` acquired its lease (fence {record.fence}; the writer has {self.fence})",
+            )
+        if self.expected_seq != record.seq:
+            raise RunConflictError(
+                self.run_id, f"its log has {record.seq} lines, but the writer expected {self.expected_seq}"
+            )
+
+    def apply(self, record: RunRecord, now: float) -> RunRecord:
+        """Return the record after the append. Raises RunConflictError."""
+        self.check(record)
+        status = self.status or record.status
+        return replace(
+            record,
+            seq=self.expected_seq + len(self.lines),
+            status=status,
+            updated_at=now,
+            changed_at=record.changed_at if status == record.status else now,
+            cancel_requested="" if status in FINISHED_STATUSES else record.cancel_requested,
+            wake_at=record.wake_at if self.wake_at is None else self.wake_at,
         )
-    return None
+
+    @property
+    def no_cancel(self) -> str | None:
+        """Return the new `cancel_requested`, or None if it does not change."""
+        return "" if self.status in FINISHED_STATUSES else None
 
 
 def after_acquire(record: RunRecord, worker: str, *, ttl: float, now: float) -> RunRecord:
     """Return the record after a worker acquired the lease. Raises RunConflictError."""
-    if record.worker != worker and record.lease_until > now:
-        raise lease_held_error(record, now)
-    return replace(record, worker=worker, fence=record.fence + 1, lease_until=now + ttl, cancel_requested="")
+    if record.worker != worker and has_valid_lease(record, now):
+        seconds = record.lease_until - now
+        raise RunConflictError(record.run_id, f"`{record.worker}` holds its lease for another {seconds:.1f} s")
+    return replace(record, worker=worker, fence=record.fence + 1, lease_until=now + ttl, lease_seconds=ttl)
 
 
-def lease_held_error(record: RunRecord, now: float) -> RunConflictError:
-    """Return the error for a lease that another worker holds."""
-    return RunConflictError(
-        record.run_id, f"`{record.worker}` holds its lease for another {max(record.lease_until - now, 0.0):.1f} s"
-    )
-
-
-def after_renew(record: RunRecord, lease: Lease, *, ttl: float, now: float) -> RunRecord:
-    """Return the record after a renewal. Raises RunConflictError for an old lease."""
-    if record.fence != lease.fence:
-        raise _lease_taken_error(record, lease.fence)
-    return replace(record, lease_until=now + ttl)
-
-
-def after_release(record: RunRecord, lease: Lease) -> RunRecord:
-    """Return the record after a release; unchanged if the lease is an old one."""
-    return replace(record, lease_until=0.0) if record.fence == lease.fence else record
-
-
-def after_cancel_request(record: RunRecord, when: Literal["now", "after_turn"]) -> RunRecord | None:
-    """Return the record with a cancellation request, or None if the run is not running."""
-    if record.status != "running":
+def after_cancel_request(record: RunRecord, when: CancelWhen) -> RunRecord | None:
+    """Return the record with a cancellation request, or None if the run has finished."""
+    if not keeps_thread_busy(record.status):
         return None
     return replace(record, cancel_requested="now" if record.cancel_requested == "now" else when)
 
 
-class LeaseMethods:
-    """The lease methods of stores that read a record, change it and write it back."""
+def is_runnable(record: RunRecord, teams: Collection[str] | None, now: float) -> bool:
+    """Return whether `runnable` should return a run."""
+    if record.status == "running":
+        is_due = record.wake_at <= now and not has_valid_lease(record, now)
+    else:
+        is_due = record.status == "suspended" and 0 < record.wake_at <= now and not has_valid_lease(record, now)
+    return is_due and (teams is None or record.team in teams)
+
+
+def runnable_order(record: RunRecord) -> tuple[int, int]:
+    """Return the sort key of runs that wait for a worker."""
+    return -record.priority, record.number
+
+
+def check_previous(thread: str, last: str, previous: str | None) -> str:
+    """Return the last run of a thread. Raises ThreadBusyError if it is not the expected one."""
+    if previous is not None and previous != last:
+        raise ThreadBusyError(thread, last, "just finished")
+    return last
+
+
+class WriteMethods:
+    """The methods that create and extend runs, for all stores."""
 
     _clock: Callable[[], float]
+
+    async def create(self, run_id: str, lines: Sequence[bytes], **options: Unpack[CreateOptions]) -> Lease:
+        """Create a run; see `Store.create`."""
+        check_keywords("create()", options, CreateOptions.__annotations__)
+        fields: dict[str, Any] = {**options}
+        previous, ttl = fields.pop("previous", None), fields.pop("ttl", 0.0)
+        now = self._clock()
+        record = RunRecord(
+            run_id=run_id,
+            seq=len(lines),
+            created_at=now,
+            updated_at=now,
+            changed_at=now,
+            lease_until=now + ttl,
+            lease_seconds=ttl,
+            fence=1,
+            **fields,
+        )
+        check_names(run_id, thread=record.thread, owner=record.owner, worker=record.worker, team=record.team)
+        return await self._create(record, lines, previous if record.thread else None)
+
+    # Not `async def`: every turn of a stored run appends, and a second coroutine costs time.
+    def append(
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> "CoroutineType[Any, Any, CancelRequest]":
+        """Append lines; see `Store.append`."""
+        return self._append(Append(run_id, expected_seq, lines, **options))
+
+    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
+        """Store a new run; the store sets its `number` and `previous`."""
+        raise NotImplementedError
+
+    async def _append(self, change: Append) -> CancelRequest:
+        raise NotImplementedError
+
+
+class LeaseMethods(WriteMethods):
+    """The lease methods of stores that read a record, change it and write it back."""
 
     async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
         """Replace a record atomically; return the new one, or None if there is none."""
@@ -99,34 +177,39 @@ class LeaseMethods:
 
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Acquire a lease; see `Store.acquire`."""
-        return await self._update_lease(
+        record = await self._update_record(
             run_id, lambda record: after_acquire(record, worker, ttl=ttl, now=self._clock())
         )
-
-    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        """Renew a lease; see `Store.renew`."""
-        return await self._update_lease(
-            lease.run_id, lambda record: after_renew(record, lease, ttl=ttl, now=self._clock())
-        )
+        return to_lease(require_run(record, run_id, self))
 
     async def release(self, lease: Lease) -> None:
         """Release a lease; see `Store.release`."""
-        await self._update_record(lease.run_id, lambda record: after_release(record, lease))
+        await self._update_record(
+            lease.run_id, lambda record: replace(record, lease_until=0.0) if record.fence == lease.fence else None
+        )
 
-    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
+    async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
         """Request cancellation; see `Store.request_cancel`."""
         return await self._update_record(run_id, lambda record: after_cancel_request(record, when)) is not None
 
-    async def _update_lease(self, run_id: str, update: Callable[[RunRecord], RunRecord]) -> Lease:
-        record = await self._update_record(run_id, update)
-        if record is None:
-            raise RunNotFoundError(run_id, store=repr(self))
-        return to_lease(record)
+
+def after_renew(record: RunRecord | None, lease: Lease, *, ttl: float, now: float) -> RunRecord | None:
+    """Return the record after a renewal, or None if the lease is an old one."""
+    if record is None or record.fence != lease.fence:
+        return None
+    return replace(record, lease_until=now + ttl, lease_seconds=ttl)
 
 
-def is_expired(record: RunRecord, older_than: float, *, status: Collection[RunStatus], now: float) -> bool:
+def require_run(found: T | None, run_id: str, store: object) -> T:
+    """Return what a store found of a run. Raises RunNotFoundError if it is None."""
+    if found is None:
+        raise RunNotFoundError(run_id, store=repr(store))
+    return found
+
+
+def is_expired(record: RunRecord, older_than: float, status: Collection[RunStatus], now: float) -> bool:
     """Return whether `expire` should delete a run."""
-    return record.status in status and record.updated_at <= now - older_than and record.lease_until <= now
+    return record.status in status and record.changed_at <= now - older_than and not has_valid_lease(record, now)
 
 
 def keeps_thread_busy(status: str) -> bool:
@@ -139,8 +222,18 @@ def check_names(run_id: str, **others: str) -> None:
     if not run_id:
         raise SetupError("run_id is empty; pass another one, or omit it")
     for parameter, name in (("run_id", run_id), *others.items()):
-        if "\0" in name or not _is_encodable(name):
+        # Lone surrogates cannot be encoded.
+        if "\0" in name or name.encode(errors="replace").decode() != name:
             raise SetupError(f"{parameter} is {name!r}, which has characters that cannot be stored; use plain text")
+
+
+def check_version(version: int, known: Collection[int], store: str) -> None:
+    """Raise StoreError unless this store can read or migrate a layout of this version."""
+    if version not in known:
+        newest = max(known)
+        maker = "a newer Baton" if version > newest else "an unreleased version of Baton"
+        message = f"its layout is version {version}, made by {maker}; this one reads version {newest}"
+        raise StoreError(message, store=store)
 
 
 def check_statuses(status: Collection[RunStatus]) -> tuple[RunStatus, ...]:
@@ -152,55 +245,42 @@ def check_statuses(status: Collection[RunStatus]) -> tuple[RunStatus, ...]:
     return tuple(status)
 
 
-def _lease_taken_error(record: RunRecord, fence: int) -> RunConflictError:
-    return RunConflictError(
-        record.run_id, f"`{record.worker}` acquired its lease (fence {record.fence}; the writer has {fence})"
-    )
-
-
-def _is_encodable(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 _PAGE_SIZE = 500
 
-Position = tuple[float, str]
-"""The sort key of a record: its time and its id."""
+Position = tuple[float, ...]
+"""The sort key of a record: its number, or the time of its last change and its number."""
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
     """Validated filters of `Store.list`."""
 
-    status: tuple[RunStatus, ...] | None
-    thread: str | None
-    owner: str | None
-    since: float | None
-    until: float | None
-    order_by: Literal["created", "updated"]
-    limit: int
-    after: Position | None
-    oldest_first: bool
-    count_total: bool
+    status: tuple[RunStatus, ...] | None = None
+    thread: str | None = None
+    owner: str | None = None
+    since: float | None = None
+    until: float | None = None
+    order_by: Literal["created", "changed"] = "created"
+    limit: int = 100
+    after: Position | None = None
+    oldest_first: bool = False
+    count_total: bool = False
 
     def position_of(self, record: RunRecord) -> Position:
         """Return the sort key of a record."""
-        return (record.created_at if self.order_by == "created" else record.updated_at), record.run_id
+        return (record.number,) if self.order_by == "created" else (record.changed_at, record.number)
 
     def accepts(self, record: RunRecord) -> bool:
-        """Return whether a record matches the filters, apart from its time."""
+        """Return whether a record matches the filters, apart from the cursor."""
         return (
             (self.status is None or record.status in self.status)
             and (self.thread is None or record.thread == self.thread)
             and (self.owner is None or record.owner == self.owner)
+            and self.is_in_period(record.created_at if self.order_by == "created" else record.changed_at)
         )
 
-    def is_in_period(self, position: Position) -> bool:
-        """Return whether a position is within `since` and `until`."""
-        return (self.since is None or position[0] >= self.since) and (self.until is None or position[0] < self.until)
+    def is_in_period(self, moment: float) -> bool:
+        """Return whether a time is within `since` and `until`."""
+        return (self.since is None or moment >= self.since) and (self.until is None or moment < self.until)
 
     def is_beyond(self, position: Position) -> bool:
         """Return whether a position is after the cursor."""
@@ -210,23 +290,16 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 def parse_filters(filters: RunFilters) -> RunQuery:
     """Validate the filters of `Store.list`. Raises SetupError or StoreError."""
     check_keywords("list()", filters, RunFilters.__annotations__)
-    limit, status = filters.get("limit", 100), filters.get("status")
-    if limit < 1:
-        raise SetupError(f"limit is {limit}; it must be at least 1")
-    order_by, cursor = filters.get("order_by", "created"), filters.get("cursor", "")
-    check_choice("order_by", order_by, ("created", "updated"))
-    return RunQuery(
-        status=None if status is None else check_statuses(status),
-        thread=filters.get("thread"),
-        owner=filters.get("owner"),
-        since=filters.get("since"),
-        until=filters.get("until"),
-        order_by=order_by,
-        limit=limit,
-        after=_parse_cursor(cursor) if cursor else None,
-        oldest_first=filters.get("oldest_first", False),
-        count_total=filters.get("count_total", False),
-    )
+    fields: dict[str, Any] = {**filters}
+    if cursor := fields.pop("cursor", ""):
+        fields["after"] = _parse_cursor(cursor, 1 if fields.get("order_by", "created") == "created" else 2)
+    if fields.get("status") is not None:
+        fields["status"] = check_statuses(fields["status"])
+    query = RunQuery(**fields)
+    if query.limit < 1:
+        raise SetupError(f"limit is {query.limit}; it must be at least 1")
+    check_choice("order_by", query.order_by, ("created", "changed"))
+    return query
 
 
 def make_page(query: RunQuery, records: Sequence[RunRecord], total: int | None = None) -> RecordPage:
@@ -234,14 +307,13 @@ def make_page(query: RunQuery, records: Sequence[RunRecord], total: int | None =
     if len(records) <= query.limit:
         return RecordPage(tuple(records), total=total)
     shown = tuple(records[: query.limit])
-    moment, run_id = query.position_of(shown[-1])
-    return RecordPage(shown, f"{moment!r} {run_id}", total)
+    return RecordPage(shown, " ".join(map(repr, query.position_of(shown[-1]))), total)
 
 
 def select_page(query: RunQuery, records: Iterable[RunRecord]) -> RecordPage:
     """Select and sort the page that a query asks for from all records."""
     position_of = query.position_of
-    matching = [record for record in records if query.accepts(record) and query.is_in_period(position_of(record))]
+    matching = [record for record in records if query.accepts(record)]
     remaining = [record for record in matching if query.is_beyond(position_of(record))]
     remaining.sort(key=position_of, reverse=not query.oldest_first)
     return make_page(query, remaining[: query.limit + 1], len(matching) if query.count_total else None)
@@ -265,31 +337,31 @@ async def iter_records(store: Store, **filters: Unpack[RunFilters]) -> AsyncIter
         query["cursor"] = page.next_cursor
 
 
-def _parse_cursor(cursor: str) -> Position:
-    moment, _, run_id = cursor.partition(" ")
+def _parse_cursor(cursor: str, parts: int) -> Position:
     try:
-        return float(moment), run_id
+        position = tuple([float(part) for part in cursor.split(" ")])
     except ValueError:
-        raise StoreError(f"cursor is {cursor!r}; it must be the next_cursor of the previous page") from None
+        position = ()
+    if len(position) != parts:
+        raise StoreError(f"cursor is {cursor!r}; it must be the next_cursor of the previous page")
+    return position
 
 
 COLUMNS: LiteralString = (
-    "run_id, status, seq, thread, owner, created_at, updated_at, worker, lease_until, fence, cancel_requested"
+    "run_id, number, status, seq, thread, previous, owner, created_at, updated_at, changed_at, worker, lease_until, "
+    "lease_seconds, fence, cancel_requested, team, priority, wake_at"
 )
+NEW_COLUMNS: LiteralString = COLUMNS.replace("number, ", "")
+"""Columns that `create` sets; the database assigns the number."""
 _NAMES = COLUMNS.split(", ")
 
 
-def row_to_record(row: Sequence[Any], *, store: str) -> RunRecord:
+def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
     """Convert a row of `COLUMNS` to a record. Raises StoreError if it is damaged."""
     try:
-        return convert(dict(zip(_NAMES, row, strict=True)), RunRecord)
+        return read_at(convert(dict(zip(_NAMES, row, strict=True)), RunRecord), now)
     except ValidationError as problem:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
-
-
-def record_to_row(record: RunRecord) -> tuple[Any, ...]:
-    """Convert a record to a row of `COLUMNS`."""
-    return tuple([getattr(record, name) for name in _NAMES])
 
 
 def status_condition(status: Sequence[str], *, mark: LiteralString) -> LiteralString:
@@ -298,24 +370,27 @@ def status_condition(status: Sequence[str], *, mark: LiteralString) -> LiteralSt
     return f"status IN ({', '.join(marks)})" if marks else "1 = 0"
 
 
-def page_query(query: RunQuery, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
-    """Return the statement and values for a page and one more record."""
+Statement = tuple[LiteralString, list[Any]]
+"""An SQL statement and the values of its placeholders."""
+
+
+def page_queries(
+    query: RunQuery, *, table: LiteralString, mark: LiteralString, columns: LiteralString = COLUMNS
+) -> tuple[Statement, Statement]:
+    """Return two statements: select a page and one more record, count the records on all pages."""
     conditions, values = _conditions(query, mark)
-    time: LiteralString = _time(query)
+    count = f"SELECT count(*) FROM {table} WHERE {' AND '.join(conditions)}", [*values]
+    is_created = query.order_by == "created"
     if query.after is not None:
         beyond: LiteralString = ">" if query.oldest_first else "<"
-        conditions.append(f"({time}, run_id) {beyond} ({mark}, {mark})")
+        conditions.append(
+            f"number {beyond} {mark}" if is_created else f"(changed_at, number) {beyond} ({mark}, {mark})"
+        )
         values += query.after
-    order: LiteralString = "ASC" if query.oldest_first else "DESC"
-    where = " AND ".join(conditions)
-    statement = f"SELECT {COLUMNS} FROM {table} WHERE {where} ORDER BY {time} {order}, run_id {order} LIMIT {mark}"
-    return statement, [*values, query.limit + 1]
-
-
-def count_query(query: RunQuery, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
-    """Return the statement and values that count the records on all pages."""
-    conditions, values = _conditions(query, mark)
-    return f"SELECT count(*) FROM {table} WHERE {' AND '.join(conditions)}", values
+    direction: LiteralString = "ASC" if query.oldest_first else "DESC"
+    order: LiteralString = f"number {direction}" if is_created else f"changed_at {direction}, number {direction}"
+    page = f"SELECT {columns} FROM {table} WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {mark}"
+    return (page, [*values, query.limit + 1]), count
 
 
 def _conditions(query: RunQuery, mark: LiteralString) -> tuple[list[LiteralString], list[Any]]:
@@ -324,26 +399,23 @@ def _conditions(query: RunQuery, mark: LiteralString) -> tuple[list[LiteralStrin
     if query.status is not None:
         conditions.append(status_condition(query.status, mark=mark))
         values += query.status
-    named: tuple[tuple[LiteralString, str | None], ...] = (("thread", query.thread), ("owner", query.owner))
-    for column, name in named:
-        if name is not None:
-            conditions.append(f"{column} = {mark}")
-            values.append(name)
-        if name:
-            # Lets the database use the index of runs that have one.
-            conditions.append(f"{column} <> ''")
-    time = _time(query)
-    if query.since is not None:
-        conditions.append(f"{time} >= {mark}")
-        values.append(query.since)
-    if query.until is not None:
-        conditions.append(f"{time} < {mark}")
-        values.append(query.until)
+    time: LiteralString = "created_at" if query.order_by == "created" else "changed_at"
+    comparisons: dict[LiteralString, str | float | None] = {
+        "thread =": query.thread,
+        "owner =": query.owner,
+        f"{time} >=": query.since,
+        f"{time} <": query.until,
+    }
+    for comparison, value in comparisons.items():
+        if value is not None:
+            conditions.append(f"{comparison} {mark}")
+            values.append(value)
+    # Let the database use the indexes of runs that have a thread or an owner.
+    if query.thread:
+        conditions.append("thread <> ''")
+    if query.owner:
+        conditions.append("owner <> ''")
     return conditions, values
-
-
-def _time(query: RunQuery) -> LiteralString:
-    return "created_at" if query.order_by == "created" else "updated_at"
 
 
 _HEADER = struct.Struct("<II")

@@ -1,6 +1,7 @@
 """A store in one SQLite file, which several processes of one machine may share."""
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,34 +9,42 @@ from pathlib import Path
 from sqlite3 import Connection, IntegrityError
 from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
-from ..arguments import check_choice
-from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
+from msgspec.structs import asdict
+
+from ..arguments import check_arguments, check_choice, check_positive
+from ..errors import RunExistsError, SetupError, StoreError, ThreadBusyError
 from . import records
-from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
-from .records import (
-    COLUMNS,
-    LeaseMethods,
-    count_query,
-    join_pieces,
-    make_page,
-    pack_lines,
-    page_query,
-    parse_filters,
-    record_to_row,
-    row_to_record,
-    status_condition,
-)
+from .base import FINISHED_STATUSES, CancelRequest, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, require_run, row_to_record
 from .sqlite_file import MAX_LINES, GroupCommitter, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
+_BATCH = 500
+"""The number of runs that one statement changes."""
 
-_CREATE = f"INSERT INTO runs({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ADD_PIECE = f"INSERT INTO pieces SELECT number * {MAX_LINES} + ?, ? FROM runs WHERE run_id = ?"
+_CREATE = f"INSERT INTO runs({NEW_COLUMNS}) VALUES (:{NEW_COLUMNS.replace(', ', ', :')})"
+_ADD_PIECE = f"""
+INSERT INTO pieces SELECT number * {MAX_LINES} + ?, ? FROM runs WHERE run_id = ?"""
 _UPDATE_RUN = """
-UPDATE runs SET seq = seq + ?, updated_at = ?, status = coalesce(?, status)
-WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence)"""
-_LEASE = "UPDATE runs SET worker = ?, lease_until = ?, fence = ?, cancel_requested = ? WHERE run_id = ?"
+UPDATE runs SET seq = seq + ?1, updated_at = ?2, status = coalesce(?3, status),
+    changed_at = iif(coalesce(?3, status) = status, changed_at, ?2), wake_at = coalesce(?4, wake_at),
+    cancel_requested = coalesce(?5, cancel_requested)
+WHERE run_id = ?6 AND seq = ?7 AND fence = coalesce(?8, fence) RETURNING cancel_requested"""
+_LEASE = """
+UPDATE runs SET worker = :worker, lease_until = :lease_until, lease_seconds = :lease_seconds, fence = :fence,
+    cancel_requested = :cancel_requested
+WHERE run_id = :run_id"""
+_RENEW = """
+UPDATE runs SET lease_until = :until, lease_seconds = :ttl FROM json_each(:leases) AS lease
+WHERE run_id = lease.value ->> 0 AND fence = lease.value ->> 1 RETURNING run_id, worker, fence, cancel_requested"""
 _RECORD = f"SELECT {COLUMNS} FROM runs WHERE run_id = ?"
+_LAST_RUN = "SELECT run_id FROM runs WHERE thread = ? AND thread <> '' ORDER BY number DESC LIMIT 1"
+_RUNNABLE = f"""
+SELECT {COLUMNS} FROM runs
+WHERE (status = 'running' OR (status = 'suspended' AND wake_at > 0)) AND wake_at <= :now
+    AND NOT lease_until - :now BETWEEN 1e-9 AND lease_seconds + 1
+    AND (:teams IS NULL OR team IN (SELECT value FROM json_each(:teams)))
+ORDER BY priority DESC, number LIMIT :limit"""
 _BUSY = "SELECT run_id, status FROM runs WHERE thread = ? AND status IN ('running', 'suspended')"
 _NUMBER = "SELECT number, seq FROM runs WHERE run_id = ?"
 _FROM = "SELECT coalesce(max(place), ?1) FROM pieces WHERE place BETWEEN ?1 AND ?2"
@@ -65,6 +74,7 @@ class SQLiteStore(LeaseMethods):
         clock: Returns the time, for tests.
     """
 
+    @check_arguments
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -74,13 +84,13 @@ class SQLiteStore(LeaseMethods):
         clock: Callable[[], float] = time.time,
     ) -> None:
         check_choice("durability", durability, ("process", "power"))
+        check_positive("SQLiteStore(timeout=…)", timeout)
         if str(path) in ("", ":memory:"):
             raise SetupError(f"SQLiteStore({str(path)!r}) has no file; pass a file name, or use MemoryStore()")
         # Absolute, so that the store stays the same when the program changes its working directory.
         self.path = Path(path).absolute()
         self.durability = durability
-        self.is_immediate = durability == "process"
-        self._timeout = timeout
+        self.timeout = timeout
         self._clock = clock
         self._name = f"SQLiteStore({os.fspath(path)!r})"
         self._file = SQLiteConnection(self.path, name=self._name, synchronous="NORMAL")
@@ -92,61 +102,44 @@ class SQLiteStore(LeaseMethods):
     def __repr__(self) -> str:
         return self._name
 
-    async def create(
-        self,
-        run_id: str,
-        lines: Sequence[bytes],
-        *,
-        thread: str = "",
-        owner: str = "",
-        worker: str = "",
-        ttl: float = 0.0,
-    ) -> Lease:
-        """Create a run; see `Store.create`."""
-        record = records.new_record(
-            run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock()
-        )
+    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
         piece = self._pack(0, lines)
 
         def insert(connection: Connection) -> Lease:
+            found = connection.execute(_LAST_RUN, (record.thread,)).fetchone() if record.thread else None
+            last = found[0] if found is not None else ""
             try:
-                connection.execute(_CREATE, record_to_row(record))
+                connection.execute(_CREATE, {**asdict(record), "previous": last})
             except IntegrityError:
-                if self._find(connection, run_id) is not None:
-                    raise RunExistsError(run_id) from None
-                _raise_thread_busy(connection, thread)
+                if self._find(connection, record.run_id) is not None:
+                    raise RunExistsError(record.run_id) from None
+                _raise_thread_busy(connection, record.thread)
+            records.check_previous(record.thread, last, previous)
             if piece:
-                connection.execute(_ADD_PIECE, (0, piece, run_id))
+                connection.execute(_ADD_PIECE, (0, piece, record.run_id))
             return records.to_lease(record)
 
         return await self._write(insert)
 
-    async def append(
-        self,
-        run_id: str,
-        expected_seq: int,
-        lines: Sequence[bytes],
-        *,
-        status: RunStatus | None = None,
-        fence: int | None = None,
-    ) -> None:
-        """Append lines; see `Store.append`."""
-        piece = self._pack(expected_seq, lines)
-        move = (len(lines), self._clock(), status, run_id, expected_seq, fence)
+    async def _append(self, change: Append) -> CancelRequest:
+        run_id, seq, lines = change.run_id, change.expected_seq, change.lines
+        piece = self._pack(seq, lines)
+        now, no_cancel = self._clock(), change.no_cancel
+        values = (len(lines), now, change.status, change.wake_at, no_cancel, run_id, seq, change.fence)
 
-        def add(connection: Connection) -> None:
+        def add(connection: Connection) -> CancelRequest:
             try:
-                moved = connection.execute(_UPDATE_RUN, move).rowcount
+                updated = connection.execute(_UPDATE_RUN, values).fetchone()
             except IntegrityError:
                 _raise_thread_busy(connection, self._get(connection, run_id).thread)
-            if not moved:
-                raise records.append_conflict(self._get(connection, run_id), expected_seq, fence) or self._damaged(
-                    run_id
-                )
+            if updated is None:
+                change.check(self._get(connection, run_id))
+                raise self._damaged(run_id)
             if piece:
-                connection.execute(_ADD_PIECE, (expected_seq, piece, run_id))
+                connection.execute(_ADD_PIECE, (seq, piece, run_id))
+            return updated[0]
 
-        await self._write(add)
+        return await self._write(add)
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
@@ -163,10 +156,8 @@ class SQLiteStore(LeaseMethods):
             (place,) = connection.execute(_FROM, (origin, origin + start)).fetchone() if start else (origin,)
             return seq, connection.execute(_LOAD, (origin, place, origin + MAX_LINES - 1)).fetchall()
 
-        found = await self._read(pieces)
-        if found is None:
-            raise RunNotFoundError(run_id, store=self._name)
-        return join_pieces(found[1], start=start, end=found[0])
+        seq, found = require_run(await self._read(pieces), run_id, self)
+        return records.join_pieces(found, start=start, end=seq)
 
     async def record(self, run_id: str) -> RunRecord | None:
         """Return a run's record; see `Store.record`."""
@@ -174,15 +165,20 @@ class SQLiteStore(LeaseMethods):
 
     async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
         """Return a page of records; see `Store.list`."""
-        query = parse_filters(filters)
-        page, count = page_query(query, table="runs", mark="?"), count_query(query, table="runs", mark="?")
+        query = records.parse_filters(filters)
+        page, count = records.page_queries(query, table="runs", mark="?")
 
         def select(connection: Connection) -> tuple[Sequence[Sequence[Any]], int | None]:
             total = connection.execute(*count).fetchone()[0] if query.count_total else None
             return connection.execute(*page).fetchall(), total
 
         rows, total = await self._read(select)
-        return make_page(query, [row_to_record(row, store=self._name) for row in rows], total)
+        return records.make_page(query, self._to_records(rows), total)
+
+    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+        """Return the runs to drive; see `Store.runnable`."""
+        values = {"now": self._clock(), "limit": limit, "teams": None if teams is None else json.dumps([*teams])}
+        return self._to_records(await self._read(lambda connection: connection.execute(_RUNNABLE, values).fetchall()))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Set or remove a note; see `Store.put_note`."""
@@ -211,10 +207,27 @@ class SQLiteStore(LeaseMethods):
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `Store.expire`."""
         statuses, now = records.check_statuses(status), self._clock()
-        matching = f"{status_condition(statuses, mark='?')} AND updated_at <= ? AND lease_until <= ?"
-        statement = f"SELECT number FROM runs WHERE {matching}"
-        values = (*statuses, now - older_than, now)
-        return await self._write(lambda file: _delete_run(file, file.execute(statement, values).fetchall()))
+        matching = f"{records.status_condition(statuses, mark='?')} AND changed_at <= ? AND lease_until <= ?"
+        statement = f"SELECT number FROM runs WHERE {matching} LIMIT {_BATCH}"
+        values, deleted = (*statuses, now - older_than, now), 0
+        # In batches, so that other writers need not wait for all of them.
+        while True:
+            count = await self._write(lambda file: _delete_run(file, file.execute(statement, values).fetchall()))
+            deleted += count
+            if count < _BATCH:
+                return deleted
+
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        """Renew leases; see `Store.renew`."""
+        renewed: dict[str, Lease] = {}
+        for start in range(0, len(leases), _BATCH):
+            until = self._clock() + ttl
+            batch = json.dumps([(lease.run_id, lease.fence) for lease in leases[start : start + _BATCH]])
+            values = {"until": until, "ttl": ttl, "leases": batch}
+            rows = await self._write(lambda file, values=values: file.execute(_RENEW, values).fetchall())
+            for run_id, worker, fence, cancel_requested in rows:
+                renewed[run_id] = Lease(run_id, worker, fence, until, cancel_requested)
+        return renewed
 
     async def close(self) -> None:
         """Close the file."""
@@ -232,27 +245,22 @@ class SQLiteStore(LeaseMethods):
 
     async def _retry_locked(self, do: Callable[[Work[T]], T], work: Work[T]) -> T:
         """Retry while another process has locked the file, without blocking other tasks."""
-        try:
-            return do(work)
-        except StoreLockedError as locked:
-            last = locked
-        deadline, pause = time.monotonic() + self._timeout, 0.001
-        while time.monotonic() < deadline:
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 0.05)
+        deadline, pause = time.monotonic() + self.timeout, 0.001
+        while True:
             try:
                 return do(work)
             except StoreLockedError as locked:
-                last = locked
-        raise StoreError(*last.args) from last
+                if time.monotonic() >= deadline:
+                    raise StoreError(*locked.args) from locked
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.05)
 
     async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
         def write(connection: Connection) -> RunRecord | None:
             known = self._find(connection, run_id)
             new = None if known is None else update(known)
             if new is not None:
-                values = (new.worker, new.lease_until, new.fence, new.cancel_requested, run_id)
-                connection.execute(_LEASE, values)
+                connection.execute(_LEASE, asdict(new))
             return new
 
         return await self._write(write)
@@ -260,16 +268,18 @@ class SQLiteStore(LeaseMethods):
     def _pack(self, expected_seq: int, lines: Sequence[bytes]) -> bytes:
         if expected_seq + len(lines) >= MAX_LINES:
             raise StoreError(f"a log has at most {MAX_LINES - 1} lines", store=self._name)
-        return pack_lines(lines) if lines else b""
+        return records.pack_lines(lines) if lines else b""
 
     def _find(self, connection: Connection, run_id: str) -> RunRecord | None:
         row = connection.execute(_RECORD, (run_id,)).fetchone()
-        return None if row is None else row_to_record(row, store=self._name)
+        return None if row is None else row_to_record(row, now=self._clock(), store=self._name)
+
+    def _to_records(self, rows: Sequence[Sequence[Any]]) -> Sequence[RunRecord]:
+        now = self._clock()
+        return [row_to_record(row, now=now, store=self._name) for row in rows]
 
     def _get(self, connection: Connection, run_id: str) -> RunRecord:
-        if (record := self._find(connection, run_id)) is None:
-            raise RunNotFoundError(run_id, store=self._name)
-        return record
+        return require_run(self._find(connection, run_id), run_id, self)
 
     def _damaged(self, run_id: str) -> StoreError:
         return StoreError(

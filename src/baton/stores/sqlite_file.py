@@ -7,48 +7,60 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from sqlite3 import Connection, Error
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
 from ..errors import BatonError, StoreError
+from .records import check_version
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION = 0x4241544F
 """The application id in the file's header: "BATO"."""
-VERSION = 3
+VERSION = 4
 MAX_LINES = 1 << 24
 """The key of a piece is `run * MAX_LINES + first line`: the pieces of a run are neighbours in one tree."""
 
 _LAYOUT = f"""
 CREATE TABLE runs(
     number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, seq INTEGER NOT NULL,
-    thread TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL, owner TEXT NOT NULL,
-    lease_until REAL NOT NULL, fence INTEGER NOT NULL, cancel TEXT NOT NULL);
+    thread TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL, worker TEXT NOT NULL,
+    lease_until REAL NOT NULL, fence INTEGER NOT NULL, cancel_requested TEXT NOT NULL, owner TEXT NOT NULL DEFAULT '');
 CREATE INDEX runs_by_time ON runs(created_at, run_id);
 CREATE INDEX runs_by_status ON runs(status, created_at, run_id);
 CREATE INDEX runs_by_thread ON runs(thread, created_at, run_id) WHERE thread != '';
+CREATE INDEX runs_by_owner ON runs(owner, created_at, run_id) WHERE owner != '';
 CREATE UNIQUE INDEX busy_threads ON runs(thread) WHERE thread != '' AND status IN ('running', 'suspended');
 CREATE TABLE pieces(place INTEGER PRIMARY KEY, lines BLOB NOT NULL);
-PRAGMA application_id = {APPLICATION};
-"""
-_FROM_1 = """
-ALTER TABLE runs ADD COLUMN caller TEXT NOT NULL DEFAULT '';
-CREATE INDEX runs_by_caller ON runs(caller, created_at, run_id) WHERE caller != '';
 CREATE TABLE notes(
     number INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, note BLOB NOT NULL, UNIQUE(run, name));
+PRAGMA application_id = {APPLICATION};
 """
-_FROM_2 = """
-ALTER TABLE runs RENAME COLUMN owner TO worker;
-ALTER TABLE runs RENAME COLUMN caller TO owner;
-ALTER TABLE runs RENAME COLUMN cancel TO cancel_requested;
-DROP INDEX runs_by_caller;
-CREATE INDEX runs_by_owner ON runs(owner, created_at, run_id) WHERE owner != '';
+_FROM_3 = """
+ALTER TABLE runs ADD COLUMN previous TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN changed_at REAL NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN lease_seconds REAL NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN team TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN wake_at REAL NOT NULL DEFAULT 0;
+UPDATE runs SET changed_at = updated_at, previous = coalesce((
+    SELECT earlier.run_id FROM runs AS earlier WHERE earlier.thread = runs.thread AND earlier.thread <> ''
+        AND earlier.number < runs.number ORDER BY earlier.number DESC LIMIT 1), '');
+DROP INDEX runs_by_time;
+DROP INDEX runs_by_status;
+DROP INDEX runs_by_thread;
+DROP INDEX runs_by_owner;
+CREATE INDEX runs_by_time ON runs(created_at);
+CREATE INDEX runs_by_change ON runs(changed_at, number);
+CREATE INDEX runs_by_status ON runs(status, number);
+CREATE INDEX runs_by_thread ON runs(thread, number) WHERE thread <> '';
+CREATE INDEX runs_by_owner ON runs(owner, number) WHERE owner <> '';
+CREATE UNIQUE INDEX thread_chains ON runs(thread, previous) WHERE thread <> '';
+CREATE INDEX open_runs ON runs(priority, number) WHERE status = 'running' OR (status = 'suspended' AND wake_at > 0);
 """
-_MIGRATIONS = (_LAYOUT, _FROM_1, _FROM_2)
-"""The statements that bring a file from version N, its index here, to the next version."""
+_MIGRATIONS = {0: _LAYOUT + _FROM_3, 3: _FROM_3}
+"""The statements that bring a file from a version to the newest one; version 0 is an empty file."""
 
 _ADVICE = {
     sqlite3.SQLITE_FULL: "it is full, or its disk is; free some space and try again",
@@ -148,11 +160,9 @@ class SQLiteConnection:
             return
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version = self._version(connection)
-            if version != VERSION:
-                for statement in "".join(_MIGRATIONS[version:]).split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {VERSION}")
+            for statement in _MIGRATIONS.get(self._version(connection), "").split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("COMMIT")
         except BaseException:
             self._rollback(connection)
@@ -163,11 +173,7 @@ class SQLiteConnection:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application == APPLICATION:
-            if version > VERSION:
-                raise StoreError(
-                    f"its layout is version {version}, made by a newer Baton; this one reads up to {VERSION}",
-                    store=self._name,
-                )
+            check_version(version, {VERSION, *_MIGRATIONS}, self._name)
             return version
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application or version or tables:
@@ -253,13 +259,16 @@ class GroupCommitter:
             group = [(work, job) for work, job in group if job.set_running_or_notify_cancel()]
             if len(group) < 2 or not self._write_group(group):
                 for work, job in group:
-                    _finish_job(job, lambda work=work: self._file.write(work))
+                    try:
+                        job.set_result(self._file.write(work))
+                    except BaseException as failure:  # noqa: BLE001 - the waiter gets it.
+                        job.set_exception(failure)
 
     def _write_group(self, group: list[Job]) -> bool:
         """Run all jobs in one transaction; return False, with nothing written, if that fails."""
         outcomes: list[tuple[Any, BatonError | None]] = []
 
-        def run_all(connection: Connection) -> None:
+        def run_all(connection: sqlite3.Connection) -> None:
             for work, _ in group:
                 connection.execute("SAVEPOINT one")
                 try:
@@ -271,15 +280,8 @@ class GroupCommitter:
 
         try:
             self._file.write(run_all)
-        except (BatonError, Error):
+        except (BatonError, sqlite3.Error):
             return False
         for (_, job), (result, refusal) in zip(group, outcomes, strict=True):
             job.set_result(result) if refusal is None else job.set_exception(refusal)
         return True
-
-
-def _finish_job(job: Future[Any], work: Callable[[], Any]) -> None:
-    try:
-        job.set_result(work())
-    except BaseException as failure:  # noqa: BLE001 - the waiter gets it.
-        job.set_exception(failure)

@@ -6,6 +6,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import SetupError, quote_names
+from ..wording import type_of
 from .base import Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -47,8 +48,8 @@ def _check_store(store: Any) -> Store:
     if isinstance(store, Store):
         return store
     if callable(getattr(store, "get", None)) and callable(getattr(store, "set", None)):
-        raise SetupError(f"a {type(store).__name__} has get and set; wrap it: KeyValueStore(…)")
-    raise SetupError(f"a {type(store).__name__} is not a store; use {EXAMPLES}, or an object with the methods of Store")
+        raise SetupError(f"{type_of(store)} has get and set; wrap it: KeyValueStore(…)")
+    raise SetupError(f"{type_of(store)} is not a store; use {EXAMPLES}, or an object with the methods of Store")
 
 
 def _memory(url: str) -> Store:

@@ -7,6 +7,7 @@ holds the messages too: they are sent as the caller wrote them, with fields that
 import json
 from collections.abc import AsyncIterator, Generator, Mapping
 from copy import deepcopy
+from types import coroutine
 from typing import Any
 
 from ..errors import RunError
@@ -29,12 +30,12 @@ class SwarmRunState:
         self,
         messages: Any,
         context_variables: Any,
-        *,
         model_override: str | None,
-        stream: bool,
         debug: bool,
         max_turns: float,
         execute_tools: bool,
+        *,
+        stream: bool,
     ) -> None:
         self.messages: list[Any] = list(_copy(messages))
         self.variables: dict[Any, Any] = _copy(context_variables or {})
@@ -133,14 +134,10 @@ class SwarmClientError(RunError):
         self.error = error
 
 
-class YieldItem:
-    """An awaitable that yields an item to the code that steps the run."""
-
-    def __init__(self, item: dict[str, Any]) -> None:
-        self._item = item
-
-    def __await__(self) -> Generator[dict[str, Any], None, None]:
-        yield self._item
+@coroutine
+def yield_item(item: dict[str, Any]) -> Generator[dict[str, Any]]:
+    """Yield an item to the code that steps the run."""
+    yield item
 
 
 class SwarmClientModel:
@@ -191,7 +188,7 @@ class SwarmClientModel:
         message: dict[str, Any] = {"content": "", "role": "assistant", "function_call": None, "tool_calls": calls}
         is_first = True
         try:
-            await YieldItem({"delim": "start"})
+            await yield_item({"delim": "start"})
             for chunk in completion:
                 delta = delta_of(chunk)
                 if delta is None:
@@ -200,8 +197,8 @@ class SwarmClientModel:
                 if is_first or delta.get("role") == "assistant":
                     delta["sender"] = self._agent.name
                 is_first = False
-                await YieldItem(delta)
-            await YieldItem({"delim": "end"})
+                await yield_item(delta)
+            await yield_item({"delim": "end"})
         finally:
             # A reader that stops early would leave the connection open.
             close = getattr(completion, "close", None)

@@ -3,8 +3,9 @@
 import sys
 from asyncio import CancelledError
 from collections import defaultdict
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
 from math import inf
@@ -114,7 +115,6 @@ def _takes_variables(instructions: Any) -> bool:
 
 _UNLIMITED = Limits(model_calls=None, transfers=None, idle_cycles=None)
 _INTERNAL_METHODS = ("get_chat_completion", "handle_function_result", "handle_tool_calls")
-_END = object()
 
 
 class Swarm:
@@ -125,7 +125,8 @@ class Swarm:
     """
 
     def __init__(self, client: Any = None) -> None:
-        self._client = client
+        if client is not None:
+            self.client = client
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -136,17 +137,17 @@ class Swarm:
                     "functions itself. Pass Swarm(client=…) an object with your own chat.completions.create"
                 )
 
-    @property
+    @cached_property
     def client(self) -> Any:
         """The client that is called for completions."""
-        if self._client is None:
-            self._client = _openai_client()
-        return self._client
-
-    @client.setter
-    def client(self, client: Any) -> None:
-        """Set the client."""
-        self._client = client
+        try:
+            openai: Any = import_module("openai")
+        except ImportError as error:
+            raise SetupError(
+                "Swarm() without a client uses OpenAI's, which is not installed; run `pip install openai`, "
+                "or pass Swarm(client=…) any object with chat.completions.create"
+            ) from error
+        return openai.OpenAI()
 
     @overload
     def run(
@@ -199,10 +200,10 @@ class Swarm:
         Returns:
             The response, or an iterator of dicts with `stream`.
         """
-        arguments = (agent, messages, context_variables, model_override, debug, max_turns, execute_tools)
+        arguments = (messages, context_variables, model_override, debug, max_turns, execute_tools)
         if stream:
-            return self.run_and_stream(*arguments)
-        *_, response = self._items(*arguments, stream=False)
+            return self.run_and_stream(agent, *arguments)
+        *_, response = self._items(agent, partial(SwarmRunState, *arguments, stream=False))
         return response["response"]
 
     def run_and_stream(
@@ -226,30 +227,12 @@ class Swarm:
             max_turns: The maximum number of new messages.
             execute_tools: Whether to call functions; if not, the run ends at the first call.
         """
-        arguments = (agent, messages, context_variables, model_override, debug, max_turns, execute_tools)
-        return self._items(*arguments, stream=True)
+        arguments = (messages, context_variables, model_override, debug, max_turns, execute_tools)
+        return self._items(agent, partial(SwarmRunState, *arguments, stream=True))
 
-    def _items(
-        self,
-        agent: Agent | None,
-        messages: list[Any],
-        context_variables: dict[Any, Any] | None,
-        model_override: str | None,
-        debug: bool,
-        max_turns: float,
-        execute_tools: bool,
-        *,
-        stream: bool,
-    ) -> Iterator[dict[str, Any]]:
-        state = SwarmRunState(
-            messages,
-            context_variables,
-            model_override=model_override,
-            stream=stream,
-            debug=debug,
-            max_turns=max_turns,
-            execute_tools=execute_tools,
-        )
+    def _items(self, agent: Agent | None, new_state: Callable[[], SwarmRunState]) -> Iterator[dict[str, Any]]:
+        # Created with the first item: a stream that is never read copies nothing.
+        state = new_state()
         if agent is not None:
             runner = Runner(
                 SwarmTeam(state, client=self.client).member(agent),
@@ -274,7 +257,8 @@ def _step(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str, An
     """
     failure: Exception | None = None
     try:
-        while (item := _next_item(drive)) is not _END:
+        while True:
+            item = drive.send(None)
             try:
                 yield item
             except BaseException:
@@ -282,28 +266,10 @@ def _step(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str, An
                 with suppress(CancelledError):
                     drive.throw(CancelledError())
                 raise
-    except SwarmMaxTurnsError:
+    except (StopIteration, SwarmMaxTurnsError):
         pass
     except SwarmClientError as failed:
         failure = failed.error
     # Raised outside of the handler, so that the error has no context of ours.
     if failure is not None:
         raise failure
-
-
-def _next_item(drive: Coroutine[dict[str, Any], None, None]) -> Any:
-    try:
-        return drive.send(None)
-    except StopIteration:
-        return _END
-
-
-def _openai_client() -> Any:
-    try:
-        openai: Any = import_module("openai")
-    except ImportError as error:
-        raise SetupError(
-            "Swarm() without a client uses OpenAI's, which is not installed; run `pip install openai`, "
-            "or pass Swarm(client=…) any object with chat.completions.create"
-        ) from error
-    return openai.OpenAI()

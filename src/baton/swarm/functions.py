@@ -32,11 +32,7 @@ def as_tool(function: AgentFunction) -> FunctionTool[..., ToolResult]:
             "pass Swarm agents plain functions"
         )
     tool = _tool(function)
-    try:
-        _ = tool.spec
-    except SetupError:
-        return _tool(function, untyped=_without_schema(function))
-    return tool
+    return tool if _has_schema(tool) else _tool(function, untyped=_without_schema(function))
 
 
 def function_name(function: Any) -> str:
@@ -111,12 +107,12 @@ def _to_result(value: Any) -> ToolResult:
 def _without_schema(function: AgentFunction) -> set[str]:
     """Return the parameters whose types have no JSON schema: in Swarm they are strings."""
     names = set(signature(function).parameters)
-    return {name for name in names if not _has_schema(function, untyped=names - {name})}
+    return {name for name in names if not _has_schema(_tool(function, untyped=names - {name}))}
 
 
-def _has_schema(function: AgentFunction, *, untyped: Collection[str]) -> bool:
+def _has_schema(tool: FunctionTool[..., ToolResult]) -> bool:
     try:
-        _ = _tool(function, untyped=untyped).spec
+        _ = tool.spec
     except SetupError:
         return False
     return True

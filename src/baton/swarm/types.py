@@ -6,6 +6,9 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+# Without the types of OpenAI, so that `import *` works where its SDK is not installed.
+__all__ = ["Agent", "AgentFunction", "Response", "Result"]
+
 AgentFunction: TypeAlias = Callable[..., Any]
 """A function that a model may call; it returns text, an Agent, a Result or any object with `str`."""
 

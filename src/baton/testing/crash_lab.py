@@ -6,13 +6,14 @@ context object stands for the outside world and outlives the processes.
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter, time
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from msgspec import Struct
 
+from ..arguments import check_keywords
 from ..context.values import to_json_value
 from ..errors import BatonError, RunConflictError, SetupError
 from ..events import Event, RunFailed, ToolReturned, decode_lines
@@ -20,7 +21,7 @@ from ..log import Log
 from ..messages import RunInput
 from ..runner import Interrupt, Runner
 from ..runner.result import to_interrupt
-from ..stores import Lease, MemoryStore, RunStatus, Store
+from ..stores import AppendOptions, CancelRequest, Lease, MemoryStore, Store
 from .executions import ToolExecutions, scripted_models
 from .transcripts import FinishedRun, Normalize, diff_runs, format_event
 
@@ -72,14 +73,8 @@ class CrashingStore(MemoryStore):
         return lease
 
     async def append(
-        self,
-        run_id: str,
-        expected_seq: int,
-        lines: Sequence[bytes],
-        *,
-        status: RunStatus | None = None,
-        fence: int | None = None,
-    ) -> None:
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **about: Unpack[AppendOptions]
+    ) -> CancelRequest:
         """Append the lines that the process lives to write; the status goes with the last one."""
         self._check_alive()
         allowed = len(lines) if self._last is None else self._last + 1 - expected_seq
@@ -87,13 +82,16 @@ class CrashingStore(MemoryStore):
             self._die()
         kept = lines[:allowed]
         is_torn = len(kept) < len(lines)
-        await super().append(run_id, expected_seq, kept, status=None if is_torn else status, fence=fence)
+        if is_torn:
+            about["status"] = None
+        requested = await super().append(run_id, expected_seq, kept, **about)
         self._stored(expected_seq + len(kept), is_torn=is_torn)
+        return requested
 
-    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        """Renew a lease, unless the process is dead."""
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        """Renew leases, unless the process is dead."""
         self._check_alive()
-        return await super().renew(lease, ttl=ttl)
+        return await super().renew(leases, ttl=ttl)
 
     async def release(self, lease: Lease) -> None:
         """Release a lease, unless the process is dead."""
@@ -124,15 +122,31 @@ _RUN = "crash-laboratory"
 _MAX_ROUNDS = 1000
 
 
+class CrashOptions(TypedDict, total=False):
+    """The optional arguments of a crash test."""
+
+    answers: Any
+    """Answers to interrupts: one for all, a mapping by interrupt id, or a function of the `Interrupt`."""
+    values: Mapping[str, Any] | None
+    """The initial values of the run."""
+    new_context: Callable[[], Any] | None
+    """Creates `ctx.context`, once per run; the processes of a run share it."""
+    outside: Callable[[Any], Any] | None
+    """Returns, from the context, the effects outside the run; they must be the same as well."""
+    normalize: Normalize | None
+    """Removes from a line what may differ between runs."""
+
+
 class CrashSubject(Struct, frozen=True):
-    """The tested team with its input and answers."""
+    """The tested team with its input and the options of the test."""
 
     new_runner: NewRunner
     input: RunInput
-    values: Mapping[str, Any]
-    answers: Any
-    new_context: Callable[[], Any] | None
-    outside: Callable[[Any], Any] | None
+    answers: Any = UNANSWERED
+    values: Mapping[str, Any] | None = None
+    new_context: Callable[[], Any] | None = None
+    outside: Callable[[Any], Any] | None = None
+    normalize: Normalize | None = None
 
     def answer_to(self, interrupt: Interrupt) -> Any:
         """Return the answer to an interrupt. Raises AssertionError if there is none."""
@@ -156,7 +170,7 @@ class CrashExperiment:
 
     def __init__(self, subject: CrashSubject) -> None:
         self._subject = subject
-        self._store = CrashingStore()
+        self.store = CrashingStore()
         self._context = subject.new_context() if subject.new_context is not None else None
         self._executions = ToolExecutions()
         self._repeats: Counter[str] = Counter()
@@ -165,15 +179,10 @@ class CrashExperiment:
         self.has_died = False
         self.resumes = 0
 
-    @property
-    def commits(self) -> Sequence[int]:
-        """The number of events after each commit."""
-        return self._store.commits
-
     async def run(self, event: int | None = None, moment: Moment = "when it was stored") -> FinishedRun:
         """Run to the end; if the process dies at an event, finish in another process."""
         if event is not None:
-            self._store.die_at(event, moment)
+            self.store.die_at(event, moment)
         subject, context = self._subject, self._context
 
         def begin(runner: Runner[Any, Any]) -> Awaitable[Any]:
@@ -182,7 +191,7 @@ class CrashExperiment:
         finished = await self._process(begin)
         if finished is None:
             self.has_died, self.survived = True, await self._stored()
-            self._store.next_process()
+            self.store.next_process()
             self._executions.process += 1
             self.resumes += 1
             finished = await self._process(lambda runner: runner.drive(_RUN, context=context))
@@ -202,7 +211,7 @@ class CrashExperiment:
 
     async def _process(self, begin: Callable[[Runner[Any, Any]], Awaitable[Any]]) -> FinishedRun | None:
         """Drive the run in a new process; None if that process died."""
-        runner = self._subject.new_runner(self._store)
+        runner = self._subject.new_runner(self.store)
         stored = await self._stored()
         for script, others in scripted_models(runner):
             script.fast_forward([event for event in stored if event.agent not in others])
@@ -210,7 +219,7 @@ class CrashExperiment:
             try:
                 await self._drive(runner, begin)
             except Exception as error:
-                if self._store.is_dead:
+                if self.store.is_dead:
                     return None
                 if isinstance(error, AssertionError) or not await self._has_begun():
                     raise
@@ -221,7 +230,7 @@ class CrashExperiment:
         """Drive the run and answer its interrupts until it stops. Raises the error that ends it."""
         await begin(runner)
         for _ in range(_MAX_ROUNDS):
-            record = await self._store.record(_RUN)
+            record = await self.store.record(_RUN)
             if record is None:
                 raise SetupError(
                     "the runner does not use the store that it is given; create it with Runner(…, store=store)"
@@ -247,7 +256,7 @@ class CrashExperiment:
         return {"error": content} if done[-1].is_error else {"result": content}
 
     async def _finished(self, runner: Runner[Any, Any], error: Exception | None) -> FinishedRun:
-        record, events = await self._store.record(_RUN), await self._stored()
+        record, events = await self.store.record(_RUN), await self._stored()
         assert record is not None
         outside = self._subject.outside
         seen = None if outside is None else outside(self._context)
@@ -262,10 +271,10 @@ class CrashExperiment:
         return FinishedRun(record.status, result.output, result.values, events, outside=seen)
 
     async def _has_begun(self) -> bool:
-        return await self._store.record(_RUN) is not None
+        return await self.store.record(_RUN) is not None
 
     async def _stored(self) -> Sequence[Event]:
-        return decode_lines(await self._store.load(_RUN)) if await self._has_begun() else ()
+        return decode_lines(await self.store.load(_RUN)) if await self._has_begun() else ()
 
 
 def _format_error(error: Exception | None) -> str:
@@ -327,25 +336,14 @@ class CrashReport(Struct, frozen=True):
 
 
 async def assert_survives_crashes(
-    new_runner: NewRunner,
-    input: RunInput,
-    *,
-    answers: Any = UNANSWERED,
-    values: Mapping[str, Any] | None = None,
-    new_context: Callable[[], Any] | None = None,
-    outside: Callable[[Any], Any] | None = None,
-    normalize: Normalize | None = None,
+    new_runner: NewRunner, input: RunInput, **options: Unpack[CrashOptions]
 ) -> CrashReport:
     """Kill a team after every event of a run and check that the outcome stays the same.
 
     Args:
         new_runner: Creates the runner of a process: `lambda store: Runner(desk(), store=store)`.
         input: The input of the run.
-        answers: Answers to interrupts: one for all, a mapping by interrupt id, or a function of the `Interrupt`.
-        values: The initial values of the run.
-        new_context: Creates `ctx.context`, once per run; the processes of a run share it.
-        outside: Returns, from the context, the effects outside the run; they must be the same as well.
-        normalize: Removes from a line what may differ between runs.
+        **options: See `CrashOptions`.
 
     Returns:
         The report.
@@ -353,64 +351,45 @@ async def assert_survives_crashes(
     Raises:
         AssertionError: A crash changed the outcome.
     """
-    report = await crash_report(
-        new_runner,
-        input,
-        answers=answers,
-        values=values,
-        new_context=new_context,
-        outside=outside,
-        normalize=normalize,
-    )
+    check_keywords("assert_survives_crashes()", options, CrashOptions.__annotations__)
+    report = await crash_report(new_runner, input, **options)
     if report.divergences:
         raise AssertionError(str(report))
     return report
 
 
-async def crash_report(
-    new_runner: NewRunner,
-    input: RunInput,
-    *,
-    answers: Any = UNANSWERED,
-    values: Mapping[str, Any] | None = None,
-    new_context: Callable[[], Any] | None = None,
-    outside: Callable[[Any], Any] | None = None,
-    normalize: Normalize | None = None,
-) -> CrashReport:
+async def crash_report(new_runner: NewRunner, input: RunInput, **options: Unpack[CrashOptions]) -> CrashReport:
     """Kill the team after every event of a run and report crashes that changed the outcome.
 
     Args:
         new_runner: Creates the runner of a process: `lambda store: Runner(desk(), store=store)`.
         input: The input of the run.
-        answers: Answers to interrupts: one for all, a mapping by interrupt id, or a function of the `Interrupt`.
-        values: The initial values of the run.
-        new_context: Creates `ctx.context`, once per run; the processes of a run share it.
-        outside: Returns, from the context, the effects outside the run; they must be the same as well.
-        normalize: Removes from a line what may differ between runs.
+        **options: See `CrashOptions`.
 
     Returns:
         The report; its `divergences` are empty if every crash was survived.
     """
+    check_keywords("crash_report()", options, CrashOptions.__annotations__)
     began = perf_counter()
-    subject = CrashSubject(new_runner, input, values or {}, answers, new_context, outside)
+    subject = CrashSubject(new_runner, input, **options)
     first, again = CrashExperiment(subject), CrashExperiment(subject)
     wanted = await first.run()
     with _quiet():
-        divergences = _before_any_crash(wanted, await again.run(), normalize=normalize)
-        deaths = _deaths(len(wanted.events), set(first.commits)) if not divergences else []
+        divergences = _before_any_crash(wanted, await again.run(), subject.normalize)
+        deaths = () if divergences else _deaths(len(wanted.events), set(first.store.commits))
         crashes, resumes = 0, first.resumes + again.resumes
         for event, moment in deaths:
             experiment = CrashExperiment(subject)
             got = await experiment.run(event, moment)
             crashes, resumes = crashes + experiment.has_died, resumes + experiment.resumes
-            lines = [*experiment.violations(), *diff_runs(wanted, got, normalize=normalize)]
+            lines = [*experiment.violations(), *diff_runs(wanted, got, normalize=subject.normalize)]
             if lines:
                 divergences.append(Divergence(event, _place(event, moment, wanted, experiment), lines))
     seconds = perf_counter() - began
-    return CrashReport(len(wanted.events), len(set(first.commits)), crashes, resumes, seconds, tuple(divergences))
+    return CrashReport(len(wanted.events), len(set(first.store.commits)), crashes, resumes, seconds, tuple(divergences))
 
 
-def _before_any_crash(first: FinishedRun, second: FinishedRun, *, normalize: Normalize | None) -> list[Divergence]:
+def _before_any_crash(first: FinishedRun, second: FinishedRun, normalize: Normalize | None) -> list[Divergence]:
     """Compare two undisturbed runs; if they differ, crashes have nothing to be compared with."""
     if first.status == "completed" and first.error:
         return [Divergence(0, _NOT_REPLAYABLE, [f"+ {first.error}"])]
@@ -418,14 +397,12 @@ def _before_any_crash(first: FinishedRun, second: FinishedRun, *, normalize: Nor
     return [Divergence(0, _NOT_REPEATABLE, lines)] if lines else []
 
 
-def _deaths(events: int, commits: set[int]) -> list[tuple[int, Moment]]:
-    """List when processes die: after each event, and between commits."""
-    deaths: list[tuple[int, Moment]] = []
+def _deaths(events: int, commits: set[int]) -> Iterator[tuple[int, Moment]]:
+    """Yield when processes die: after each event, and between commits."""
     for event in range(1, events + 1):
-        deaths.append((event, "when it was stored"))
+        yield event, "when it was stored"
         if event in commits and event < events:
-            deaths.append((event, "before the next was stored"))
-    return deaths
+            yield event, "before the next was stored"
 
 
 def _place(event: int, moment: Moment, wanted: FinishedRun, experiment: CrashExperiment) -> str:

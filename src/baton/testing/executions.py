@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, cast
 
 from ..agents import Agent, BaseAgent
@@ -17,18 +18,18 @@ from ..tools.wrappers import tool_effect
 from .scripted import ScriptedModel
 
 
+@dataclass(eq=False)
 class ToolExecution:
     """One execution of a tool: the call's key, the process, and the result."""
 
-    def __init__(self, key: str, name: str, effect: ToolEffect, *, process: int) -> None:
-        self.key = key
-        self.name = name
-        self.effect: ToolEffect = effect
-        self.process = process
-        self.outcome: ToolResult | None = None
-        """The result; None if the execution did not finish."""
-        self.has_paused = False
-        """True if it stopped at an interrupt and is called again."""
+    key: str
+    name: str
+    effect: ToolEffect
+    process: int
+    outcome: ToolResult | None = None
+    """The result; None if the execution did not finish."""
+    has_paused: bool = False
+    """True if it stopped at an interrupt and is called again."""
 
 
 class ToolExecutions(list[ToolExecution]):
@@ -79,7 +80,7 @@ class _RecordingTool(ToolWrapper):
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Record the call and forward it."""
-        execution = ToolExecution(ctx._scope, self.spec.name, self._effect, process=self._executions.process)
+        execution = ToolExecution(ctx._scope, self.spec.name, self._effect, self._executions.process)
         self._executions.append(execution)
         try:
             execution.outcome = await self.inner.call(ctx, arguments)
@@ -92,12 +93,12 @@ class _RecordingTool(ToolWrapper):
 def scripted_models(runner: Runner[Any, Any]) -> list[tuple[ScriptedModel, list[str]]]:
     """List the scripted models of a runner, each with the agents that do not use it."""
     agents = [*_model_agents(runner.team)]
-    found: list[tuple[ScriptedModel, list[str]]] = []
     others = [each.name for each in agents if each._model is not None]
-    found += [(script, others) for script in _find_scripts(runner.model)]
+    found = [(script, others) for script in _find_scripts(runner.model)]
+    names = [name for team in _all_teams(runner.team) for name in team.members]
     for script in {id(script): script for each in agents for script in _find_scripts(each._model)}.values():
         users = [each.name for each in agents if script in _find_scripts(each._model)]
-        found.append((script, [name for name in _agent_names(runner.team) if name not in users]))
+        found.append((script, [name for name in names if name not in users]))
     return found
 
 
@@ -111,10 +112,6 @@ def _find_scripts(model: Model | None) -> list[ScriptedModel]:
 
 def _all_teams(team: Team) -> list[Team]:
     return [team, *[inner for inner in team.inner.values() if inner is not team]]
-
-
-def _agent_names(team: Team) -> list[str]:
-    return [name for each in _all_teams(team) for name in each.members]
 
 
 def _model_agents(team: Team) -> Iterator[Agent[Any, Any]]:

@@ -10,45 +10,19 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
+from ..arguments import check_arguments
 from ..errors import ModelError, SetupError, quote_names
 from ..events import AgentResponded, Event
 from ..handoffs import TRANSFER_TOOL
-from ..messages import (
-    AssistantMessage,
-    Audio,
-    Data,
-    File,
-    Image,
-    Message,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    Usage,
-    text_of,
-)
-from ..models import (
-    Chunk,
-    Model,
-    ModelRequest,
-    ModelResponse,
-    PartChunk,
-    ReasoningChunk,
-    TextChunk,
-    ToolCallChunk,
-    resolve_model,
-)
-from ..models.registry import MODEL_ENV_VAR
+from ..messages import AssistantMessage, Message, Part, Reasoning, Text, ToolCall, Usage, text_of
+from ..models import Chunk, Model, ModelRequest, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from ..models.registry import MODEL_ENV_VAR, resolve_model
 from .transcripts import format_call, format_response
 
 Piece: TypeAlias = str | ToolCall | Part | Reasoning | Chunk | asyncio.Event | BaseException
 """A piece of a ScriptedStream: text, call, part, reasoning, chunk, event to wait for, or exception."""
 
-_PIECES = (
-    *(str, ToolCall, Text, Image, Audio, File, Data, Reasoning),
-    *(TextChunk, ReasoningChunk, ToolCallChunk, PartChunk, ModelResponse, asyncio.Event, BaseException),
-)
-_WORD = re.compile(r"\S+\s*|\s+")
+WORD = re.compile(r"\S+\s*|\s+")
 
 
 class ScriptedStream:
@@ -63,7 +37,7 @@ class ScriptedStream:
 
     def __init__(self, *pieces: Piece, usage: Usage | None = None, stop_reason: str = "") -> None:
         for piece in pieces:
-            if not isinstance(piece, _PIECES):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(piece, Piece):  # pyright: ignore[reportUnnecessaryIsInstance]
                 wanted = "text, ToolCalls, parts, Reasoning, chunks, an asyncio.Event or an exception"
                 raise SetupError(f"{piece!r} cannot be a piece of a ScriptedStream; give {wanted}")
         self.pieces = pieces
@@ -81,6 +55,8 @@ Plain: TypeAlias = (
 Computed: TypeAlias = Callable[[ModelRequest], Plain | Awaitable[Plain]]
 ScriptStep: TypeAlias = Plain | Computed
 """One response: text, calls, a message, a ModelResponse, a ScriptedStream, an exception, or a function."""
+Script: TypeAlias = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
+"""The steps of all agents, or those of each agent by its name."""
 
 Playable: TypeAlias = ModelResponse | ScriptedStream | BaseException
 Operation: TypeAlias = Chunk | asyncio.Event | BaseException
@@ -117,34 +93,37 @@ def say(text: str, /, *calls: ToolCall, usage: Usage | None = None) -> ModelResp
     return ModelResponse(AssistantMessage(text, calls), usage)
 
 
-def normalize_step(step: Any) -> Playable | Computed:
+def normalize_step(step: Any, model_name: str) -> Playable | Computed:
     """Normalize a step. Raises SetupError if it is not a valid step."""
     match step:
         case str():
-            return ModelResponse(AssistantMessage(step))
+            message = AssistantMessage(step)
         case ToolCall():
-            return ModelResponse(AssistantMessage(tool_calls=(step,)))
+            message = AssistantMessage(tool_calls=(step,))
         case AssistantMessage():
-            return ModelResponse(step)
-        case ModelResponse() | ScriptedStream() | BaseException():
+            message = step
+        case ModelResponse():
+            return step if step.model else replace(step, model=model_name)
+        case ScriptedStream() | BaseException():
             return step
         case [*calls] if calls and all(isinstance(each, ToolCall) for each in calls):
-            return ModelResponse(AssistantMessage(tool_calls=tuple(calls)))
+            message = AssistantMessage(tool_calls=tuple(calls))
         case _ if callable(step) and not isinstance(step, type):
             return cast(Computed, step)
         case _:
             wanted = "text, calls, a message, a ModelResponse, a ScriptedStream, an exception or a function"
             raise SetupError(f"{step!r} cannot be a step of a ScriptedModel; give {wanted} of the request")
+    return ModelResponse(message, model=model_name)
 
 
 def operations(step: Playable, model_name: str, *, in_words: bool) -> Iterator[Operation]:
     """Yield the operations of playing a step, in order."""
-    if isinstance(step, BaseException):
-        yield step
-    elif isinstance(step, ScriptedStream):
-        yield from _stream_operations(step, model_name)
-    elif in_words and step.message is not None:
-        yield from _message_chunks(step, step.message)
+    if isinstance(step, ScriptedStream):
+        yield from _play(step.pieces)
+        if not any(isinstance(piece, ModelResponse) for piece in step.pieces):
+            yield ModelResponse(None, step.usage, step.stop_reason, model_name)
+    elif in_words and isinstance(step, ModelResponse) and step.message is not None:
+        yield from _play(_pieces_of(step, step.message))
     else:
         yield step
 
@@ -160,43 +139,33 @@ def describe_step(step: Playable | Computed) -> str:
     return f"computed by {getattr(step, '__name__', repr(step))}"
 
 
-def _stream_operations(stream: ScriptedStream, model_name: str) -> Iterator[Operation]:
+def _play(pieces: Iterable[Piece]) -> Iterator[Operation]:
     index = 0
-    for piece in stream.pieces:
-        if isinstance(piece, ToolCall):
-            yield from _call_chunks(piece, index)
-            index += 1
-        elif isinstance(piece, str):
+    for piece in pieces:
+        if isinstance(piece, str):
             yield TextChunk(piece)
+        elif isinstance(piece, ToolCall):
+            yield ToolCallChunk(index, piece.id, piece.name)
+            yield ToolCallChunk(index, arguments=piece.arguments)
+            index += 1
         elif isinstance(piece, Reasoning):
             yield ReasoningChunk(piece.text, piece)
-        elif isinstance(piece, Text | Image | Audio | File | Data):
+        elif isinstance(piece, Part):
             yield PartChunk(piece)
         else:
             yield piece
-    if not any(isinstance(piece, ModelResponse) for piece in stream.pieces):
-        yield ModelResponse(None, stream.usage, stream.stop_reason, model_name)
 
 
-def _message_chunks(response: ModelResponse, message: AssistantMessage) -> Iterator[Chunk]:
-    for block in message.reasoning:
-        yield ReasoningChunk(block.text, block)
+def _pieces_of(response: ModelResponse, message: AssistantMessage) -> Iterator[Piece]:
+    """Yield a response word by word."""
+    yield from message.reasoning
     content = message.content
     for part in (Text(content),) if isinstance(content, str) else content:
-        if isinstance(part, Text):
-            yield from map(TextChunk, _WORD.findall(part.text))
-        else:
-            yield PartChunk(part)
-    for index, each in enumerate(message.tool_calls):
-        yield from _call_chunks(each, index)
+        yield from WORD.findall(part.text) if isinstance(part, Text) else (part,)
+    yield from message.tool_calls
     # Chunks cannot say where one of two neighbouring text parts ends, so content in parts is repeated as a whole.
     whole = None if isinstance(content, str) else message
     yield ModelResponse(whole, response.usage, response.stop_reason, response.model)
-
-
-def _call_chunks(each: ToolCall, index: int) -> Iterator[ToolCallChunk]:
-    yield ToolCallChunk(index, each.id, each.name)
-    yield ToolCallChunk(index, arguments=each.arguments)
 
 
 _PLAYABLE = (ModelResponse, ScriptedStream, BaseException)
@@ -215,9 +184,10 @@ class ScriptedModel:
         record: Keep the requests in `requests`.
     """
 
+    @check_arguments
     def __init__(
         self,
-        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
+        steps: Script,
         *,
         name: str = "scripted",
         cycle: bool = False,
@@ -229,22 +199,18 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
         """The requests it received, in order."""
         self._record = record
-        self._common: _Script | None = None
-        self._by_agent: dict[str, _Script] = {}
-        if isinstance(steps, Mapping):
-            scripts = cast(Mapping[str, Iterable[ScriptStep]], steps)
-            self._by_agent = {agent: _Script(own, name, agent=agent, cycle=cycle) for agent, own in scripts.items()}
-        else:
-            self._common = _Script(steps, name, agent="", cycle=cycle)
+        by_agent = cast(Mapping[str, Iterable[ScriptStep]], steps if isinstance(steps, Mapping) else {"": steps})
+        self._scripts = {agent: _Script(own, name, agent=agent, cycle=cycle) for agent, own in by_agent.items()}
+        """The scripts by agent; a script of all agents has the name "" instead."""
 
     @property
     def remaining(self) -> int:
         """The number of steps that have not been played."""
-        return sum(script.remaining for script in self._scripts())
+        return sum(script.remaining for script in self._scripts.values())
 
     def assert_done(self) -> None:
         """Raise AssertionError if steps were not played, and list them."""
-        unplayed = [line for script in self._scripts() for line in script.unplayed()]
+        unplayed = [line for script in self._scripts.values() for line in script.unplayed()]
         if unplayed:
             steps = "1 step was" if len(unplayed) == 1 else f"{len(unplayed)} steps were"
             raise AssertionError("\n  ".join([f"{steps} not played by `{self.name}`:", *unplayed]))
@@ -257,11 +223,11 @@ class ScriptedModel:
         Args:
             events: The log of the run.
         """
-        for script in self._scripts():
+        for script in self._scripts.values():
             script.reset()
         for event in events:
             if isinstance(event, AgentResponded) and event.model:
-                script = self._common or self._by_agent.get(event.agent)
+                script = self._script_of(event.agent)
                 if script is not None:
                     script.skip(event.message.tool_calls)
 
@@ -273,11 +239,17 @@ class ScriptedModel:
         """
         if self._record:
             self.requests.append(request)
-        script = self._common or self._script_of(request.agent)
+        script = self._script_of(request.agent)
+        if script is None:
+            known = quote_names(list(self._scripts))
+            raise ModelError(
+                f"`{self.name}` has no steps for the agent `{request.agent}`; it has steps for: {known}",
+                model=self.name,
+            )
         step = script.next_step(request)
         while not isinstance(step, _PLAYABLE):
             computed = step(request)
-            step = script.prepare(await computed if isawaitable(computed) else computed)
+            step = normalize_step(await computed if isawaitable(computed) else computed, script.model_name)
         if isinstance(step, ModelResponse):
             step = script.with_ids(step)
             if not self.stream:
@@ -293,17 +265,8 @@ class ScriptedModel:
             else:
                 yield operation
 
-    def _script_of(self, agent: str) -> "_Script":
-        script = self._by_agent.get(agent)
-        if script is None:
-            known = quote_names(list(self._by_agent))
-            raise ModelError(
-                f"`{self.name}` has no steps for the agent `{agent}`; it has steps for: {known}", model=self.name
-            )
-        return script
-
-    def _scripts(self) -> "Iterable[_Script]":
-        return self._by_agent.values() if self._common is None else (self._common,)
+    def _script_of(self, agent: str) -> "_Script | None":
+        return self._scripts.get("") or self._scripts.get(agent)
 
 
 class _Script:
@@ -312,24 +275,18 @@ class _Script:
     def __init__(self, steps: Iterable[ScriptStep], model_name: str, *, agent: str, cycle: bool) -> None:
         if isinstance(steps, str):
             raise SetupError(f"`{model_name}` needs a list of steps; write [{steps!r}] for a single one")
-        self._model_name = model_name
+        self.model_name = model_name
         self._agent = agent
         self._cycle = cycle
-        self._steps = [self.prepare(step) for step in steps]
+        self._steps = [normalize_step(step, model_name) for step in steps]
         self._played = 0
         self._calls = 0
-
-    def prepare(self, step: ScriptStep) -> Playable | Computed:
-        ready = normalize_step(step)
-        if isinstance(ready, ModelResponse) and not ready.model:
-            return replace(ready, model=self._model_name)
-        return ready
 
     def next_step(self, request: ModelRequest) -> Playable | Computed:
         position = self._played
         if position >= len(self._steps):
             if not self._cycle or not self._steps:
-                raise ModelError(self._exhausted(request), model=self._model_name)
+                raise ModelError(self._exhausted(request), model=self.model_name)
             position %= len(self._steps)
         self._played += 1
         return self._steps[position]
@@ -380,7 +337,7 @@ class _Script:
         given = "1 step was" if len(self._steps) == 1 else f"{len(self._steps)} steps were"
         receiver = "it" if self._agent else "all agents together"
         return (
-            f"`{self._model_name}` has no step left for the agent `{request.agent}`: {given} given to {receiver}, "
+            f"`{self.model_name}` has no step left for the agent `{request.agent}`: {given} given to {receiver}, "
             f"and it was asked once more, {_describe_last(request.messages)}; add a step, or pass cycle=True"
         )
 
@@ -400,13 +357,7 @@ SCRIPTED = "scripted"
 class ScriptedOrRealModel(ScriptedModel):
     """A scripted model that gives way to the model named by BATON_MODEL."""
 
-    def __init__(
-        self,
-        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
-        *,
-        cycle: bool = False,
-        stream: bool = False,
-    ) -> None:
+    def __init__(self, steps: Script, *, cycle: bool, stream: bool) -> None:
         super().__init__(steps, cycle=cycle, stream=stream)
         name = os.environ.get(MODEL_ENV_VAR, SCRIPTED)
         self.real: Model | None = None if name in ("", SCRIPTED) else resolve_model(name, wanted_by=MODEL_ENV_VAR)
@@ -421,25 +372,15 @@ class ScriptedOrRealModel(ScriptedModel):
             return "scripted model: no language model is called"
         return f"model: {self.name}; it may behave differently from the script"
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Forward the request to the real model, or play the next step."""
         if self.real is None:
-            chunks = super().respond(request)
-        else:
-            self.requests.append(request)
-            chunks = self.real.respond(request)
-        try:
-            async for chunk in chunks:
-                yield chunk
-        finally:
-            close = getattr(chunks, "aclose", None)
-            if close is not None:
-                await close()
+            return super().respond(request)
+        self.requests.append(request)
+        return aiter(self.real.respond(request))
 
 
-def scripted_or_real(
-    steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]], *, cycle: bool = False, stream: bool = False
-) -> ScriptedOrRealModel:
+def scripted_or_real(steps: Script, *, cycle: bool = False, stream: bool = False) -> ScriptedOrRealModel:
     """Return a scripted model, or the model that BATON_MODEL names.
 
     Args:

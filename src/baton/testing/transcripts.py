@@ -8,33 +8,13 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..agents.hooks import HOOK_STEP
-from ..events import (
-    AgentFinished,
-    AgentResponded,
-    AgentStarted,
-    ControlTransferred,
-    Delta,
-    Event,
-    InterruptAnswered,
-    InterruptRaised,
-    ResponseTruncated,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunResumed,
-    RunStarted,
-    RunSuspended,
-    StepCompleted,
-    ToolReturned,
-    UnknownEvent,
-    UserMessageAdded,
-    ValueChanges,
-)
+from ..events import types
 from ..flow.log_history import history_from_log
 from ..messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
+from ..runner.answers import STATUS_EVENTS
 
 
-def transcript(events: Iterable[Event | Delta]) -> list[str]:
+def transcript(events: Iterable[types.Event | types.Delta]) -> list[str]:
     """Format a log as one line per event, without timestamps and ids.
 
     Deltas and recorded hook calls are left out.
@@ -45,12 +25,12 @@ def transcript(events: Iterable[Event | Delta]) -> list[str]:
     return [
         _line(event) + _format_changes(event)
         for event in events
-        if isinstance(event, Event) and not _is_hook_call(event)
+        if isinstance(event, types.Event) and not _is_hook_call(event)
     ]
 
 
-def _is_hook_call(event: Event) -> bool:
-    return isinstance(event, StepCompleted) and event.name.startswith(HOOK_STEP) and event.value_changes is None
+def _is_hook_call(event: types.Event) -> bool:
+    return isinstance(event, types.StepCompleted) and event.name.startswith(HOOK_STEP) and event.value_changes is None
 
 
 def format_response(message: AssistantMessage) -> str:
@@ -67,69 +47,57 @@ def format_call(call: ToolCall) -> str:
     return f"{call.name}({call.arguments})"
 
 
-def _line(event: Event) -> str:
+def _line(event: types.Event) -> str:
     match event:
-        case RunStarted():
+        case types.RunStarted():
             said = ", ".join(_format_content(message.content, format=_json) for message in event.input) or "nothing"
             return f"run of {event.root_agent} started with {said}"
-        case AgentStarted():
-            return f"{event.agent} started"
-        case AgentResponded():
+        case types.AgentStarted() | types.AgentFinished():
+            return f"{event.agent} {type(event).__name__.removeprefix('Agent').lower()}"
+        case types.AgentResponded():
             return f"{event.agent}: {format_response(event.message)}"
-        case UserMessageAdded():
+        case types.UserMessageAdded():
             return f"user: said {_format_content(event.message.content, format=_json)}"
-        case ResponseTruncated():
+        case types.ResponseTruncated():
             return f"{event.agent}: was interrupted, heard {_json(event.heard_text)}"
-        case ToolReturned():
+        case types.ToolReturned():
             return _format_result(event)
-        case StepCompleted():
+        case types.StepCompleted():
             return f"{event.agent}: step {event.name} -> {_json(event.result)}"
-        case ControlTransferred():
+        case types.ControlTransferred():
             return _format_transfer(event)
-        case InterruptRaised():
+        case types.InterruptRaised():
             about = f" about {format_call(event.tool_call)}" if event.tool_call is not None else ""
             return f"{event.agent}: asked {_json(event.payload)}{about}"
-        case InterruptAnswered():
+        case types.InterruptAnswered():
             return f"{event.agent or 'run'}: got the answer {_json(event.answer)}"
-        case AgentFinished():
-            return f"{event.agent} finished"
-        case _:
-            return _line_of_run(event)
-
-
-def _line_of_run(event: Event) -> str:
-    match event:
-        case RunResumed():
-            return "run resumed"
-        case RunCompleted():
-            return "run completed"
-        case RunSuspended():
+        case types.RunResumed() | types.RunCompleted() | types.RunCancelled():
+            return f"run {type(event).__name__.removeprefix('Run').lower()}"
+        case types.RunSuspended():
             count = len(event.interrupt_ids)
             return f"run suspended with {count} open question{'' if count == 1 else 's'}"
-        case RunFailed():
+        case types.RunFailed():
             return f"run failed with {event.error_type}: {_escape(event.message)}"
-        case RunCancelled():
-            return "run cancelled"
-        case UnknownEvent():
+        case types.UnknownEvent():
             return f"{event.agent or 'run'}: unknown event {event.event_type}"
         case _:
             return f"{event.agent or 'run'}: {type(event).__name__}"
 
 
-def _format_result(event: ToolReturned) -> str:
+def _format_result(event: types.ToolReturned) -> str:
     verb = " failed" if event.is_error else ""
     end = " (final)" if event.is_final else ""
     return f"{event.agent}: {event.tool_name}{verb} -> {_format_content(event.content, format=_escape)}{end}"
 
 
-def _format_transfer(event: ControlTransferred) -> str:
+def _format_transfer(event: types.ControlTransferred) -> str:
     payload = f" with {_json(event.payload)}" if event.payload is not None else ""
     reason = f" ({_escape(event.reason)})" if event.reason else ""
     return f"{event.source} → {event.target}{payload}{reason}"
 
 
-def _format_changes(event: Event) -> str:
-    changes: ValueChanges | None = getattr(event, "value_changes", None)
+def _format_changes(event: types.Event) -> str:
+    changes: types.ValueChanges | None = getattr(event, "value_changes", None)
     if changes is None or not (changes.written or changes.removed):
         return ""
     written = [f"{name}={_json(value)}" for name, value in changes.written.items()]
@@ -155,8 +123,8 @@ def _json(value: Any) -> str:
 Normalize: TypeAlias = Callable[[str], str]
 """Removes from a line what may differ between two runs."""
 
-_RUN_EVENTS = (RunStarted, RunResumed, RunSuspended, RunCompleted, RunFailed, RunCancelled)
-_ORDERED = (AgentStarted, AgentResponded, ControlTransferred, AgentFinished)
+_RUN_EVENTS = (types.RunStarted, *STATUS_EVENTS)
+_ORDERED = (types.AgentStarted, types.AgentResponded, types.ControlTransferred, types.AgentFinished)
 """Events that one activation writes strictly in order."""
 _UNKNOWN_OUTCOME = re.compile(r"/unknown\d+/ask\d+!?$")
 _ONCE_STEPS = re.compile(r"/(intent|paused)\d+$")
@@ -168,12 +136,12 @@ class FinishedRun(msgspec.Struct, frozen=True):
     status: str
     output: Any
     values: Mapping[str, Any]
-    events: Sequence[Event]
+    events: Sequence[types.Event]
     error: str = ""
     outside: Any = None
 
 
-def comparable_events(events: Iterable[Event]) -> list[Event]:
+def comparable_events(events: Iterable[types.Event]) -> list[types.Event]:
     """Select the events that must be the same however often a run was resumed."""
     return [event for event in events if not isinstance(event, _RUN_EVENTS) and not _is_internal(event)]
 
@@ -190,7 +158,7 @@ def diff_runs(expected_run: FinishedRun, actual_run: FinishedRun, *, normalize: 
     return [line for line in lines if line[0] in "+-"]
 
 
-def format_event(event: Event) -> str:
+def format_event(event: types.Event) -> str:
     """Format an event with its key."""
     lines = transcript([event])
     return f"{event.key}: {lines[0] if lines else 'hooks were called'}"
@@ -219,10 +187,13 @@ def _sequences(run: FinishedRun) -> list[str]:
     return sorted(f"order: {', '.join(own)}" for own in keys.values())
 
 
-def _is_internal(event: Event) -> bool:
-    if isinstance(event, StepCompleted):
+def _is_internal(event: types.Event) -> bool:
+    if isinstance(event, types.StepCompleted):
         return event.name in ("intent", "paused") and _ONCE_STEPS.search(event.key) is not None
-    return isinstance(event, InterruptRaised | InterruptAnswered) and _UNKNOWN_OUTCOME.search(event.key) is not None
+    return (
+        isinstance(event, types.InterruptRaised | types.InterruptAnswered)
+        and _UNKNOWN_OUTCOME.search(event.key) is not None
+    )
 
 
 def _format_message(message: Message) -> str:

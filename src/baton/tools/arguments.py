@@ -8,15 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, NotRequired, cast, get_args, get_origin
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    PydanticUndefinedAnnotation,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-)
+import pydantic
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, to_jsonable_python
 from typing_extensions import TypedDict
@@ -62,11 +54,11 @@ class ArgumentParser:
         """Return the given arguments by parameter, or an error result for the model."""
         try:
             return self._validate(text)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             # Some models write nothing at all instead of {}.
             return self._error_result(error) if text.strip() else self.parse("{}")
 
-    def _error_result(self, error: ValidationError) -> ToolResult:
+    def _error_result(self, error: pydantic.ValidationError) -> ToolResult:
         details = error.errors(include_url=False, include_context=False)
         lines = [f"- {self._describe(detail)}" for detail in details[:_MAX_PROBLEMS]]
         if len(details) > _MAX_PROBLEMS:
@@ -94,7 +86,7 @@ def _build_field(hint: Any, name: str, *, defaults: Mapping[str, Any], descripti
         base, metadata = hint, []
     # Later metadata wins: the docstring, then Annotated[str, "…"], then Field(description=…).
     text = next((item for item in metadata if isinstance(item, str)), description)
-    metadata = [Field(description=text), *metadata] if text else metadata
+    metadata = [pydantic.Field(description=text), *metadata] if text else metadata
     if name not in defaults:
         return _annotated[(base, *metadata)] if metadata else base
     default = defaults[name]
@@ -111,7 +103,7 @@ class _SchemaDefault:
     def __init__(self, default: Any) -> None:
         self._default = default
 
-    def __get_pydantic_json_schema__(self, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: pydantic.GetJsonSchemaHandler) -> dict[str, Any]:
         schema = handler(core_schema)
         # A default that is not JSON is left out.
         with suppress(ValueError):
@@ -119,10 +111,10 @@ class _SchemaDefault:
         return schema
 
 
-def _compile(tool: str, fields: dict[str, Any]) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+def _compile(tool: str, fields: dict[str, Any]) -> tuple[pydantic.TypeAdapter[dict[str, Any]], dict[str, Any]]:
     try:
         return _build_adapter(fields)
-    except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as error:
+    except (pydantic.PydanticUserError, pydantic.PydanticUndefinedAnnotation, TypeError) as error:
         invalid = next((name for name, field in fields.items() if not _has_schema({name: field})), None)
         which = f"parameter `{invalid}`" if invalid is not None else "one of its parameters"
         reason = str(error).partition("\n")[0]
@@ -132,11 +124,11 @@ def _compile(tool: str, fields: dict[str, Any]) -> tuple[TypeAdapter[dict[str, A
         ) from error
 
 
-def _build_adapter(fields: dict[str, Any]) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+def _build_adapter(fields: dict[str, Any]) -> tuple[pydantic.TypeAdapter[dict[str, Any]], dict[str, Any]]:
     # Not create_model: a parameter may be called `schema`, `copy` or `_x`, which a model could not have as a field.
     typed_dict = _typed_dict("Arguments", fields)
-    typed_dict.__pydantic_config__ = ConfigDict(extra="forbid")
-    adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(typed_dict)
+    typed_dict.__pydantic_config__ = pydantic.ConfigDict(extra="forbid")
+    adapter: pydantic.TypeAdapter[dict[str, Any]] = pydantic.TypeAdapter(typed_dict)
     schema = _remove_titles(adapter.json_schema())
     schema.setdefault("properties", {})
     return adapter, schema
@@ -145,7 +137,7 @@ def _build_adapter(fields: dict[str, Any]) -> tuple[TypeAdapter[dict[str, Any]],
 def _has_schema(fields: dict[str, Any]) -> bool:
     try:
         _build_adapter(fields)
-    except (PydanticUserError, PydanticUndefinedAnnotation, TypeError):
+    except (pydantic.PydanticUserError, pydantic.PydanticUndefinedAnnotation, TypeError):
         return False
     return True
 

@@ -34,8 +34,8 @@ class ToolResult(Struct, frozen=True):
 class Tool(Protocol[C]):
     """Something a model can call. Wrap one tool in another to approve, time, retry or cache it.
 
-    An exception raised by `call` becomes an error result that the model reads. `SetupError`, `RunError`,
-    `ToolFailedError` and `ToolResultError` end the run instead, because a model cannot correct them.
+    An exception raised by `call` becomes an error result that the model reads. `SetupError`, `RunError`, `StoreError`,
+    `RemoteError`, `ToolFailedError` and `ToolResultError` end the run instead, because a model cannot correct them.
     """
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property, partial
 from inspect import isfunction, ismethod, ismodule
 from types import CodeType, FunctionType
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
-from ..arguments import check_arguments, check_choice, unknown_argument
+from ..arguments import check_arguments, check_choice, check_keywords
 from ..context import RunContext
 from ..errors import SetupError
 from ..messages import ToolSpec
-from .base import Tool, ToolFunction, ToolResult
+from ..wording import show
+from .base import C, Tool, ToolFunction, ToolResult
 from .guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails
 from .results import FATAL_ERRORS, ErrorPolicy, check_error_policy, to_error_result, to_tool_result
 from .signature import (
@@ -44,40 +46,24 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-C = TypeVar("C", default=Any, contravariant=True)
 
 
+@dataclass(eq=False, repr=False)
 class FunctionInvoker:
-    """The bare call of a function; schema and validator are compiled at first use.
+    """The bare call of a function; schema and validator are compiled at first use."""
 
-    Args:
-        signature: The function's compiled signature.
-        description: Overrides the description from the docstring.
-        on_error: The error policy.
-        return_directly: Whether results are final.
-        in_thread: Whether a sync function runs in a worker thread.
-        strict: Whether the provider is asked to enforce the schema.
-    """
-
-    def __init__(
-        self,
-        signature: FunctionSignature,
-        *,
-        description: str | None,
-        on_error: ErrorPolicy,
-        return_directly: bool,
-        in_thread: bool,
-        strict: bool,
-    ) -> None:
-        self._signature = signature
-        self._name = signature.tool
-        self._function = signature.function
-        self._is_async = signature.is_async
-        self._description = description
-        self._on_error: ErrorPolicy = on_error
-        self._return_directly = return_directly
-        self._in_thread = in_thread
-        self._strict = strict
+    signature: FunctionSignature
+    """The function's compiled signature."""
+    description: str | None
+    """Overrides the description from the docstring."""
+    on_error: ErrorPolicy
+    """The error policy."""
+    return_directly: bool
+    """True if results are final."""
+    in_thread: bool
+    """True if a sync function runs in a worker thread."""
+    strict: bool
+    """True if the provider is asked to enforce the schema."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -86,18 +72,18 @@ class FunctionInvoker:
 
     @cached_property
     def _spec(self) -> ToolSpec:
-        description = self._description
+        description = self.description
         if description is None:
-            description = get_description(get_docstring(self._signature))
-        return ToolSpec(self._name, description, self._compiled[0].schema, self._strict)
+            description = get_description(get_docstring(self.signature))
+        return ToolSpec(self.signature.tool, description, self._compiled[0].schema, self.strict)
 
     @cached_property
     def _compiled(self) -> "tuple[ArgumentParser, tuple[tuple[str, Source], ...]]":
         from .arguments import ArgumentParser
 
-        hints, sources = resolve_annotations(self._signature)
-        descriptions = get_parameter_descriptions(get_docstring(self._signature))
-        parser = ArgumentParser(self._name, hints, defaults=self._signature.defaults, descriptions=descriptions)
+        hints, sources = resolve_annotations(self.signature)
+        descriptions = get_parameter_descriptions(get_docstring(self.signature))
+        parser = ArgumentParser(self.signature.tool, hints, defaults=self.signature.defaults, descriptions=descriptions)
         return parser, tuple(sources.items())
 
     def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
@@ -107,12 +93,12 @@ class FunctionInvoker:
         if isinstance(parsed, ToolResult):
             return parsed
         hidden = dict(sources)
-        defaults = {name: value for name, value in self._signature.defaults.items() if name not in hidden}
+        defaults = {name: value for name, value in self.signature.defaults.items() if name not in hidden}
         return defaults | parsed
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the function."""
-        parser, sources = self._compiled
+        signature, (parser, sources) = self.signature, self._compiled
         kwargs = parser.parse(arguments)
         if type(kwargs) is ToolResult:
             return kwargs
@@ -120,21 +106,21 @@ class FunctionInvoker:
         for name, source in sources:
             kwargs[name] = source(ctx)
         try:
-            value: Any = await (self._function(**kwargs) if self._is_async else self._call_sync(kwargs))
+            value: Any = await (signature.function(**kwargs) if signature.is_async else self._call_sync(kwargs))
         except FATAL_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001 - here a failure becomes a result
-            return to_error_result(error, self._name, policy=self._on_error)
-        return to_tool_result(value, self._name, is_final=self._return_directly)
+            return to_error_result(error, self.signature.tool, policy=self.on_error)
+        return to_tool_result(value, self.signature.tool, is_final=self.return_directly)
 
     async def _call_sync(self, kwargs: dict[str, Any]) -> Any:
-        function = partial(self._function, **kwargs)
-        value: Any = await in_thread(function, self._name) if self._in_thread else function()
+        function = partial(self.signature.function, **kwargs)
+        value: Any = await in_thread(function, self.signature.tool) if self.in_thread else function()
         # Lambdas and decorated functions may return the coroutine of an async function without being async themselves.
         return await cast(Awaitable[Any], value) if isinstance(value, Awaitable) else value
 
     def __repr__(self) -> str:
-        return f"tool({self._name!r})"
+        return f"tool({self.signature.tool!r})"
 
 
 def referenced_objects(function: object) -> tuple[object, ...]:
@@ -253,14 +239,8 @@ class FunctionTool(Generic[P, R, C]):
             raise SetupError(f"`{function.name}` is a tool already; give its options where it is made")
         self.function = function
         self._signature = compile_signature(function, name, untyped=_untyped, inject=_inject)
-        self._invoker = FunctionInvoker(
-            self._signature,
-            description=description,
-            on_error=check_error_policy(on_error, self.name),
-            return_directly=return_directly,
-            in_thread=in_thread,
-            strict=strict,
-        )
+        policy = check_error_policy(on_error, self.name)
+        self._invoker = FunctionInvoker(self._signature, description, policy, return_directly, in_thread, strict)
         check_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
         self.effect: ToolEffect = effect
 
@@ -351,9 +331,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
     Raises:
         SetupError: The function cannot be a tool, or an option is invalid.
     """
-    for name in options:
-        if name not in ToolOptions.__annotations__:
-            raise unknown_argument("tool", name, ToolOptions.__annotations__)
+    check_keywords("tool", options, ToolOptions.__annotations__)
     if function is not None:
         return FunctionTool(function, **options)
     return partial(FunctionTool[..., Any, Any], **options)
@@ -382,7 +360,7 @@ def with_tool_guardrails(
     inner: Tool = given if callable(getattr(given, "call", None)) else _to_tool(given)
     owner = f"with_tool_guardrails({inner!r})"
     if on_trip not in ("return", "raise"):
-        raise SetupError(f'{owner} has on_trip={on_trip!r}; use "return" or "raise"')
+        raise SetupError(f'{owner} has on_trip={show(on_trip)}; use "return" or "raise"')
     before, after = to_guardrails(owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails)
     reject_duplicate_names(owner, [*before, *after, *find_guardrails(inner)])
     return GuardedTool(inner, before, after, on_trip=on_trip)
@@ -390,5 +368,5 @@ def with_tool_guardrails(
 
 def _to_tool(given: Any) -> Tool:
     if not callable(given):
-        raise SetupError(f"with_tool_guardrails({given!r}) has nothing to guard; give a tool or a function")
+        raise SetupError(f"with_tool_guardrails({show(given)}) has nothing to guard; give a tool or a function")
     return tool(given)

@@ -17,8 +17,9 @@ from ..arguments import check_arguments
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
-from ..errors import GuardrailFailedError, GuardrailTrippedError, RunError, SetupError
+from ..errors import GuardrailFailedError, GuardrailTrippedError, RemoteError, RunError, SetupError, StoreError
 from ..events import StepCompleted, ValueChanges
+from ..wording import show
 
 Stage: TypeAlias = Literal["input", "output", "tool"]
 PREFIX = "guardrail:"
@@ -55,6 +56,9 @@ class Guardrail(Struct, frozen=True):
         return self.check(ctx, value)
 
 
+Guardrails: TypeAlias = tuple[Guardrail, ...]
+
+
 @overload
 def guardrail(check: GuardrailFunction, /, *, name: str = "") -> Guardrail: ...
 @overload
@@ -74,12 +78,14 @@ def guardrail(
     return _to_guardrail(check, name)
 
 
-def to_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[tuple[Guardrail, ...], ...]:
+def to_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[Guardrails, ...]:
     """Convert lists of checks, given by parameter name, to guardrails."""
-    found: list[tuple[Guardrail, ...]] = []
+    found: list[Guardrails] = []
     for parameter, checks in lists.items():
         if not isinstance(checks, list | tuple):
-            raise SetupError(f"{owner} has {parameter}={checks!r}; give a list of guardrails, also for a single one")
+            raise SetupError(
+                f"{owner} has {parameter}={show(checks)}; give a list of guardrails, also for a single one"
+            )
         found.append(tuple(_to_guardrail(check, "") for check in checks))
     return tuple(found)
 
@@ -96,7 +102,7 @@ def reject_duplicate_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
         seen.add(each.name)
 
 
-class GuardrailChecks:
+class GuardrailChecks(Struct):
     """The guardrails of one stage in one scope of a run.
 
     Args:
@@ -105,12 +111,9 @@ class GuardrailChecks:
         stage: The stage that is part of the recorded names.
     """
 
-    __slots__ = ("_ctx", "_guardrails", "_stage")
-
-    def __init__(self, guardrails: Sequence[Guardrail], ctx: RunContext[Any], stage: Stage) -> None:
-        self._guardrails = guardrails
-        self._ctx = ctx
-        self._stage: Stage = stage
+    _guardrails: Sequence[Guardrail]
+    _ctx: RunContext[Any]
+    _stage: Stage
 
     @property
     def are_recorded(self) -> bool:
@@ -142,6 +145,9 @@ class GuardrailChecks:
         results: list[GuardrailVerdict | BaseException] = await asyncio.gather(*pending, return_exceptions=True)
         for each, verdict in zip(missing, results, strict=True):
             if isinstance(verdict, GuardrailVerdict) and not verdict.passed:
+                for other in missing:
+                    # The value is rejected whatever the answer to another guardrail's question.
+                    self._ctx._run.forget_suspended(self._key(other))
                 return self._to_error(each, verdict)
         raised = [error for error in results if isinstance(error, BaseException)]
         if raised:
@@ -175,11 +181,13 @@ class GuardrailChecks:
         try:
             returned = guardrail.check(own, value)
             verdict = _to_verdict(await returned if isawaitable(returned) else returned, guardrail.name)
-        except (SetupError, RunError):
+        except (SetupError, RunError, StoreError, RemoteError):
             raise
         except Exception as error:
             because = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
+        if ctx._run.suspended_by:
+            ctx._run.check_suspended(f"guardrail `{guardrail.name}`", own._scope)
         name, changes = f"{PREFIX}{self._stage}:{guardrail.name}", own._take_changes()
         log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
         self._record_changes(changes)
@@ -220,10 +228,10 @@ def _to_guardrail(check: Any, name: str) -> Guardrail:
     if isinstance(check, Guardrail) and not name:
         return check
     if not callable(check) or isinstance(check, type):
-        raise SetupError(f"{check!r} is not a guardrail; give a function (ctx, value) that returns a verdict")
+        raise SetupError(f"{show(check)} is not a guardrail; give a function (ctx, value) that returns a verdict")
     chosen: Any = name or getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
     if not isinstance(chosen, str) or chosen == "<lambda>":
-        raise SetupError(f"guardrail {check!r} has no name to record its verdict under; use guardrail(…, name=…)")
+        raise SetupError(f"guardrail {show(check)} has no name to record its verdict under; use guardrail(…, name=…)")
     try:
         signature(check).bind(None, None)
     except TypeError:
@@ -243,4 +251,4 @@ def _to_verdict(returned: Any, name: str) -> GuardrailVerdict:
             info = to_json_value(f"the info in the verdict of guardrail `{name}`", returned.info)
             return msgspec.structs.replace(returned, info=info)
         case _:
-            raise SetupError(f"guardrail `{name}` returned {returned!r}; {_VALID_RESULTS}")
+            raise SetupError(f"guardrail `{name}` returned {show(returned)}; {_VALID_RESULTS}")

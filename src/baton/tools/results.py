@@ -10,14 +10,17 @@ import msgspec
 from ..context.values import to_json_value
 from ..errors import (
     NotEncodableError,
+    RemoteError,
     RunError,
     SetupError,
+    StoreError,
     ToolError,
     ToolFailedError,
     ToolResultError,
     ToolTimeoutError,
 )
 from ..messages import Audio, Content, Data, File, Image, Part, Text
+from ..wording import error_text
 from .base import SupportsToolResult, ToolResult
 
 _NONE_TEXT = "done"  # To a model an empty result looks like a failure.
@@ -119,7 +122,7 @@ _logger = getLogger("baton.tools")
 ErrorPolicy: TypeAlias = Literal["return", "raise"] | Callable[[Exception], str]
 """Return the error to the model, end the run, or return the text that a function makes of the error."""
 
-FATAL_ERRORS = (SetupError, RunError, ToolFailedError, ToolResultError)
+FATAL_ERRORS = (SetupError, RunError, StoreError, RemoteError, ToolFailedError, ToolResultError)
 """Errors that end the run whatever the policy, because a model cannot correct them."""
 
 
@@ -153,5 +156,5 @@ def to_error_result(error: Exception, tool_name: str, *, policy: ErrorPolicy) ->
 
 def _describe(error: Exception, tool_name: str) -> str:
     if isinstance(error, ToolTimeoutError):
-        return str(error)
-    return f"tool `{tool_name}` failed: {type(error).__name__}: {error}".removesuffix(": ")
+        return error_text(error)
+    return f"tool `{tool_name}` failed: {type(error).__name__}: {error_text(error)}".removesuffix(": ")

@@ -4,20 +4,10 @@ Whatever can be seen without evaluating annotations is checked when the tool is 
 use, because they may name objects that are defined further down in the module.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from inspect import (
-    Parameter,
-    cleandoc,
-    isasyncgenfunction,
-    isclass,
-    iscoroutinefunction,
-    isfunction,
-    isgeneratorfunction,
-    ismethod,
-    signature,
-)
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
@@ -25,6 +15,7 @@ from msgspec import Struct
 
 from ..context import RunContext
 from ..errors import SetupError
+from ..wording import show, type_of
 
 Source: TypeAlias = Callable[[RunContext[Any]], Any]
 """Supplies the value of a parameter that the model does not see."""
@@ -76,7 +67,7 @@ def compile_signature(
     tool = _tool_name(bare, name)
     called = _called_function(bare, tool)
     try:
-        parameters = signature(function).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         raise _not_a_tool(
             tool, "its signature cannot be read; wrap it in a function with annotated parameters"
@@ -90,10 +81,12 @@ def compile_signature(
         if parameter.name in sources or parameter.name in bound:
             continue
         annotations[parameter.name] = _get_annotation(parameter, tool, untyped)
-        if parameter.default is not Parameter.empty:
+        if parameter.default is not inspect.Parameter.empty:
             defaults[parameter.name] = parameter.default
     *_, definition = unwrap_function(function)
-    return FunctionSignature(tool, function, definition, iscoroutinefunction(called), annotations, defaults, sources)
+    return FunctionSignature(
+        tool, function, definition, inspect.iscoroutinefunction(called), annotations, defaults, sources
+    )
 
 
 def resolve_annotations(compiled: FunctionSignature) -> tuple[dict[str, Any], dict[str, Source]]:
@@ -116,7 +109,7 @@ def unwrap_function(function: Any) -> Iterator[Any]:
         yield layer
         if isinstance(layer, partial):
             layer = layer.func
-        elif ismethod(layer):
+        elif inspect.ismethod(layer):
             layer = layer.__func__
         elif hasattr(layer, "__wrapped__"):
             layer = layer.__wrapped__
@@ -127,7 +120,7 @@ def unwrap_function(function: Any) -> Iterator[Any]:
 def get_call_method(thing: Any) -> Any:
     """Return the `def __call__` of a callable object; None for functions and builtins."""
     method = type(thing).__call__ if callable(thing) else None
-    return method if isfunction(method) else None
+    return method if inspect.isfunction(method) else None
 
 
 def _tool_name(function: Any, name: str | None) -> str:
@@ -141,25 +134,25 @@ def _tool_name(function: Any, name: str | None) -> str:
 
 
 def _called_function(function: Any, tool: str) -> Any:
-    if isclass(function) or not callable(function):
-        kind = "a class" if isclass(function) else f"a {type(function).__name__}"
-        raise _not_a_tool(tool, f"{function!r} is {kind}; give a function, a bound method or a callable object")
+    if inspect.isclass(function) or not callable(function):
+        kind = "a class" if inspect.isclass(function) else type_of(function)
+        raise _not_a_tool(tool, f"{show(function)} is {kind}; give a function, a bound method or a callable object")
     called = get_call_method(function) or function
-    if isgeneratorfunction(called) or isasyncgenfunction(called):
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         reason = "it is a generator; return the whole result, and report progress with `await ctx.progress(…)`"
         raise _not_a_tool(tool, reason)
     return called
 
 
-def _get_annotation(parameter: Parameter, tool: str, untyped: Any) -> Any:
+def _get_annotation(parameter: inspect.Parameter, tool: str, untyped: Any) -> Any:
     name = parameter.name
-    if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+    if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
         raise _not_a_tool(tool, f"`{parameter}` accepts anything, but a model must know the parameters; name each one")
-    if parameter.kind is Parameter.POSITIONAL_ONLY:
+    if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
         raise _not_a_tool(
             tool, f"parameter `{name}` is positional-only, but arguments are passed by name; move it behind the `/`"
         )
-    if parameter.annotation is not Parameter.empty:
+    if parameter.annotation is not inspect.Parameter.empty:
         return parameter.annotation
     if untyped is not None:
         return untyped
@@ -225,7 +218,7 @@ def get_docstring(compiled: FunctionSignature) -> str:
     text = getattr(compiled.definition, "__doc__", None)
     if not text and get_call_method(compiled.function):
         text = type(compiled.function).__doc__
-    return cleandoc(text) if text else ""
+    return inspect.cleandoc(text) if text else ""
 
 
 def get_description(docstring: str) -> str:

@@ -7,7 +7,7 @@ interpreter wait for at exit: one function that hangs would then hang the whole 
 import asyncio
 import os
 from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from logging import getLogger
 from queue import SimpleQueue
 from threading import Thread
@@ -27,6 +27,17 @@ _MAX_IDLE = 32
 _logger = getLogger("baton.tools")
 
 
+CHECK_BEFORE_CALL: ContextVar[Callable[[], None] | None] = ContextVar("baton_check_before_call", default=None)
+"""A check that runs in the worker thread right before the function; it raises if the call must not happen."""
+
+
+def _call_checked(function: Callable[[], T]) -> T:
+    check = CHECK_BEFORE_CALL.get()
+    if check is not None:
+        check()
+    return function()
+
+
 class _Job(Generic[T]):
     """One call of a function in a worker thread."""
 
@@ -42,7 +53,7 @@ class _Job(Generic[T]):
     def work(self) -> None:
         """Call the function; runs in the thread."""
         try:
-            self._value = self._context.run(self._function)
+            self._value = self._context.run(_call_checked, self._function)
         except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self._error = error
 

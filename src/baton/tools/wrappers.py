@@ -7,23 +7,28 @@ from functools import partial
 from inspect import isawaitable
 from time import time
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
+from ..arguments import CheckedStructMeta, check_callback
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
-from ..errors import AnswerError, GuardrailTrippedError, SetupError, ToolTimeoutError
+from ..errors import AnswerError, GuardrailTrippedError, NotEncodableError, SetupError, ToolTimeoutError
 from ..events import StepCompleted, ValueChanges
+from ..wording import show
 from .base import Tool, ToolResult, ToolWrapper, argument_checker, unwrap_tool
-from .guardrails import Guardrail, GuardrailChecks, copy_changes
+from .guardrails import Guardrail, GuardrailChecks, Guardrails, copy_changes
 from .results import FATAL_ERRORS, ErrorPolicy, to_error_result, to_tool_result
-from .worker_threads import GIVE_UP
+from .worker_threads import CHECK_BEFORE_CALL, GIVE_UP
 
 APPROVED_FOR_GOOD = "baton.approved_for_good:"
-"""Prefix of the key in the run's values that records `always=True`; the tool's name follows. Delete it to revoke."""
+"""Prefix of the key in the run's values that records `always=True`. Delete the key to revoke the approval.
+
+A JSON list follows: the agents that the agent is nested in, the agent and the tool, such as `["Clerk","pay"]`.
+"""
 
 NeedsApproval: TypeAlias = bool | Callable[[RunContext[Any], dict[str, Any]], bool | Awaitable[bool]]
 """Approval of calls: always, never, or as a function `(ctx, arguments) -> bool` decides."""
@@ -33,7 +38,7 @@ _APPROVAL_FORMS = (
 )
 
 
-class Approval(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Approval(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, metaclass=CheckedStructMeta):
     """The answer to an approval request."""
 
     approved: bool
@@ -43,7 +48,7 @@ class Approval(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     arguments: dict[str, Any] | None = None
     """Arguments that replace the model's."""
     always: bool = False
-    """True if the tool is approved for the rest of the run."""
+    """True if this tool of this agent, at this place if the agent is nested, is approved for the rest of the run."""
 
 
 def parse_approval(answer: Any) -> Approval:
@@ -56,9 +61,11 @@ def parse_approval(answer: Any) -> Approval:
         try:
             approval = msgspec.convert(answer, Approval)
         except msgspec.ValidationError as error:
-            raise AnswerError(f"{answer!r} does not approve or reject a call ({error}); {_APPROVAL_FORMS}") from None
+            raise AnswerError(
+                f"{show(cast(object, answer))} does not approve or reject a call ({error}); {_APPROVAL_FORMS}"
+            ) from None
     else:
-        raise AnswerError(f"{answer!r} does not approve or reject a call; {_APPROVAL_FORMS}")
+        raise AnswerError(f"{show(answer)} does not approve or reject a call; {_APPROVAL_FORMS}")
     if approval.always and not approval.approved:
         raise AnswerError("`always` approves a tool for the rest of the run; leave it out of a rejection")
     return approval
@@ -76,7 +83,9 @@ class ApprovalTool(ToolWrapper):
         super().__init__(inner)
         if not isinstance(needs_approval, bool) and not callable(needs_approval):
             allowed = "use True, False or a function (ctx, arguments) -> bool"
-            raise SetupError(f"{inner!r} has needs_approval={needs_approval!r}; {allowed}")
+            raise SetupError(f"{inner!r} has needs_approval={show(needs_approval)}; {allowed}")
+        if not isinstance(needs_approval, bool):
+            check_callback(f"needs_approval of {inner!r}", needs_approval, "ctx", "arguments")
         self.needs_approval: NeedsApproval = needs_approval
         self._check_arguments = argument_checker(inner)
 
@@ -89,20 +98,28 @@ class ApprovalTool(ToolWrapper):
         # deterministic nor by `always` in the answer to another call of this turn.
         if not await ctx.step("needs_approval", partial(self._must_ask, ctx, parsed)):
             return await self.inner.call(ctx, arguments)
-        name = self.spec.name
-        question = {"kind": "approval", "tool": name, "arguments": json.loads(arguments.strip() or "{}")}
+        name, shown = self.spec.name, _to_shown(arguments)
+        if shown is None:
+            reason = "JSON has neither NaN nor Infinity, nor halves of surrogate pairs"
+            text = f"The arguments of `{name}` do not fit: {reason}. Correct them and call it again."
+            return ToolResult(text, is_error=True)
+        question = {"kind": "approval", "tool": name, "arguments": shown}
         approval = parse_approval(await ctx.interrupt(question))
         if not approval.approved:
             reason = f": {approval.reason}" if approval.reason else ". Do not call it again with the same arguments."
             return ToolResult(f"This call of `{name}` was not approved{reason}", is_error=True)
         if approval.always:
-            ctx.values.set(APPROVED_FOR_GOOD + name, True)
+            ctx.values.set(self._approval_key(ctx), True)
         if approval.arguments is None:
             return await self.inner.call(ctx, arguments)
         return await self._call_edited(ctx, approval.arguments)
 
+    def _approval_key(self, ctx: RunContext[Any]) -> str:
+        # JSON, because names may contain any separator.
+        return APPROVED_FOR_GOOD + msgspec.json.encode([*ctx._origin.place, self.spec.name]).decode()
+
     async def _must_ask(self, ctx: RunContext[Any], parsed: dict[str, Any]) -> bool:
-        if ctx.values.get(APPROVED_FOR_GOOD + self.spec.name):
+        if ctx.values.get(self._approval_key(ctx)):
             return False
         if isinstance(self.needs_approval, bool):
             return self.needs_approval
@@ -140,7 +157,9 @@ def parse_outcome_report(answer: Any) -> OutcomeReport:
     try:
         return msgspec.convert(answer, OutcomeReport)
     except msgspec.ValidationError as error:
-        raise AnswerError(f"{answer!r} does not report the outcome of the call ({error}); {_OUTCOME_FORMS}") from None
+        raise AnswerError(
+            f"{show(answer)} does not report the outcome of the call ({error}); {_OUTCOME_FORMS}"
+        ) from None
 
 
 class OnceTool(ToolWrapper):
@@ -171,20 +190,29 @@ class OnceTool(ToolWrapper):
         log.announce(key, StepCompleted)
         log.write(StepCompleted(key, ctx._origin, time(), "intent", self.spec.name))
         await log.settle()
+        # Another worker may have asked for the outcome while this one was frozen.
+        lease = ctx._run.signals.lease
+        token = CHECK_BEFORE_CALL.set(None if lease is None else lease.check)
         try:
+            if lease is not None:
+                lease.check()
             return await self.inner.call(ctx, arguments)
         except SuspendRun:
             log.write(StepCompleted(f"{ctx._scope}/paused{attempt}", ctx._origin, time(), "paused"))
             await log.settle()
             raise
+        finally:
+            CHECK_BEFORE_CALL.reset(token)
 
     async def _ask_outcome(self, ctx: RunContext[Any], attempt: int, arguments: str) -> OutcomeReport:
         question = {
             "kind": "unknown_outcome",
             "tool": self.spec.name,
-            "arguments": _parse_or_keep(arguments),
+            "arguments": arguments if (shown := _to_shown(arguments)) is None else shown,
             "idempotency_key": ctx.idempotency_key,
         }
+        if (lease := ctx._run.signals.lease) is not None and lease.previous_worker:
+            question |= {"previous_worker": lease.previous_worker, "last_heartbeat": lease.last_heartbeat}
         # Its own scope: the tool's own questions are counted from one.
         inner: RunContext[Any] = RunContext(ctx._run, ctx._origin, f"{ctx._scope}/unknown{attempt}", ctx.tool_call)
         return parse_outcome_report(await inner.interrupt(question))
@@ -195,11 +223,12 @@ class OnceTool(ToolWrapper):
         return to_tool_result(report.result, self.spec.name, is_final=self._is_final)
 
 
-def _parse_or_keep(arguments: str) -> Any:
+def _to_shown(arguments: str) -> Any:
+    """Parse arguments for a question; None if they are not JSON, or a log cannot hold them."""
     try:
-        return json.loads(arguments.strip() or "{}")
-    except ValueError:
-        return arguments
+        return to_json_value("the arguments", json.loads(arguments.strip() or "{}"))
+    except (ValueError, NotEncodableError):
+        return None
 
 
 def tool_effect(tool: Tool) -> ToolEffect:
@@ -219,7 +248,7 @@ class TimeoutTool(ToolWrapper):
     def __init__(self, inner: Tool, seconds: float, *, on_error: ErrorPolicy = "return") -> None:
         super().__init__(inner)
         if not seconds > 0:
-            raise SetupError(f"{inner!r} has timeout={seconds!r}; give a number of seconds above 0, or None")
+            raise SetupError(f"{inner!r} has timeout={show(seconds)}; give a number of seconds above 0, or None")
         self.seconds = seconds
         self.on_error: ErrorPolicy = on_error
 
@@ -286,9 +315,7 @@ class GuardedTool(ToolWrapper):
         on_trip: Whether a failed check is returned to the model or ends the run.
     """
 
-    def __init__(
-        self, inner: Tool, before: tuple[Guardrail, ...], after: tuple[Guardrail, ...], *, on_trip: TripPolicy
-    ) -> None:
+    def __init__(self, inner: Tool, before: Guardrails, after: Guardrails, *, on_trip: TripPolicy) -> None:
         super().__init__(inner)
         self.before = before
         self.after = after

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from time import time
 from typing import Any, Literal, cast
@@ -10,7 +11,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from ..agents import AgentContext, AgentHooks, BaseAgent
-from ..agents.base import FlowOutcome
+from ..agents.activation import FlowOutcome
 from ..agents.hooks import run_with_deadline
 from ..arguments import check_choice
 from ..context.history import History
@@ -20,6 +21,7 @@ from ..events import Action, BreakLoop, Exit, StepCompleted
 from ..handoffs import Handoff
 from ..log import FAILED
 from ..messages import UserMessage
+from ..wording import error_text, show
 from .reducers import Reducer
 from .sequential import Workflow
 
@@ -73,12 +75,14 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         super().__init__(name, sub_agents=sub_agents, description=description, handoffs=handoffs, hooks=hooks)
         check_choice(f"on_error of `{name}`", on_error, ("collect", "fail_fast", "ignore"))
         if max_concurrency is not None and not (_is_number(max_concurrency, int) and max_concurrency >= 1):
-            raise SetupError(f"`{name}` has max_concurrency={max_concurrency!r}; give at least 1, or None for no limit")
+            raise SetupError(
+                f"`{name}` has max_concurrency={show(max_concurrency)}; give at least 1, or None for no limit"
+            )
         if branch_timeout is not None and not (_is_number(branch_timeout, int, float) and branch_timeout > 0):
-            raise SetupError(f"`{name}` has branch_timeout={branch_timeout!r}; give seconds, or None for no limit")
+            raise SetupError(f"`{name}` has branch_timeout={show(branch_timeout)}; give seconds, or None for no limit")
         for key, reducer in (reducers or {}).items():
             if not callable(reducer):
-                raise SetupError(f"`{name}` has reducers[{key!r}]={reducer!r}; give a function (current, written)")
+                raise SetupError(f"`{name}` has reducers[{key!r}]={show(reducer)}; give a function (current, written)")
         self.max_concurrency = max_concurrency
         self.on_error = on_error
         self.branch_timeout = branch_timeout
@@ -153,9 +157,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             branch.failure = str(failed.result)
             return None
         try:
-            if limit is None:
-                return await self._work(ctx, branch)
-            async with limit:
+            async with limit or nullcontext():
                 return await self._work(ctx, branch)
         except Exception as error:
             if self.on_error != "ignore" or ends_run(error):
@@ -163,7 +165,8 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             _logger.warning(
                 "`%s` failed in `%s`; the other branches continue", branch.step.name, self.name, exc_info=True
             )
-            branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error}"
+            ctx._run.forget_suspended(inside)
+            branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error_text(error)}"
             log.write(StepCompleted(key, ctx._origin, time(), FAILED, branch.failure))
             return None
 

@@ -13,6 +13,7 @@ from ..events import Action, BreakLoop, Origin
 from ..handoffs import Handoff
 from ..messages import ToolSpec
 from ..tools import ToolResult
+from ..wording import show
 
 Out = TypeVar("Out", default=Any, covariant=True)
 
@@ -53,11 +54,10 @@ class Workflow(BaseAgent[Any, Out]):
     ) -> tuple[Action | None, Origin]:
         """Run the steps until one ends with an action; return it and the last step's origin."""
         for position, step in enumerate(self.sub_agents):
-            if ctx._run.signals.stop == "now":
-                # A step may have swallowed the cancellation; the run stops nevertheless.
-                raise asyncio.CancelledError
             outcome = await ctx.run_agent(step, f"{round}{position}", _after=after)
-            ctx.output, after = outcome.output, outcome.first
+            after = outcome.first
+            if outcome.output is not None:
+                ctx.output = outcome.output
             if outcome.action is not None:
                 return outcome.action, after
         return None, after
@@ -67,7 +67,7 @@ class SequentialAgent(Workflow[Any]):
     """An agent that runs each of its sub-agents once, in order.
 
     A step reads the messages before it, and its transfers stay inside the step. A step that returns `Exit` ends the
-    run; one that returns `BreakLoop` ends the loop around the sequence. The output is that of the last step.
+    run; one that returns `BreakLoop` ends the loop around the sequence. The output is the last answer of a step.
 
     Args:
         name: The name of the agent.
@@ -113,11 +113,11 @@ class LoopAgent(Workflow[Any]):
     ) -> None:
         super().__init__(name, sub_agents=sub_agents, description=description, handoffs=handoffs, hooks=hooks)
         if not isinstance(max_iterations, int) or max_iterations < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SetupError(f"`{name}` has max_iterations={max_iterations!r}; give an integer, or 0 for no limit")
+            raise SetupError(f"`{name}` has max_iterations={show(max_iterations)}; give an integer, or 0 for no limit")
         self.max_iterations = max_iterations
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the steps repeatedly; the output is that of the last step.
+        """Run the steps repeatedly; the output is the last answer of a step.
 
         Args:
             ctx: The context of the activation.

@@ -1,4 +1,4 @@
-"""Gemini over Google's SDK and a real socket."""
+"""Gemini through Google's SDK and a real socket."""
 
 import asyncio
 import gc
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.models.forwarding import counted
+from tests.models.forwarding import counting_proxy
 from tests.servers import GoogleServer, HttpFault
 from tests.unclosed import created
 
@@ -39,7 +39,7 @@ def model_at(server: GoogleServer, name: str = "gemini-3.8-flash") -> GoogleMode
 
 
 @asynccontextmanager
-async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[GoogleModel, GoogleServer]]:
+async def scripted(*steps: ScriptStep) -> AsyncGenerator[tuple[GoogleModel, GoogleServer]]:
     async with GoogleServer(steps) as server:
         yield model_at(server), server
 
@@ -50,7 +50,7 @@ async def answer(model: Model, request: ModelRequest = HELLO) -> tuple[ModelResp
     return response, response.message
 
 
-def test_a_string_names_it() -> None:
+def test_a_string_resolves_to_the_model() -> None:
     assert isinstance(resolve_model("google:gemini-3.8-flash"), GoogleModel)
     assert resolve_model("google:gemini-3.8-flash").name == "google:gemini-3.8-flash"
 
@@ -63,66 +63,66 @@ def test_the_sdk_is_not_imported_before_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-async def test_without_a_key_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_key_names_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(AuthenticationError, match="set GOOGLE_API_KEY or GEMINI_API_KEY"):
         await answer(GoogleModel("gemini-3.8-flash"))
 
 
-async def test_a_wrong_key() -> None:
+async def test_a_wrong_key_raises_an_authentication_error() -> None:
     async with GoogleServer([]) as server:
         with pytest.raises(AuthenticationError, match="API key not valid"):
             await answer(GoogleModel("gemini-3.8-flash", api_key="wrong", base_url=server.base_url))
 
 
-async def test_signatures_of_calls_come_back_as_they_were() -> None:
+async def test_signatures_of_calls_are_sent_back_unchanged() -> None:
     thoughtful = AssistantMessage("Wait.", (call("wave", times=1), call("wave", times=2)), (Reasoning("Hm."),))
-    async with played(thoughtful, "Done.") as (model, server):
-        _, said = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
-        results = [ToolMessage(each.id, each.name, "ok") for each in said.tool_calls]
-        await answer(model, ModelRequest((UserMessage("Hi"), said, *results), tools=(WAVE,)))
-    assert said.reasoning[0] == Reasoning("Hm.", "google")
-    (signature,) = [each.signature for each in said.reasoning if each.signature]
+    async with scripted(thoughtful, "Done.") as (model, server):
+        _, message = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
+        results = [ToolMessage(each.id, each.name, "ok") for each in message.tool_calls]
+        await answer(model, ModelRequest((UserMessage("Hi"), message, *results), tools=(WAVE,)))
+    assert message.reasoning[0] == Reasoning("Hm.", "google")
+    (signature,) = [each.signature for each in message.reasoning if each.signature]
     assert (signature["call"], signature["name"]) == (0, "wave")
     parts = server.requests[-1].body["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in parts] == [None, signature["signature"], None]
 
 
-async def test_a_signature_of_words_comes_back_with_them() -> None:
-    async with played(AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),)), "Done.") as (model, server):
-        _, said = await answer(model)
-        await answer(model, ModelRequest((UserMessage("Hi"), said, UserMessage("So?"))))
+async def test_a_signature_of_text_is_sent_back_with_it() -> None:
+    async with scripted(AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),)), "Done.") as (model, server):
+        _, message = await answer(model)
+        await answer(model, ModelRequest((UserMessage("Hi"), message, UserMessage("So?"))))
     (part,) = server.requests[-1].body["contents"][1]["parts"]
     assert part["text"] == "Yes."
     assert part["thoughtSignature"]
 
 
-async def test_a_signature_that_somebody_changed_is_refused_by_the_provider() -> None:
-    async with played("Never said.") as (model, _):
-        said = AssistantMessage("Yes.", reasoning=(Reasoning("", "google", {"signature": "Zm9yZ2Vk"}),))
+async def test_a_changed_signature_is_refused_by_the_provider() -> None:
+    async with scripted("Never said.") as (model, _):
+        message = AssistantMessage("Yes.", reasoning=(Reasoning("", "google", {"signature": "Zm9yZ2Vk"}),))
         with pytest.raises(ModelRequestError, match="Thought signature is not valid"):
-            await answer(model, ModelRequest((UserMessage("Hi"), said, UserMessage("So?"))))
+            await answer(model, ModelRequest((UserMessage("Hi"), message, UserMessage("So?"))))
 
 
-async def test_a_tool_whose_name_google_does_not_take_is_called_by_its_own() -> None:
-    def by_the_name_it_has_there(request: ModelRequest) -> Any:
+async def test_a_tool_name_that_google_does_not_accept_is_mapped_back() -> None:
+    def call_by_sent_name(request: ModelRequest) -> Any:
         return call(request.tools[0].name)
 
-    async with played(by_the_name_it_has_there) as (model, server):
-        _, said = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(ToolSpec("3d_print"),)))
-    assert [each.name for each in said.tool_calls] == ["3d_print"]
+    async with scripted(call_by_sent_name) as (model, server):
+        _, message = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(ToolSpec("3d_print"),)))
+    assert [each.name for each in message.tool_calls] == ["3d_print"]
     assert server.understood[0].tools[0].name == "_3d_print"
 
 
-async def test_a_picture_in_the_answer() -> None:
-    async with played(AssistantMessage((Text("Here."), Image(data=b"png")))) as (model, _):
-        _, said = await answer(model)
-    assert said.content == (Text("Here."), Image(data=b"png"))
+async def test_an_image_in_the_response() -> None:
+    async with scripted(AssistantMessage((Text("Here."), Image(data=b"png")))) as (model, _):
+        _, message = await answer(model)
+    assert message.content == (Text("Here."), Image(data=b"png"))
 
 
-async def test_a_prompt_that_is_blocked() -> None:
-    async with played(ContentFilterError("not this")) as (model, _):
+async def test_a_blocked_prompt_raises_a_content_filter_error() -> None:
+    async with scripted(ContentFilterError("not this")) as (model, _):
         with pytest.raises(ContentFilterError, match="SAFETY: not this"):
             await answer(model)
 
@@ -135,22 +135,22 @@ async def test_a_prompt_that_is_blocked() -> None:
         (ModelResponse(AssistantMessage("So"), stop_reason="length"), "length"),
     ],
 )
-async def test_stop_reasons(step: Any, reason: str) -> None:
-    async with played(step) as (model, _):
+async def test_stop_reasons_are_normalised(step: Any, reason: str) -> None:
+    async with scripted(step) as (model, _):
         response, _ = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
     assert response.stop_reason == reason
 
 
-async def test_thoughts_that_used_up_all_tokens() -> None:
-    async with played(ModelResponse(AssistantMessage(), stop_reason="length")) as (model, _):
+async def test_reasoning_that_uses_all_tokens_raises_an_empty_response_error() -> None:
+    async with scripted(ModelResponse(AssistantMessage(), stop_reason="length")) as (model, _):
         with pytest.raises(EmptyResponseError, match="max_tokens") as raised:
             await answer(model)
     assert not raised.value.retryable
 
 
-async def test_usage_counts_what_was_cached_and_thought() -> None:
-    used = Usage(100, 40, cached_tokens=60, reasoning_tokens=30)
-    async with played(say("Yes.", usage=used)) as (model, _):
+async def test_usage_includes_cached_and_reasoning_tokens() -> None:
+    usage = Usage(100, 40, cached_tokens=60, reasoning_tokens=30)
+    async with scripted(say("Yes.", usage=usage)) as (model, _):
         response, _ = await answer(model)
     assert response.usage == Usage(100, 40, cached_tokens=60, reasoning_tokens=30, model_calls=1)
 
@@ -167,29 +167,29 @@ async def test_usage_counts_what_was_cached_and_thought() -> None:
         (HttpFault(502, body="<html>Bad gateway</html>"), ModelError),
     ],
 )
-async def test_other_statuses(fault: HttpFault, kind: type[ModelError]) -> None:
-    async with played(fault) as (model, server):
+async def test_http_statuses_map_to_errors(fault: HttpFault, kind: type[ModelError]) -> None:
+    async with scripted(fault) as (model, server):
         with pytest.raises(kind):
             await answer(model)
         assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("broken", ['{"candidates": 7}', '{"candidates": [{"content": {"parts": [{"text": []}]}}]}'])
-async def test_a_piece_of_another_form(broken: str) -> None:
-    async with played(ScriptedStream("So ", MalformedResponseError(broken))) as (model, _):
+async def test_a_malformed_chunk_raises_a_malformed_response_error(broken: str) -> None:
+    async with scripted(ScriptedStream("So ", MalformedResponseError(broken))) as (model, _):
         with pytest.raises(MalformedResponseError, match="not as documented"):
             await answer(model)
 
 
-async def test_a_request_that_the_sdk_does_not_take() -> None:
+async def test_a_request_that_the_sdk_rejects_raises_a_model_request_error() -> None:
     settings = ModelSettings(extra_headers={"x-number": 7})  # pyright: ignore[reportArgumentType]
-    async with played("Never said.") as (model, server):
+    async with scripted("Never said.") as (model, server):
         with pytest.raises(ModelRequestError, match="the SDK reports"):
             await answer(model, ModelRequest((UserMessage("Hi"),), settings=settings))
     assert server.requests == []
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_server_raises_a_connection_error() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -198,19 +198,19 @@ async def test_nobody_there() -> None:
     assert raised.value.retryable
 
 
-async def test_it_works_in_one_event_loop_after_another() -> None:
+async def test_a_model_can_be_used_in_consecutive_event_loops() -> None:
     async with GoogleServer(["One.", "Two.", "Three."]) as server:
         model = model_at(server)
 
-        def in_a_loop_of_its_own() -> Any:
+        def answer_in_new_loop() -> Any:
             return asyncio.run(answer(model))[1].content
 
-        said = [await asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)]
-        said.append((await answer(model))[1].content)
-    assert said == ["One.", "Two.", "Three."]
+        texts = [await asyncio.to_thread(answer_in_new_loop) for _ in range(2)]
+        texts.append((await answer(model))[1].content)
+    assert texts == ["One.", "Two.", "Three."]
 
 
-async def test_a_closed_model_starts_nothing_when_it_is_collected() -> None:
+async def test_a_closed_model_starts_no_task_when_it_is_garbage_collected() -> None:
     async with GoogleServer(["One."]) as server:
         model = model_at(server)
         await answer(model)
@@ -222,9 +222,9 @@ async def test_a_closed_model_starts_nothing_when_it_is_collected() -> None:
         assert asyncio.all_tasks() <= before
 
 
-async def test_one_connection_is_enough_for_one_request_after_another() -> None:
-    async with GoogleServer(["One.", "Two.", "Three."]) as server, counted(server.origin) as (url, connections):
+async def test_consecutive_requests_share_one_connection() -> None:
+    async with GoogleServer(["One.", "Two.", "Three."]) as server, counting_proxy(server.origin) as (url, connections):
         model = GoogleModel("gemini-3.8-flash", api_key=server.api_key, base_url=url)
-        said = [(await answer(model))[1].content for _ in range(3)]
+        texts = [(await answer(model))[1].content for _ in range(3)]
         await model.aclose()
-        assert (said, len(connections)) == (["One.", "Two.", "Three."], 1)
+        assert (texts, len(connections)) == (["One.", "Two.", "Three."], 1)

@@ -1,4 +1,4 @@
-"""Requests as Google's generateContent wants them."""
+"""Requests in the format of Google's generateContent."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def config(model: str = "gemini-3.8-flash", **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("model", "version"), [("gemini-2.5-flash", (2, 5)), ("models/gemini-3-pro", (3, 0)), ("learnlm", (99, 0))]
 )
-def test_the_version_is_read_from_the_name(model: str, version: tuple[int, int]) -> None:
+def test_the_version_is_parsed_from_the_model_name(model: str, version: tuple[int, int]) -> None:
     assert version_of(model) == version
 
 
@@ -35,25 +35,25 @@ def test_the_version_is_read_from_the_name(model: str, version: tuple[int, int])
         ("gemini-2.5-flash", "max", {"include_thoughts": True, "thinking_budget": 24_576}),
     ],
 )
-def test_effort_is_a_level_or_for_older_models_a_budget(model: str, effort: str, thinking: dict[str, Any]) -> None:
+def test_effort_is_a_level_or_a_budget_for_older_models(model: str, effort: str, thinking: dict[str, Any]) -> None:
     assert config(model, settings=ModelSettings(reasoning_effort=effort))["thinking_config"] == thinking
 
 
-def test_a_schema_is_told_natively() -> None:
-    given = config(output_schema=CITY, tools=(WAVE,))
-    assert given["response_mime_type"] == "application/json"
-    assert given["response_json_schema"] == CITY.schema
+def test_a_schema_is_sent_natively() -> None:
+    result = config(output_schema=CITY, tools=(WAVE,))
+    assert result["response_mime_type"] == "application/json"
+    assert result["response_json_schema"] == CITY.schema
 
 
-def test_older_models_are_told_the_schema_in_words_where_they_have_tools() -> None:
-    given = config("gemini-2.5-flash", output_schema=CITY, tools=(WAVE,))
-    assert "response_json_schema" not in given
-    assert given["system_instruction"].startswith("Be kind.\n\nGive your final answer as nothing but JSON")
+def test_older_models_with_tools_get_the_schema_in_the_system_instruction() -> None:
+    result = config("gemini-2.5-flash", output_schema=CITY, tools=(WAVE,))
+    assert "response_json_schema" not in result
+    assert result["system_instruction"].startswith("Be kind.\n\nGive your final answer as nothing but JSON")
     assert "response_json_schema" in config("gemini-2.5-flash", output_schema=CITY)
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "sent"),
     [
         ("auto", {"mode": "AUTO"}),
         ("none", {"mode": "NONE"}),
@@ -61,12 +61,12 @@ def test_older_models_are_told_the_schema_in_words_where_they_have_tools() -> No
         ("3d_print", {"mode": "ANY", "allowed_function_names": ["_3d_print"]}),
     ],
 )
-def test_the_choice_of_a_tool(choice: str, told: dict[str, Any]) -> None:
-    given = config(tools=(ToolSpec("3d_print"),), tool_choice=choice)
-    assert given["tool_config"] == {"function_calling_config": told}
+def test_tool_choice_has_googles_format(choice: str, sent: dict[str, Any]) -> None:
+    result = config(tools=(ToolSpec("3d_print"),), tool_choice=choice)
+    assert result["tool_config"] == {"function_calling_config": sent}
 
 
-def test_extras_and_the_time_limit_go_to_the_sdk() -> None:
+def test_extra_headers_body_and_timeout_reach_the_sdk() -> None:
     settings = ModelSettings(timeout=1.5, extra_headers={"x-one": "1"}, extra_body={"labels": {"a": "b"}})
     assert config(settings=settings)["http_options"] == {
         "timeout": 1500,
@@ -75,10 +75,10 @@ def test_extras_and_the_time_limit_go_to_the_sdk() -> None:
     }
 
 
-def test_what_it_cannot_be_told_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_unsupported_settings_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     config(tools=(WAVE,), settings=ModelSettings(parallel_tool_calls=False))
     assert "does not support parallel_tool_calls=False" in caplog.text
 
 
-def test_functions_are_never_called_by_the_sdk() -> None:
+def test_the_sdk_does_not_call_functions() -> None:
     assert config()["automatic_function_calling"] == {"disable": True}

@@ -1,4 +1,4 @@
-"""The smallest embedded model, fetched once into the user's cache. Without it, tests say why and are skipped."""
+"""The smallest embedded model, downloaded once into the user's cache; tests are skipped without it."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from baton.models.local.weights import cache_folder, fetch, weights_named
 
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
-    """Where its weights are."""
+    """Return the path of its weights."""
     if not is_installed():
         pytest.skip("llama.cpp is not installed: pip install 'baton-adk[local]'")
     with pytest.MonkeyPatch.context() as patch:
@@ -25,5 +25,5 @@ def smollm2() -> Path:
 
 @pytest.fixture(scope="session")
 def engine(smollm2: Path) -> LlamaDecoder:
-    """The model itself, loaded once."""
+    """Load the model once."""
     return LlamaDecoder(smollm2)

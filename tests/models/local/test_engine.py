@@ -1,4 +1,4 @@
-"""Real decodes by a real model, the smallest there is: what it may write, how it is stopped, what it counts."""
+"""Decoding with the smallest real model: constraints, stopping, token counts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.models.local.stage import GET_WEATHER, answer_of, asked, call_in, text_in
+from tests.models.local.scripted_engine import GET_WEATHER, call_in, make_request, read_response, text_in
 
 from baton.errors import ContextTooLongError, ModelRequestError, WeightsError
 from baton.messages import UserMessage
@@ -15,34 +15,34 @@ from baton.models import ModelResponse, ModelSettings, OutputSchema
 from baton.models.local import LocalModel
 from baton.models.local.engine import DecodeJob, DecodeResult, LlamaDecoder, PromptTurn
 
-pytestmark = pytest.mark.timeout(180)  # The weights may have to be fetched first, and the machine may be busy.
+pytestmark = pytest.mark.timeout(180)  # The weights may have to be downloaded first, and the machine may be busy.
 
 
 def _decode(
     engine: LlamaDecoder, job: DecodeJob, *, stop_after: int | None = None
 ) -> tuple[Sequence[str], DecodeResult]:
-    pieces: list[str] = []
+    texts: list[str] = []
 
-    def on_text(piece: str) -> bool:
-        pieces.append(piece)
-        return len(pieces) == stop_after
+    def on_text(text: str) -> bool:
+        texts.append(text)
+        return len(texts) == stop_after
 
-    outcome = engine.decode(job, on_text)
-    return [piece for piece in pieces if piece], outcome
-
-
-def _job(text: str, **given: Any) -> DecodeJob:
-    facts: dict[str, Any] = {"kind": "speak", "max_tokens": 12, **given}
-    return DecodeJob(turns=(PromptTurn("user", text),), **facts)
+    result = engine.decode(job, on_text)
+    return [text for text in texts if text], result
 
 
-def test_only_the_choices_can_be_written(engine: LlamaDecoder) -> None:
-    pieces, outcome = _decode(engine, _job("Sing!", kind="choose", choices=('say "no"', "沉默\\")))
-    assert "".join(pieces) in ('say "no"', "沉默\\")
-    assert outcome.stop_reason == "stop"
+def _job(prompt: str, **options: Any) -> DecodeJob:
+    fields: dict[str, Any] = {"kind": "speak", "max_tokens": 12, **options}
+    return DecodeJob(turns=(PromptTurn("user", prompt),), **fields)
 
 
-def test_only_what_fits_the_schema_can_be_written(engine: LlamaDecoder) -> None:
+def test_the_output_is_one_of_the_choices(engine: LlamaDecoder) -> None:
+    texts, result = _decode(engine, _job("Sing!", kind="choose", choices=('say "no"', "沉默\\")))
+    assert "".join(texts) in ('say "no"', "沉默\\")
+    assert result.stop_reason == "stop"
+
+
+def test_the_output_follows_the_schema(engine: LlamaDecoder) -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"mood": {"$ref": "#/$defs/Mood"}, "count": {"type": "integer"}},
@@ -50,59 +50,59 @@ def test_only_what_fits_the_schema_can_be_written(engine: LlamaDecoder) -> None:
         "additionalProperties": False,
         "$defs": {"Mood": {"type": "string", "enum": ["good", "bad"]}},
     }
-    pieces, _ = _decode(engine, _job("How are you?", kind="fill", schema=schema, max_tokens=40))
-    written = msgspec.json.decode("".join(pieces))
+    texts, _ = _decode(engine, _job("How are you?", kind="fill", schema=schema, max_tokens=40))
+    written = msgspec.json.decode("".join(texts))
     assert set(written) == {"mood", "count"}
     assert written["mood"] in ("good", "bad")
 
 
-def test_text_comes_in_pieces_and_tokens_are_counted(engine: LlamaDecoder) -> None:
-    pieces, outcome = _decode(engine, _job("Tell me a story about a fox.", max_tokens=6))
-    assert len(pieces) > 1
-    assert outcome.stop_reason == "length"
-    assert outcome.usage.output_tokens == 6
-    assert outcome.usage.input_tokens > 8
+def test_text_is_streamed_and_tokens_are_counted(engine: LlamaDecoder) -> None:
+    texts, result = _decode(engine, _job("Tell me a story about a fox.", max_tokens=6))
+    assert len(texts) > 1
+    assert result.stop_reason == "length"
+    assert result.usage.output_tokens == 6
+    assert result.usage.input_tokens > 8
 
 
-def test_a_prompt_that_was_read_before_is_not_read_again(engine: LlamaDecoder) -> None:
+def test_a_repeated_prompt_is_cached(engine: LlamaDecoder) -> None:
     job = _job("Count the words of this sentence, all of them.", max_tokens=2)
     _decode(engine, job)
-    _, outcome = _decode(engine, job)
-    assert outcome.usage.cached_tokens > 0.5 * outcome.usage.input_tokens
+    _, result = _decode(engine, job)
+    assert result.usage.cached_tokens > 0.5 * result.usage.input_tokens
 
 
-def test_a_decode_can_be_stopped_while_the_prompt_is_being_read(engine: LlamaDecoder) -> None:
-    pieces, outcome = _decode(engine, _job("word " * 1500), stop_after=1)
-    assert pieces == []
-    assert outcome == DecodeResult()
+def test_a_decode_can_be_stopped_while_it_reads_the_prompt(engine: LlamaDecoder) -> None:
+    texts, result = _decode(engine, _job("word " * 1500), stop_after=1)
+    assert texts == []
+    assert result == DecodeResult()
 
 
-def test_what_does_not_fit_is_refused(engine: LlamaDecoder) -> None:
+def test_too_long_prompts_and_invalid_schemas_are_refused(engine: LlamaDecoder) -> None:
     with pytest.raises(ContextTooLongError, match=r"smollm2\.gguf` rejected the request: .*context size"):
         _decode(engine, _job("word " * 9000))
     with pytest.raises(ModelRequestError):
         _decode(engine, _job("Hello", kind="fill", schema={"type": "no such type"}))
 
 
-def test_what_a_listener_raises_ends_the_decode_and_comes_out(engine: LlamaDecoder) -> None:
-    def on_text(piece: str) -> bool:
+def test_an_error_in_the_callback_stops_the_decode_and_is_raised(engine: LlamaDecoder) -> None:
+    def on_text(text: str) -> bool:
         raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
         engine.decode(_job("Hello"), on_text)
 
 
-def test_a_file_that_is_no_model_is_explained(smollm2: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_raises_a_weights_error(smollm2: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_bytes(b"not a model")
     with pytest.raises(WeightsError, match=r"llama\.cpp cannot load `.*bad\.gguf`"):
         LlamaDecoder(tmp_path / "bad.gguf")
 
 
 async def test_a_forced_call_has_valid_arguments(engine: LlamaDecoder) -> None:
-    request = asked(
+    request = make_request(
         UserMessage("Oslo?"), tools=(GET_WEATHER,), tool_choice="get_weather", settings=ModelSettings(max_tokens=40)
     )
-    chunks = await answer_of(engine, request)
+    chunks = await read_response(engine, request)
     name, arguments = call_in(chunks)
     assert name == "get_weather"
     assert isinstance(msgspec.json.decode(arguments)["city"], str)
@@ -112,18 +112,20 @@ async def test_a_forced_call_has_valid_arguments(engine: LlamaDecoder) -> None:
     assert end.usage.output_tokens > 3
 
 
-async def test_an_answer_of_a_type_fits_it(engine: LlamaDecoder) -> None:
+async def test_a_typed_answer_follows_its_schema(engine: LlamaDecoder) -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
-    chunks = await answer_of(engine, asked(output=OutputSchema("Verdict", {**schema, "additionalProperties": False})))
+    chunks = await read_response(
+        engine, make_request(output=OutputSchema("Verdict", {**schema, "additionalProperties": False}))
+    )
     assert msgspec.json.decode(text_in(chunks))["ok"] in (True, False)
 
 
-async def test_the_loop_goes_on_while_it_decodes_and_cancelling_stops_it(engine: LlamaDecoder) -> None:
+async def test_decoding_does_not_block_the_loop_and_can_be_cancelled(engine: LlamaDecoder) -> None:
     model = LocalModel("some", engine=engine)
     ticks, has_begun = 0, asyncio.Event()
 
     async def listen() -> None:
-        async for _ in model.respond(asked(UserMessage("Tell me a very long story."))):
+        async for _ in model.respond(make_request(UserMessage("Tell me a very long story."))):
             has_begun.set()
 
     async def tick() -> None:

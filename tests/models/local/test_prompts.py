@@ -1,8 +1,8 @@
-"""What the embedded model reads at each step."""
+"""The prompts of the embedded model for each step."""
 
 import msgspec
 import pytest
-from tests.models.local.stage import GET_WEATHER, SECTION, TRANSFER, asked
+from tests.models.local.scripted_engine import GET_WEATHER, SECTION, TRANSFER, make_request
 
 from baton.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from baton.models.local.prompt_texts import PROMPT_TEXTS, Language
@@ -16,11 +16,11 @@ RESULT = (
 )
 
 
-@pytest.mark.parametrize("words", [EN, ZH], ids=["en", "zh"])
-def test_nothing_is_known_of_the_demo(words: object) -> None:
-    said = msgspec.json.encode(words).decode().lower()
+@pytest.mark.parametrize("texts", [EN, ZH], ids=["en", "zh"])
+def test_the_prompt_texts_do_not_mention_the_demo(texts: object) -> None:
+    encoded = msgspec.json.encode(texts).decode().lower()
     for word in ("weather", "city", "beijing", "router", "temperature", "天气", "城市", "北京", "气温"):
-        assert word not in said
+        assert word not in encoded
 
 
 @pytest.mark.parametrize(
@@ -33,16 +33,16 @@ def test_nothing_is_known_of_the_demo(words: object) -> None:
         ("", "en"),
     ],
 )
-def test_the_language_is_the_users(text: str, language: Language) -> None:
+def test_the_language_is_that_of_the_user(text: str, language: Language) -> None:
     context = UserMessage("For context: [Router] called tool: `transfer_to_agent` with arguments: {}.")
-    assert language_of(asked(UserMessage(text), context)) == language
+    assert language_of(make_request(UserMessage(text), context)) == language
 
 
-def test_choosing_shows_the_agent_the_options_and_the_conversation_after_the_demonstrations() -> None:
-    request = asked(*RESULT, tools=(GET_WEATHER,), instructions="Report it.")
-    system, *shown, question = to_choose(request, list_choices(request, reply=EN.reply), EN)
+def test_the_choosing_prompt_has_examples_then_options_and_conversation() -> None:
+    request = make_request(*RESULT, tools=(GET_WEATHER,), instructions="Report it.")
+    system, *examples, question = to_choose(request, list_choices(request, reply=EN.reply), EN)
     assert system.role == "system"
-    assert [turn.role for turn in shown] == ["user", "assistant"] * len(EN.choices)
+    assert [turn.role for turn in examples] == ["user", "assistant"] * len(EN.choices)
     assert question.text == (
         "Assistant: Desk\nSteps:\n- get_weather: Get the weather.\n- reply: Answer the user in words.\n"
         'Conversation:\nUser: Is it warm in Oslo?\nAssistant called get_weather({"city":"Oslo"})\n'
@@ -50,15 +50,15 @@ def test_choosing_shows_the_agent_the_options_and_the_conversation_after_the_dem
     )
 
 
-def test_each_demonstrated_answer_is_among_its_steps() -> None:
-    for words in PROMPT_TEXTS.values():
-        for shown in words.choices:
-            assert f"- {shown.answer}: " in shown.steps
-        for shown in words.fillings:
-            assert isinstance(msgspec.json.decode(shown.answer), dict)
+def test_the_answer_of_each_example_is_one_of_its_steps() -> None:
+    for texts in PROMPT_TEXTS.values():
+        for examples in texts.choices:
+            assert f"- {examples.answer}: " in examples.steps
+        for examples in texts.fillings:
+            assert isinstance(msgspec.json.decode(examples.answer), dict)
 
 
-def test_filling_in_shows_the_parameters_in_a_line() -> None:
+def test_the_filling_prompt_lists_the_parameters_in_one_line() -> None:
     described = msgspec.structs.replace(
         GET_WEATHER,
         parameters={
@@ -68,35 +68,35 @@ def test_filling_in_shows_the_parameters_in_a_line() -> None:
             }
         },
     )
-    question = to_fill(asked(UserMessage("Oslo?")), described, EN)[-1]
+    question = to_fill(make_request(UserMessage("Oslo?")), described, EN)[-1]
     assert question.text == (
         "Tool: get_weather: Get the weather.\nArguments: city (string: Where.), unit (C | F)\n"
         "Conversation:\nUser: Oslo?\nJSON?"
     )
 
 
-def test_paragraphs_about_what_the_options_say_are_left_out() -> None:
-    request = asked(tools=(TRANSFER, GET_WEATHER), instructions=f"Use `get_weather`.\n\nBe kind.\n\n{SECTION}")
+def test_paragraphs_that_repeat_the_choices_are_left_out() -> None:
+    request = make_request(tools=(TRANSFER, GET_WEATHER), instructions=f"Use `get_weather`.\n\nBe kind.\n\n{SECTION}")
     assert own_instructions(request, list_choices(request, reply="")) == "Use `get_weather`.\n\nBe kind."
 
 
-def test_speaking_alternates_between_user_and_assistant_whatever_the_messages_are() -> None:
-    request = asked(
+def test_the_reply_prompt_alternates_between_user_and_assistant() -> None:
+    request = make_request(
         SystemMessage("Speak of nothing else."),
         UserMessage("Hello"),
-        UserMessage("For context: somebody was here."),
+        UserMessage("For context: a visitor was here."),
         AssistantMessage("What is it?"),
         *RESULT,
     )
     turns = to_speak(request, list_choices(request, reply=""), EN)
     assert [turn.role for turn in turns] == ["system", "user", "assistant", "user"]
     assert turns[0].text.startswith("Be brief.\n\nSpeak of nothing else.\n\nYou are Desk.")
-    assert turns[1].text == "Hello\nFor context: somebody was here."
+    assert turns[1].text == "Hello\nFor context: a visitor was here."
     assert turns[3].text == f"Is it warm in Oslo?\n(get_weather returned: 25°C)\n{EN.after_result}"
 
 
-def test_only_the_newest_of_a_long_conversation_is_read_to_decide() -> None:
-    request = asked(*[UserMessage(f"word {number};") for number in range(40)])
+def test_the_choosing_prompt_has_only_the_latest_messages() -> None:
+    request = make_request(*[UserMessage(f"word {number};") for number in range(40)])
     question = to_choose(request, list_choices(request, reply=""), EN)[-1].text
     assert "word 39;" in question
     assert "word 27;" not in question

@@ -1,4 +1,4 @@
-"""No proxy of the machine stands between the tests and their servers."""
+"""Remove the machine's proxy settings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What Chat Completions are sent is valid for them, whatever the conversation is made of."""
+"""Requests to Chat Completions are valid for any conversation."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.models.openai.raw import RawServer, answered, whole
+from tests.models.openai.raw_server import RawServer, json_reply, read_response
 
 from baton.errors import ModelRequestError
 from baton.messages import (
@@ -26,16 +26,16 @@ from baton.messages import (
     pair_calls_with_results,
 )
 from baton.models import ModelRequest, ModelSettings, OutputSchema
-from baton.models.openai.chat import ChatDialect, chat_body
-from baton.models.openai.responses import ResponsesDialect, responses_body
+from baton.models.openai.chat import ChatDialect
+from baton.models.openai.responses import ResponsesDialect
 
-MANNER = ChatDialect("m", "openai:m")
+DIALECT = ChatDialect("m", "openai:m")
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}}
 ADD = ToolSpec("add", parameters=SCHEMA)
 
 
-def _messages(*messages: Message, manner: ChatDialect = MANNER, instructions: str = "") -> list[dict[str, Any]]:
-    return chat_body(ModelRequest(messages, instructions), manner)["messages"]
+def _messages(*messages: Message, dialect: ChatDialect = DIALECT, instructions: str = "") -> list[dict[str, Any]]:
+    return dialect.body(ModelRequest(messages, instructions))["messages"]
 
 
 def test_media_of_a_result_follows_all_results_of_the_turn() -> None:
@@ -44,25 +44,27 @@ def test_media_of_a_result_follows_all_results_of_the_turn() -> None:
         ToolMessage("c1", "look", (Text("A cat."), Image(url="https://cat"))),
         ToolMessage("c2", "add", "3"),
     )
-    written = _messages(AssistantMessage("", calls), *results, UserMessage("And?"))
-    assert [message["role"] for message in written] == ["assistant", "tool", "tool", "user", "user"]
-    assert written[0]["content"] is None
-    assert written[1] == {"role": "tool", "tool_call_id": "c1", "content": "A cat."}
-    assert written[3]["content"] == [
+    body_messages = _messages(AssistantMessage("", calls), *results, UserMessage("And?"))
+    assert [message["role"] for message in body_messages] == ["assistant", "tool", "tool", "user", "user"]
+    assert body_messages[0]["content"] is None
+    assert body_messages[1] == {"role": "tool", "tool_call_id": "c1", "content": "A cat."}
+    assert body_messages[3]["content"] == [
         {"type": "text", "text": "From the result of `look`:"},
         {"type": "image_url", "image_url": {"url": "https://cat"}},
     ]
 
 
-def test_a_result_of_media_alone_says_where_it_is() -> None:
-    written = _messages(AssistantMessage("", (ToolCall("c1", "look"),)), ToolMessage("c1", "look", (Image(data=b"1"),)))
-    assert written[1]["content"] == "The result is in the message below."
-    assert written[2]["role"] == "user"
+def test_a_result_without_text_refers_to_the_next_message() -> None:
+    body_messages = _messages(
+        AssistantMessage("", (ToolCall("c1", "look"),)), ToolMessage("c1", "look", (Image(data=b"1"),))
+    )
+    assert body_messages[1]["content"] == "The result is in the message below."
+    assert body_messages[2]["role"] == "user"
 
 
-def test_media_that_an_assistant_made_is_shown_by_the_user() -> None:
-    written = _messages(AssistantMessage((Text("Here."), Image(data=b"1"))), SystemMessage("Be brief."))
-    assert [(message["role"], type(message["content"])) for message in written] == [
+def test_media_of_an_assistant_become_part_of_a_user_message() -> None:
+    body_messages = _messages(AssistantMessage((Text("Here."), Image(data=b"1"))), SystemMessage("Be brief."))
+    assert [(message["role"], type(message["content"])) for message in body_messages] == [
         ("assistant", str),
         ("user", list),
         ("system", str),
@@ -70,7 +72,7 @@ def test_media_that_an_assistant_made_is_shown_by_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "written"),
+    ("part", "body_messages"),
     [
         (Text("Hi"), {"type": "text", "text": "Hi"}),
         (Data({"a": [1]}), {"type": "text", "text": '{"a":[1]}'}),
@@ -95,55 +97,62 @@ def test_media_that_an_assistant_made_is_shown_by_the_user() -> None:
         (File(data=b"a,b", media_type="text/csv", name="a.csv"), {"type": "text", "text": "a.csv:\na,b"}),
     ],
 )
-def test_parts_have_the_form_of_the_api(part: Any, written: dict[str, Any]) -> None:
-    assert _messages(UserMessage((part,)))[0]["content"] == [written]
+def test_parts_have_the_format_of_the_api(part: Any, body_messages: dict[str, Any]) -> None:
+    assert _messages(UserMessage((part,)))[0]["content"] == [body_messages]
 
 
 @pytest.mark.parametrize(
     "part", [Audio(url="https://x"), Audio(data=b"1", media_type="audio/ogg"), File(url="https://x")]
 )
-def test_parts_that_the_api_does_not_take(part: Any) -> None:
+def test_unsupported_parts_raise_a_model_request_error(part: Any) -> None:
     with pytest.raises(ModelRequestError, match="`openai:m` does not accept") as caught:
         _messages(UserMessage((part,)))
     assert not caught.value.retryable
 
 
-def test_ids_names_and_arguments_fit() -> None:
+def test_ids_names_and_arguments_are_sanitized() -> None:
     long = "call_" + "x" * 60
     calls = ToolCall(long, "look at.it", '{"a": '), ToolCall("c2", "", ""), ToolCall("c3", "a" * 80, "[1]")
-    written = _messages(AssistantMessage("", calls), *[ToolMessage(call.id, call.name, "ok") for call in calls])
-    first, second, third = written[0]["tool_calls"]
+    body_messages = _messages(AssistantMessage("", calls), *[ToolMessage(call.id, call.name, "ok") for call in calls])
+    first, second, third = body_messages[0]["tool_calls"]
     assert len(first["id"]) <= 40
-    assert written[1]["tool_call_id"] == first["id"]
+    assert body_messages[1]["tool_call_id"] == first["id"]
     assert first["function"] == {"name": "look_at_it", "arguments": '{"malformed":"{\\"a\\": "}'}
     assert second["function"] == {"name": "unnamed", "arguments": "{}"}
     assert third["function"] == {"name": "a" * 64, "arguments": '{"malformed":"[1]"}'}
 
 
-def test_thoughts_go_back_only_with_calls_and_only_to_who_had_them() -> None:
+def test_reasoning_is_sent_back_only_with_calls_and_only_to_its_provider() -> None:
     thoughts = Reasoning("Mine.", "deepseek"), Reasoning("Foreign.", "openai", {"id": "rs"})
     call, result = ToolCall("c1", "add"), ToolMessage("c1", "add", "3")
-    talk = AssistantMessage("", (call,), thoughts), result, AssistantMessage("Three.", (), thoughts)
+    conversation = AssistantMessage("", (call,), thoughts), result, AssistantMessage("Three.", (), thoughts)
     deepseek = ChatDialect("m", "deepseek:m", "deepseek", returns_reasoning=True)
-    assert [message.get("reasoning_content") for message in _messages(*talk, manner=deepseek)] == ["Mine.", None, None]
-    assert "Mine" not in json.dumps(_messages(*talk))
+    assert [message.get("reasoning_content") for message in _messages(*conversation, dialect=deepseek)] == [
+        "Mine.",
+        None,
+        None,
+    ]
+    assert "Mine" not in json.dumps(_messages(*conversation))
 
 
-def test_instructions_have_the_role_that_is_wanted() -> None:
+def test_instructions_have_the_configured_role() -> None:
     developer = ChatDialect("m", "openai:m", system_role="developer")
-    written = _messages(SystemMessage("And kind."), manner=developer, instructions="Be brief.")
-    assert written == [{"role": "developer", "content": "Be brief."}, {"role": "developer", "content": "And kind."}]
+    body_messages = _messages(SystemMessage("And kind."), dialect=developer, instructions="Be brief.")
+    assert body_messages == [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "developer", "content": "And kind."},
+    ]
 
 
-def test_what_belongs_to_tools_is_left_out_without_tools() -> None:
+def test_tool_settings_are_left_out_without_tools() -> None:
     settings = ModelSettings(parallel_tool_calls=True)
     request = ModelRequest([UserMessage("Hi")], settings=settings, stream=False, tool_choice="required")
-    body = chat_body(request, MANNER)
+    body = DIALECT.body(request)
     assert body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
 @pytest.mark.parametrize(
-    ("choice", "written"),
+    ("choice", "body_messages"),
     [
         ("auto", "auto"),
         ("required", "required"),
@@ -151,28 +160,28 @@ def test_what_belongs_to_tools_is_left_out_without_tools() -> None:
         ("add", {"type": "function", "function": {"name": "add"}}),
     ],
 )
-def test_the_choice_among_tools(choice: str, written: Any) -> None:
+def test_tool_choice_has_the_format_of_the_api(choice: str, body_messages: Any) -> None:
     request = ModelRequest([UserMessage("Hi")], tools=(ADD,), tool_choice=choice)
-    assert chat_body(request, MANNER)["tool_choice"] == written
+    assert DIALECT.body(request)["tool_choice"] == body_messages
 
 
-async def test_limits_have_the_name_that_the_server_knows() -> None:
-    reply = whole({"choices": [{"message": {"content": "Hi."}}]})
+async def test_the_name_of_the_token_limit_depends_on_the_server() -> None:
+    reply = json_reply({"choices": [{"message": {"content": "Hi."}}]})
     request = ModelRequest([UserMessage("Hi")], settings=ModelSettings(max_tokens=9), stream=False)
     async with RawServer(reply) as server:
-        await answered(server.model(), request)
-    assert server.asked[0].body["max_tokens"] == 9
-    assert chat_body(request, MANNER)["max_completion_tokens"] == 9
+        await read_response(server.model(), request)
+    assert server.requests[0].body["max_tokens"] == 9
+    assert DIALECT.body(request)["max_completion_tokens"] == 9
 
 
-def test_a_schema_in_json_mode_is_told_in_the_instructions() -> None:
-    manner = ChatDialect("m", "qwen:m", structured="json_object")
-    body = chat_body(ModelRequest([UserMessage("Hi")], "Be brief.", output_schema=OutputSchema("Sum", SCHEMA)), manner)
+def test_in_json_mode_the_schema_is_in_the_instructions() -> None:
+    dialect = ChatDialect("m", "qwen:m", structured="json_object")
+    body = dialect.body(ModelRequest([UserMessage("Hi")], "Be brief.", output_schema=OutputSchema("Sum", SCHEMA)))
     assert body["response_format"] == {"type": "json_object"}
-    told = body["messages"][0]["content"]
-    assert told.startswith("Be brief.\n\n")
-    assert json.dumps(SCHEMA, separators=(",", ":")) in told
-    assert "JSON" in told
+    instructions_sent = body["messages"][0]["content"]
+    assert instructions_sent.startswith("Be brief.\n\n")
+    assert json.dumps(SCHEMA, separators=(",", ":")) in instructions_sent
+    assert "JSON" in instructions_sent
 
 
 _CONTENTS = st.one_of(
@@ -187,7 +196,7 @@ _CALLS = st.builds(
     ToolCall, _IDS, st.sampled_from(["add", "", "no such.tool"]), st.sampled_from(["{}", "", "{", "null"])
 )
 _BLOCKS = st.sampled_from([Reasoning("x", "anthropic", {"a": 1}), Reasoning("y", "openai", {"id": "r", "summary": []})])
-_TALK = st.lists(
+_CONVERSATIONS = st.lists(
     st.one_of(
         st.builds(UserMessage, _CONTENTS),
         st.builds(SystemMessage, _CONTENTS),
@@ -203,11 +212,11 @@ _TALK = st.lists(
 )
 
 
-@given(_TALK)
-def test_every_conversation_is_valid_for_chat_completions(talk: list[Message]) -> None:
+@given(_CONVERSATIONS)
+def test_every_conversation_is_valid_for_chat_completions(conversation: list[Message]) -> None:
     # T26
     open_calls: list[str] = []
-    for message in _messages(*pair_calls_with_results(talk)):
+    for message in _messages(*pair_calls_with_results(conversation)):
         if message["role"] == "tool":
             open_calls.remove(message["tool_call_id"])
             assert isinstance(message["content"], str)
@@ -227,10 +236,10 @@ def test_every_conversation_is_valid_for_chat_completions(talk: list[Message]) -
     assert open_calls == []
 
 
-@given(_TALK)
-def test_every_conversation_is_valid_for_responses(talk: list[Message]) -> None:
+@given(_CONVERSATIONS)
+def test_every_conversation_is_valid_for_responses(conversation: list[Message]) -> None:
     # T26
-    items = responses_body(ModelRequest(pair_calls_with_results(talk)), ResponsesDialect("m", "openai:m"))["input"]
+    items = ResponsesDialect("m", "openai:m").body(ModelRequest(pair_calls_with_results(conversation)))["input"]
     open_calls: list[str] = []
     for position, item in enumerate(items):
         kind = item.get("type", "message")

@@ -1,7 +1,7 @@
-"""Addresses and keys come from the program or from the environment, as with the official client."""
+"""Base URLs and keys come from arguments or the environment, as with the official client."""
 
 import pytest
-from tests.models.openai.raw import RawServer, answered, whole
+from tests.models.openai.raw_server import RawServer, json_reply, read_response
 
 from baton.errors import AuthenticationError, SetupError
 from baton.messages import UserMessage
@@ -10,54 +10,56 @@ from baton.models.openai import OpenAIModel
 from baton.models.openai.endpoint import PROVIDERS, OpenAIEndpoint
 
 ASK = ModelRequest([UserMessage("Hello")], stream=False)
-HI = whole({"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]})
-VARIABLES = {name for known in PROVIDERS.values() for name in (*known.key_names, known.url_name)}
+HI = json_reply({"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]})
+VARIABLES = {name for known in PROVIDERS.values() for name in (known.key_name, known.url_name)}
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     more = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OLLAMA_HOST", "AZURE_OPENAI_AD_TOKEN", "OPENAI_API_VERSION")
     for name in (*VARIABLES, *more):
         monkeypatch.delenv(name, raising=False)
 
 
-async def test_everything_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_url_key_organization_and_project_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with RawServer(HI) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.base_url}/")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
         monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
         monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
-        await answered(OpenAIModel("m"), ASK)
-    (asked,) = server.asked
-    assert asked.path == "/v1/chat/completions"
-    assert asked.headers["authorization"] == "Bearer sk-1"
-    assert asked.headers["openai-organization"] == "org-1"
-    assert asked.headers["openai-project"] == "proj-1"
+        await read_response(OpenAIModel("m"), ASK)
+    (request,) = server.requests
+    assert request.path == "/v1/chat/completions"
+    assert request.headers["authorization"] == "Bearer sk-1"
+    assert request.headers["openai-organization"] == "org-1"
+    assert request.headers["openai-project"] == "proj-1"
 
 
-async def test_what_is_given_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_arguments_override_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     async with RawServer(HI, HI, HI) as server:
-        given = OpenAIModel("m", base_url=server.base_url, api_key="sk-2", headers={"X-Team": "a"})
-        await answered(given, ASK)
-        await answered(OpenAIModel("m", base_url=server.base_url, api_key=lambda: "sk-3"), ASK)
+        model = OpenAIModel("m", base_url=server.base_url, api_key="sk-2", headers={"X-Team": "a"})
+        await read_response(model, ASK)
+        await read_response(OpenAIModel("m", base_url=server.base_url, api_key=lambda: "sk-3"), ASK)
 
         async def key() -> str:
             return "sk-4"
 
-        await answered(OpenAIModel("m", base_url=server.base_url, api_key=key), ASK)
-    assert [asked.headers["authorization"][-1] for asked in server.asked] == ["2", "3", "4"]
-    assert server.asked[0].headers["x-team"] == "a"
+        await read_response(OpenAIModel("m", base_url=server.base_url, api_key=key), ASK)
+    assert [request.headers["authorization"][-1] for request in server.requests] == ["2", "3", "4"]
+    assert server.requests[0].headers["x-team"] == "a"
 
 
-async def test_headers_of_the_program_come_before_ours_whatever_their_case() -> None:
+async def test_given_headers_override_the_default_ones_case_insensitively() -> None:
     async with RawServer(HI, HI) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="sk-1", headers={"authorization": "Basic 1"})
-        await answered(model, ASK)
-        await answered(model, ModelRequest(ASK.messages, settings=ModelSettings(extra_headers={"AUTHORIZATION": "2"})))
-    assert [asked.headers["authorization"] for asked in server.asked] == ["Basic 1", "2"]
-    assert [asked.header_names.count("authorization") for asked in server.asked] == [1, 1]
+        await read_response(model, ASK)
+        await read_response(
+            model, ModelRequest(ASK.messages, settings=ModelSettings(extra_headers={"AUTHORIZATION": "2"}))
+        )
+    assert [request.headers["authorization"] for request in server.requests] == ["Basic 1", "2"]
+    assert [request.header_names.count("authorization") for request in server.requests] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -70,17 +72,17 @@ async def test_headers_of_the_program_come_before_ours_whatever_their_case() -> 
         ("ark", "ARK_API_KEY"),
     ],
 )
-async def test_a_missing_key_is_asked_for_in_one_sentence(prefix: str, variable: str) -> None:
+async def test_a_missing_key_names_the_environment_variable(prefix: str, variable: str) -> None:
     with pytest.raises(AuthenticationError) as caught:
-        await answered(_named(f"{prefix}:some-model"), ASK)
+        await read_response(_resolve(f"{prefix}:some-model"), ASK)
     assert str(caught.value) == f"`{prefix}:some-model` needs an API key: set {variable}, or pass api_key=…"
     assert not caught.value.retryable
 
 
-async def test_a_server_of_ones_own_needs_no_key() -> None:
+async def test_a_custom_server_needs_no_key() -> None:
     async with RawServer(HI) as server:
-        await answered(OpenAIModel("m", base_url=server.base_url), ASK)
-    assert "authorization" not in server.asked[0].headers
+        await read_response(OpenAIModel("m", base_url=server.base_url), ASK)
+    assert "authorization" not in server.requests[0].headers
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,9 @@ async def test_a_server_of_ones_own_needs_no_key() -> None:
         ("https://example/ollama/", "https://example:443/ollama/v1"),
     ],
 )
-def test_where_ollama_is(host: str | None, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ollama_url_is_derived_from_its_host_variable(
+    host: str | None, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if host is not None:
         monkeypatch.setenv("OLLAMA_HOST", host)
     assert OpenAIEndpoint("ollama").base_url == url
@@ -103,24 +107,24 @@ def test_where_ollama_is(host: str | None, url: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "prefix", ["openai", "openai-responses", "ollama", "vllm", "lmstudio", "deepseek", "qwen", "ark"]
 )
-def test_every_prefix_makes_a_model_of_that_name(prefix: str) -> None:
-    model = _named(f"{prefix}:llama3:8b")
+def test_every_prefix_resolves_to_a_model_of_that_name(prefix: str) -> None:
+    model = _resolve(f"{prefix}:llama3:8b")
     assert model.name == f"{prefix}:llama3:8b"
     assert model.model == "llama3:8b"
     assert model.api == ("responses" if prefix == "openai-responses" else "chat")
 
 
-async def test_azure_without_a_version_is_the_newer_address(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_azure_without_a_version_uses_the_v1_path(monkeypatch: pytest.MonkeyPatch) -> None:
     async with RawServer(HI) as server:
         monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.base_url.removesuffix("/v1"))
         monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "token")
-        await answered(OpenAIModel("mine", provider="azure"), ASK)
-    assert server.asked[0].path == "/openai/v1/chat/completions"
-    assert server.asked[0].headers["authorization"] == "Bearer token"
-    assert "api-key" not in server.asked[0].headers
+        await read_response(OpenAIModel("mine", provider="azure"), ASK)
+    assert server.requests[0].path == "/openai/v1/chat/completions"
+    assert server.requests[0].headers["authorization"] == "Bearer token"
+    assert "api-key" not in server.requests[0].headers
 
 
-def test_an_address_that_is_none() -> None:
+def test_invalid_base_urls_are_refused() -> None:
     with pytest.raises(SetupError, match="it must start with http:// or https://"):
         OpenAIModel("m", base_url="localhost:8000/v1")
     with pytest.raises(SetupError, match="set AZURE_OPENAI_ENDPOINT, or pass base_url"):
@@ -129,13 +133,13 @@ def test_an_address_that_is_none() -> None:
         OpenAIModel("m", provider="mine")
 
 
-def test_a_key_is_not_shown() -> None:
+def test_a_key_is_not_in_the_repr() -> None:
     model = OpenAIModel("m", api_key="sk-secret")
     endpoint = OpenAIEndpoint("openai", api_key="sk-secret")
     assert "secret" not in f"{model!r} {model} {endpoint!r}"
 
 
-def _named(name: str) -> OpenAIModel:
+def _resolve(name: str) -> OpenAIModel:
     model = resolve_model(name)
     assert isinstance(model, OpenAIModel)
     return model

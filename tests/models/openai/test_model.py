@@ -1,4 +1,4 @@
-"""Whole runs over a strict server on this machine, by both APIs, in one piece and in many."""
+"""Runs over a strict local server, with both APIs, streamed and not."""
 
 import asyncio
 import logging
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.models.openai.raw import RawServer, answered, delta, heard, stream, whole
+from tests.models.openai.raw_server import RawServer, delta, json_reply, read_chunks, read_response, stream
 from tests.servers import OpenAIServer
 
 from baton import Agent, Runner, SetupError, tool
 from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, TextChunk
 from baton.models.openai import OpenAIModel
-from baton.models.openai.responses import ResponsesDialect, is_reasoning_model, responses_body
+from baton.models.openai.responses import ResponsesDialect, is_reasoning_model
 from baton.testing import ScriptedStream, call, say
 
 APIS = pytest.mark.parametrize("api", ["chat", "responses"])
@@ -23,7 +23,7 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "inte
 
 
 class Sum(BaseModel):
-    """What an agent answers with."""
+    """The output type of an agent."""
 
     sum: int
     note: str | None = None
@@ -40,15 +40,15 @@ def _model(server: OpenAIServer, api: Any, **options: Any) -> OpenAIModel:
 
 
 @APIS
-@pytest.mark.parametrize("is_heard", [True, False])
-async def test_a_run_with_parallel_calls_and_a_typed_answer(api: Any, is_heard: bool) -> None:
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_a_run_with_parallel_calls_and_a_typed_answer(api: Any, is_streamed: bool) -> None:
     steps = [
         say("Let me see.", call("add", a=1, b=2), call("add", a=3, b=4), usage=Usage(10, 5, 4, 2)),
         say('{"sum": 10, "note": null}', usage=Usage(20, 6)),
     ]
     async with OpenAIServer(steps) as server:
         runner = Runner(Agent("Adder", instructions="Add.", tools=[add], output_type=Sum), model=_model(server, api))
-        if is_heard:
+        if is_streamed:
             async with runner.stream("1+2+3+4?") as run:
                 kinds = {type(event).__name__ async for event in run}
             assert {"TextDelta", "ToolCallDelta"} <= kinds
@@ -56,14 +56,14 @@ async def test_a_run_with_parallel_calls_and_a_typed_answer(api: Any, is_heard: 
         else:
             result = await runner.run("1+2+3+4?")
         assert server.rejected == []
-        assert [received.body.get("stream", False) for received in server.requests] == [is_heard] * 2
+        assert [received.body.get("stream", False) for received in server.requests] == [is_streamed] * 2
     assert result.output == Sum(sum=10)
     assert result.usage.total == Usage(30, 11, 4, 2, model_calls=2)
     assert list(result.usage.by_model) == ["openai:gpt-5" if api == "chat" else "openai-responses:gpt-5"]
 
 
 @APIS
-async def test_many_runs_at_once_do_not_disturb_one_another(api: Any) -> None:
+async def test_concurrent_runs_are_independent(api: Any) -> None:
     def reply(request: ModelRequest) -> Any:
         last = request.messages[-1]
         return call("add", a=1, b=2) if isinstance(last, UserMessage) else f"It is {last.content}."
@@ -74,7 +74,7 @@ async def test_many_runs_at_once_do_not_disturb_one_another(api: Any) -> None:
     assert {result.output for result in results} == {"It is 3."}
 
 
-def test_one_model_serves_one_event_loop_after_the_other() -> None:
+def test_models_work_in_consecutive_event_loops() -> None:
     async def run() -> str:
         async with OpenAIServer(["Hi."]) as server:
             return (await Runner(Agent("Clerk"), model=_model(server, "chat")).run("Hello")).output
@@ -82,18 +82,21 @@ def test_one_model_serves_one_event_loop_after_the_other() -> None:
     assert [asyncio.run(run()) for _ in range(2)] == ["Hi.", "Hi."]
 
 
-async def test_reasoning_goes_back_to_the_provider_that_had_it_and_to_no_other() -> None:
-    kept: dict[str, Any] = {"id": "rs_1", "summary": [], "encrypted_content": "secret", "calls_before": 1}
-    mine, foreign = Reasoning("", "openai", kept), Reasoning("Hm", "anthropic", {"signature": "x"})
-    first = Reasoning("", "openai", {**kept, "id": "rs_0", "calls_before": 0})
+async def test_reasoning_is_sent_back_only_to_its_provider() -> None:
+    signature: dict[str, Any] = {"id": "rs_1", "summary": [], "encrypted_content": "secret", "calls_before": 1}
+    own_reasoning, foreign_reasoning = (
+        Reasoning("", "openai", signature),
+        Reasoning("Hm", "anthropic", {"signature": "x"}),
+    )
+    first_reasoning = Reasoning("", "openai", {**signature, "id": "rs_0", "calls_before": 0})
     calls = ToolCall("c1", "add"), ToolCall("c2", "add")
-    talk = [
+    conversation = [
         UserMessage("Hi"),
-        AssistantMessage("Well.", calls, (first, mine, foreign)),
+        AssistantMessage("Well.", calls, (first_reasoning, own_reasoning, foreign_reasoning)),
         ToolMessage("c1", "add", "1"),
         ToolMessage("c2", "add", (Text("2"), Image(url="https://x"))),
     ]
-    items = responses_body(ModelRequest(talk), ResponsesDialect("m", "openai:m"))["input"]
+    items = ResponsesDialect("m", "openai:m").body(ModelRequest(conversation))["input"]
     assert [item.get("type", item.get("role")) for item in items] == [
         *("user", "reasoning", "assistant", "function_call", "reasoning", "function_call"),
         *("function_call_output", "function_call_output"),
@@ -103,32 +106,35 @@ async def test_reasoning_goes_back_to_the_provider_that_had_it_and_to_no_other()
         {"type": "input_text", "text": "2"},
         {"type": "input_image", "image_url": "https://x", "detail": "auto"},
     ]
-    elsewhere = responses_body(ModelRequest(talk), ResponsesDialect("m", "azure:m", "azure"))["input"]
-    assert "reasoning" not in [item.get("type") for item in elsewhere]
+    other_provider = ResponsesDialect("m", "azure:m", "azure").body(ModelRequest(conversation))["input"]
+    assert "reasoning" not in [item.get("type") for item in other_provider]
 
 
 async def test_a_run_sends_reasoning_back() -> None:
-    thought: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret"}
-    called = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a":1,"b":2}'}
-    said = {"type": "message", "content": [{"type": "output_text", "text": "3"}]}
-    first, last = whole({"output": [thought, called]}), whole({"status": "completed", "output": [said]})
-    async with RawServer(first, last) as server:
+    reasoning_item: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret"}
+    call_item = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a":1,"b":2}'}
+    message_item = {"type": "message", "content": [{"type": "output_text", "text": "3"}]}
+    first_reasoning, last = (
+        json_reply({"output": [reasoning_item, call_item]}),
+        json_reply({"status": "completed", "output": [message_item]}),
+    )
+    async with RawServer(first_reasoning, last) as server:
         result = await Runner(Agent("Adder", tools=[add]), model=server.model("o3", api="responses")).run("1+2?")
     assert result.output == "3"
-    assert server.asked[0].body["include"] == ["reasoning.encrypted_content"]
-    assert server.asked[1].body["input"][1:3] == [thought, called]
+    assert server.requests[0].body["include"] == ["reasoning.encrypted_content"]
+    assert server.requests[1].body["input"][1:3] == [reasoning_item, call_item]
 
 
 @pytest.mark.parametrize(
-    ("name", "is_thinker"),
+    ("name", "expected"),
     [("gpt-5", True), ("o3-mini", True), ("gpt-5.1-codex", True), ("gpt-4o", False), ("gpt-5-chat-latest", False)],
 )
-def test_which_models_reason(name: str, is_thinker: bool) -> None:
-    assert is_reasoning_model(name) is is_thinker
+def test_reasoning_models_are_recognised_by_name(name: str, expected: bool) -> None:
+    assert is_reasoning_model(name) is expected
 
 
 @APIS
-async def test_a_typed_answer_as_a_call_of_a_tool(api: Any) -> None:
+async def test_a_typed_answer_can_be_a_tool_call(api: Any) -> None:
     steps = [call("add", a=1, b=2), call("final_answer", sum=3, note="done")]
     async with OpenAIServer(steps) as server:
         model = _model(server, api, structured="tool")
@@ -141,28 +147,28 @@ async def test_a_typed_answer_as_a_call_of_a_tool(api: Any) -> None:
     assert events.count("ToolReturned") == 1
 
 
-async def test_the_tool_of_the_answer_has_a_name_of_its_own() -> None:
+async def test_the_answer_tool_has_a_unique_name() -> None:
     request = ModelRequest(
         [UserMessage("Hi")], tools=(ToolSpec("final_answer"),), output_schema=OutputSchema("Sum", SCHEMA)
     )
-    pieces = {"index": 0, "id": "c1", "function": {"name": "final_answer_", "arguments": '{"sum":1}'}}
-    async with RawServer(stream(delta(tool_calls=[pieces]), delta("tool_calls"), "[DONE]")) as server:
-        chunks = await heard(server.model(structured="tool"), request)
+    fragment = {"index": 0, "id": "c1", "function": {"name": "final_answer_", "arguments": '{"sum":1}'}}
+    async with RawServer(stream(delta(tool_calls=[fragment]), delta("tool_calls"), "[DONE]")) as server:
+        chunks = await read_chunks(server.model(structured="tool"), request)
     assert chunks == [TextChunk('{"sum":1}'), ModelResponse(stop_reason="stop")]
     alone = ModelRequest([UserMessage("Hi")], output_schema=OutputSchema("Sum", SCHEMA))
     async with RawServer(stream(delta("stop", content="1"), "[DONE]")) as server:
-        await heard(server.model(structured="tool"), alone)
-        assert server.asked[0].body["tool_choice"] == {"type": "function", "function": {"name": "final_answer"}}
+        await read_chunks(server.model(structured="tool"), alone)
+        assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "final_answer"}}
 
 
-async def test_json_mode_over_responses() -> None:
+async def test_json_mode_with_the_responses_api() -> None:
     request = ModelRequest([UserMessage("Hi")], output_schema=OutputSchema("Sum", SCHEMA))
-    body = responses_body(request, ResponsesDialect("m", "openai:m", structured="json_object"))
+    body = ResponsesDialect("m", "openai:m", structured="json_object").body(request)
     assert body["text"] == {"format": {"type": "json_object"}}
     assert '"sum"' in body["instructions"]
 
 
-async def test_a_type_that_cannot_be_strict_is_not_asked_for_strictly() -> None:
+async def test_a_type_without_a_strict_schema_is_not_sent_as_strict() -> None:
     async with OpenAIServer(['{"a": 1}']) as server:
         result = await Runner(Agent("Counter", output_type=dict[str, int]), model=_model(server, "chat")).run("Count.")
         assert server.rejected == []
@@ -170,7 +176,7 @@ async def test_a_type_that_cannot_be_strict_is_not_asked_for_strictly() -> None:
     assert result.output == {"a": 1}
 
 
-async def test_thoughts_are_streamed() -> None:
+async def test_reasoning_is_streamed() -> None:
     steps = [ScriptedStream(Reasoning("Hm."), "Yes.")]
     async with (
         OpenAIServer(steps, reasoning_field="reasoning_content") as server,
@@ -180,19 +186,19 @@ async def test_thoughts_are_streamed() -> None:
     assert kinds.index("ReasoningDelta") < kinds.index("TextDelta")
 
 
-async def test_what_responses_do_not_take_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_settings_that_responses_does_not_support_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     request = ModelRequest([UserMessage("Hi")], settings=ModelSettings(seed=7, stop_sequences=("END",)))
     end = {"type": "response.completed", "response": {"output": [{"type": "message", "content": [{"text": "Hi"}]}]}}
     with caplog.at_level(logging.WARNING):
         async with RawServer(stream(end), stream(end)) as server:
             model = server.model(api="responses")
-            await answered(model, request)
-            await answered(model, request)
-    assert not {"seed", "stop"} & server.asked[0].body.keys()
+            await read_response(model, request)
+            await read_response(model, request)
+    assert not {"seed", "stop"} & server.requests[0].body.keys()
     assert [record.name for record in caplog.records] == ["baton.models.openai.model"]
 
 
-async def test_the_model_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_default_model_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with OpenAIServer(["Hi."], models=["tiny"]) as server:
         monkeypatch.setenv("VLLM_BASE_URL", server.base_url)
         monkeypatch.setenv("VLLM_API_KEY", server.api_key)
@@ -202,7 +208,7 @@ async def test_the_model_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert list(result.usage.by_model) == ["vllm:tiny"]
 
 
-def test_choices_that_there_are_not() -> None:
+def test_invalid_options_are_refused() -> None:
     wrong: Any = "soap"
     with pytest.raises(SetupError, match=r"OpenAIModel\(api=…\) is 'soap'; it can be: `chat`, `responses`"):
         OpenAIModel("m", api=wrong)
@@ -214,7 +220,7 @@ def test_choices_that_there_are_not() -> None:
         OpenAIModel("m", client=wrong, api_key="x")
 
 
-def test_neither_aiohttp_nor_the_official_client_is_imported_before_it_is_used() -> None:
+def test_http_clients_are_imported_lazily() -> None:
     program = (
         "import sys; from baton.models import resolve_model; resolve_model('openai:gpt-5')\n"
         "print(sorted({'aiohttp', 'openai', 'httpx2', 'httpx'} & sys.modules.keys()))"

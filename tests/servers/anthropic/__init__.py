@@ -1,6 +1,6 @@
-"""Anthropic on this machine: the Messages API and the list of models.
+"""A local server with Anthropic's Messages API and list of models.
 
-May import the rest of servers. Must not import the `anthropic` package: what it would accept is for the tests to show.
+May import the rest of servers. Must not import the `anthropic` package: the tests compare the server with it.
 """
 
 from tests.servers.anthropic.server import AnthropicServer

@@ -1,7 +1,4 @@
-"""The body of a request to the Messages API, field by field; what is not here is not known.
-
-What the Messages API refuses although every field has the right form.
-"""
+"""The request body of the Messages API, and the checks that go beyond its fields. Other fields are unknown."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -156,14 +153,22 @@ class MessagesRequest(StrictStruct):
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
-_PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_LEAST_BUDGET = 1024
+_IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_MIN_BUDGET = 1024
 OLD_VERSION = "2023-06-01"
-_UNCHECKABLE = ("minimum", "maximum", "minLength", "maxLength", "multipleOf", "exclusiveMinimum", "exclusiveMaximum")
+_UNSUPPORTED_KEYWORDS = (
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "multipleOf",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+)
 
 
 def check_options(wire: MessagesRequest, version: str) -> None:
-    """Numbers within their bounds, and options that go together."""
+    """Check the ranges of numbers, and options that exclude each other."""
     if wire.max_tokens < 1:
         raise wrong("max_tokens: Input should be greater than or equal to 1")
     for name in ("temperature", "top_p", "top_k"):
@@ -173,7 +178,7 @@ def check_options(wire: MessagesRequest, version: str) -> None:
         raise wrong("stop_sequences: each stop sequence must contain non-whitespace")
     thinking = wire.thinking
     if isinstance(thinking, EnabledThinking):
-        if thinking.budget_tokens < _LEAST_BUDGET:
+        if thinking.budget_tokens < _MIN_BUDGET:
             raise wrong("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
         if thinking.budget_tokens >= wire.max_tokens:
             raise wrong("`max_tokens` must be greater than `thinking.budget_tokens`.")
@@ -186,17 +191,17 @@ def check_options(wire: MessagesRequest, version: str) -> None:
 
 
 def check_offer(wire: MessagesRequest) -> None:
-    """The tools, the choice among them, and the form of the answer."""
+    """Check the tools, the tool choice and the output format."""
     names = [tool.name for tool in wire.tools or ()]
     for index, tool in enumerate(wire.tools or ()):
         if _NAME.fullmatch(tool.name) is None:
             raise wrong(f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         if tool.input_schema.get("type") != "object":
             raise wrong(f"tools.{index}.custom.input_schema.type: Field required")
-        for word in ("oneOf", "allOf", "anyOf"):
-            if word in tool.input_schema:
-                said = "input_schema does not support oneOf, allOf, or anyOf at the top level"
-                raise wrong(f"tools.{index}.custom.input_schema: {said}")
+        for keyword in ("oneOf", "allOf", "anyOf"):
+            if keyword in tool.input_schema:
+                message = "input_schema does not support oneOf, allOf, or anyOf at the top level"
+                raise wrong(f"tools.{index}.custom.input_schema: {message}")
         if tool.strict:
             _check_strict(tool.input_schema, f"tools.{index}.custom")
     if len(set(names)) != len(names):
@@ -210,39 +215,41 @@ def check_offer(wire: MessagesRequest) -> None:
 
 
 def _check_strict(schema: Any, place: str) -> None:
-    """What Anthropic enforces while it writes: closed objects, and no bounds."""
+    """Check a strict schema: objects without additional properties, and no bounds."""
     if isinstance(schema, list):
         for each in schema:  # pyright: ignore[reportUnknownVariableType]
             _check_strict(each, place)
     if not isinstance(schema, Mapping):
         return
-    words: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-    if words.get("type") == "object" and words.get("additionalProperties") is not False:
+    keywords: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+    if keywords.get("type") == "object" and keywords.get("additionalProperties") is not False:
         raise wrong(f"{place}: For 'object' type, 'additionalProperties' must be explicitly set to false")
-    for word in _UNCHECKABLE:
-        if word in words and "type" in words:
-            raise wrong(f"{place}: For '{words['type']}' type, property '{word}' is not supported")
+    for keyword in _UNSUPPORTED_KEYWORDS:
+        if keyword in keywords and "type" in keywords:
+            raise wrong(f"{place}: For '{keywords['type']}' type, property '{keyword}' is not supported")
     for key in ("properties", "$defs"):
-        for each in words.get(key, {}).values():
+        for each in keywords.get(key, {}).values():
             _check_strict(each, place)
     for key in ("items", "anyOf", "allOf"):
-        _check_strict(words.get(key), place)
+        _check_strict(keywords.get(key), place)
 
 
 def check_turns(wire: MessagesRequest, signed: Mapping[str, str]) -> None:
-    """The order of the turns, calls and results in pairs, nothing empty, and thoughts as they were."""
+    """Check the order of turns, pairs of calls and results, empty content, and the signatures of reasoning."""
     if not wire.messages:
         raise wrong("messages: at least one message is required")
     if wire.messages[0].role != "user":
         raise wrong('messages: first message must use the "user" role')
     if wire.messages[-1].role == "assistant":
-        said = "This model does not support assistant message prefill. The conversation must end with a user message."
-        raise wrong(said)
+        message = (
+            "This model does not support assistant message prefill. The conversation must end with a user message."
+        )
+        raise wrong(message)
     waiting: Sequence[str] = ()
     seen: set[str] = set()
     for index, turn in enumerate(wire.messages):
         if index and turn.role == wire.messages[index - 1].role:
-            # The API itself would join the two; a client that relies on it may lose where one ended.
+            # The API would join the two turns, but then a client could lose the boundary between them.
             raise wrong(f'messages: roles must alternate between "user" and "assistant", but found two at {index}')
         blocks = [TextBlock(text=turn.content)] if isinstance(turn.content, str) else turn.content
         if not blocks:
@@ -261,8 +268,8 @@ def _check_pairs(blocks: Sequence[Block], waiting: Sequence[str], place: str, se
     for position, id in enumerate(results):
         if id not in waiting:
             rule = "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
-            said = f"unexpected `tool_use_id` found in `tool_result` blocks: {id}. {rule}"
-            raise wrong(f"{place}.content.{position}: {said}")
+            message = f"unexpected `tool_use_id` found in `tool_result` blocks: {id}. {rule}"
+            raise wrong(f"{place}.content.{position}: {message}")
     if len(set(results)) != len(results):
         raise wrong(f"{place}: each tool_use must have a single result.")
     missing = [id for id in waiting if id not in results]
@@ -292,34 +299,34 @@ def _check_block(block: Block, turn: Turn, place: str, signed: Mapping[str, str]
             if turn.role == "user" and block.citations:
                 raise wrong(f"{place}.text.citations: Extra inputs are not permitted")
         case ToolUseBlock():
-            _only(turn, "assistant", "tool_use", place)
+            _check_role(turn, "assistant", "tool_use", place)
             if _ID.fullmatch(block.id) is None:
                 raise wrong(f"{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
             if _NAME.fullmatch(block.name) is None:
                 raise wrong(f"{place}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         case ToolResultBlock():
-            _only(turn, "user", "tool_result", place)
+            _check_role(turn, "user", "tool_result", place)
             if isinstance(block.content, list):
                 if block.is_error and any(not isinstance(each, TextBlock) for each in block.content):
                     raise wrong(f'{place}: all content must be type "text" if "is_error" is true')
                 for each in block.content:
                     _check_block(each, turn, f"{place}.tool_result.content", signed)
         case ThinkingBlock():
-            _only(turn, "assistant", "thinking", place)
+            _check_role(turn, "assistant", "thinking", place)
             if signed.get(block.signature) != block.thinking:
                 raise wrong(f"{place}: Invalid `signature` in `thinking` block")
         case RedactedThinkingBlock():
-            _only(turn, "assistant", "redacted_thinking", place)
+            _check_role(turn, "assistant", "redacted_thinking", place)
             if block.data not in signed:
                 raise wrong(f"{place}: Invalid `data` in `redacted_thinking` block")
         case ImageBlock() | DocumentBlock():
-            _only(turn, "user", "image" if isinstance(block, ImageBlock) else "document", place)
+            _check_role(turn, "user", "image" if isinstance(block, ImageBlock) else "document", place)
             source = block.source
-            allowed = _PICTURES if isinstance(block, ImageBlock) else ("application/pdf",)
+            allowed = _IMAGE_TYPES if isinstance(block, ImageBlock) else ("application/pdf",)
             if isinstance(source, Base64Source) and source.media_type not in allowed:
                 raise wrong(f"{place}.source.base64.media_type: Input should be {' or '.join(allowed)}")
 
 
-def _only(turn: Turn, role: str, kind: str, place: str) -> None:
+def _check_role(turn: Turn, role: str, kind: str, place: str) -> None:
     if turn.role != role:
         raise wrong(f"{place}: `{kind}` blocks can only be in `{role}` messages")

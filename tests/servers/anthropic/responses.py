@@ -1,7 +1,4 @@
-"""The Messages API: an answer is written, whole or as server-sent events.
-
-What Anthropic says when something is wrong: the status, and a body with a type and a message.
-"""
+"""Responses of the Messages API, unstreamed or as server-sent events, and its errors."""
 
 import re
 from itertools import count
@@ -55,12 +52,12 @@ _TYPES = {
 
 
 def wrong(message: str, *, status: int = 400, kind: str = "") -> RequestRejectedError:
-    """A request that is not in order."""
+    """Create the rejection of an invalid request."""
     return RequestRejectedError(status, body_of(kind or _OF_STATUS.get(status, INVALID), message), headers=request_id())
 
 
-def told(invalid: InvalidBodyError) -> RequestRejectedError:
-    """A body that does not have the right form; a place is written with dots, as in `messages.0.content`."""
+def rejection_of(invalid: InvalidBodyError) -> RequestRejectedError:
+    """Create the rejection of a malformed body; a path has dots, as in `messages.0.content`."""
     place = _INDEX.sub(r".\1", invalid.place).lstrip(".")
     match invalid.kind:
         case "json":
@@ -79,38 +76,38 @@ def told(invalid: InvalidBodyError) -> RequestRejectedError:
 
 
 def refused(error: ModelError, tokens: int, window: int | None) -> RequestRejectedError:
-    """A scripted error, before anything of the answer was sent."""
+    """Create the rejection for a scripted error before the response has started."""
     status = status_of(error, _OVERLOADED)
     headers = {**headers_of(error), **request_id()}
     if isinstance(error, HttpFault) and error.body is not None:
         return RequestRejectedError(status, error.body, headers=headers)
-    message = words_of(error)
+    message = message_of(error)
     if isinstance(error, ContextTooLongError):
         message = f"prompt is too long: {tokens} tokens > {window or tokens - 1} maximum"
     return RequestRejectedError(status, body_of(kind_of(error), message), headers=headers)
 
 
 def kind_of(error: ModelError) -> str:
-    """The word that tells a program what kind of error it is."""
+    """Return Anthropic's type of an error."""
     if isinstance(error, HttpFault):
         return _OF_STATUS.get(error.status, INVALID if error.status < 500 else "api_error")
-    word = next((word for kind, word in _KINDS if isinstance(error, kind)), "")
-    return word or (INVALID if status_of(error) < 500 else "api_error")
+    kind_name = next((kind_name for kind, kind_name in _KINDS if isinstance(error, kind)), "")
+    return kind_name or (INVALID if status_of(error) < 500 else "api_error")
 
 
-def words_of(error: ModelError) -> str:
-    """The message; what the filter stops is only known by it."""
-    said = str(error)
-    return f"Output blocked by content filtering policy: {said}" if isinstance(error, ContentFilterError) else said
+def message_of(error: ModelError) -> str:
+    """Return the message of an error; a content filter can only be recognised by its message."""
+    answer = str(error)
+    return f"Output blocked by content filtering policy: {answer}" if isinstance(error, ContentFilterError) else answer
 
 
 def body_of(kind: str, message: str) -> dict[str, object]:
-    """The body of an error, which is also what stands in an `error` event."""
+    """Create the body of an error, which is also the data of an `error` event."""
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 def request_id() -> dict[str, str]:
-    """The header with which Anthropic names a request."""
+    """Create the header with the request id."""
     return {"request-id": f"req_{next(_ids):020d}"}
 
 
@@ -125,48 +122,48 @@ _REASONS = {
 
 
 class Signatures(dict[str, str]):
-    """The signatures of the thoughts that were sent, and the thoughts that each of them is for."""
+    """The reasoning that was sent, by signature."""
 
-    def of(self, thought: Reasoning) -> dict[str, Any]:
-        """The block of this thought, signed."""
-        opaque: Any = thought.signature or {}
+    def of(self, block: Reasoning) -> dict[str, Any]:
+        """Return the signed block of this reasoning."""
+        opaque: Any = block.signature or {}
         if "data" in opaque:
             self[opaque["data"]] = ""
             return {"type": "redacted_thinking", "data": opaque["data"]}
         signature = opaque.get("signature") or f"sig_{next(_ids)}"
-        self[signature] = thought.text
-        return {"type": "thinking", "thinking": thought.text, "signature": signature}
+        self[signature] = block.text
+        return {"type": "thinking", "thinking": block.text, "signature": signature}
 
 
-def message(asked: ValidRequest, whole: ModelResponse, signatures: Signatures) -> bytes:
-    """An answer in one piece."""
-    said = whole.message or AssistantMessage()
-    text = spoken(said)
-    blocks: list[dict[str, Any]] = [signatures.of(thought) for thought in said.reasoning]
+def message(valid: ValidRequest, whole: ModelResponse, signatures: Signatures) -> bytes:
+    """Encode an unstreamed response."""
+    answer = whole.message or AssistantMessage()
+    text = answer_text(answer)
+    blocks: list[dict[str, Any]] = [signatures.of(block) for block in answer.reasoning]
     if text:
         blocks.append({"type": "text", "text": text})
-    blocks += [_call(call) for call in said.tool_calls]
-    head = {**_head(asked), "content": blocks, "usage": usage_of(whole.usage)}
-    return _encode({**head, **_ending(whole)})
+    blocks += [_call(call) for call in answer.tool_calls]
+    head = {**_head(valid), "content": blocks, "usage": usage_of(whole.usage)}
+    return _encode({**head, **_stop_fields(whole)})
 
 
 class MessageStream(AnswerStream):
-    """An answer as events: each block begins, grows and ends."""
+    """A response as events: start, deltas and stop of each block."""
 
-    def __init__(self, asked: ValidRequest, signatures: Signatures, input_tokens: int) -> None:
-        self._asked = asked
+    def __init__(self, valid: ValidRequest, signatures: Signatures, input_tokens: int) -> None:
+        self._valid = valid
         self._signatures = signatures
         self._input_tokens = input_tokens
         self._index = -1
         self._open = ""
-        self._thoughts: list[str] = []
+        self._reasoning_texts: list[str] = []
         self._opaque: Any = None
 
     def begin(self) -> bytes:
-        """The message without content, and a ping."""
+        """Encode the message without content, and a ping."""
         usage = {**usage_of(Usage(self._input_tokens, 1)), "output_tokens": 1}
         start: dict[str, Any] = {
-            **_head(self._asked),
+            **_head(self._valid),
             "content": [],
             "usage": usage,
             "stop_reason": None,
@@ -175,73 +172,73 @@ class MessageStream(AnswerStream):
         return _event("message_start", message=start) + _event("ping")
 
     def chunk(self, chunk: Chunk) -> bytes:
-        """The events of a piece of text, of a thought or of a call."""
+        """Encode the events of a chunk of text, reasoning or a call."""
         if type(chunk) is TextChunk:
-            opening = self._opened("text", {"type": "text", "text": ""})
+            opening = self._open_block("text", {"type": "text", "text": ""})
             return opening + self._delta({"type": "text_delta", "text": chunk.text})
         if type(chunk) is ToolCallChunk:
             return self._call(chunk)
         if type(chunk) is ReasoningChunk:
-            return self._thought(chunk)
+            return self._reasoning_events(chunk)
         if type(chunk) is PartChunk:
-            text = spoken(AssistantMessage((chunk.part,)))
+            text = answer_text(AssistantMessage((chunk.part,)))
             return self.chunk(TextChunk(text)) if text else b""
         return b""
 
     def end(self, whole: ModelResponse) -> bytes:
-        """The reason for the end, with what was used."""
+        """Encode the stop reason and the usage."""
         usage = usage_of(whole.usage)
-        delta = _event("message_delta", delta=_ending(whole), usage=usage)
-        return self._closed() + delta + _event("message_stop")
+        delta = _event("message_delta", delta=_stop_fields(whole), usage=usage)
+        return self._close_block() + delta + _event("message_stop")
 
     def failed(self, error: ModelError) -> bytes:
-        """An `error` event; nothing comes after it."""
-        return _event("error", error=body_of(kind_of(error), words_of(error))["error"])
+        """Encode an `error` event, after which the stream ends."""
+        return _event("error", error=body_of(kind_of(error), message_of(error))["error"])
 
     def garbage(self, text: str) -> bytes:
-        """An event whose data is not what it should be."""
+        """Encode an event with invalid data."""
         return f"event: content_block_delta\ndata: {text}\n\n".encode()
 
     def _call(self, chunk: ToolCallChunk) -> bytes:
         block: dict[str, Any] = {"type": "tool_use", "id": chunk.id, "name": chunk.name, "input": {}}
-        opening = self._opened(f"call {chunk.index}", block)
-        # The first delta is empty, as Anthropic's is.
+        opening = self._open_block(f"call {chunk.index}", block)
+        # The first delta is empty, as with Anthropic.
         first = self._delta({"type": "input_json_delta", "partial_json": ""}) if opening else b""
         if not chunk.arguments or chunk.arguments == "{}":
             return opening + first
         return opening + first + self._delta({"type": "input_json_delta", "partial_json": chunk.arguments})
 
-    def _thought(self, chunk: ReasoningChunk) -> bytes:
+    def _reasoning_events(self, chunk: ReasoningChunk) -> bytes:
         whole = chunk.whole
         opaque: Any = whole.signature if whole is not None else None
         if whole is not None and "data" in (opaque or {}):
-            return self._opened("redacted", self._signatures.of(whole)) + self._closed()
-        opening = self._opened("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            return self._open_block("redacted", self._signatures.of(whole)) + self._close_block()
+        opening = self._open_block("thinking", {"type": "thinking", "thinking": "", "signature": ""})
         events = opening
         if chunk.text:
-            self._thoughts.append(chunk.text)
+            self._reasoning_texts.append(chunk.text)
             events += self._delta({"type": "thinking_delta", "thinking": chunk.text})
         if whole is None:
             return events
         self._opaque = opaque
-        return events + self._closed()
+        return events + self._close_block()
 
-    def _opened(self, kind: str, block: dict[str, Any]) -> bytes:
+    def _open_block(self, kind: str, block: dict[str, Any]) -> bytes:
         if self._open == kind:
             return b""
-        closing = self._closed()
+        closing = self._close_block()
         self._index += 1
         self._open = kind
         return closing + _event("content_block_start", index=self._index, content_block=block)
 
-    def _closed(self) -> bytes:
+    def _close_block(self) -> bytes:
         if not self._open:
             return b""
         signing = b""
         if self._open == "thinking":
-            signed = self._signatures.of(Reasoning("".join(self._thoughts), signature=self._opaque))
+            signed = self._signatures.of(Reasoning("".join(self._reasoning_texts), signature=self._opaque))
             signing = self._delta({"type": "signature_delta", "signature": signed["signature"]})
-            self._thoughts.clear()
+            self._reasoning_texts.clear()
             self._opaque = None
         self._open = ""
         return signing + _event("content_block_stop", index=self._index)
@@ -250,17 +247,17 @@ class MessageStream(AnswerStream):
         return _event("content_block_delta", index=self._index, delta=delta)
 
 
-def spoken(said: AssistantMessage) -> str:
-    """The text of an answer; a ModelError if there is something in it that this wire cannot carry."""
-    media = media_of(said.content)
+def answer_text(answer: AssistantMessage) -> str:
+    """Return the text of a message; raise a ModelError if it has media, which this API cannot send."""
+    media = media_of(answer.content)
     if media:
         kinds = ", ".join([type(part).__name__ for part in media])
         raise ModelError(f"the script answers with {kinds}, which Anthropic's models do not send")
-    return text_of(said.content)
+    return text_of(answer.content)
 
 
 def usage_of(usage: Usage | None) -> dict[str, Any]:
-    """Usage as the Messages API tells it: what was cached is not among the input tokens."""
+    """Return the usage in the format of the Messages API: input tokens do not include cached ones."""
     used = usage or Usage()
     return {
         "input_tokens": used.input_tokens - used.cached_tokens,
@@ -271,7 +268,7 @@ def usage_of(usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _ending(whole: ModelResponse) -> dict[str, Any]:
+def _stop_fields(whole: ModelResponse) -> dict[str, Any]:
     has_calls = whole.message is not None and bool(whole.message.tool_calls)
     reason = _REASONS.get(whole.stop_reason) or ("tool_use" if has_calls else "end_turn")
     ending: dict[str, Any] = {"stop_reason": reason, "stop_sequence": None}
@@ -280,8 +277,8 @@ def _ending(whole: ModelResponse) -> dict[str, Any]:
     return ending
 
 
-def _head(asked: ValidRequest) -> dict[str, Any]:
-    return {"id": f"msg_{next(_ids):024d}", "type": "message", "role": "assistant", "model": asked.model}
+def _head(valid: ValidRequest) -> dict[str, Any]:
+    return {"id": f"msg_{next(_ids):024d}", "type": "message", "role": "assistant", "model": valid.model}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

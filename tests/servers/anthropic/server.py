@@ -1,7 +1,4 @@
-"""Anthropic's addresses, and who may use them.
-
-The Messages API: a request is read and checked, and told in Baton's own words.
-"""
+"""Anthropic's endpoints with authentication; requests are parsed, checked and converted to Baton's types."""
 
 from base64 import b64decode
 from binascii import Error
@@ -32,7 +29,7 @@ from tests.servers.anthropic.request_schema import (
     check_options,
     check_turns,
 )
-from tests.servers.anthropic.responses import MessageStream, Signatures, message, refused, told, wrong
+from tests.servers.anthropic.responses import MessageStream, Signatures, message, refused, rejection_of, wrong
 from tests.servers.base import AnswerStream, APIEndpoint, ReceivedRequest, RequestRejectedError, ValidRequest
 from tests.servers.server import ProviderServer, ServerOptions
 from tests.servers.validation import InvalidBodyError, decoded
@@ -60,29 +57,29 @@ _DECODER = msgspec.json.Decoder(MessagesRequest)
 
 
 class Messages(APIEndpoint):
-    """`/v1/messages`. It keeps the signatures of its thoughts, to know them when they come back."""
+    """`/v1/messages`. It keeps the signatures of the reasoning it sent, to verify them later."""
 
     def __init__(self) -> None:
         self.signatures = Signatures()
 
     def read(self, received: ReceivedRequest) -> ValidRequest:
-        """The request, if it is in order."""
+        """Parse and check a request."""
         try:
             wire = decoded(_DECODER, received.raw)
         except InvalidBodyError as invalid:
-            raise told(invalid) from None
+            raise rejection_of(invalid) from None
         check_options(wire, received.headers.get("anthropic-version", ""))
         check_offer(wire)
         check_turns(wire, self.signatures)
         return ValidRequest(wire.model, wire.stream, _request(wire), wire)
 
-    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
-        """A `message`."""
-        return message(asked, whole, self.signatures)
+    def whole(self, valid: ValidRequest, whole: ModelResponse) -> bytes:
+        """Encode a `message`."""
+        return message(valid, whole, self.signatures)
 
-    def stream(self, asked: ValidRequest) -> AnswerStream:
-        """Events, from `message_start` to `message_stop`."""
-        return MessageStream(asked, self.signatures, len(msgspec.json.encode(asked.wire)) // 4)
+    def stream(self, valid: ValidRequest) -> AnswerStream:
+        """Create the stream of events, from `message_start` to `message_stop`."""
+        return MessageStream(valid, self.signatures, len(msgspec.json.encode(valid.wire)) // 4)
 
 
 def _request(wire: MessagesRequest) -> ModelRequest:
@@ -105,14 +102,14 @@ def _messages(wire: MessagesRequest) -> Iterator[Message]:
         place = f"messages.{index}.content"
         blocks: Sequence[Block] = [TextBlock(text=turn.content)] if isinstance(turn.content, str) else turn.content
         if turn.role == "assistant":
-            said = _assistant(blocks)
-            names |= {call.id: call.name for call in said.tool_calls}
-            yield said
+            message = _assistant(blocks)
+            names |= {call.id: call.name for call in message.tool_calls}
+            yield message
             continue
         for block in blocks:
             if isinstance(block, ToolResultBlock):
-                given = block.content
-                content = "" if given is UNSET else given if isinstance(given, str) else _content(given, place)
+                value = block.content
+                content = "" if value is UNSET else value if isinstance(value, str) else _content(value, place)
                 yield ToolMessage(block.tool_use_id, names[block.tool_use_id], content, block.is_error)
         rest = [block for block in blocks if not isinstance(block, ToolResultBlock)]
         if rest:
@@ -121,16 +118,16 @@ def _messages(wire: MessagesRequest) -> Iterator[Message]:
 
 def _assistant(blocks: Sequence[Block]) -> AssistantMessage:
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
-    thoughts: list[Reasoning] = []
+    reasoning: list[Reasoning] = []
     for block in blocks:
         if isinstance(block, ThinkingBlock):
-            thoughts.append(Reasoning(block.thinking, "anthropic", {"signature": block.signature}))
+            reasoning.append(Reasoning(block.thinking, "anthropic", {"signature": block.signature}))
         elif isinstance(block, RedactedThinkingBlock):
-            thoughts.append(Reasoning("", "anthropic", {"data": block.data}))
+            reasoning.append(Reasoning("", "anthropic", {"data": block.data}))
     return AssistantMessage(
         "".join([block.text for block in blocks if isinstance(block, TextBlock)]),
         tuple([ToolCall(call.id, call.name, msgspec.json.encode(call.input).decode()) for call in calls]),
-        tuple(thoughts),
+        tuple(reasoning),
     )
 
 
@@ -187,13 +184,13 @@ def _tool_choice(wire: MessagesRequest) -> str | None:
 
 
 def _settings(wire: MessagesRequest) -> ModelSettings:
-    alone = getattr(wire.tool_choice, "disable_parallel_tool_use", None)
+    disables_parallel = getattr(wire.tool_choice, "disable_parallel_tool_use", None)
     effort = wire.output_config.effort if wire.output_config is not None else None
     return ModelSettings(
         temperature=wire.temperature,
         top_p=wire.top_p,
         max_tokens=wire.max_tokens,
-        parallel_tool_calls=None if alone is None else not alone,
+        parallel_tool_calls=None if disables_parallel is None else not disables_parallel,
         reasoning_effort="none" if isinstance(wire.thinking, DisabledThinking) else effort,
         stop_sequences=tuple(wire.stop_sequences) if wire.stop_sequences else None,
     )
@@ -205,9 +202,9 @@ _BEARER = "Bearer "
 
 
 class AnthropicServer(ProviderServer):
-    """Anthropic on this machine: `/v1/messages` and `/v1/models`, with and without streaming.
+    """A local server with `/v1/messages` and `/v1/models`, with and without streaming.
 
-    It is stricter than Anthropic in one thing: two turns of the same role in a row are refused rather than joined.
+    It is stricter than Anthropic: two consecutive turns of the same role are refused rather than joined.
     """
 
     def __init__(
@@ -218,11 +215,11 @@ class AnthropicServer(ProviderServer):
 
     @property
     def base_url(self) -> str:
-        """What the client is given: the origin alone."""
+        """Return the base URL for clients, which is the origin."""
         return self.origin
 
     def route(self, received: ReceivedRequest) -> APIEndpoint | bytes:
-        """The endpoint of this path."""
+        """Return the endpoint of this path."""
         self._authenticate(received)
         version = received.headers.get("anthropic-version", "")
         if not version:
@@ -239,14 +236,14 @@ class AnthropicServer(ProviderServer):
         return self._messages
 
     def refused(self, error: ModelError, received: ReceivedRequest) -> RequestRejectedError:
-        """The status and the body that say the same as this error."""
+        """Create the rejection that corresponds to this error."""
         if isinstance(error, ModelNotFoundError):
             return wrong(f"model: {received.model}", status=404)
         return refused(error, received.tokens, self.context_window)
 
     def _authenticate(self, received: ReceivedRequest) -> None:
-        given = received.headers.get("x-api-key") or received.headers.get("authorization", "").removeprefix(_BEARER)
-        if not given:
+        value = received.headers.get("x-api-key") or received.headers.get("authorization", "").removeprefix(_BEARER)
+        if not value:
             raise wrong("x-api-key header is required", status=401)
-        if given != self.api_key:
+        if value != self.api_key:
             raise wrong("invalid x-api-key", status=401)

@@ -1,6 +1,6 @@
-"""Google on this machine: generateContent and streamGenerateContent of the Gemini API, and the list of models.
+"""A local server with the Gemini API's generateContent, streamGenerateContent and list of models.
 
-May import the rest of servers. Must not import `google.genai`: what it would accept is for the tests to show.
+May import the rest of servers. Must not import `google.genai`: the tests compare the server with it.
 """
 
 from tests.servers.google.server import GoogleServer

@@ -1,7 +1,4 @@
-"""The body of a request to the Gemini API, field by field; what is not here is not known.
-
-What the Gemini API refuses although every field has the right form.
-"""
+"""The request body of the Gemini API, and the checks that go beyond its fields. Other fields are unknown."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -12,39 +9,39 @@ from msgspec import Struct
 from tests.servers.google.responses import wrong
 
 _AFTER_UNDERSCORE = re.compile(r"_([a-z])")
-# What stands under these belongs to the caller, and its keys are names.
-_FREE = frozenset(("args", "response", "parametersJsonSchema", "responseJsonSchema", "labels"))
+# The contents of these fields are the caller's, so their keys are not renamed.
+_CALLER_FIELDS = frozenset(("args", "response", "parametersJsonSchema", "responseJsonSchema", "labels"))
 
 
-class Camel(Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
-    """The parent of what stands in a body: a field that is not known is an error."""
+class CamelStruct(Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """Base of the objects in a body; unknown fields are errors."""
 
 
-class Blob(Camel):
+class Blob(CamelStruct):
     mime_type: str
     data: str
     display_name: str | None = None
 
 
-class FileData(Camel):
+class FileData(CamelStruct):
     file_uri: str
     mime_type: str | None = None
     display_name: str | None = None
 
 
-class FunctionCall(Camel):
+class FunctionCall(CamelStruct):
     name: str
     id: str | None = None
     args: dict[str, Any] | None = None
 
 
-class FunctionResponse(Camel):
+class FunctionResponse(CamelStruct):
     name: str
     response: dict[str, Any]
     id: str | None = None
 
 
-class WirePart(Camel):
+class WirePart(CamelStruct):
     text: str | None = None
     inline_data: Blob | None = None
     file_data: FileData | None = None
@@ -54,37 +51,37 @@ class WirePart(Camel):
     thought_signature: str | None = None
 
 
-class WireContent(Camel):
+class WireContent(CamelStruct):
     parts: list[WirePart] = []
     role: str | None = None
 
 
-class FunctionDeclaration(Camel):
+class FunctionDeclaration(CamelStruct):
     name: str
     description: str | None = None
     parameters_json_schema: dict[str, Any] | None = None
 
 
-class WireTool(Camel):
+class WireTool(CamelStruct):
     function_declarations: list[FunctionDeclaration] = []
 
 
-class FunctionCallingConfig(Camel):
+class FunctionCallingConfig(CamelStruct):
     mode: Literal["AUTO", "ANY", "NONE", "VALIDATED"] = "AUTO"
     allowed_function_names: list[str] | None = None
 
 
-class ToolConfig(Camel):
+class ToolConfig(CamelStruct):
     function_calling_config: FunctionCallingConfig | None = None
 
 
-class ThinkingConfig(Camel):
+class ThinkingConfig(CamelStruct):
     include_thoughts: bool | None = None
     thinking_budget: int | None = None
     thinking_level: Literal["MINIMAL", "LOW", "MEDIUM", "HIGH"] | None = None
 
 
-class GenerationConfig(Camel):
+class GenerationConfig(CamelStruct):
     temperature: float | None = None
     top_p: float | None = None
     top_k: float | None = None
@@ -97,12 +94,12 @@ class GenerationConfig(Camel):
     thinking_config: ThinkingConfig | None = None
 
 
-class SafetySetting(Camel):
+class SafetySetting(CamelStruct):
     category: str
     threshold: str
 
 
-class GenerateRequest(Camel):
+class GenerateRequest(CamelStruct):
     contents: list[WireContent] = []
     system_instruction: WireContent | None = None
     tools: list[WireTool] | None = None
@@ -113,7 +110,7 @@ class GenerateRequest(Camel):
 
 
 def in_camel_case(raw: bytes) -> bytes:
-    """The same body with all names of fields in one style: the API takes `mime_type` and `mimeType` alike."""
+    """Rename all fields of a body to camel case: the API accepts both `mime_type` and `mimeType`."""
     return msgspec.json.encode(_renamed(msgspec.json.decode(raw)))
 
 
@@ -125,15 +122,15 @@ def _renamed(value: Any) -> Any:
     renamed: dict[str, Any] = {}
     for key, each in cast("dict[str, Any]", value).items():
         name = _AFTER_UNDERSCORE.sub(lambda found: found[1].upper(), key)
-        renamed[name] = each if name in _FREE else _renamed(each)
+        renamed[name] = each if name in _CALLER_FIELDS else _renamed(each)
     return renamed
 
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _VERSION = re.compile(r"gemini-(\d+)")
 _UNSIGNED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-"""The signature that Google's documentation names for calls of other models, as it stands on the wire."""
-_SCHEMA_WORDS = frozenset(
+"""The encoded signature that Google's documentation defines for calls of other models."""
+_SCHEMA_KEYWORDS = frozenset(
     (
         *("$ref", "$defs", "$id", "$anchor", "type", "format", "title", "description", "enum", "items", "prefixItems"),
         *("minItems", "maxItems", "minimum", "maximum", "anyOf", "oneOf", "properties", "additionalProperties"),
@@ -144,13 +141,13 @@ _AT = "* GenerateContentRequest."
 
 
 def generation_of(model: str) -> int:
-    """Which Gemini this is; an unknown name counts as the newest."""
+    """Return the generation of a Gemini model; an unknown name counts as the newest."""
     found = _VERSION.search(model)
     return int(found[1]) if found is not None else 99
 
 
 def check_options(wire: GenerateRequest, model: str) -> None:
-    """Options that go together, and with the model."""
+    """Check options that exclude each other or that the model does not support."""
     config = wire.generation_config or GenerationConfig()
     if config.temperature is not None and not 0 <= config.temperature <= 2:
         raise wrong(f"{_AT}generation_config.temperature: temperature must be in the range [0.0, 2.0].")
@@ -174,7 +171,7 @@ def check_options(wire: GenerateRequest, model: str) -> None:
 
 
 def check_tools(wire: GenerateRequest) -> None:
-    """The functions, and the choice among them."""
+    """Check the functions and the tool choice."""
     functions = [each for tool in wire.tools or () for each in tool.function_declarations]
     for index, function in enumerate(functions):
         place = f"{_AT}tools[0].function_declarations[{index}]"
@@ -205,24 +202,24 @@ def check_tools(wire: GenerateRequest) -> None:
 def _check_schema(schema: Any, place: str) -> None:
     if not isinstance(schema, dict):
         return
-    words = cast("dict[str, Any]", schema)
-    for word in words:
-        if word not in _SCHEMA_WORDS:
-            raise wrong(f"Invalid JSON payload received. Unknown name \"{word}\" at '{place}': Cannot find field.")
-    if "$ref" in words and any(not word.startswith("$") for word in words):
+    keywords = cast("dict[str, Any]", schema)
+    for keyword in keywords:
+        if keyword not in _SCHEMA_KEYWORDS:
+            raise wrong(f"Invalid JSON payload received. Unknown name \"{keyword}\" at '{place}': Cannot find field.")
+    if "$ref" in keywords and any(not keyword.startswith("$") for keyword in keywords):
         raise wrong(f"{place}: no other fields may be set beside $ref")
     for key in ("properties", "$defs"):
-        for name, each in words.get(key, {}).items():
+        for name, each in keywords.get(key, {}).items():
             _check_schema(each, f"{place}.{name}")
     for key in ("anyOf", "oneOf", "prefixItems"):
-        for each in words.get(key, ()):
+        for each in keywords.get(key, ()):
             _check_schema(each, f"{place}.{key}")
     for key in ("items", "additionalProperties"):
-        _check_schema(words.get(key), f"{place}.{key}")
+        _check_schema(keywords.get(key), f"{place}.{key}")
 
 
 def check_contents(wire: GenerateRequest, model: str, signatures: Collection[str]) -> None:
-    """The order of the turns, calls and responses in pairs, nothing empty, and signatures as they were."""
+    """Check the order of turns, pairs of calls and responses, empty content, and signatures."""
     if not wire.contents:
         raise wrong(f"{_AT}contents: contents is not specified\n")
     waiting: list[FunctionCall] = []
@@ -232,7 +229,7 @@ def check_contents(wire: GenerateRequest, model: str, signatures: Collection[str
         if role not in ("user", "model"):
             raise wrong("Please use a valid role: user, model.")
         if role == previous:
-            # The API itself takes this; whoever relies on it may lose where a turn ended.
+            # The API accepts this, but then a client could lose the boundary between turns.
             raise wrong(f"Please ensure that multiturn requests alternate between user and model (at {index}).")
         if not content.parts:
             raise wrong(f"{_AT}contents[{index}].parts: contents.parts must not be empty.\n")

@@ -1,7 +1,4 @@
-"""The Gemini API: an answer is written, whole or as server-sent events.
-
-What Google says when something is wrong: a code, a status in words, a message and details.
-"""
+"""Responses of the Gemini API, unstreamed or as server-sent events, and its errors."""
 
 from base64 import b64encode
 from itertools import count
@@ -16,7 +13,7 @@ from baton.messages import AssistantMessage, Data, Part, Text, ToolCall, Usage, 
 from baton.models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk, assemble_response
 
 _TYPES = "type.googleapis.com/google.rpc."
-_WORDS = {
+_STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -30,18 +27,18 @@ _KINDS = {"str": "TYPE_STRING", "int": "TYPE_INT32", "float": "TYPE_FLOAT", "boo
 
 
 def wrong(message: str, *, status: int = 400, details: list[dict[str, Any]] | None = None) -> RequestRejectedError:
-    """A request that is not in order."""
+    """Create the rejection of an invalid request."""
     return RequestRejectedError(status, body_of(status, message, details))
 
 
 def bad_key() -> RequestRejectedError:
-    """A key that is not known, which is a bad argument in Google's eyes."""
+    """Create the rejection of an unknown key, which is an invalid argument for Google."""
     info = {"@type": f"{_TYPES}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
     return wrong("API key not valid. Please pass a valid API key.", details=[info])
 
 
-def told(invalid: InvalidBodyError) -> RequestRejectedError:
-    """A body that does not have the right form."""
+def rejection_of(invalid: InvalidBodyError) -> RequestRejectedError:
+    """Create the rejection of a malformed body."""
     place = invalid.place
     where, _, name = place.rpartition(".")
     at = f" at '{where}'" if where else ""
@@ -60,7 +57,7 @@ def told(invalid: InvalidBodyError) -> RequestRejectedError:
 
 
 def refused(error: ModelError, tokens: int, window: int | None, streams: bool) -> RequestRejectedError:
-    """A scripted error, before anything of the answer was sent."""
+    """Create the rejection for a scripted error before the response has started."""
     if isinstance(error, ContentFilterError):
         return _blocked(error, streams)
     status = status_of(error)
@@ -78,18 +75,18 @@ def refused(error: ModelError, tokens: int, window: int | None, streams: bool) -
 
 
 def body_of(status: int, message: str, details: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The body of an error, which is also what stands in a stream."""
-    error: dict[str, Any] = {"code": status, "message": message, "status": _WORDS.get(status, "UNKNOWN")}
+    """Create the body of an error, which is also used in streams."""
+    error: dict[str, Any] = {"code": status, "message": message, "status": _STATUS_NAMES.get(status, "UNKNOWN")}
     return {"error": {**error, "details": details} if details else error}
 
 
 def code_of(error: ModelError) -> int:
-    """The code of an error in the middle of a stream."""
+    """Return the code of an error in the middle of a stream."""
     return 503 if isinstance(error, OverloadedError) else status_of(error)
 
 
 def _blocked(error: ModelError, streams: bool) -> RequestRejectedError:
-    # A prompt that the filter stops is not an error to Google, but an answer without candidates.
+    # For Google, a blocked prompt is not an error but a response without candidates.
     feedback = {"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": str(error)}}
     body = msgspec.json.encode({**feedback, "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 1}})
     if not streams:
@@ -103,79 +100,81 @@ _REASONS = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 
 
 class Signatures(set[str]):
-    """The signatures that were sent."""
+    """The signatures that the server sent."""
 
     def new(self, opaque: Any = None) -> str:
-        """The signature that the script gives, or another one."""
+        """Return the scripted signature, or a new one."""
         given: Any = opaque or {}
         signature: str = given.get("signature") or b64encode(f"signature {next(_ids)}".encode()).decode()
         self.add(signature)
         return signature
 
 
-def generated(asked: ValidRequest, whole: ModelResponse, signatures: Signatures, *, gives_ids: bool) -> bytes:
-    """An answer in one piece."""
-    stream = ContentStream(asked, signatures, gives_ids=gives_ids)
-    said = whole.message or AssistantMessage()
-    for thought in said.reasoning:
-        stream.think(thought.text, thought.signature)
-    content = said.content
-    spoken: tuple[Part, ...] = (Text(content),) if isinstance(content, str) else content
-    parts = [{"text": thought.text, "thought": True} for thought in said.reasoning if thought.text]
-    parts += [_part(part) for part in spoken if part != Text("")]
-    parts += [stream.call(call) for call in said.tool_calls]
-    return _encode(stream.piece(parts, whole))
+def encode_response(valid: ValidRequest, whole: ModelResponse, signatures: Signatures, *, gives_ids: bool) -> bytes:
+    """Encode an unstreamed response."""
+    stream = ContentStream(valid, signatures, gives_ids=gives_ids)
+    answer = whole.message or AssistantMessage()
+    for block in answer.reasoning:
+        stream.record_reasoning(block.text, block.signature)
+    content = answer.content
+    answer_parts: tuple[Part, ...] = (Text(content),) if isinstance(content, str) else content
+    parts = [{"text": block.text, "thought": True} for block in answer.reasoning if block.text]
+    parts += [_part(part) for part in answer_parts if part != Text("")]
+    parts += [stream.call(call) for call in answer.tool_calls]
+    return _encode(stream.event_body(parts, whole))
 
 
 class ContentStream(AnswerStream):
-    """An answer as pieces, each a response of its own; a call comes whole."""
+    """A streamed response; each event is a GenerateContentResponse, and calls are not split."""
 
-    def __init__(self, asked: ValidRequest, signatures: Signatures, *, gives_ids: bool) -> None:
+    def __init__(self, valid: ValidRequest, signatures: Signatures, *, gives_ids: bool) -> None:
         self._signatures = signatures
         self._gives_ids = gives_ids
-        self._head = {"modelVersion": asked.model, "responseId": f"response{next(_ids)}"}
+        self._head = {"modelVersion": valid.model, "responseId": f"response{next(_ids)}"}
         self._call: list[ToolCallChunk] = []
         self._opaque: Any = None
-        self._has_thought = False
+        self._has_reasoning = False
         self._is_signed = False
 
     def chunk(self, chunk: Chunk) -> bytes:
-        """The piece of a text, of a thought or of a medium; of a call, the one before it."""
+        """Encode a chunk of text, reasoning or media; a call is buffered until its last chunk."""
         if type(chunk) is ToolCallChunk:
-            before = b"" if self._call and self._call[0].index == chunk.index else self._flushed()
+            before = b"" if self._call and self._call[0].index == chunk.index else self._flush_call()
             self._call.append(chunk)
             return before
-        before = self._flushed()
+        before = self._flush_call()
         if type(chunk) is TextChunk:
             return before + self._event([{"text": chunk.text}])
         if type(chunk) is ReasoningChunk:
-            self.think(chunk.text, chunk.whole.signature if chunk.whole is not None else None)
+            self.record_reasoning(chunk.text, chunk.whole.signature if chunk.whole is not None else None)
             return before + (self._event([{"text": chunk.text, "thought": True}]) if chunk.text else b"")
         if type(chunk) is PartChunk:
             return before + self._event([_part(chunk.part)])
         return before
 
     def end(self, whole: ModelResponse) -> bytes:
-        """The last piece: why it ended, what was used, and the signature of thoughts that led to words."""
-        before = self._flushed()
+        """Encode the last event: stop reason, usage, and the signature of reasoning before text."""
+        before = self._flush_call()
         parts: list[dict[str, Any]] = []
-        if self._has_thought and not self._is_signed:
+        if self._has_reasoning and not self._is_signed:
             parts.append({"text": "", "thoughtSignature": self._signatures.new(self._opaque)})
-        return before + _sse(self.piece(parts, whole))
+        return before + _sse(self.event_body(parts, whole))
 
     def failed(self, error: ModelError) -> bytes:
-        """An error in place of a piece; what the filter stops ends with a reason of its own."""
+        """Encode an error event; a content filter has its own finish reason."""
         if isinstance(error, ContentFilterError):
-            return self._flushed() + _sse(self.piece([], ModelResponse(stop_reason="content_filter", usage=Usage())))
+            return self._flush_call() + _sse(
+                self.event_body([], ModelResponse(stop_reason="content_filter", usage=Usage()))
+            )
         return _sse(body_of(code_of(error), str(error)))
 
-    def think(self, text: str, opaque: Any) -> None:
-        """A thought was there, and this belongs to it."""
-        self._has_thought = True
+    def record_reasoning(self, text: str, opaque: Any) -> None:
+        """Record that there was reasoning, and its signature."""
+        self._has_reasoning = True
         self._opaque = opaque or self._opaque
 
     def call(self, call: ToolCall) -> dict[str, Any]:
-        """The part of a call; the first one of an answer is signed."""
+        """Create the part of a call; the first one of a response is signed."""
         arguments = msgspec.json.decode(call.arguments or "{}")
         named = {"id": call.id} if self._gives_ids else {}
         part: dict[str, Any] = {"functionCall": {**named, "name": call.name, "args": arguments}}
@@ -184,8 +183,8 @@ class ContentStream(AnswerStream):
             part["thoughtSignature"] = self._signatures.new(self._opaque)
         return part
 
-    def piece(self, parts: list[dict[str, Any]], whole: ModelResponse | None = None) -> dict[str, Any]:
-        """One response; `whole` makes it the last."""
+    def event_body(self, parts: list[dict[str, Any]], whole: ModelResponse | None = None) -> dict[str, Any]:
+        """Create one GenerateContentResponse; `whole` makes it the last."""
         candidate: dict[str, Any] = {"index": 0}
         if parts or whole is None:
             candidate["content"] = {"parts": parts, "role": "model"}
@@ -194,7 +193,7 @@ class ContentStream(AnswerStream):
         candidate["finishReason"] = _REASONS.get(whole.stop_reason, "STOP")
         return {"candidates": [candidate], "usageMetadata": usage_of(whole.usage), **self._head}
 
-    def _flushed(self) -> bytes:
+    def _flush_call(self) -> bytes:
         if not self._call:
             return b""
         message = assemble_response(self._call).message or AssistantMessage()
@@ -202,11 +201,11 @@ class ContentStream(AnswerStream):
         return self._event([self.call(call) for call in message.tool_calls])
 
     def _event(self, parts: list[dict[str, Any]]) -> bytes:
-        return _sse(self.piece(parts))
+        return _sse(self.event_body(parts))
 
 
 def usage_of(usage: Usage | None) -> dict[str, Any]:
-    """Usage as the Gemini API tells it: thoughts are not among the tokens of the candidates."""
+    """Return the usage in the format of the Gemini API: candidate tokens do not include reasoning."""
     used = usage or Usage()
     return {
         "promptTokenCount": used.input_tokens,

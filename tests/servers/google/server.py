@@ -1,7 +1,4 @@
-"""Google's addresses, and who may use them.
-
-The Gemini API: a request is read and checked, and told in Baton's own words.
-"""
+"""Google's endpoints with authentication; requests are parsed, checked and converted to Baton's types."""
 
 import re
 from base64 import b64decode
@@ -22,7 +19,15 @@ from tests.servers.google.request_schema import (
     check_tools,
     in_camel_case,
 )
-from tests.servers.google.responses import ContentStream, Signatures, bad_key, generated, refused, told, wrong
+from tests.servers.google.responses import (
+    ContentStream,
+    Signatures,
+    bad_key,
+    encode_response,
+    refused,
+    rejection_of,
+    wrong,
+)
 from tests.servers.server import ProviderServer, ServerOptions
 from tests.servers.validation import InvalidBodyError, decoded
 from typing_extensions import Unpack
@@ -61,25 +66,25 @@ class Generate(APIEndpoint):
         self._gives_ids = gives_ids
 
     def read(self, received: ReceivedRequest) -> ValidRequest:
-        """The request, if it is in order."""
+        """Parse and check a request."""
         try:
             wire = decoded(_DECODER, in_camel_case(received.raw))
         except msgspec.DecodeError as error:
-            raise told(InvalidBodyError("json", "", given=str(error))) from None
+            raise rejection_of(InvalidBodyError("json", "", given=str(error))) from None
         except InvalidBodyError as invalid:
-            raise told(invalid) from None
+            raise rejection_of(invalid) from None
         check_options(wire, self._model)
         check_tools(wire)
         check_contents(wire, self._model, self._signatures)
         return ValidRequest(self._model, self._streams, _request(wire), wire)
 
-    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
-        """A GenerateContentResponse."""
-        return generated(asked, whole, self._signatures, gives_ids=self._gives_ids)
+    def whole(self, valid: ValidRequest, whole: ModelResponse) -> bytes:
+        """Encode a GenerateContentResponse."""
+        return encode_response(valid, whole, self._signatures, gives_ids=self._gives_ids)
 
-    def stream(self, asked: ValidRequest) -> AnswerStream:
-        """GenerateContentResponses, one for each piece."""
-        return ContentStream(asked, self._signatures, gives_ids=self._gives_ids)
+    def stream(self, valid: ValidRequest) -> AnswerStream:
+        """Create the stream of GenerateContentResponses."""
+        return ContentStream(valid, self._signatures, gives_ids=self._gives_ids)
 
 
 def _request(wire: GenerateRequest) -> ModelRequest:
@@ -99,7 +104,7 @@ def _request(wire: GenerateRequest) -> ModelRequest:
 def _messages(contents: Sequence[WireContent]) -> Iterator[Message]:
     for content in contents:
         if content.role == "model":
-            yield _said(content.parts)
+            yield _assistant_message(content.parts)
             continue
         for part in content.parts:
             response = part.function_response
@@ -117,20 +122,20 @@ def _outcome(response: dict[str, Any]) -> tuple[str, bool]:
     return msgspec.json.encode(response).decode(), False
 
 
-def _said(parts: Sequence[WirePart]) -> AssistantMessage:
+def _assistant_message(parts: Sequence[WirePart]) -> AssistantMessage:
     calls: list[ToolCall] = []
-    thoughts: list[Reasoning] = []
+    reasoning: list[Reasoning] = []
     for part in parts:
         signature = {"signature": part.thought_signature} if part.thought_signature is not None else None
         call = part.function_call
         if call is not None:
             if signature is not None:
-                thoughts.append(Reasoning("", "google", {**signature, "call": len(calls), "name": call.name}))
+                reasoning.append(Reasoning("", "google", {**signature, "call": len(calls), "name": call.name}))
             calls.append(ToolCall(call.id or "", call.name, msgspec.json.encode(call.args or {}).decode()))
         elif part.thought or signature is not None:
-            thoughts.append(Reasoning(part.text or "" if part.thought else "", "google", signature))
-    spoken = [part for part in parts if not part.thought and part.function_call is None and part.text != ""]
-    return AssistantMessage(_content(spoken) if spoken else "", tuple(calls), tuple(thoughts))
+            reasoning.append(Reasoning(part.text or "" if part.thought else "", "google", signature))
+    content_parts = [part for part in parts if not part.thought and part.function_call is None and part.text != ""]
+    return AssistantMessage(_content(content_parts) if content_parts else "", tuple(calls), tuple(reasoning))
 
 
 def _content(parts: Sequence[WirePart]) -> Content:
@@ -143,17 +148,17 @@ def _content(parts: Sequence[WirePart]) -> Content:
 def _part(part: WirePart) -> Part:
     if part.file_data is not None:
         kind = part.file_data.mime_type or "application/octet-stream"
-        return _medium(kind, url=part.file_data.file_uri)
+        return _media_part(kind, url=part.file_data.file_uri)
     if part.inline_data is not None:
         try:
             data = b64decode(part.inline_data.data, validate=True)
         except Error:
             raise wrong("Invalid value at 'inline_data.data' (TYPE_BYTES), Base64 decoding failed") from None
-        return _medium(part.inline_data.mime_type, data=data)
+        return _media_part(part.inline_data.mime_type, data=data)
     return Text(part.text or "")
 
 
-def _medium(kind: str, *, url: str | None = None, data: bytes | None = None) -> Part:
+def _media_part(kind: str, *, url: str | None = None, data: bytes | None = None) -> Part:
     family = kind.partition("/")[0]
     if family == "image":
         return Image(url=url, data=data, media_type=kind)
@@ -192,10 +197,10 @@ _STREAM = "streamGenerateContent"
 
 
 class GoogleServer(ProviderServer):
-    """The Gemini API on this machine: generateContent, streamGenerateContent?alt=sse, and the list of models.
+    """A local server with generateContent, streamGenerateContent?alt=sse and the list of models.
 
-    It is stricter than Google in this: two turns of the same role in a row are refused, and so are words of JSON schema
-    that are not documented. With `call_ids=False` it gives calls no ids, as many of Google's models do.
+    It is stricter than Google: it refuses two consecutive turns of the same role and undocumented JSON schema keywords.
+    With `call_ids=False`, calls have no ids, as with many of Google's models.
     """
 
     def __init__(
@@ -211,11 +216,11 @@ class GoogleServer(ProviderServer):
 
     @property
     def base_url(self) -> str:
-        """What the client is given: the origin alone."""
+        """Return the base URL for clients, which is the origin."""
         return self.origin
 
     def route(self, received: ReceivedRequest) -> APIEndpoint | bytes:
-        """The endpoint of this path."""
+        """Return the endpoint of this path."""
         self._authenticate(received)
         if _LIST.fullmatch(received.path):
             known = [{"name": f"models/{model}", "displayName": model} for model in self.models or ()]
@@ -229,19 +234,19 @@ class GoogleServer(ProviderServer):
         return Generate(found["model"], self._signatures, streams=streams, gives_ids=self._gives_ids)
 
     def refused(self, error: ModelError, received: ReceivedRequest) -> RequestRejectedError:
-        """The status and the body that say the same as this error."""
+        """Create the rejection that corresponds to this error."""
         if isinstance(error, ModelNotFoundError):
             advice = "Call ListModels to see the list of available models and their supported methods."
             version = received.path.split("/")[1]
-            what = f"models/{received.model} is not found for API version {version}"
-            return wrong(f"{what}, or is not supported for generateContent. {advice}", status=404)
+            subject = f"models/{received.model} is not found for API version {version}"
+            return wrong(f"{subject}, or is not supported for generateContent. {advice}", status=404)
         return refused(error, received.tokens, self.context_window, received.path.endswith(_STREAM))
 
     def _authenticate(self, received: ReceivedRequest) -> None:
-        given = received.headers.get("x-goog-api-key") or received.query.get("key")
-        if not given:
-            who = "callers without established identity"
-            how = "Please use API Key or other form of API consumer identity to call this API."
-            raise wrong(f"Method doesn't allow unregistered callers ({who}). {how}", status=403)
-        if given != self.api_key:
+        key = received.headers.get("x-goog-api-key") or received.query.get("key")
+        if not key:
+            callers = "callers without established identity"
+            advice_for_callers = "Please use API Key or other form of API consumer identity to call this API."
+            raise wrong(f"Method doesn't allow unregistered callers ({callers}). {advice_for_callers}", status=403)
+        if key != self.api_key:
             raise bad_key()

@@ -1,6 +1,6 @@
-"""OpenAI on this machine: Chat Completions, Responses and the list of models.
+"""A local server with OpenAI's Chat Completions, Responses and list of models.
 
-May import the rest of servers. Must not import the `openai` package: what it would accept is for the tests to show.
+May import the rest of servers. Must not import the `openai` package: the tests compare the server with it.
 """
 
 from tests.servers.openai.server import OpenAIServer

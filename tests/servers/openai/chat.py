@@ -1,9 +1,4 @@
-"""Chat Completions: a request is read and checked.
-
-Chat Completions: an answer is written, whole or as chunks of server-sent events.
-
-What Chat Completions refuse although every field has the right form.
-"""
+"""Chat Completions: parsing and checking of requests, and responses, unstreamed or as server-sent events."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -44,7 +39,7 @@ from tests.servers.openai.errors import (
     check_tools,
     empty_array,
     kind_and_code,
-    told,
+    rejection_of,
     wrong,
 )
 from tests.servers.validation import InvalidBodyError, decoded
@@ -85,46 +80,46 @@ _REASONS = frozenset({"stop", "length", "content_filter", "tool_calls"})
 _DONE = b"data: [DONE]\n\n"
 
 
-def completion(asked: ValidRequest, whole: ModelResponse, reasoning_field: ReasoningField) -> bytes:
-    """An answer in one piece."""
-    said = whole.message or AssistantMessage()
-    text = spoken(said)
+def completion(valid: ValidRequest, whole: ModelResponse, reasoning_field: ReasoningField) -> bytes:
+    """Encode an unstreamed response."""
+    answer = whole.message or AssistantMessage()
+    text = answer_text(answer)
     is_refusal = whole.stop_reason == "refusal"
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": None if is_refusal or (not text and said.tool_calls) else text,
+        "content": None if is_refusal or (not text and answer.tool_calls) else text,
         "refusal": text if is_refusal else None,
         "annotations": [],
     }
-    thoughts = "".join([block.text for block in said.reasoning])
-    if reasoning_field and thoughts:
-        message[reasoning_field] = thoughts
-    if said.tool_calls:
-        message["tool_calls"] = [_call(call) for call in said.tool_calls]
+    reasoning = "".join([block.text for block in answer.reasoning])
+    if reasoning_field and reasoning:
+        message[reasoning_field] = reasoning
+    if answer.tool_calls:
+        message["tool_calls"] = [_call(call) for call in answer.tool_calls]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(whole)}
-    return _encode({**_head(asked, "chat.completion"), "choices": [choice], "usage": usage_of(whole.usage)})
+    return _encode({**_head(valid, "chat.completion"), "choices": [choice], "usage": usage_of(whole.usage)})
 
 
 class ChatStream(AnswerStream):
-    """An answer as chunks."""
+    """A response as chunks."""
 
-    def __init__(self, asked: ValidRequest, reasoning_field: ReasoningField) -> None:
-        wire: ChatRequest = asked.wire
+    def __init__(self, valid: ValidRequest, reasoning_field: ReasoningField) -> None:
+        wire: ChatRequest = valid.wire
         self._reasoning_field = reasoning_field
         self._wants_usage = wire.stream_options is not None and bool(wire.stream_options.include_usage)
-        self._head = _head(asked, "chat.completion.chunk")
-        # Only the delta differs from chunk to chunk, so what stands around it is encoded once.
+        self._head = _head(valid, "chat.completion.chunk")
+        # Only the delta differs between chunks, so the text around it is encoded once.
         self._before = b"data: " + _encode(self._head)[:-1] + b',"choices":[{"index":0,"delta":'
         self._no_usage = b',"usage":null' if self._wants_usage else b""
         self._after = b',"logprobs":null,"finish_reason":null}]' + self._no_usage + b"}\n\n"
         self._seen: set[int] = set()
 
     def begin(self) -> bytes:
-        """The chunk with the role."""
+        """Encode the chunk with the role."""
         return self._delta({"role": "assistant", "content": "", "refusal": None})
 
     def chunk(self, chunk: Chunk) -> bytes:
-        """A chunk with a piece of text, of a thought or of a call."""
+        """Encode a chunk of text, reasoning or a call."""
         if type(chunk) is TextChunk:
             return self._delta({"refusal" if self.is_refusal else "content": chunk.text})
         if type(chunk) is ToolCallChunk:
@@ -132,15 +127,15 @@ class ChatStream(AnswerStream):
         if type(chunk) is ReasoningChunk:
             return self._delta({self._reasoning_field: chunk.text}) if self._reasoning_field and chunk.text else b""
         if type(chunk) is PartChunk:
-            return self._delta({"content": spoken(AssistantMessage((chunk.part,)))})
+            return self._delta({"content": answer_text(AssistantMessage((chunk.part,)))})
         return b""
 
     def end(self, whole: ModelResponse) -> bytes:
-        """The reason for the end, usage if it was asked for, and the last line."""
+        """Encode the finish reason, the usage if requested, and the last line."""
         return self._finished(finish_reason(whole)) + self._usage(whole.usage) + _DONE
 
     def failed(self, error: ModelError) -> bytes:
-        """An error in place of a chunk; what the filter stops ends with a reason of its own."""
+        """Encode an error in place of a chunk; a content filter has its own finish reason."""
         if isinstance(error, ContentFilterError):
             return self._finished("content_filter") + _DONE
         kind, code = kind_and_code(error)
@@ -168,23 +163,23 @@ class ChatStream(AnswerStream):
 
 
 def finish_reason(whole: ModelResponse) -> str:
-    """Why the answer ended: what the script says, or what the answer is."""
+    """Return the scripted finish reason, or the one that follows from the response."""
     if whole.stop_reason in _REASONS:
         return whole.stop_reason
     return "tool_calls" if whole.message is not None and whole.message.tool_calls else "stop"
 
 
-def spoken(said: AssistantMessage) -> str:
-    """The text of an answer; a ModelError if there is something in it that this wire cannot carry."""
-    media = media_of(said.content)
+def answer_text(answer: AssistantMessage) -> str:
+    """Return the text of a message; raise a ModelError if it has media, which this API cannot send."""
+    media = media_of(answer.content)
     if media:
         kinds = ", ".join([type(part).__name__ for part in media])
         raise ModelError(f"the script answers with {kinds}, which OpenAI's models do not send on this address")
-    return text_of(said.content)
+    return text_of(answer.content)
 
 
 def usage_of(usage: Usage | None) -> dict[str, Any]:
-    """Usage as Chat Completions tell it."""
+    """Return the usage in the format of Chat Completions."""
     used = usage or Usage()
     return {
         "prompt_tokens": used.input_tokens,
@@ -200,12 +195,12 @@ def usage_of(usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _head(asked: ValidRequest, kind: str) -> dict[str, Any]:
+def _head(valid: ValidRequest, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{next(_ids):024d}",
         "object": kind,
         "created": int(time.time()),
-        "model": asked.model,
+        "model": valid.model,
         "service_tier": "default",
         "system_fingerprint": "fp_baton",
     }
@@ -215,12 +210,12 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-_MOST_STOPS = 4
-_LONGEST_ID = 40
+_MAX_STOPS = 4
+_MAX_ID_LENGTH = 40
 
 
 def check_options(wire: ChatRequest) -> None:
-    """Numbers within their bounds, and options that go together."""
+    """Check the ranges of numbers, and options that exclude each other."""
     check_range("temperature", wire.temperature, 0, 2)
     check_range("top_p", wire.top_p, 0, 1)
     check_range("frequency_penalty", wire.frequency_penalty, -2, 2)
@@ -230,9 +225,9 @@ def check_options(wire: ChatRequest) -> None:
     if wire.max_tokens is not None and wire.max_completion_tokens is not None:
         message = "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
         raise wrong(message, code="invalid_parameter_combination")
-    if isinstance(wire.stop, list) and len(wire.stop) > _MOST_STOPS:
+    if isinstance(wire.stop, list) and len(wire.stop) > _MAX_STOPS:
         message = (
-            f"Invalid 'stop': array too long. Expected an array with maximum length {_MOST_STOPS}, "
+            f"Invalid 'stop': array too long. Expected an array with maximum length {_MAX_STOPS}, "
             f"but got an array with length {len(wire.stop)} instead."
         )
         raise wrong(message, param="stop", code="array_above_max_length")
@@ -247,7 +242,7 @@ def check_options(wire: ChatRequest) -> None:
 
 
 def check_offer(wire: ChatRequest) -> None:
-    """The tools, the choice among them, and the form of the answer."""
+    """Check the tools, the tool choice and the output format."""
     functions = None if wire.tools is None else [tool.function for tool in wire.tools]
     tools = None if functions is None else [(each.name, each.parameters, each.strict) for each in functions]
     check_tools(tools, "tools[{}].function.name", "tools[{}].function.parameters")
@@ -259,17 +254,17 @@ def check_offer(wire: ChatRequest) -> None:
         message = "'parallel_tool_calls' is only allowed when 'tools' are specified."
         raise wrong(message, param="parallel_tool_calls")
     if isinstance(wire.response_format, SchemaFormat):
-        wanted = wire.response_format.json_schema
-        check_name(wanted.name, "response_format.json_schema.name")
-        if wanted.schema is None:
+        output_format = wire.response_format.json_schema
+        check_name(output_format.name, "response_format.json_schema.name")
+        if output_format.schema is None:
             param = "response_format.json_schema.schema"
             raise wrong(f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
-        what = f"response_format '{wanted.name}'"
-        check_schema(wanted.schema, what, param="response_format", is_strict=bool(wanted.strict))
+        subject = f"response_format '{output_format.name}'"
+        check_schema(output_format.schema, subject, param="response_format", is_strict=bool(output_format.strict))
 
 
 def check_pairs(messages: Sequence[ChatMessage]) -> None:
-    """Every call is followed at once by its one result, and no result stands alone."""
+    """Check that every call is followed by exactly one result, and that there are no other results."""
     if not messages:
         raise empty_array("messages")
     waiting: list[str] = []
@@ -280,21 +275,21 @@ def check_pairs(messages: Sequence[ChatMessage]) -> None:
                 raise wrong(f"Invalid parameter: {message_of}", param=f"messages.[{index}].role")
             waiting.remove(message.tool_call_id)
             continue
-        _check_none(waiting)
+        _check_no_open_calls(waiting)
         if isinstance(message, Assistant):
             waiting = [call.id for call in message.tool_calls or ()]
             for position, call in enumerate(message.tool_calls or ()):
                 place = f"messages[{index}].tool_calls[{position}]"
                 check_name(call.function.name, f"{place}.function.name")
-                check_length(call.id, f"{place}.id", _LONGEST_ID)
-    _check_none(waiting)
+                check_length(call.id, f"{place}.id", _MAX_ID_LENGTH)
+    _check_no_open_calls(waiting)
 
 
-def _check_none(waiting: Sequence[str]) -> None:
+def _check_no_open_calls(waiting: Sequence[str]) -> None:
     if waiting:
         rule = "An assistant message with 'tool_calls' must be followed by tool messages for each 'tool_call_id'."
-        which = f"The following tool_call_ids did not have response messages: {', '.join(waiting)}"
-        raise wrong(f"{rule} {which}", param="messages")
+        missing_ids = f"The following tool_call_ids did not have response messages: {', '.join(waiting)}"
+        raise wrong(f"{rule} {missing_ids}", param="messages")
 
 
 _DECODER = msgspec.json.Decoder(ChatRequest)
@@ -307,23 +302,23 @@ class ChatCompletions(APIEndpoint):
         self._reasoning_field: ReasoningField = reasoning_field
 
     def read(self, received: ReceivedRequest) -> ValidRequest:
-        """The request, if it is in order."""
+        """Parse and check a request."""
         try:
             wire = decoded(_DECODER, received.raw)
         except InvalidBodyError as invalid:
-            raise told(invalid) from None
+            raise rejection_of(invalid) from None
         check_options(wire)
         check_offer(wire)
         check_pairs(wire.messages)
         return ValidRequest(wire.model, bool(wire.stream), self._request(wire), wire)
 
-    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
-        """A `chat.completion`."""
-        return completion(asked, whole, self._reasoning_field)
+    def whole(self, valid: ValidRequest, whole: ModelResponse) -> bytes:
+        """Encode a `chat.completion`."""
+        return completion(valid, whole, self._reasoning_field)
 
-    def stream(self, asked: ValidRequest) -> AnswerStream:
-        """Chunks of a `chat.completion.chunk`."""
-        return ChatStream(asked, self._reasoning_field)
+    def stream(self, valid: ValidRequest) -> AnswerStream:
+        """Create the stream of `chat.completion.chunk` objects."""
+        return ChatStream(valid, self._reasoning_field)
 
     def _request(self, wire: ChatRequest) -> ModelRequest:
         leading = 0
@@ -354,17 +349,17 @@ class ChatCompletions(APIEndpoint):
                     yield ToolMessage(message.tool_call_id, names[message.tool_call_id], _text(message.content))
 
     def _assistant(self, message: Assistant, index: int) -> AssistantMessage:
-        thoughts = {"reasoning": message.reasoning, "reasoning_content": message.reasoning_content}
-        for name, thought in thoughts.items():
-            if thought is not None and name != self._reasoning_field:
-                raise told(InvalidBodyError("unknown", f"messages[{index}].{name}"))
+        reasoning = {"reasoning": message.reasoning, "reasoning_content": message.reasoning_content}
+        for name, text in reasoning.items():
+            if text is not None and name != self._reasoning_field:
+                raise rejection_of(InvalidBodyError("unknown", f"messages[{index}].{name}"))
         calls = message.tool_calls
         if calls is not None and not calls:
             raise empty_array(f"messages[{index}].tool_calls")
         if message.content is None and not calls and message.refusal is None:
             param = f"messages.[{index}].content"
             raise wrong("Invalid value for 'content': expected a string, got null.", param=param)
-        thought = thoughts.get(self._reasoning_field)
+        thought = reasoning.get(self._reasoning_field)
         return AssistantMessage(
             _text(message.content or message.refusal or ""),
             tuple([ToolCall(each.id, each.function.name, each.function.arguments) for each in calls or ()]),
@@ -393,9 +388,9 @@ def _part(part: UserPart, param: str) -> Part:
         case ImagePart():
             return image(part.image_url.url, f"{param}.image_url.url", part.image_url.detail)
         case AudioPart():
-            sound = part.input_audio
-            media_type = "audio/wav" if sound.format == "wav" else "audio/mpeg"
-            return Audio(data=base64(sound.data, f"{param}.input_audio.data"), media_type=media_type)
+            audio = part.input_audio
+            media_type = "audio/wav" if audio.format == "wav" else "audio/mpeg"
+            return Audio(data=base64(audio.data, f"{param}.input_audio.data"), media_type=media_type)
         case FilePart():
             return file(part.file.file_data, f"{param}.file.file_data", name=part.file.filename)
 
@@ -427,7 +422,7 @@ def _settings(wire: ChatRequest) -> ModelSettings:
 
 
 def _output(wire: ChatRequest) -> OutputSchema | None:
-    wanted = wire.response_format
-    if not isinstance(wanted, SchemaFormat):
+    output_format = wire.response_format
+    if not isinstance(output_format, SchemaFormat):
         return None
-    return OutputSchema(wanted.json_schema.name, wanted.json_schema.schema or {})
+    return OutputSchema(output_format.json_schema.name, output_format.json_schema.schema or {})

@@ -1,7 +1,4 @@
-"""The body of a request to Chat Completions, field by field; what is not here is not known.
-
-Pictures and files as OpenAI takes them: an address, or the bytes in a data url.
-"""
+"""The request body of Chat Completions (other fields are unknown), and images and files as URLs or data URLs."""
 
 import re
 from base64 import b64decode
@@ -14,7 +11,7 @@ from tests.servers.validation import StrictStruct
 from baton.messages import File, Image
 
 ReasoningField: TypeAlias = Literal["", "reasoning", "reasoning_content"]
-"""The field of a message in which thoughts are told; "" for none, as with OpenAI itself."""
+"""The field of a message with the reasoning; "" for none, as with OpenAI."""
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
@@ -31,13 +28,13 @@ class ImagePart(StrictStruct, tag="image_url", tag_field="type"):
     image_url: ImageUrl
 
 
-class Sound(StrictStruct):
+class AudioData(StrictStruct):
     data: str
     format: Literal["wav", "mp3"]
 
 
 class AudioPart(StrictStruct, tag="input_audio", tag_field="type"):
-    input_audio: Sound
+    input_audio: AudioData
 
 
 class Document(StrictStruct):
@@ -145,7 +142,7 @@ class StreamOptions(StrictStruct):
 
 
 class ChatRequest(StrictStruct):
-    """Everything a request may have. The last group is known, but this server cannot do it."""
+    """All fields of a request. The last group is known, but not supported by this server."""
 
     model: str
     messages: list[ChatMessage]
@@ -188,22 +185,24 @@ class ChatRequest(StrictStruct):
 UNSUPPORTED = ("audio", "function_call", "functions", "logprobs", "prediction", "top_logprobs", "web_search_options")
 
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def image(url: str, param: str, detail: str | None = None) -> Image:
-    """The picture of an image part."""
+    """Parse the URL of an image part."""
     if url.startswith(("https://", "http://")):
         return Image(url=url, detail=detail)
     media_type, data = inline(url, param)
-    if media_type not in _PICTURES:
-        message = f"You uploaded an unsupported image. Please make sure your image has one of: {', '.join(_PICTURES)}."
+    if media_type not in _IMAGE_TYPES:
+        message = (
+            f"You uploaded an unsupported image. Please make sure your image has one of: {', '.join(_IMAGE_TYPES)}."
+        )
         raise wrong(message, param=param, code="invalid_image_format")
     return Image(data=data, media_type=media_type, detail=detail)
 
 
 def file(data: str | None, param: str, *, name: str | None, url: str | None = None) -> File:
-    """The document of a file part."""
+    """Parse the data or the URL of a file part."""
     if url is not None:
         return File(url=url, name=name)
     if data is None:
@@ -213,7 +212,7 @@ def file(data: str | None, param: str, *, name: str | None, url: str | None = No
 
 
 def inline(url: str, param: str) -> tuple[str, bytes]:
-    """Type and bytes of a data url."""
+    """Return the type and the bytes of a data URL."""
     found = _DATA_URL.fullmatch(url)
     if found is None:
         message = (
@@ -224,7 +223,7 @@ def inline(url: str, param: str) -> tuple[str, bytes]:
 
 
 def base64(text: str, param: str) -> bytes:
-    """The bytes of a base64 text."""
+    """Decode base64."""
     try:
         return b64decode(text, validate=True)
     except Error:

@@ -1,7 +1,4 @@
-"""What OpenAI says when something is wrong: the status, and a body with message, type, param and code.
-
-What OpenAI checks of tools, of schemas and of the choice among tools.
-"""
+"""OpenAI's errors, and its checks of tools, schemas and the tool choice."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,12 +27,12 @@ _CODES: tuple[tuple[type[ModelError], str, str], ...] = (
     (RateLimitError, "requests", "rate_limit_exceeded"),
     (OverloadedError, "service_unavailable_error", "server_is_overloaded"),
 )
-_OF_STATUS = {
+_CODES_BY_STATUS = {
     401: (INVALID, "invalid_api_key"),
     404: (INVALID, "model_not_found"),
     429: ("requests", "rate_limit_exceeded"),
 }
-_ENTITIES = {
+_TYPE_NAMES = {
     "str": "a string",
     "int": "an integer",
     "float": "a decimal",
@@ -49,26 +46,26 @@ ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 def wrong(
     message: str, *, param: str | None = None, code: str | None = None, status: int = 400
 ) -> RequestRejectedError:
-    """A request that is not in order."""
+    """Create the rejection of an invalid request."""
     return RequestRejectedError(status, _body(message, INVALID, param=param, code=code))
 
 
 def wrong_value(param: str, given: object, allowed: Sequence[str] = ()) -> RequestRejectedError:
-    """A word that is not among those there are."""
+    """Create the rejection of a value that is not allowed."""
     known = f" Supported values are: {_listed(allowed)}." if allowed else ""
     return wrong(f"Invalid value: '{given}'.{known}", param=param, code="invalid_value")
 
 
 def empty_array(param: str) -> RequestRejectedError:
-    """A list that must have something in it."""
+    """Create the rejection of an empty list."""
     message = (
         f"Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty array instead."
     )
     return wrong(message, param=param, code="empty_array")
 
 
-def told(invalid: InvalidBodyError) -> RequestRejectedError:
-    """A body that does not have the right form."""
+def rejection_of(invalid: InvalidBodyError) -> RequestRejectedError:
+    """Create the rejection of a malformed body."""
     place = invalid.place
     match invalid.kind:
         case "json":
@@ -81,8 +78,8 @@ def told(invalid: InvalidBodyError) -> RequestRejectedError:
             given = invalid.given.strip("'")
             return wrong_value(place, given, ROLES if place.endswith(".role") else ())
         case "type":
-            kinds = [_ENTITIES.get(kind, kind) for kind in invalid.wanted.split(" | ")]
-            given = _ENTITIES.get(invalid.given, invalid.given)
+            kinds = [_TYPE_NAMES.get(kind, kind) for kind in invalid.wanted.split(" | ")]
+            given = _TYPE_NAMES.get(invalid.given, invalid.given)
             message = f"Invalid type for '{place}': expected {' or '.join(kinds)}, but got {given} instead."
             return wrong(message, param=place, code="invalid_type")
         case _:
@@ -90,7 +87,7 @@ def told(invalid: InvalidBodyError) -> RequestRejectedError:
 
 
 def refused(error: ModelError, param: str | None) -> RequestRejectedError:
-    """A scripted error, before anything of the answer was sent."""
+    """Create the rejection for a scripted error before the response has started."""
     status, headers = status_of(error), headers_of(error)
     if isinstance(error, HttpFault) and error.body is not None:
         return RequestRejectedError(status, error.body, headers=headers)
@@ -99,9 +96,9 @@ def refused(error: ModelError, param: str | None) -> RequestRejectedError:
 
 
 def kind_and_code(error: ModelError) -> tuple[str, str | None]:
-    """The two words that tell a program what kind of error it is."""
-    if isinstance(error, HttpFault) and error.status in _OF_STATUS:
-        return _OF_STATUS[error.status]
+    """Return OpenAI's type and code of an error."""
+    if isinstance(error, HttpFault) and error.status in _CODES_BY_STATUS:
+        return _CODES_BY_STATUS[error.status]
     for kind, word, code in _CODES:
         if isinstance(error, kind):
             return word, code
@@ -118,7 +115,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def need_key(received: ReceivedRequest, api_key: str) -> None:
-    """A Rejection unless the request shows this key."""
+    """Raise a rejection unless the request has this key."""
     given = received.headers.get("authorization", "")
     if not given.startswith(_BEARER):
         how = "You need to provide it in an Authorization header using Bearer auth."
@@ -128,16 +125,16 @@ def need_key(received: ReceivedRequest, api_key: str) -> None:
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_LONGEST_NAME = 64
-_MOST_TOOLS = 128
+_MAX_NAME_LENGTH = 64
+_MAX_TOOLS = 128
 
 
 def check_name(name: str, param: str) -> None:
-    """The name of a tool or of a schema: letters, digits, underscores and dashes, at most 64."""
+    """Check the name of a tool or a schema: at most 64 letters, digits, underscores and dashes."""
     if not name:
         message = f"Invalid '{param}': empty string. Expected a string with minimum length 1."
         raise wrong(message, param=param, code="empty_string")
-    check_length(name, param, _LONGEST_NAME)
+    check_length(name, param, _MAX_NAME_LENGTH)
     if not _NAME.fullmatch(name):
         message = (
             f"Invalid '{param}': string does not match pattern. "
@@ -147,7 +144,7 @@ def check_name(name: str, param: str) -> None:
 
 
 def check_length(text: str, param: str, most: int) -> None:
-    """A text that must not be too long."""
+    """Check that a string is not too long."""
     if len(text) > most:
         message = (
             f"Invalid '{param}': string too long. Expected a string with maximum length {most}, "
@@ -159,14 +156,14 @@ def check_length(text: str, param: str, most: int) -> None:
 def check_tools(
     tools: Sequence[tuple[str, Mapping[str, Any] | None, bool | None]] | None, name_of: str, parameters_of: str
 ) -> None:
-    """Name, parameters and strictness of each tool; the two words are where they stand, `{}` being the number."""
+    """Check the name and the parameters of each tool; the last arguments are their paths with `{}` for the index."""
     if tools is None:
         return
     if not tools:
         raise empty_array("tools")
-    if len(tools) > _MOST_TOOLS:
+    if len(tools) > _MAX_TOOLS:
         message = (
-            f"Invalid 'tools': array too long. Expected an array with maximum length {_MOST_TOOLS}, "
+            f"Invalid 'tools': array too long. Expected an array with maximum length {_MAX_TOOLS}, "
             f"but got an array with length {len(tools)} instead."
         )
         raise wrong(message, param="tools", code="array_above_max_length")
@@ -177,23 +174,23 @@ def check_tools(
             raise wrong(f"Tool names must be unique: '{name}' is there twice.", param=name_of.format(index))
         seen.add(name)
         if parameters is not None or is_strict:
-            what = f"function '{name}'"
-            check_schema(parameters or {}, what, param=parameters_of.format(index), is_strict=bool(is_strict))
+            subject = f"function '{name}'"
+            check_schema(parameters or {}, subject, param=parameters_of.format(index), is_strict=bool(is_strict))
 
 
-def check_schema(schema: Mapping[str, Any], what: str, *, param: str, is_strict: bool) -> None:
-    """An object; and if it is strict, one that leaves nothing open."""
+def check_schema(schema: Mapping[str, Any], subject: str, *, param: str, is_strict: bool) -> None:
+    """Check that a schema is an object, and that it follows the rules for strict schemas if it is strict."""
     kind = schema.get("type")
     problem = "" if kind == "object" else f"""schema must be a JSON Schema of 'type: "object"', got 'type: "{kind}"'."""
     if not problem and is_strict:
-        problem = next(_looseness(schema, ()), "")
+        problem = next(_strict_violations(schema, ()), "")
     if problem:
-        code = "invalid_function_parameters" if what.startswith("function") else "invalid_json_schema"
-        raise wrong(f"Invalid schema for {what}: {problem}", param=param, code=code)
+        code = "invalid_function_parameters" if subject.startswith("function") else "invalid_json_schema"
+        raise wrong(f"Invalid schema for {subject}: {problem}", param=param, code=code)
 
 
 def check_choice(choice: str | None, named: str | None, *, tools: Sequence[str] | None) -> None:
-    """What a model must call: a word, or the name of a tool there is."""
+    """Check the tool choice: a mode, or the name of a tool."""
     if choice is None and named is None:
         return
     if not tools:
@@ -206,7 +203,7 @@ def check_choice(choice: str | None, named: str | None, *, tools: Sequence[str] 
 
 
 def check_range(name: str, value: float | None, least: float, most: float | None = None) -> None:
-    """A number that must not be too small or too large."""
+    """Check that a number is within its range."""
     if value is None:
         return
     kind = "integer" if isinstance(value, int) else "decimal"
@@ -222,37 +219,37 @@ def check_range(name: str, value: float | None, least: float, most: float | None
         raise wrong(message, param=name, code=f"{kind}_above_max_value")
 
 
-def _looseness(schema: Mapping[str, Any], context: tuple[str, ...]) -> Iterator[str]:
-    """What a strict schema may not leave open, one sentence each."""
-    where = f"In context={context},"
+def _strict_violations(schema: Mapping[str, Any], context: tuple[str, ...]) -> Iterator[str]:
+    """Yield the violations of the rules for strict schemas."""
+    prefix = f"In context={context},"
     kind = schema.get("type")
     if kind == "object" or (isinstance(kind, list) and "object" in kind) or "properties" in schema:
         if schema.get("additionalProperties") is not False:
-            yield f"{where} 'additionalProperties' is required to be supplied and to be false."
+            yield f"{prefix} 'additionalProperties' is required to be supplied and to be false."
         properties = cast("dict[str, Any]", schema.get("properties") or {})
         missing = [name for name in properties if name not in cast("list[str]", schema.get("required") or [])]
         if missing:
             wanted = "an array including every key in properties"
-            yield f"{where} 'required' is required to be supplied and to be {wanted}. Missing '{missing[0]}'."
+            yield f"{prefix} 'required' is required to be supplied and to be {wanted}. Missing '{missing[0]}'."
         for name, inner in properties.items():
-            yield from _of(inner, (*context, "properties", name))
+            yield from _inner_violations(inner, (*context, "properties", name))
     for word in ("oneOf", "allOf", "not", "patternProperties"):
         if word in schema:
-            yield f"{where} '{word}' is not permitted."
+            yield f"{prefix} '{word}' is not permitted."
     if kind == "array":
         if "items" not in schema:
-            yield f"{where} array schema missing items."
-        yield from _of(schema.get("items"), (*context, "items"))
+            yield f"{prefix} array schema missing items."
+        yield from _inner_violations(schema.get("items"), (*context, "items"))
     for index, option in enumerate(cast("list[Any]", schema.get("anyOf") or [])):
-        yield from _of(option, (*context, "anyOf", str(index)))
+        yield from _inner_violations(option, (*context, "anyOf", str(index)))
     for name, inner in cast("dict[str, Any]", schema.get("$defs") or {}).items():
-        yield from _of(inner, (*context, "$defs", name))
+        yield from _inner_violations(inner, (*context, "$defs", name))
     if not schema.keys() & {"type", "$ref", "anyOf", "enum", "const", "properties", "oneOf", "allOf", "not"}:
-        yield f"{where} schema must have a 'type' key."
+        yield f"{prefix} schema must have a 'type' key."
 
 
-def _of(inner: Any, context: tuple[str, ...]) -> Iterator[str]:
+def _inner_violations(inner: Any, context: tuple[str, ...]) -> Iterator[str]:
     if isinstance(inner, dict):
-        yield from _looseness(cast("dict[str, Any]", inner), context)
+        yield from _strict_violations(cast("dict[str, Any]", inner), context)
     elif inner is not None:
         yield f"In context={context}, a schema must be an object."

@@ -1,11 +1,11 @@
-"""Responses: a request is read and checked."""
+"""The Responses API: parsing and checking of requests."""
 
 from collections.abc import Iterator, Sequence
 
 import msgspec
 from tests.servers.base import AnswerStream, APIEndpoint, ReceivedRequest, ValidRequest
 from tests.servers.openai.chat_schema import file, image
-from tests.servers.openai.errors import empty_array, told
+from tests.servers.openai.errors import empty_array, rejection_of
 from tests.servers.openai.responses_schema import (
     FunctionCall,
     FunctionCallOutput,
@@ -50,27 +50,27 @@ PROVIDER = "openai"
 
 
 class Responses(APIEndpoint):
-    """`/v1/responses`. It keeps no responses: `previous_response_id` names one that it does not know."""
+    """`/v1/responses`. It stores no responses, so every `previous_response_id` is unknown."""
 
     def read(self, received: ReceivedRequest) -> ValidRequest:
-        """The request, if it is in order."""
+        """Parse and check a request."""
         try:
             wire = decoded(_DECODER, received.raw)
             check_options(wire)
             check_offer(wire)
             items = items_of(wire)
         except InvalidBodyError as invalid:
-            raise told(invalid) from None
+            raise rejection_of(invalid) from None
         check_items(items)
         return ValidRequest(wire.model, bool(wire.stream), _request(wire, items), wire)
 
-    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
-        """A `response`."""
-        return response_object(asked, whole)
+    def whole(self, valid: ValidRequest, whole: ModelResponse) -> bytes:
+        """Encode a `response`."""
+        return response_object(valid, whole)
 
-    def stream(self, asked: ValidRequest) -> AnswerStream:
-        """The events of a response."""
-        return ResponseStream(asked)
+    def stream(self, valid: ValidRequest) -> AnswerStream:
+        """Create the stream of events."""
+        return ResponseStream(valid)
 
 
 def _request(wire: ResponsesRequest, items: Sequence[Item]) -> ModelRequest:
@@ -94,9 +94,9 @@ def _messages(items: Sequence[Item]) -> Iterator[Message]:
     names = {item.call_id: item.name for item in items if isinstance(item, FunctionCall)}
     turn = _Turn()
     for index, item in enumerate(items):
-        if turn.takes(item):
+        if turn.add(item):
             continue
-        yield from turn.finished()
+        yield from turn.flush()
         match item:
             case InputMessage():
                 content = _content(item.content, f"input[{index}].content")
@@ -105,42 +105,42 @@ def _messages(items: Sequence[Item]) -> Iterator[Message]:
                 content = _content(item.output, f"input[{index}].output")
                 yield ToolMessage(item.call_id, names[item.call_id], content)
             case _:
-                turn.takes(item)
-    yield from turn.finished()
+                turn.add(item)
+    yield from turn.flush()
 
 
 class _Turn:
-    """Items of one assistant message: thoughts, then text, then calls. What comes out of that order begins another."""
+    """The items of one assistant message: reasoning, then text, then calls. Any other order starts a new message."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
         self._has_text = False
         self._calls: list[ToolCall] = []
-        self._thoughts: list[Reasoning] = []
+        self._reasoning: list[Reasoning] = []
 
-    def takes(self, item: Item) -> bool:
-        """Whether the item belongs to this message; it is added if so."""
+    def add(self, item: Item) -> bool:
+        """Add the item if it belongs to this message; return whether it does."""
         if isinstance(item, ReasoningItem) and not self._has_text and not self._calls:
             text = "".join([part.text for part in item.summary])
-            self._thoughts.append(Reasoning(text, PROVIDER, {"id": item.id, "encrypted": item.encrypted_content}))
+            self._reasoning.append(Reasoning(text, PROVIDER, {"id": item.id, "encrypted": item.encrypted_content}))
             return True
         if isinstance(item, OutputMessage) and not self._has_text and not self._calls:
             self._has_text = True
-            self._text.append(_spoken(item))
+            self._text.append(_output_text(item))
             return True
         if isinstance(item, FunctionCall):
             self._calls.append(ToolCall(item.call_id, item.name, item.arguments))
             return True
         return False
 
-    def finished(self) -> Iterator[AssistantMessage]:
-        """The message, if there is anything in it; afterwards it is empty."""
-        if self._has_text or self._calls or self._thoughts:
-            yield AssistantMessage("".join(self._text), tuple(self._calls), tuple(self._thoughts))
+    def flush(self) -> Iterator[AssistantMessage]:
+        """Yield the message if it is not empty, and reset it."""
+        if self._has_text or self._calls or self._reasoning:
+            yield AssistantMessage("".join(self._text), tuple(self._calls), tuple(self._reasoning))
         self.__init__()
 
 
-def _spoken(item: OutputMessage) -> str:
+def _output_text(item: OutputMessage) -> str:
     if isinstance(item.content, str):
         return item.content
     return "".join([part.text if isinstance(part, OutputText) else part.refusal for part in item.content])
@@ -185,5 +185,5 @@ def _settings(wire: ResponsesRequest) -> ModelSettings:
 
 
 def _output(wire: ResponsesRequest) -> OutputSchema | None:
-    wanted = wire.text.format if wire.text is not None else None
-    return OutputSchema(wanted.name, wanted.schema) if isinstance(wanted, SchemaFormat) else None
+    output_format = wire.text.format if wire.text is not None else None
+    return OutputSchema(output_format.name, output_format.schema) if isinstance(output_format, SchemaFormat) else None

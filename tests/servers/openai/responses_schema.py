@@ -1,7 +1,4 @@
-"""The body of a request to Responses, field by field; what is not here is not known.
-
-What Responses refuse although every field has the right form.
-"""
+"""The request body of the Responses API, and the checks that go beyond its fields. Other fields are unknown."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -101,7 +98,7 @@ class Summary(StrictStruct, tag="summary_text", tag_field="type"):
     text: str
 
 
-class Thought(StrictStruct, tag="reasoning_text", tag_field="type"):
+class ReasoningText(StrictStruct, tag="reasoning_text", tag_field="type"):
     text: str
 
 
@@ -109,7 +106,7 @@ class ReasoningItem(StrictStruct):
     id: str
     summary: list[Summary]
     type: Literal["reasoning"]
-    content: list[Thought] | None = None
+    content: list[ReasoningText] | None = None
     encrypted_content: str | None = None
     status: Status | None = None
 
@@ -159,7 +156,7 @@ class StreamOptions(StrictStruct):
 
 
 class ResponsesRequest(StrictStruct):
-    """Everything a request may have. The last group is known, but this server cannot do it."""
+    """All fields of a request. The last group is known, but not supported by this server."""
 
     model: str
     input: str | list[dict[str, Any]] | None = None
@@ -200,17 +197,17 @@ _KINDS: dict[str, type[Any]] = {
     "reasoning": ReasoningItem,
 }
 _PREFIXES: tuple[tuple[type[Any], str], ...] = ((OutputMessage, "msg"), (InputMessage, "msg"), (FunctionCall, "fc"))
-_FEWEST_TOKENS = 16
-_LONGEST_ID = 64
-SEAL = "baton-sealed:"
-"""How `encrypted_content` begins that this server has made itself."""
+_MIN_TOKENS = 16
+_MAX_ID_LENGTH = 64
+ENCRYPTED_PREFIX = "baton-sealed:"
+"""The prefix of this server's own `encrypted_content`."""
 
 
 def check_options(wire: ResponsesRequest) -> None:
-    """Numbers within their bounds, and options that go together."""
+    """Check the ranges of numbers, and options that exclude each other."""
     check_range("temperature", wire.temperature, 0, 2)
     check_range("top_p", wire.top_p, 0, 1)
-    check_range("max_output_tokens", wire.max_output_tokens, _FEWEST_TOKENS)
+    check_range("max_output_tokens", wire.max_output_tokens, _MIN_TOKENS)
     if wire.stream_options is not None and not wire.stream:
         message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
         raise wrong(message, param="stream_options")
@@ -223,7 +220,7 @@ def check_options(wire: ResponsesRequest) -> None:
 
 
 def check_offer(wire: ResponsesRequest) -> None:
-    """The tools, the choice among them, and the form of the answer."""
+    """Check the tools, the tool choice and the output format."""
     if wire.tools:
         tools = [(tool.name, tool.parameters, tool.strict) for tool in wire.tools]
         check_tools(tools, "tools[{}].name", "tools[{}].parameters")
@@ -232,18 +229,18 @@ def check_offer(wire: ResponsesRequest) -> None:
     if choice not in (None, "auto", "none"):
         names = [tool.name for tool in wire.tools or ()]
         check_choice(None if is_named else choice, choice.name if is_named else None, tools=names)
-    wanted = wire.text.format if wire.text is not None else None
-    if isinstance(wanted, SchemaFormat):
-        check_name(wanted.name, "text.format.name")
-        what = f"response_format '{wanted.name}'"
-        check_schema(wanted.schema, what, param="text.format.schema", is_strict=bool(wanted.strict))
+    output_format = wire.text.format if wire.text is not None else None
+    if isinstance(output_format, SchemaFormat):
+        check_name(output_format.name, "text.format.name")
+        subject = f"response_format '{output_format.name}'"
+        check_schema(output_format.schema, subject, param="text.format.schema", is_strict=bool(output_format.strict))
 
 
 def items_of(wire: ResponsesRequest) -> list[Item]:
-    """The input as items, each in its own form."""
+    """Parse the input as items."""
     if not wire.input:
-        wanted = "One of 'input', 'previous_response_id', 'prompt' or 'conversation' must be provided."
-        raise wrong(f"Missing required parameter. {wanted}", param="input", code="missing_required_parameter")
+        output_format = "One of 'input', 'previous_response_id', 'prompt' or 'conversation' must be provided."
+        raise wrong(f"Missing required parameter. {output_format}", param="input", code="missing_required_parameter")
     if isinstance(wire.input, str):
         return [InputMessage(role="user", content=wire.input)]
     return [_item(item, f"input[{index}]") for index, item in enumerate(wire.input)]
@@ -255,19 +252,19 @@ def _item(item: dict[str, Any], place: str) -> Item:
         if kind not in _KINDS:
             raise wrong_value(f"{place}.type", kind, ["message", *_KINDS])
         return converted(item, _KINDS[kind], place)
-    # The role decides which parts there may be: what a model said has other names than what it is told.
+    # The role determines the types of the parts: output parts have other names than input parts.
     return converted(item, OutputMessage if item.get("role") == "assistant" else InputMessage, place)
 
 
 def check_items(items: Sequence[Item]) -> None:
-    """Ids of the right kind, every call with its one output behind it, and every thought with what it led to."""
+    """Check ids, pairs of calls and outputs, and that reasoning is followed by its item."""
     open_calls: list[str] = []
     seen: set[str] = set()
     for index, item in enumerate(items):
         _check_id(item, index)
         if isinstance(item, FunctionCall):
             check_name(item.name, f"input[{index}].name")
-            check_length(item.call_id, f"input[{index}].call_id", _LONGEST_ID)
+            check_length(item.call_id, f"input[{index}].call_id", _MAX_ID_LENGTH)
             if item.call_id in seen:
                 raise wrong(f"Duplicate function call with call_id {item.call_id}.", param=f"input[{index}].call_id")
             seen.add(item.call_id)
@@ -277,7 +274,7 @@ def check_items(items: Sequence[Item]) -> None:
                 raise wrong(f"No tool call found for function call output with call_id {item.call_id}.", param="input")
             open_calls.remove(item.call_id)
         elif isinstance(item, ReasoningItem):
-            _check_thought(item, items[index + 1 : index + 2])
+            _check_reasoning(item, items[index + 1 : index + 2])
     if open_calls:
         raise wrong(f"No tool output found for function call {open_calls[0]}.", param="input")
 
@@ -289,11 +286,11 @@ def _check_id(item: Item, index: int) -> None:
             raise wrong(message, param=f"input[{index}].id", code="invalid_value")
 
 
-def _check_thought(item: ReasoningItem, following: Sequence[Item]) -> None:
+def _check_reasoning(item: ReasoningItem, following: Sequence[Item]) -> None:
     if item.encrypted_content is None:
-        kept = "Items are not kept by this server: ask for 'reasoning.encrypted_content' and send it back."
-        raise wrong(f"Item with id '{item.id}' not found. {kept}", param="input", status=404)
-    if not item.encrypted_content.startswith(SEAL):
+        advice = "Items are not kept by this server: ask for 'reasoning.encrypted_content' and send it back."
+        raise wrong(f"Item with id '{item.id}' not found. {advice}", param="input", status=404)
+    if not item.encrypted_content.startswith(ENCRYPTED_PREFIX):
         message = f"The encrypted content for item {item.id} could not be verified."
         raise wrong(message, code="invalid_encrypted_content")
     if not following or isinstance(following[0], InputMessage | FunctionCallOutput):

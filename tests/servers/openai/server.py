@@ -1,4 +1,4 @@
-"""OpenAI's addresses, and who may use them."""
+"""OpenAI's endpoints with authentication."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,13 +15,13 @@ from baton.errors import ContextTooLongError, ModelError
 from baton.testing.scripted import ScriptStep
 
 _CHAT, _RESPONSES, _MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
-_BORN = 1_700_000_000
+_CREATED = 1_700_000_000
 
 
 class OpenAIServer(ProviderServer):
-    """OpenAI on this machine: `/v1/chat/completions`, `/v1/responses` and `/v1/models`, with and without streaming.
+    """A local server with `/v1/chat/completions`, `/v1/responses` and `/v1/models`, with and without streaming.
 
-    `reasoning_field` is for servers that are like OpenAI's but show their thoughts in Chat Completions.
+    `reasoning_field` is for compatible servers that return their reasoning in Chat Completions.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class OpenAIServer(ProviderServer):
 
     @property
     def base_url(self) -> str:
-        """What the client is given: the origin and `/v1`."""
+        """Return the base URL for clients: the origin and `/v1`."""
         return f"{self.origin}/v1"
 
     def route(self, received: ReceivedRequest) -> APIEndpoint | bytes:
-        """The endpoint of this path."""
+        """Return the endpoint of this path."""
         need_key(received, self.api_key)
         path, method = received.path, received.method
         if path == _MODELS or path.startswith(f"{_MODELS}/"):
@@ -51,20 +51,22 @@ class OpenAIServer(ProviderServer):
         if method != "POST":
             hint = "(HINT: Perhaps you meant to use a different HTTP method?)"
             raise wrong(f"Not allowed to {method} on {path}. {hint}", status=405)
-        given = received.headers.get("content-type", "")
-        if not given.startswith("application/json"):
+        content_type = received.headers.get("content-type", "")
+        if not content_type.startswith("application/json"):
             accepted = "This API method only accepts 'application/json' requests"
-            raise wrong(f"Unsupported content type: '{given}'. {accepted}.")
+            raise wrong(f"Unsupported content type: '{content_type}'. {accepted}.")
         return self._chat if path == _CHAT else self._responses
 
     def refused(self, error: ModelError, received: ReceivedRequest) -> RequestRejectedError:
-        """The status and the body that say the same as this error."""
+        """Create the rejection that corresponds to this error."""
         is_chat = received.path == _CHAT
         param = ("messages" if is_chat else "input") if isinstance(error, ContextTooLongError) else None
         return refused(error, param)
 
     def _listing(self, name: str) -> bytes:
-        known = [{"id": model, "object": "model", "created": _BORN, "owned_by": "baton"} for model in self.models or ()]
+        known = [
+            {"id": model, "object": "model", "created": _CREATED, "owned_by": "baton"} for model in self.models or ()
+        ]
         if not name:
             return msgspec.json.encode({"object": "list", "data": known})
         for model in known:

@@ -1,7 +1,7 @@
-"""OpenAI's Realtime API on this machine: a live conversation by script, and what can go wrong with it.
+"""A local server of OpenAI's Realtime API, with scripted responses and faults.
 
-May import the rest of servers, and the settings of realtime. Must not import the `openai` package: what it would
-accept is for the tests to show.
+It is the websocket transport of `baton.testing.realtime`. Must not import the `openai` package, so that the tests show
+what its client accepts.
 """
 
 from tests.servers.realtime.connection import (
@@ -15,7 +15,6 @@ from tests.servers.realtime.connection import (
     RepeatEvent,
     SwapEvents,
 )
-from tests.servers.realtime.conversation import ServedConversation, ServedItem
 from tests.servers.realtime.server import OpenAIRealtimeServer
 from tests.servers.realtime.session import ClientViolation, ServedSession
 
@@ -32,8 +31,6 @@ __all__ = [
     "RecordedEvent",
     "RefuseCommand",
     "RepeatEvent",
-    "ServedConversation",
-    "ServedItem",
     "ServedSession",
     "SwapEvents",
     "silence",

@@ -1,4 +1,4 @@
-"""Clients of a realtime server: OpenAI's own, and one that sends whatever it is told to."""
+"""Clients of a realtime server: OpenAI's own, and one that can send invalid events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
@@ -22,14 +22,14 @@ TEXT: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
 async def official(
     server: OpenAIRealtimeServer, model: str = "gpt-realtime"
 ) -> AsyncGenerator[AsyncRealtimeConnection, None]:
-    """OpenAI's own client."""
+    """Connect with OpenAI's own client."""
     client = AsyncOpenAI(api_key=server.api_key, base_url=server.base_url, max_retries=0)
     async with client, client.realtime.connect(model=model) as connection:
         yield connection
 
 
 class RawClient:
-    """Sends any JSON, or any text, and reads what comes."""
+    """A client that sends any JSON or text, and keeps all events it reads."""
 
     def __init__(self, websocket: aiohttp.ClientWebSocketResponse) -> None:
         self.websocket = websocket
@@ -40,20 +40,20 @@ class RawClient:
         await self.websocket.send_json({"type": type, **fields})
 
     async def until(self, type: str, nth: int = 1) -> dict[str, Any]:
-        """The nth event of a type, counted from the beginning."""
+        """Read until the nth event of a type, counted from the start, and return it."""
         async with asyncio.timeout(60):
             while len(found := [event for event in self.events if event["type"] == type]) < nth:
                 self.events.append(await self.websocket.receive_json())
         return found[nth - 1]
 
     def types(self) -> list[str]:
-        """What has come so far."""
+        """Return the types of the events so far."""
         return [event["type"] for event in self.events]
 
 
 @asynccontextmanager
 async def raw(server: OpenAIRealtimeServer, **headers: str) -> AsyncGenerator[RawClient, None]:
-    """A client without manners."""
+    """Connect with a raw client."""
     sent = {"authorization": f"Bearer {server.api_key}", **headers}
     url = f"{server.base_url}/realtime?model=gpt-realtime"
     async with aiohttp.ClientSession() as session, session.ws_connect(url, headers=sent) as websocket:
@@ -63,7 +63,7 @@ async def raw(server: OpenAIRealtimeServer, **headers: str) -> AsyncGenerator[Ra
 
 
 def check_all(sent: Iterable[RecordedEvent]) -> None:
-    """Every event is one that the SDK knows, and has all that the SDK says it has."""
+    """Check that the SDK accepts all events, with all fields that it requires."""
     for recorded in sent:
         parsed = STRICT.validate_json(recorded.raw)
         assert parsed.type == recorded.type

@@ -1,9 +1,4 @@
-"""What a client may send, event by event and field by field; what is not here is not known.
-
-What the server refuses although every field has the right form.
-
-The settings of a session: those it begins with, and how an update changes them.
-"""
+"""The events that clients may send, the checks of their fields, and the settings of a session."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -34,49 +29,65 @@ class _Event(StrictStruct, tag_field="type", kw_only=True):
 
 
 class SessionUpdate(_Event, tag="session.update", kw_only=True):
+    """A change of the settings."""
+
     session: dict[str, Any]
 
 
 class AudioAppend(_Event, tag="input_audio_buffer.append", kw_only=True):
+    """A chunk of the user's audio."""
+
     audio: str
 
 
 class AudioCommit(_Event, tag="input_audio_buffer.commit", kw_only=True):
-    pass
+    """The end of the user's turn."""
 
 
 class AudioClear(_Event, tag="input_audio_buffer.clear", kw_only=True):
-    pass
+    """A request to discard uncommitted audio."""
 
 
 class OutputClear(_Event, tag="output_audio_buffer.clear", kw_only=True):
-    """Known, but only for connections that are not websockets."""
+    """Valid only for connections that are not websockets."""
 
 
 class ItemCreate(_Event, tag="conversation.item.create", kw_only=True):
+    """A new item of the conversation."""
+
     item: dict[str, Any]
     previous_item_id: str | None = None
 
 
 class ItemRetrieve(_Event, tag="conversation.item.retrieve", kw_only=True):
+    """A request for an item with its audio."""
+
     item_id: str
 
 
 class ItemTruncate(_Event, tag="conversation.item.truncate", kw_only=True):
+    """A request to discard audio that was not played."""
+
     item_id: str
     content_index: int
     audio_end_ms: int
 
 
 class ItemDelete(_Event, tag="conversation.item.delete", kw_only=True):
+    """A request to remove an item."""
+
     item_id: str
 
 
 class ResponseCreate(_Event, tag="response.create", kw_only=True):
+    """A request for a response."""
+
     response: dict[str, Any] | None = None
 
 
 class ResponseCancel(_Event, tag="response.cancel", kw_only=True):
+    """A request to cancel a response."""
+
     response_id: str | None = None
 
 
@@ -97,7 +108,7 @@ CLIENT_EVENTS: "msgspec.json.Decoder[ClientEvent]" = msgspec.json.Decoder(Client
 
 
 class Label(msgspec.Struct):
-    """What an event says about itself, whatever else is wrong with it."""
+    """The type and id of an event, which may be invalid otherwise."""
 
     type: Any = None
     event_id: Any = None
@@ -107,21 +118,25 @@ LABELS = msgspec.json.Decoder(Label)
 
 
 class Pcm(StrictStruct, tag="audio/pcm", tag_field="type"):
+    """24 kHz PCM."""
+
     rate: Literal[24000] | UnsetType = UNSET
 
 
 class Pcmu(StrictStruct, tag="audio/pcmu", tag_field="type"):
-    pass
+    """G.711 μ-law."""
 
 
 class Pcma(StrictStruct, tag="audio/pcma", tag_field="type"):
-    pass
+    """G.711 A-law."""
 
 
 Format: TypeAlias = Pcm | Pcmu | Pcma
 
 
 class ServerVad(StrictStruct, tag="server_vad", tag_field="type"):
+    """Turn detection by silence."""
+
     threshold: float | int | UnsetType = UNSET
     prefix_padding_ms: int | UnsetType = UNSET
     silence_duration_ms: int | UnsetType = UNSET
@@ -131,12 +146,16 @@ class ServerVad(StrictStruct, tag="server_vad", tag_field="type"):
 
 
 class SemanticVad(StrictStruct, tag="semantic_vad", tag_field="type"):
+    """Turn detection by meaning."""
+
     eagerness: Literal["low", "medium", "high", "auto"] | UnsetType = UNSET
     create_response: bool | UnsetType = UNSET
     interrupt_response: bool | UnsetType = UNSET
 
 
 class Transcription(StrictStruct):
+    """Settings of the transcription."""
+
     model: str | UnsetType = UNSET
     language: str | UnsetType = UNSET
     languages: list[str] | UnsetType = UNSET
@@ -146,11 +165,15 @@ class Transcription(StrictStruct):
 
 
 class NoiseReduction(StrictStruct):
+    """Settings of the noise reduction."""
+
     type: Literal["near_field", "far_field"] | UnsetType = UNSET
     strength: float | int | UnsetType = UNSET
 
 
 class AudioInput(StrictStruct):
+    """Settings of the user's audio."""
+
     format: Format | UnsetType = UNSET
     noise_reduction: NoiseReduction | None | UnsetType = UNSET
     transcription: Transcription | None | UnsetType = UNSET
@@ -158,27 +181,37 @@ class AudioInput(StrictStruct):
 
 
 class VoiceId(StrictStruct):
+    """A custom voice."""
+
     id: str
 
 
 class AudioOutput(StrictStruct):
+    """Settings of the model's audio."""
+
     format: Format | UnsetType = UNSET
     speed: float | int | UnsetType = UNSET
     voice: str | VoiceId | UnsetType = UNSET
 
 
 class SessionAudio(StrictStruct):
+    """Settings of the audio in both directions."""
+
     input: AudioInput | UnsetType = UNSET
     output: AudioOutput | UnsetType = UNSET
 
 
 class FunctionTool(StrictStruct, tag="function", tag_field="type"):
+    """A tool."""
+
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
 
 
 class NamedTool(StrictStruct, tag="function", tag_field="type"):
+    """A tool_choice that names a tool."""
+
     name: str
 
 
@@ -187,7 +220,7 @@ Modality: TypeAlias = Literal["text", "audio"]
 
 
 class _Shared(StrictStruct, kw_only=True):
-    """What both a session and one response of it can be told."""
+    """Settings of both sessions and single responses."""
 
     instructions: str | UnsetType = UNSET
     max_output_tokens: int | Literal["inf"] | UnsetType = UNSET
@@ -200,6 +233,8 @@ class _Shared(StrictStruct, kw_only=True):
 
 
 class SessionFields(_Shared, kw_only=True):
+    """Settings of a session."""
+
     type: Literal["realtime"]
     audio: SessionAudio | UnsetType = UNSET
     include: list[Literal["item.input_audio_transcription.logprobs"]] | None | UnsetType = UNSET
@@ -209,16 +244,20 @@ class SessionFields(_Shared, kw_only=True):
 
 
 class ResponseOutput(StrictStruct):
+    """Settings of the audio of one response."""
+
     format: Format | UnsetType = UNSET
     voice: str | VoiceId | UnsetType = UNSET
 
 
 class ResponseAudio(StrictStruct):
+    """Audio settings of one response."""
+
     output: ResponseOutput | UnsetType = UNSET
 
 
 class ResponseFields(_Shared, kw_only=True):
-    """What one response can be told. The last two are known, but this server cannot do them."""
+    """Settings of one response. The server rejects the last two as unsupported."""
 
     audio: ResponseAudio | UnsetType = UNSET
     metadata: dict[str, str] | None | UnsetType = UNSET
@@ -233,7 +272,7 @@ class _Item(StrictStruct, kw_only=True):
 
 
 class InputPart(StrictStruct):
-    """A part of what the user or the system says."""
+    """A content part of a user or system message."""
 
     type: Literal["input_text", "input_audio", "input_image"]
     text: str | None = None
@@ -244,7 +283,7 @@ class InputPart(StrictStruct):
 
 
 class OutputPart(StrictStruct):
-    """A part of what the assistant has said."""
+    """A content part of an assistant message."""
 
     type: Literal["output_text", "output_audio"]
     text: str | None = None
@@ -253,18 +292,24 @@ class OutputPart(StrictStruct):
 
 
 class InputMessage(_Item, kw_only=True):
+    """A user or system message."""
+
     type: Literal["message"]
     role: Literal["user", "system"]
     content: list[InputPart]
 
 
 class OutputMessage(_Item, kw_only=True):
+    """An assistant message."""
+
     type: Literal["message"]
     role: Literal["assistant"]
     content: list[OutputPart]
 
 
 class FunctionCall(_Item, kw_only=True):
+    """A tool call."""
+
     type: Literal["function_call"]
     name: str
     arguments: str
@@ -272,6 +317,8 @@ class FunctionCall(_Item, kw_only=True):
 
 
 class FunctionCallOutput(_Item, kw_only=True):
+    """The result of a tool call."""
+
     type: Literal["function_call_output"]
     call_id: str
     output: str
@@ -279,41 +326,35 @@ class FunctionCallOutput(_Item, kw_only=True):
 
 ClientItem: TypeAlias = InputMessage | OutputMessage | FunctionCall | FunctionCallOutput
 
-LONGEST_INSTRUCTIONS = 65_536
+_MAX_INSTRUCTIONS = 65_536
 """About 16,384 tokens."""
-_LONGEST_ID = 32
-_MOST_TOKENS = 4096
+_MAX_ID_LENGTH = 32
+_MAX_TOKENS = 4096
 _KINDS: dict[str, type[Any]] = {"function_call": FunctionCall, "function_call_output": FunctionCallOutput}
 _ROLES = ("user", "assistant", "system")
 _UNSUPPORTED = ("prompt", "reasoning", "conversation", "input")
 
 
-def session_fields(
-    given: Mapping[str, Any], settings: Mapping[str, Any], *, model: str, has_spoken: bool
-) -> SessionFields:
-    """What a `session.update` changes, checked; `settings` are those in force."""
+def check_session_fields(given: Mapping[str, Any], settings: Mapping[str, Any], *, model: str) -> None:
+    """Validate a `session.update`; `settings` are those in force."""
     fields = converted(given, SessionFields, "session")
     _check_shared(fields, "session", tools_in_force=[tool["name"] for tool in settings["tools"]])
     if fields.model is not UNSET and fields.model != model:
         raise wrong("Cannot update a conversation's model.", param="session.model", code="cannot_update_model")
     if fields.audio is UNSET:
-        return fields
+        return
     if fields.audio.input is not UNSET:
-        _check_listening(fields.audio.input.turn_detection)
+        _check_turn_detection(fields.audio.input.turn_detection)
     if fields.audio.output is not UNSET:
         output = fields.audio.output
         if output.speed is not UNSET:
             check_range("session.audio.output.speed", output.speed, 0.25, 1.5)
         if output.voice is not UNSET:
-            check_voice(output.voice, "session.audio.output.voice")
-            if has_spoken and output.voice != settings["audio"]["output"]["voice"]:
-                message = "Cannot update a conversation's voice if assistant audio is present."
-                raise wrong(message, code="cannot_update_voice")
-    return fields
+            _check_voice(output.voice, "session.audio.output.voice")
 
 
-def response_fields(given: Mapping[str, Any], settings: Mapping[str, Any]) -> ResponseFields:
-    """What a `response.create` wants to be different for one response, checked."""
+def check_response_fields(given: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Validate the settings of a `response.create`."""
     fields = converted(given, ResponseFields, "response")
     for name in _UNSUPPORTED:
         value = getattr(fields, name)
@@ -322,25 +363,24 @@ def response_fields(given: Mapping[str, Any], settings: Mapping[str, Any]) -> Re
             raise wrong(f"This test server does not support '{param}'.", param=param, code="unsupported_parameter")
     _check_shared(fields, "response", tools_in_force=[tool["name"] for tool in settings["tools"]])
     if fields.audio is not UNSET and fields.audio.output is not UNSET and fields.audio.output.voice is not UNSET:
-        check_voice(fields.audio.output.voice, "response.audio.output.voice")
-    return fields
+        _check_voice(fields.audio.output.voice, "response.audio.output.voice")
 
 
-def check_voice(voice: object, param: str) -> None:
-    """One of the voices there are, or one of somebody's own, by id."""
+def _check_voice(voice: object, param: str) -> None:
+    # A custom voice is an object with an id.
     if isinstance(voice, str) and voice not in VOICES:
         raise wrong_value(param, voice, VOICES)
 
 
 def _check_shared(fields: SessionFields | ResponseFields, within: str, *, tools_in_force: Sequence[str]) -> None:
     if fields.instructions is not UNSET:
-        check_length(fields.instructions, f"{within}.instructions", LONGEST_INSTRUCTIONS)
+        check_length(fields.instructions, f"{within}.instructions", _MAX_INSTRUCTIONS)
     modalities = fields.output_modalities
     if modalities is not UNSET and len(modalities) != 1:
         message = f"Invalid modalities: {modalities}. Supported combinations are: ['text'] and ['audio']."
         raise wrong(message, param=f"{within}.output_modalities", code="invalid_value")
     if fields.max_output_tokens is not UNSET and fields.max_output_tokens != "inf":
-        check_range(f"{within}.max_output_tokens", fields.max_output_tokens, 1, _MOST_TOKENS)
+        check_range(f"{within}.max_output_tokens", fields.max_output_tokens, 1, _MAX_TOKENS)
     if fields.tools is not UNSET and fields.tools:
         offered = [(tool.name, tool.parameters, False) for tool in fields.tools]
         check_tools(offered, within + ".tools[{}].name", within + ".tools[{}].parameters")
@@ -349,24 +389,24 @@ def _check_shared(fields: SessionFields | ResponseFields, within: str, *, tools_
         check_choice(None, fields.tool_choice.name, tools=known)
 
 
-def _check_listening(detection: object) -> None:
+def _check_turn_detection(detection: object) -> None:
     place = "session.audio.input.turn_detection"
     if isinstance(detection, ServerVad):
         numbers = (
             (detection.threshold, "threshold", 0, 1),
             (detection.prefix_padding_ms, "prefix_padding_ms", 0, None),
         )
-        for value, name, least, most in numbers:
+        for value, name, lowest, highest in numbers:
             if value is not UNSET:
-                check_range(f"{place}.{name}", value, least, most)
+                check_range(f"{place}.{name}", value, lowest, highest)
         if detection.silence_duration_ms is not UNSET:
             check_range(f"{place}.silence_duration_ms", detection.silence_duration_ms, 0)
     else:
         assert detection is UNSET or detection is None or isinstance(detection, SemanticVad)
 
 
-def item_from(given: Mapping[str, Any]) -> ClientItem:
-    """The item of a `conversation.item.create`, in its own form and checked by itself."""
+def decode_client_item(given: Mapping[str, Any]) -> ClientItem:
+    """Decode and validate the item of a `conversation.item.create`."""
     kind = given.get("type")
     if kind in _KINDS:
         item: ClientItem = converted(given, _KINDS[kind], "item")
@@ -378,9 +418,9 @@ def item_from(given: Mapping[str, Any]) -> ClientItem:
     else:
         raise wrong_value("item.type", kind, ["message", *_KINDS])
     if item.id is not None:
-        check_length(item.id, "item.id", _LONGEST_ID)
+        check_length(item.id, "item.id", _MAX_ID_LENGTH)
     if isinstance(item, FunctionCall | FunctionCallOutput):
-        check_length(item.call_id or "", "item.call_id", _LONGEST_ID)
+        check_length(item.call_id or "", "item.call_id", _MAX_ID_LENGTH)
         if isinstance(item, FunctionCall):
             check_name(item.name, "item.name")
     else:
@@ -419,7 +459,7 @@ def _check_part(part: InputPart | OutputPart, role: str, place: str) -> None:
 
 
 FORMATS: dict[str, AudioFormat] = {"audio/pcm": "pcm16", "audio/pcmu": "g711_ulaw", "audio/pcma": "g711_alaw"}
-"""The formats by their names on the wire."""
+"""The audio formats by their names on the wire."""
 
 _LIFETIME = 3600
 _PCM = {"type": "audio/pcm", "rate": 24000}
@@ -435,8 +475,8 @@ _SEMANTIC_VAD = {"eagerness": "auto", "create_response": True, "interrupt_respon
 _INSTRUCTIONS = "You are a helpful, witty, and friendly AI."
 
 
-def at_first(session_id: str, model: str) -> dict[str, Any]:
-    """What a session is before anybody has changed it."""
+def initial_settings(session_id: str, model: str) -> dict[str, Any]:
+    """Return the settings of a new session."""
     return {
         "type": "realtime",
         "object": "realtime.session",
@@ -463,15 +503,15 @@ def at_first(session_id: str, model: str) -> dict[str, Any]:
     }
 
 
-def updated(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with what an update gives; what it does not name stays."""
+def update_settings(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings after an update; settings that it does not name stay."""
     changed = {**settings, **given}
     audio = given.get("audio", {})
     changed["audio"] = {side: {**settings["audio"][side], **audio.get(side, {})} for side in ("input", "output")}
     listening = changed["audio"]["input"]
     detection = audio.get("input", {}).get("turn_detection")
     if detection is not None:
-        # A new way to listen begins with its own defaults, not with what the last one was told.
+        # Another kind of turn detection starts with its own defaults, not with the values of the last one.
         defaults = _VAD if detection["type"] == "server_vad" else _SEMANTIC_VAD
         listening["turn_detection"] = {**defaults, **detection}
     for side in ("input", "output"):

@@ -1,16 +1,16 @@
-"""OpenAI's Realtime address on this machine, and who may use it."""
+"""A local server of OpenAI's Realtime API."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain, repeat
 from typing import TypeAlias, cast
 
 from aiohttp import web
 from tests.servers.base import ReceivedRequest, RequestRejectedError
 from tests.servers.openai.errors import need_key, refused, wrong
 from tests.servers.realtime.connection import Fault, FaultPlan
-from tests.servers.realtime.responses import ResponsePace
-from tests.servers.realtime.session import ClientViolation, Heard, ProviderOptions, ServedSession
+from tests.servers.realtime.session import ClientViolation, Heard, ProviderOptions, ResponsePace, ServedSession
 from tests.servers.server import JSON, LoopbackServer
 
 from baton.errors import ModelError, ModelNotFoundError
@@ -21,15 +21,15 @@ _Steps: TypeAlias = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
 
 
 class OpenAIRealtimeServer(LoopbackServer):
-    """OpenAI's Realtime API on this machine: `/v1/realtime`, over websockets.
+    """A scripted provider behind `/v1/realtime`, over websockets.
 
-    Steps are those of a ScriptedModel, one for each response; with a mapping, `by` chooses whose by what the session
-    is like, and without `by` it is the name of the model. `hears` are the words in what the user says, one text for
-    each time that audio is committed; an exception is a transcription that fails. Answers are spoken as tones of
-    `ms_per_word`, as fast as possible, or `pace` times as fast as one can listen. `faults` go wrong, each once.
+    Steps are those of a ScriptedModel, one for each response; with a mapping, `by` returns the key for a session, by
+    default the name of its model. `hears` are the transcripts of the user's audio, one for each commit; an exception
+    is a failed transcription. Responses are spoken as tones of `ms_per_word`, as fast as possible, or `pace` times as
+    fast as real time. Each of the `faults` happens once.
     """
 
-    # Whatever a client has sent before it went is still read, so that a test can count it.
+    # Events that a client sent before it disconnected are still read, so that a test can count them.
     stops_with_its_client = False
 
     def __init__(
@@ -51,23 +51,23 @@ class OpenAIRealtimeServer(LoopbackServer):
         super().__init__()
         keys = tuple(cast("Mapping[str, object]", steps)) if isinstance(steps, Mapping) else ()
         self.script = ScriptedModel(cast("_Steps", steps), name=type(self).__name__, cycle=cycle, record=False)
-        """The model behind it."""
+        """The model that plays the steps."""
         self.models: Collection[str] | None = models if models is not None or by is not None else keys or None
         self.api_key = api_key
         self.sessions: list[ServedSession] = []
-        """Every session that was opened, in order."""
+        """All sessions, in order of opening."""
         self.handshakes: list[ReceivedRequest] = []
-        """Every request to open one, in order, also those that were refused."""
+        """All requests for a session, in order, including rejected ones."""
         self.complaints: list[ClientViolation] = []
-        """Whatever clients did that the provider does not take, of all sessions, in order."""
+        """The rejected commands of all sessions, in order."""
         self._plan = FaultPlan(faults)
         self._record = record
         self._refusals: deque[ModelError] = deque()
         self._opened = asyncio.Event()
-        self._provider = ProviderOptions(
+        self._options = ProviderOptions(
             self.script,
-            by or (_its_model if keys else _nobody),
-            iter(hears),
+            by or (_model_of if keys else _no_key),
+            chain(hears, repeat("")),
             ResponsePace(ms_per_word, pace, delay),
             late_transcripts,
             self.complaints,
@@ -75,12 +75,12 @@ class OpenAIRealtimeServer(LoopbackServer):
 
     @property
     def base_url(self) -> str:
-        """What the client is given: the origin and `/v1`."""
+        """The address for clients: the origin and `/v1`."""
         return f"{self.origin}/v1"
 
     @property
     def remaining(self) -> int:
-        """How many steps have not been played yet."""
+        """Number of steps that have not been played."""
         return self.script.remaining
 
     @property
@@ -89,19 +89,19 @@ class OpenAIRealtimeServer(LoopbackServer):
         return self._plan.left
 
     def assert_done(self) -> None:
-        """Fail if there are steps that were never played, and say which."""
+        """Raise AssertionError if steps were not played."""
         self.script.assert_done()
 
     def plan(self, *faults: Fault) -> None:
-        """Let these go wrong too; events are counted from now on."""
+        """Add faults; events are counted from now on."""
         self._plan.add(*faults)
 
     def refuse(self, *errors: ModelError) -> None:
-        """Refuse the next handshakes, one for each error; an HttpFault with its very status."""
+        """Reject the next handshakes, one for each error; an HttpFault with its own status."""
         self._refusals.extend(errors)
 
     async def session(self, index: int = 0, *, within: float = 5.0) -> ServedSession:
-        """The session of that number, as soon as it is open; AssertionError if it is not in time."""
+        """Wait for a session, counted from 0. Raises AssertionError on timeout."""
         try:
             async with asyncio.timeout(within):
                 while len(self.sessions) <= index:
@@ -112,16 +112,16 @@ class OpenAIRealtimeServer(LoopbackServer):
         return self.sessions[index]
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Open a session, or say why not."""
+        """Open a session, or reject the request."""
         received = ReceivedRequest(http.method, http.path, query=http.query, headers=http.headers, raw=b"")
         self.handshakes.append(received)
         try:
-            model = self._admitted(received)
+            model = self._check_handshake(received)
         except RequestRejectedError as rejection:
             received.rejection = rejection
             headers = {"content-type": JSON, **rejection.headers}
             return web.Response(status=rejection.status, body=rejection.body, headers=headers)
-        served = ServedSession(received, model=model, provider=self._provider, plan=self._plan, record=self._record)
+        served = ServedSession(received, model=model, options=self._options, plan=self._plan, record=self._record)
         self.sessions.append(served)
         self._opened.set()
         try:
@@ -129,8 +129,8 @@ class OpenAIRealtimeServer(LoopbackServer):
         finally:
             served.ended(by_server=self.is_closing)
 
-    def _admitted(self, received: ReceivedRequest) -> str:
-        """The model that is asked for; a Rejection if this client may not have a session."""
+    def _check_handshake(self, received: ReceivedRequest) -> str:
+        """Return the requested model. Raises RequestRejectedError if the request is invalid."""
         need_key(received, self.api_key)
         if received.path != _PATH:
             raise wrong(f"Invalid URL ({received.method} {received.path})", status=404)
@@ -150,9 +150,9 @@ class OpenAIRealtimeServer(LoopbackServer):
         return model
 
 
-def _its_model(session: ServedSession) -> str:
+def _model_of(session: ServedSession) -> str:
     return session.model
 
 
-def _nobody(session: ServedSession) -> str:
+def _no_key(session: ServedSession) -> str:
     return ""

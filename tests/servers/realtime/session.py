@@ -1,10 +1,7 @@
-"""One conversation with one client: what it sends is checked, carried out and answered.
-
-Who answers in a session: one response at a time, begun and stopped as the client or its speech wants it.
-"""
+"""One session of the server: client events are validated and executed by a scripted provider."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from logging import getLogger
 from typing import Any, TypeAlias, assert_never
@@ -12,14 +9,14 @@ from typing import Any, TypeAlias, assert_never
 import msgspec
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import replace
 from tests.servers.base import ReceivedRequest, RequestRejectedError
 from tests.servers.openai.chat_schema import base64
-from tests.servers.openai.errors import told, wrong
-from tests.servers.realtime.connection import FaultPlan, IgnoreCommand, RefuseCommand, ServedConnection
-from tests.servers.realtime.conversation import ServedConversation, ServedItem, SpokenAudio, new_id
+from tests.servers.openai.errors import rejection_of, wrong
+from tests.servers.realtime.connection import FaultPlan, IgnoreCommand, RefuseCommand, ServedConnection, new_id
+from tests.servers.realtime.encoding import ServerEventEncoder, decode_item, decode_settings
 from tests.servers.realtime.request_schema import (
     CLIENT_EVENTS,
-    FORMATS,
     LABELS,
     AudioAppend,
     AudioClear,
@@ -34,134 +31,39 @@ from tests.servers.realtime.request_schema import (
     ResponseCancel,
     ResponseCreate,
     SessionUpdate,
-    at_first,
-    item_from,
-    response_fields,
-    session_fields,
-    updated,
+    check_response_fields,
+    check_session_fields,
+    decode_client_item,
+    initial_settings,
+    update_settings,
 )
-from tests.servers.realtime.responses import ResponsePace, ResponseWriter
 from tests.servers.validation import InvalidBodyError, decoded
 
-from baton.messages import ToolSpec
+from baton.errors import ModelConnectionError, ModelError
 from baton.models import Chunk, ModelRequest
-from baton.realtime.settings import AudioFormat, TurnDetection, milliseconds_of
-from baton.testing.realtime.turn_detection import DetectedEnd, DetectedStart, TurnDetector
+from baton.realtime.protocol import (
+    AppendAudio,
+    CancelResponse,
+    ClearAudio,
+    CommitAudio,
+    ConfigureSession,
+    ItemAdded,
+    Signal,
+    TruncateItem,
+)
+from baton.testing.realtime.conversation import CommandRejectedError, ConversationItem, ProviderConversation
+from baton.testing.realtime.provider import ScriptedProvider
+from baton.testing.realtime.responses import ProviderEvent, RealtimeScript
 from baton.testing.scripted import ScriptedModel
 
-Ask: TypeAlias = Callable[[dict[str, Any]], AsyncIterator[Chunk]]
-"""Asks the script for an answer, under these settings."""
-
-
-class ResponseQueue:
-    """The responses of one session. `afterwards` is awaited whenever one has ended."""
-
-    def __init__(
-        self,
-        line: ServedConnection,
-        conversation: ServedConversation,
-        *,
-        pace: ResponsePace,
-        ask: Ask,
-        afterwards: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._line = line
-        self._conversation = conversation
-        self._pace = pace
-        self._ask = ask
-        self._afterwards = afterwards
-        self._speaking: ResponseWriter | None = None
-        self._playing: asyncio.Task[None] | None = None
-        self._next: dict[str, Any] | None = None
-        self._had_audio = False
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether a response is under way."""
-        return self._playing is not None and not self._playing.done()
-
-    @property
-    def has_audio(self) -> bool:
-        """Whether anything was ever spoken."""
-        return self._had_audio or (self._speaking is not None and self._speaking.has_spoken)
-
-    async def create(self, settings: dict[str, Any], metadata: Any) -> None:
-        """Begin a response that the client wants; a Rejection if there is one already."""
-        speaking, playing = self._speaking, self._playing
-        if speaking is not None and playing is not None and speaking.is_ending:
-            # The client may know already that it has ended: it is only its task that has not.
-            await asyncio.wait([playing])
-        if self.is_under_way and self._speaking is not None:
-            message = (
-                f"Conversation already has an active response in progress: {self._speaking.id}. "
-                "Wait until the response is finished before creating a new one."
-            )
-            raise wrong(message, code="conversation_already_has_active_response")
-        await self._begin(settings, metadata)
-
-    async def follow(self, settings: dict[str, Any]) -> None:
-        """Begin a response as soon as none is under way."""
-        if self.is_under_way:
-            self._next = settings
-        else:
-            await self._begin(settings, None)
-
-    async def cancel_by_hand(self, response_id: str | None) -> None:
-        """Stop the response that the client wants to be stopped; a Rejection if that is none."""
-        running = self._speaking.id if self._speaking is not None and self.is_under_way else None
-        if running is None or response_id not in (None, running) or not await self.cancel("client_cancelled"):
-            raise wrong("Cancellation failed: no active response found", code="response_cancel_not_active")
-
-    async def cancel(self, reason: str) -> bool:
-        """Stop the response under way; False if there is none, or if it has just said everything."""
-        speaking, playing = self._speaking, self._playing
-        if speaking is None or playing is None or playing.done():
-            return False
-        if speaking.is_ending:
-            await asyncio.wait([playing])
-            return False
-        speaking.stop(playing)
-        await asyncio.wait([playing])
-        if speaking.is_ending:
-            return False
-        await speaking.end("cancelled", reason)
-        await self._after_one(speaking)
-        return True
-
-    async def close(self) -> None:
-        """Stop, because the line is gone."""
-        if self._playing is not None:
-            self._playing.cancel()
-            await asyncio.wait([self._playing])
-
-    async def _begin(self, settings: dict[str, Any], metadata: Any) -> None:
-        speaking = ResponseWriter(self._line, self._conversation, settings=settings, metadata=metadata, pace=self._pace)
-        self._speaking = speaking
-        # Begun here and not in the task, which may be stopped before it has done anything.
-        await speaking.begin()
-        self._playing = asyncio.create_task(self._play(speaking, settings))
-
-    async def _play(self, speaking: ResponseWriter, settings: dict[str, Any]) -> None:
-        # A line that is gone needs no answer: whoever reads from it finds out by itself.
-        with suppress(ConnectionError):
-            await speaking.play(lambda: self._ask(settings))
-            await self._after_one(speaking)
-
-    async def _after_one(self, speaking: ResponseWriter) -> None:
-        self._had_audio = self._had_audio or speaking.has_spoken
-        await self._afterwards()
-        if self._next is not None:
-            settings, self._next = self._next, None
-            await self._begin(settings, None)
-
-
-_log = getLogger(__name__)
-_LEAST_MS = 100
 Heard: TypeAlias = str | BaseException
+_log = getLogger(__name__)
+_ID_PREFIXES = {"piece": "item", "response": "resp"}
+_MIN_AUDIO_CHUNK_MS = 100
 
 
 class ClientViolation(Struct, frozen=True):
-    """Something a client did that the provider does not take; `raw` is what it sent."""
+    """A command that was rejected; `raw` is the event as it was received."""
 
     code: str | None
     message: str
@@ -171,10 +73,20 @@ class ClientViolation(Struct, frozen=True):
     raw: bytes = b""
 
 
-class ProviderOptions(Struct, frozen=True):
-    """What stands behind all sessions of a server."""
+class ResponsePace(Struct, frozen=True):
+    """The speed of responses."""
 
-    script: ScriptedModel
+    ms_per_word: int = 200
+    factor: float | None = None
+    """1 speaks in real time, 10 ten times as fast; None as fast as the connection allows."""
+    delay: float = 0.0
+    """Additional seconds between two chunks."""
+
+
+class ProviderOptions(Struct, frozen=True):
+    """Options of all sessions of a server."""
+
+    model: ScriptedModel
     key_of: "Callable[[ServedSession], str]"
     hears: Iterator[Heard]
     pace: ResponsePace
@@ -182,236 +94,221 @@ class ProviderOptions(Struct, frozen=True):
     complaints: list[ClientViolation]
 
 
+class SessionScript(RealtimeScript):
+    """The provider's script for one session, with OpenAI's ids and error codes, and at a pace."""
+
+    counts_audio = True
+
+    def __init__(self, session: "ServedSession", options: ProviderOptions) -> None:
+        super().__init__(options.model, options.hears, options.pace.ms_per_word)
+        self.audio_chunk_ms = max(options.pace.ms_per_word, _MIN_AUDIO_CHUNK_MS)
+        self.late_transcripts = options.late_transcripts
+        self._session = session
+        self._options = options
+        self._spoken_ms = 0.0
+        self._started_at = 0.0
+
+    def new_id(self, kind: str) -> str:
+        """Return a new id in OpenAI's form."""
+        return new_id(_ID_PREFIXES[kind])
+
+    def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        """Play the next step for the agent that the server's `by` names."""
+        self._spoken_ms = 0.0
+        return super().respond(replace(request, agent=self._options.key_of(self._session)))
+
+    def error_code(self, error: Exception) -> str | None:
+        """Return OpenAI's code of an error; None if it cuts the connection."""
+        if isinstance(error, ModelConnectionError):
+            return None
+        if not isinstance(error, ModelError):
+            # The response fails instead of the connection, because the client would reconnect.
+            _log.error("a step failed", exc_info=error)
+            error = ModelError(str(error))
+        return self._session.encoder.error_code(error)
+
+    async def pause(self, audio_ms: float) -> None:
+        """Wait until the client has been sent everything, and as long as the pace says."""
+        await self._session.drain()
+        pace, now = self._options.pace, asyncio.get_running_loop().time()
+        if not audio_ms:
+            # Without a delay too, so that commands of the client are read between two chunks.
+            await asyncio.sleep(pace.delay)
+        elif pace.factor is not None:
+            if not self._spoken_ms:
+                self._started_at = now
+            self._spoken_ms += audio_ms
+            due = self._started_at + self._spoken_ms / 1000 / pace.factor
+            await asyncio.sleep(max(0.0, due - now))
+
+
 class ServedSession(ServedConnection):
-    """One client's session as the server sees it."""
+    """The server's side of a session, and the transport of its scripted provider."""
 
     def __init__(
-        self, received: ReceivedRequest, *, model: str, provider: ProviderOptions, plan: FaultPlan, record: bool
+        self, received: ReceivedRequest, *, model: str, options: ProviderOptions, plan: FaultPlan, record: bool
     ) -> None:
         super().__init__(plan, record=record)
         self.id = new_id("sess")
         self.handshake = received
-        """The request that opened it: query and headers."""
+        """The request that opened it, with query and headers."""
         self.model = model
-        self.settings: dict[str, Any] = at_first(self.id, model)
+        self.settings: dict[str, Any] = initial_settings(self.id, model)
         """The settings in force."""
         self.updates: list[dict[str, Any]] = []
         """The settings after each update, in order."""
-        self.conversation = ServedConversation()
         self.complaints: list[ClientViolation] = []
-        """What this client was told to have done wrong."""
+        """The commands of this client that were rejected."""
         self.audio = bytearray()
-        """All the sound that was received, byte by byte."""
+        """All audio received."""
         self.audio_frames = 0
-        """In how many events it came."""
-        self._provider = provider
-        self._plan = plan
-        self._input = TurnDetector()
-        self._speech_item = ""
-        self._transcripts: list[ServedItem] = []
-        self._answering = ResponseQueue(
-            self, self.conversation, pace=provider.pace, ask=self._ask, afterwards=self._transcribe_late
-        )
+        """Number of events with audio."""
+        self._options = options
+        self._provider = ScriptedProvider(SessionScript(self, options), decode_settings(self.settings), self)
+        self.encoder = ServerEventEncoder(self.conversation, self.settings)
 
     async def serve(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Hold the conversation until one of the two goes."""
+        """Execute the client's events until either side ends the connection."""
         websocket = await self.accept(http)
         try:
-            await self.tell("session.created", session=self.settings)
+            self.send_event("session.created", {"session": self.settings})
             while (raw := await self.next_frame()) is not None:
-                await self._take(raw)
+                self._receive(raw)
         except ConnectionError:
-            _log.debug("the connection of %s is gone", self.id)
+            _log.debug("the connection of %s was lost", self.id)
         finally:
-            await self._answering.close()
+            await asyncio.gather(*self._provider.stop(), return_exceptions=True)
         return websocket
 
     @property
-    def items(self) -> list[ServedItem]:
+    def conversation(self) -> ProviderConversation:
+        """The provider's conversation."""
+        return self._provider.conversation
+
+    @property
+    def items(self) -> list[ConversationItem]:
         """The items of the conversation, in order."""
         return self.conversation.items
 
     @property
     def is_speaking(self) -> bool:
-        """Whether a response is under way."""
-        return self._answering.is_under_way
+        """True if a response is in progress."""
+        return self._provider.response is not None
 
-    async def _take(self, raw: bytes) -> None:
-        label = _label(raw)
-        self.note(str(label.type), raw)
+    # Called by the provider (see `ProviderTransport`).
+
+    def emit(self, event: ProviderEvent) -> None:
+        """Send an event of the provider to the client."""
+        for kind, fields in self.encoder.encode(event):
+            self.send_event(kind, fields)
+
+    def cut(self, error: BaseException) -> None:
+        """Cut the connection, after the events sent so far."""
+        self.cut_after_events()
+
+    def has_unread(self, kind: type[Signal]) -> bool:
+        """Return False: the server does not know what the client has read."""
+        return False
+
+    def _receive(self, raw: bytes) -> None:
+        label = _decode_label(raw)
+        self.record(str(label.type), raw)
         fault = self._plan.for_command(str(label.type))
         if isinstance(fault, IgnoreCommand):
             return
         if isinstance(fault, RefuseCommand):
             error = {"type": fault.kind, "code": fault.code, "message": fault.message, "param": None}
-            await self.tell("error", error={**error, "event_id": label.event_id})
+            self.send_event("error", {"error": {**error, "event_id": label.event_id}})
             return
         try:
-            await self._carry_out(decoded(CLIENT_EVENTS, raw))
+            self._execute(decoded(CLIENT_EVENTS, raw))
         except InvalidBodyError as invalid:
-            await self._complain(told(invalid), label, raw)
+            self._reject(rejection_of(invalid), label, raw)
+        except CommandRejectedError as rejected:
+            self._reject(wrong(str(rejected), param=rejected.param, code=rejected.code), label, raw)
         except RequestRejectedError as rejection:
-            await self._complain(rejection, label, raw)
+            self._reject(rejection, label, raw)
 
-    async def _complain(self, rejection: RequestRejectedError, label: Label, raw: bytes) -> None:
+    def _reject(self, rejection: RequestRejectedError, label: Label, raw: bytes) -> None:
         error = msgspec.json.decode(rejection.body)["error"]
         event_id = label.event_id if isinstance(label.event_id, str) else None
-        complaint = ClientViolation(error["code"], error["message"], error["param"], event_id, str(label.type), raw)
-        self.complaints.append(complaint)
-        self._provider.complaints.append(complaint)
-        await self.tell("error", error={**error, "event_id": event_id})
+        violation = ClientViolation(error["code"], error["message"], error["param"], event_id, str(label.type), raw)
+        self.complaints.append(violation)
+        self._options.complaints.append(violation)
+        self.send_event("error", {"error": {**error, "event_id": event_id}})
 
-    async def _carry_out(self, event: ClientEvent) -> None:
+    def _execute(self, event: ClientEvent) -> None:
         match event:
             case AudioAppend():
-                await self._append(event.audio)
+                self._append(event.audio)
             case AudioCommit():
-                await self._commit_by_hand()
+                self._provider.execute(CommitAudio())
             case AudioClear():
-                self._input.clear()
-                await self.tell("input_audio_buffer.cleared")
+                self._provider.execute(ClearAudio())
+                self.send_event("input_audio_buffer.cleared", {})
             case SessionUpdate():
-                await self._update(event.session)
+                self._update(event.session)
             case ItemCreate():
-                item = self.conversation.made_from(item_from(event.item))
-                await self._tell_item(item, self.conversation.add(item, event.previous_item_id))
+                self._create_item(event)
             case ItemTruncate():
-                self.conversation.truncate(event)
-                where = {"item_id": event.item_id, "content_index": event.content_index}
-                await self.tell("conversation.item.truncated", **where, audio_end_ms=event.audio_end_ms)
+                self._provider.execute(TruncateItem(event.item_id, event.content_index, event.audio_end_ms))
             case ItemDelete():
-                self.conversation.delete(event.item_id)
-                await self.tell("conversation.item.deleted", item_id=event.item_id)
+                self.items.remove(self.conversation.find(event.item_id, "delete"))
+                self.send_event("conversation.item.deleted", {"item_id": event.item_id})
             case ItemRetrieve():
                 item = self.conversation.find(event.item_id, "retrieve")
-                await self.tell("conversation.item.retrieved", item=item.whole())
+                self.send_event(
+                    "conversation.item.retrieved", {"item": self.encoder.encode_item(item, with_audio=True)}
+                )
             case ResponseCreate():
-                await self._create_response(event.response or {})
+                self._create_response(event.response or {})
             case ResponseCancel():
-                await self._answering.cancel_by_hand(event.response_id)
+                self._provider.execute(CancelResponse(event.response_id or ""))
             case OutputClear():
                 message = "'output_audio_buffer.clear' is only for WebRTC and SIP connections."
                 raise wrong(message, param="type", code="invalid_value")
             case _:
                 assert_never(event)
 
-    async def _update(self, given: dict[str, Any]) -> None:
-        session_fields(given, self.settings, model=self.model, has_spoken=self._answering.has_audio)
-        self.settings = updated(self.settings, given)
-        self.updates.append(self.settings)
-        await self.tell("session.updated", session=self.settings)
+    def _update(self, given: dict[str, Any]) -> None:
+        check_session_fields(given, self.settings, model=self.model)
+        settings = update_settings(self.settings, given)
+        self._provider.execute(ConfigureSession(decode_settings(settings)))
+        self.settings = self.encoder.settings = settings
+        self.updates.append(settings)
+        self.send_event("session.updated", {"session": settings})
 
-    async def _append(self, encoded: str) -> None:
+    def _append(self, encoded: str) -> None:
         audio = base64(encoded, "audio")
-        format = self._input_format
-        if format == "pcm16" and len(audio) % 2:
+        if self._provider.settings.settings.input_format == "pcm16" and len(audio) % 2:
             message = f"Invalid 'audio'. Expected samples of 16 bits, but got {len(audio)} bytes."
             raise wrong(message, param="audio", code="invalid_value")
         self.audio += audio
         self.audio_frames += 1
-        detection = self.settings["audio"]["input"]["turn_detection"]
-        for turn in self._input.append(audio, format, _turn_detection(detection)):
-            if isinstance(turn, DetectedStart):
-                await self._speech_started(turn, interrupts=detection["interrupt_response"])
-            else:
-                await self._speech_ended(turn, answers=detection["create_response"])
+        self._provider.execute(AppendAudio(audio))
 
-    async def _speech_started(self, turn: DetectedStart, *, interrupts: bool) -> None:
-        self._speech_item = new_id("item")
-        where = {"audio_start_ms": turn.at_ms, "item_id": self._speech_item}
-        await self.tell("input_audio_buffer.speech_started", **where)
-        if interrupts:
-            await self._answering.cancel("turn_detected")
+    def _create_item(self, event: ItemCreate) -> None:
+        given = decode_client_item(event.item)
+        message, audio = decode_item(given)
+        format = "pcm16" if audio else None
+        (item,) = self.conversation.add(
+            message, given.id or "", after=event.previous_item_id, format=format, audio=audio
+        )
+        self.encoder.keep(item, given)
+        self.emit(ItemAdded(item.id, item.role, item.call_id))
 
-    async def _speech_ended(self, turn: DetectedEnd, *, answers: bool) -> None:
-        where = {"audio_end_ms": turn.at_ms, "item_id": self._speech_item}
-        await self.tell("input_audio_buffer.speech_stopped", **where)
-        await self._commit(turn.audio, self._speech_item)
-        if answers:
-            await self._answering.follow(self.settings)
-
-    async def _commit_by_hand(self) -> None:
-        milliseconds = milliseconds_of(len(self._input.buffer), self._input_format)
-        if milliseconds < _LEAST_MS:
-            message = (
-                "Error committing input audio buffer: buffer too small. Expected at least 100ms of audio, "
-                f"but buffer only has {milliseconds:.2f}ms of audio."
-            )
-            raise wrong(message, code="input_audio_buffer_commit_empty")
-        item_id = self._speech_item if self._input.is_speech else new_id("item")
-        await self._commit(self._input.take(), item_id)
-
-    async def _commit(self, audio: bytes, item_id: str) -> None:
-        content = [{"type": "input_audio", "transcript": None}]
-        item = ServedItem(item_id, {"id": item_id, "object": "realtime.item", "type": "message", "role": "user"})
-        item.wire.update(status="completed", content=content)
-        item.spoken = SpokenAudio(self._input_format, bytearray(audio))
-        before = self.conversation.add(item)
-        heard = next(self._provider.hears, "")
-        item.heard = heard if isinstance(heard, str) else ""
-        await self.tell("input_audio_buffer.committed", previous_item_id=before, item_id=item_id)
-        await self._tell_item(item, before)
-        if self.settings["audio"]["input"]["transcription"] is None:
-            return
-        if isinstance(heard, BaseException):
-            error = {"type": "transcription_error", "code": "audio_unintelligible", "message": str(heard)}
-            kind = "conversation.item.input_audio_transcription.failed"
-            await self.tell(kind, item_id=item_id, content_index=0, error={**error, "param": None})
-        elif self._provider.late_transcripts:
-            self._transcripts.append(item)
-        else:
-            await self._transcribe(item)
-
-    async def _transcribe(self, item: ServedItem) -> None:
-        kind = "conversation.item.input_audio_transcription"
-        where = {"item_id": item.id, "content_index": 0}
-        words = item.heard.split(" ") if item.heard else []
-        for number, word in enumerate(words):
-            await self.tell(f"{kind}.delta", **where, delta=f" {word}" if number else word)
-        item.wire["content"] = [{"type": "input_audio", "transcript": item.heard}]
-        heard = int(item.audio_ms) // 100
-        usage: dict[str, Any] = {"type": "tokens", "input_tokens": heard, "output_tokens": len(words)}
-        usage["total_tokens"] = heard + len(words)
-        usage["input_token_details"] = {"text_tokens": 0, "audio_tokens": heard}
-        await self.tell(f"{kind}.completed", **where, transcript=item.heard, usage=usage)
-
-    async def _tell_item(self, item: ServedItem, before: str | None) -> None:
-        await self.tell("conversation.item.added", previous_item_id=before, item=item.wire)
-        await self.tell("conversation.item.done", previous_item_id=before, item=item.wire)
-
-    async def _create_response(self, given: dict[str, Any]) -> None:
-        response_fields(given, self.settings)
+    def _create_response(self, given: dict[str, Any]) -> None:
+        check_response_fields(given, self.settings)
         own = {key: value for key, value in given.items() if key not in ("metadata", "conversation")}
-        await self._answering.create(updated(self.settings, own), given.get("metadata"))
-
-    def _ask(self, settings: dict[str, Any]) -> AsyncIterator[Chunk]:
-        tools = [ToolSpec(t["name"], t.get("description", ""), t.get("parameters") or {}) for t in settings["tools"]]
-        told = self.conversation.messages()
-        request = ModelRequest(told, settings["instructions"], tuple(tools), agent=self._provider.key_of(self))
-        return self._provider.script.respond(request)
-
-    async def _transcribe_late(self) -> None:
-        while self._transcripts:
-            await self._transcribe(self._transcripts.pop(0))
-
-    @property
-    def _input_format(self) -> AudioFormat:
-        return FORMATS[self.settings["audio"]["input"]["format"]["type"]]
+        settings = update_settings(self.settings, own)
+        self.encoder.overrides = (settings, given.get("metadata"))
+        try:
+            self._provider.create_response(decode_settings(settings))
+        finally:
+            self.encoder.overrides = None
 
 
-def _turn_detection(wire: dict[str, Any] | None) -> TurnDetection | None:
-    if wire is None:
-        return None
-    return TurnDetection(
-        wire["type"],
-        threshold=wire.get("threshold"),
-        prefix_ms=wire.get("prefix_padding_ms"),
-        silence_ms=wire.get("silence_duration_ms"),
-        eagerness=wire.get("eagerness"),
-    )
-
-
-def _label(raw: bytes) -> Label:
+def _decode_label(raw: bytes) -> Label:
     with suppress(msgspec.DecodeError):
         return LABELS.decode(raw)
     return Label()

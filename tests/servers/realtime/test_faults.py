@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: R9."""
+"""Faults that are injected into a connection: R9."""
 
 import aiohttp
 import pytest
@@ -18,7 +18,7 @@ from baton.testing import call
 
 
 async def until_the_end(client: RawClient) -> int | None:
-    """Everything that still comes; the code that it is closed with."""
+    """Read all remaining events, and return the close code."""
     while (message := await client.websocket.receive()).type is aiohttp.WSMsgType.TEXT:
         client.events.append(message.json())
     return client.websocket.close_code
@@ -55,7 +55,7 @@ async def test_a_cut_by_the_test_itself_and_a_close_with_a_code() -> None:
         async with raw(server) as client:
             await client.send("response.create")
             await client.until("response.done")
-            await server.sessions[0].cut()
+            await server.sessions[0].abort()
             assert await until_the_end(client) == 1006
         async with raw(server) as client:
             await (await server.session(1)).close(1001, "going away")

@@ -1,4 +1,4 @@
-"""What a client may not do: each is an `error` event with the client's event id, and is kept."""
+"""Invalid client events: each is answered by an `error` event with the client's event id, and is recorded."""
 
 import asyncio
 from base64 import b64encode
@@ -18,26 +18,32 @@ OUTPUT: dict[str, Any] = {"type": "function_call_output", "call_id": "call_x", "
 
 
 def session(**fields: Any) -> dict[str, Any]:
+    """Build an update of settings."""
     return {"type": "session.update", "session": {"type": "realtime", **fields}}
 
 
 def tool(name: str = "f", **fields: Any) -> dict[str, Any]:
+    """Build a tool."""
     return {"type": "function", "name": name, "parameters": OBJECT, **fields}
 
 
 def output(**fields: Any) -> dict[str, Any]:
+    """Build an update of the settings for output audio."""
     return session(audio={"output": fields})
 
 
 def listening(**fields: Any) -> dict[str, Any]:
+    """Build an update of the settings for input audio."""
     return session(audio={"input": fields})
 
 
 def item(**fields: Any) -> dict[str, Any]:
+    """Build the creation of an item."""
     return {"type": "conversation.item.create", "item": fields}
 
 
 def part(role: str, **fields: Any) -> dict[str, Any]:
+    """Build the creation of a message with one content part."""
     return item(type="message", role=role, content=[fields])
 
 
@@ -139,7 +145,7 @@ async def test_invalid_json_is_rejected() -> None:
 
 
 async def complaints_after(server: OpenAIRealtimeServer, events: Sequence[dict[str, Any]]) -> list[str | None]:
-    """The codes of what is wrong with these events, sent one after the other."""
+    """Send events one after the other, and return the codes of the rejected ones."""
     async with raw(server) as client:
         for number, event in enumerate(events):
             await client.websocket.send_json(event)

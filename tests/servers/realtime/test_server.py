@@ -38,7 +38,7 @@ SPOKEN = [
 
 
 async def asked(client: RawClient, nth: int = 1) -> dict[str, Any]:
-    """The nth response to a greeting."""
+    """Greet, and return the nth response."""
     await client.send("conversation.item.create", item=HELLO)
     await client.send("response.create")
     done = await client.until("response.done", nth)
@@ -46,6 +46,7 @@ async def asked(client: RawClient, nth: int = 1) -> dict[str, Any]:
 
 
 def appended(audio: bytes) -> dict[str, str]:
+    """Build the fields of an `input_audio_buffer.append` event."""
     return {"audio": b64encode(audio).decode()}
 
 
@@ -191,7 +192,7 @@ async def test_speech_interrupts_a_response_and_it_is_truncated() -> None:  # R7
     (session,) = server.sessions
     check_all(session.sent)
     assert session.conversation.messages()[0] == AssistantMessage("One two")
-    assert session.items[0].wire["content"] == [{"type": "output_audio"}]
+    assert session.encoder.encode_item(session.items[0])["content"] == [{"type": "output_audio"}]
     assert [complaint.event_id for complaint in server.complaints] == ["too_long"]
 
 
@@ -275,6 +276,20 @@ async def test_without_turn_detection_the_client_commits() -> None:
         await client.until("conversation.item.deleted")
     check_all(server.sessions[0].sent)
     assert server.sessions[0].items == []
+
+
+async def test_a_commit_during_speech_ends_it_and_keeps_its_item() -> None:
+    async with OpenAIRealtimeServer([], hears=["Hello"]) as server, raw(server) as client:
+        await client.send("input_audio_buffer.append", **appended(speech("Hello")))
+        await client.send("input_audio_buffer.commit")
+        committed = await client.until("input_audio_buffer.committed")
+        started = await client.until("input_audio_buffer.speech_started")
+        stopped = await client.until("input_audio_buffer.speech_stopped")
+        assert committed["item_id"] == started["item_id"] == stopped["item_id"]
+        assert stopped["audio_end_ms"] == 200
+    assert "response.created" not in client.types()
+    check_all(server.sessions[0].sent)
+    assert server.complaints == []
 
 
 async def test_a_late_transcript_comes_after_the_answer() -> None:

@@ -1,4 +1,4 @@
-"""The system under test at the other end of each binding."""
+"""A fixture that serves the system under test with each binding."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -6,18 +6,18 @@ from contextlib import AsyncExitStack
 import grpc.aio
 import httpx
 import pytest
-from tests.serving.a2a.sut import served_sut
-from tests.serving.a2a.wires import BINDINGS, GrpcWire, JsonRpcWire, Line, RestWire
+from tests.serving.a2a.bindings import BINDINGS, GrpcClient, JsonRpcClient, RestClient, ServiceUnderTest
+from tests.serving.a2a.sut import serve_sut
 
 
 @pytest.fixture(params=BINDINGS)
-async def line(request: pytest.FixtureRequest) -> AsyncGenerator[Line]:
+async def service(request: pytest.FixtureRequest) -> AsyncGenerator[ServiceUnderTest]:
     async with AsyncExitStack() as stack:
-        place = await stack.enter_async_context(served_sut(delay=0.5))
+        endpoints = await stack.enter_async_context(serve_sut(delay=0.5))
         if request.param == "grpc":
-            channel = await stack.enter_async_context(grpc.aio.insecure_channel(place.grpc))
-            yield Line(GrpcWire(place, channel), place, "grpc")
+            channel = await stack.enter_async_context(grpc.aio.insecure_channel(endpoints.grpc))
+            yield ServiceUnderTest(GrpcClient(endpoints, channel), endpoints, "grpc")
             return
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=60))
-        wire = JsonRpcWire(place, http) if request.param == "jsonrpc" else RestWire(place, http)
-        yield Line(wire, place, request.param)
+        client = JsonRpcClient(endpoints, http) if request.param == "jsonrpc" else RestClient(endpoints, http)
+        yield ServiceUnderTest(client, endpoints, request.param)

@@ -1,4 +1,4 @@
-"""A service in a process of its own: `python -m tests.serving.a2a.replica PORT FOLDER`. Killed by tests."""
+"""A service that runs in its own process and is killed by tests: `python -m tests.serving.a2a.replica PORT FOLDER`."""
 
 import asyncio
 import sys
@@ -11,50 +11,50 @@ from baton.messages import text_of
 from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk
 from baton.serving.a2a import a2a_app, allow_any_url
 
-PIECES = [f"{number} " for number in range(400)]
-HALF = len(PIECES) // 2
+CHUNKS = [f"{number} " for number in range(400)]
+HALF = len(CHUNKS) // 2
 
 
-class Desk:
-    """What agents do here: they note it in a file, and wait for files."""
+class SharedFolder:
+    """A folder in which agents record what they did, and wait for files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def note(self, what: str) -> None:
-        """Write down that it was done."""
+    def note(self, name: str) -> None:
+        """Record an action."""
         with (self._folder / "notes").open("a") as notes:
-            notes.write(f"{what}\n")
+            notes.write(f"{name}\n")
 
-    async def until(self, what: str) -> None:
-        """Return when it is allowed."""
-        while not (self._folder / what).exists():
+    async def until(self, name: str) -> None:
+        """Wait until this file exists."""
+        while not (self._folder / name).exists():
             await asyncio.sleep(0.02)
 
 
-class Counting:
-    """A model that counts aloud, and at one half waits."""
+class CountingModel:
+    """A model that streams numbers, and waits in the middle."""
 
     name = "counting"
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, shared_folder: SharedFolder) -> None:
+        self._shared_folder = shared_folder
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
-        """Count."""
-        for piece in PIECES[:HALF]:
-            yield TextChunk(piece)
-        self._desk.note("half")
-        await self._desk.until("go")
-        for piece in PIECES[HALF:]:
-            yield TextChunk(piece)
+        """Stream the numbers."""
+        for chunk in CHUNKS[:HALF]:
+            yield TextChunk(chunk)
+        self._shared_folder.note("half")
+        await self._shared_folder.until("go")
+        for chunk in CHUNKS[HALF:]:
+            yield TextChunk(chunk)
         yield ModelResponse(stop_reason="stop")
 
 
 def team(folder: Path) -> Runner:
-    """An agent that does what it is told, and one that counts."""
-    desk = Desk(folder)
-    counter = Agent("Counter", description="Counts.", model=Counting(desk))
+    """Create a runner with an agent that follows the message, and one that counts."""
+    shared_folder = SharedFolder(folder)
+    counter = Agent("Counter", description="Counts.", model=CountingModel(shared_folder))
 
     @agent("Worker", description="Works.", sub_agents=[counter])
     async def worker(ctx: AgentContext) -> Transfer | None:
@@ -63,16 +63,16 @@ def team(folder: Path) -> Runner:
             return Transfer("Counter")
         if wanted.startswith("ask"):
             answer = await ctx.interrupt("well?")
-            await ctx.step("answered", lambda: desk.note(f"{wanted} {answer}"))
+            await ctx.step("answered", lambda: shared_folder.note(f"{wanted} {answer}"))
             if wanted == "ask and work":
-                await desk.until("go")
+                await shared_folder.until("go")
         elif wanted == "silent":
-            desk.note("silent")
+            shared_folder.note("silent")
             await asyncio.Event().wait()
         else:
-            await ctx.step("begun", lambda: desk.note(wanted))
+            await ctx.step("begun", lambda: shared_folder.note(wanted))
             await ctx.say("begun")
-            await desk.until("go")
+            await shared_folder.until("go")
         await ctx.say("done")
         return None
 

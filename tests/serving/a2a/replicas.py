@@ -1,4 +1,4 @@
-"""Processes that serve one store, to be killed by tests."""
+"""Server processes that share a store, and that tests kill."""
 
 import asyncio
 import signal
@@ -11,7 +11,7 @@ from tests.ports import free_port
 
 
 class Replicas:
-    """Processes of one program that serve one store. `program` is a module that takes a port and a folder."""
+    """Processes of one program with a shared store. `program` is a module that takes a port and a folder."""
 
     def __init__(self, folder: Path, program: str = "tests.serving.a2a.replica", probe: str = "") -> None:
         self.folder = folder
@@ -20,15 +20,15 @@ class Replicas:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, url: str = "", *options: str) -> str:
-        """One more, or one again at its address; the address."""
+        """Start a process, at this URL if one is given; return its URL."""
         port = int(url.rpartition(":")[2]) if url else free_port()
         url = f"http://127.0.0.1:{port}"
         program = [sys.executable, "-m", self._program, str(port), str(self.folder), *options]
         self._processes[url] = subprocess.Popen(program)
         return url
 
-    async def up(self, *urls: str) -> None:
-        """Return when they answer."""
+    async def wait_until_up(self, *urls: str) -> None:
+        """Wait until the servers respond."""
         async with httpx.AsyncClient() as http:
             for url in urls:
                 while True:
@@ -40,33 +40,33 @@ class Replicas:
                         await asyncio.sleep(0.05)
 
     def kill(self, url: str) -> None:
-        """End one at once, as a failing machine would."""
+        """Kill a process immediately, like a machine failure."""
         process = self._processes.pop(url)
         process.kill()
         process.wait()
 
-    def ask_to_end(self, url: str) -> "subprocess.Popen[bytes]":
-        """Have one end in good order; it takes its time."""
+    def terminate(self, url: str) -> "subprocess.Popen[bytes]":
+        """Ask a process to shut down gracefully, and return it without waiting."""
         process = self._processes.pop(url)
         process.send_signal(signal.SIGTERM)
         return process
 
     def close(self) -> None:
-        """End all."""
+        """Kill all processes."""
         for url in [*self._processes]:
             self.kill(url)
 
     def allow(self, what: str) -> None:
-        """Let those go on who wait for this."""
+        """Create a file that agents wait for."""
         (self.folder / what).touch()
 
     def notes(self) -> list[str]:
-        """What was done, once for each time it was done."""
+        """Return the recorded actions."""
         path = self.folder / "notes"
         return path.read_text().splitlines() if path.exists() else []
 
-    async def noted(self, what: str, times: int = 1) -> None:
-        """Return when it has been done."""
+    async def wait_for_note(self, what: str, times: int = 1) -> None:
+        """Wait until an action has been recorded."""
         async with asyncio.timeout(60):
             while self.notes().count(what) < times:
                 await asyncio.sleep(0.02)

@@ -1,7 +1,7 @@
-"""The system under test that the conformance kit of A2A wants: an agent that does what the id of a message says.
+"""The system under test for A2A's conformance kit: an agent whose behaviour depends on the id of the message.
 
-`python -m tests.serving.a2a.sut 9999 10000` serves it at two ports of this machine, over HTTP and gRPC. With `0.3`
-after them it speaks 0.3 as well, and does what the older kit wants: where an id says nothing, it asks for more.
+`python -m tests.serving.a2a.sut 9999 10000` serves it at two local ports, over HTTP and gRPC. With `0.3` as third
+argument it also supports 0.3, and asks for more input on unknown ids, as the older kit expects.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import grpc.aio
-from tests.serving.a2a.stage import served
+from tests.serving.a2a.clients import served
 
 from baton import BaseAgent
 from baton.agents import AgentContext
@@ -23,48 +23,48 @@ OUTPUT = "output.txt"
 
 
 class Sut(BaseAgent):
-    """Acts by prefix."""
+    """An agent that acts by the prefix of the message id."""
 
     name = "Sut"
-    description = "Does what the id of a message says."
+    description = "Acts by the id of a message."
     delay: float = 2.0
-    """How long the actions that take their time take."""
-    asks_on: bool = False
-    """Whether it asks for more where an id says nothing, instead of being done."""
+    """The duration of slow actions in seconds."""
+    asks_for_more: bool = False
+    """If true, it asks for more input on unknown ids instead of completing."""
 
     async def run(self, ctx: AgentContext) -> None:
-        while self._asks_at(id := message_id(ctx)):
+        while self._asks_on(id := message_id(ctx)):
             kind = "auth_required" if id.startswith("tck-auth-required") else "question"
             await ctx.interrupt({"kind": kind, "question": "What else?"})
         for prefix, act in _ACTIONS.items():
             if id.startswith(prefix):
                 return await act(self, ctx)
-        return await ctx.say(f"nothing is known of {id}")
+        return await ctx.say(f"unknown id {id}")
 
-    def _asks_at(self, id: str) -> bool:
+    def _asks_on(self, id: str) -> bool:
         is_unknown = not id.startswith(tuple(_ACTIONS))
-        return id.startswith(("tck-input-required", "tck-auth-required")) or (self.asks_on and is_unknown)
+        return id.startswith(("tck-input-required", "tck-auth-required")) or (self.asks_for_more and is_unknown)
 
-    async def linger(self, ctx: AgentContext) -> None:
-        """Work for a while, then be done. The step is recorded at once: streams wait for what an agent does first."""
+    async def complete_late(self, ctx: AgentContext) -> None:
+        """Complete after a delay. The step is recorded immediately, because streams wait for the first event."""
         await ctx.step("set to work", lambda: None)
         await asyncio.sleep(self.delay)
         await ctx.say("done after a while")
 
 
 def message_id(ctx: AgentContext) -> str:
-    """The id of the message that came last."""
+    """Return the id of the last message."""
     return str(ctx.values["a2a"]["messageId"])
 
 
-def _saying(content: Content) -> Callable[[Sut, AgentContext], Awaitable[None]]:
+def _reply_with(content: Content) -> Callable[[Sut, AgentContext], Awaitable[None]]:
     async def act(sut: Sut, ctx: AgentContext) -> None:
         await ctx.say(content)
 
     return act
 
 
-async def _write(sut: Sut, ctx: AgentContext) -> None:
+async def _stream_chunks(sut: Sut, ctx: AgentContext) -> None:
     await ctx.stream_text("chunk-1 ")
     await ctx.stream_text("chunk-2")
     await ctx.say("chunk-1 chunk-2")
@@ -83,38 +83,38 @@ async def _fail(sut: Sut, ctx: AgentContext) -> None:
     raise RuntimeError("the secret is hunter2")
 
 
-async def _several(sut: Sut, ctx: AgentContext) -> None:
+async def _send_several(sut: Sut, ctx: AgentContext) -> None:
     await ctx.say("first")
     await ctx.say((File(data=b"tck", media_type="text/plain", name=OUTPUT), Data({"n": 1})))
 
 
 _FILE = (File(data=b"tck", media_type="text/plain", name=OUTPUT),)
 _ACTIONS: dict[str, Callable[[Sut, AgentContext], Awaitable[None]]] = {
-    "tck-complete-task": _saying("Hello from TCK"),
-    "tck-artifact-text": _saying("Generated text content"),
-    "tck-artifact-file-url": _saying(
+    "tck-complete-task": _reply_with("Hello from TCK"),
+    "tck-artifact-text": _reply_with("Generated text content"),
+    "tck-artifact-file-url": _reply_with(
         (File(url="https://example.com/output.txt", media_type="text/plain", name=OUTPUT),)
     ),
-    "tck-artifact-file": _saying(_FILE),
-    "tck-artifact-data": _saying((Data({"key": "value", "count": 42}),)),
-    "tck-artifact-several": _several,
+    "tck-artifact-file": _reply_with(_FILE),
+    "tck-artifact-data": _reply_with((Data({"key": "value", "count": 42}),)),
+    "tck-artifact-several": _send_several,
     "tck-message-response": _reply,
     "tck-reject-task": _decline,
     "tck-fail-task": _fail,
-    "tck-delayed-complete": Sut.linger,
-    "test-resubscribe-message-id": Sut.linger,
-    "tck-stream-001": _saying("Stream hello from TCK"),
+    "tck-delayed-complete": Sut.complete_late,
+    "test-resubscribe-message-id": Sut.complete_late,
+    "tck-stream-001": _reply_with("Stream hello from TCK"),
     "tck-stream-002": _reply,
-    "tck-stream-003": _saying("Stream task lifecycle"),
-    "tck-stream-ordering-001": _saying("Ordered output"),
-    "tck-stream-artifact-text": _saying("Streamed text content"),
-    "tck-stream-artifact-file": _saying(_FILE),
-    "tck-stream-artifact-chunked": _write,
+    "tck-stream-003": _reply_with("Stream task lifecycle"),
+    "tck-stream-ordering-001": _reply_with("Ordered output"),
+    "tck-stream-artifact-text": _reply_with("Streamed text content"),
+    "tck-stream-artifact-file": _reply_with(_FILE),
+    "tck-stream-artifact-chunked": _stream_chunks,
 }
 
 
-class Place(NamedTuple):
-    """Where the service is reached."""
+class Endpoints(NamedTuple):
+    """The URLs of the service, and its app."""
 
     http: str
     grpc: str
@@ -122,35 +122,35 @@ class Place(NamedTuple):
 
 
 @asynccontextmanager
-async def served_sut(
-    port: int = 0, grpc_port: int = 0, *, delay: float = 2.0, asks_on: bool = False, **options: Any
-) -> AsyncGenerator[Place]:
-    """Serve it over all bindings until left."""
+async def serve_sut(
+    port: int = 0, grpc_port: int = 0, *, delay: float = 2.0, asks_for_more: bool = False, **options: Any
+) -> AsyncGenerator[Endpoints]:
+    """Serve the agent with all bindings."""
     sut = Sut()
-    sut.delay, sut.asks_on = delay, asks_on
+    sut.delay, sut.asks_for_more = delay, asks_for_more
     server = grpc.aio.server()
-    at = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{grpc_port}')}"
-    given: dict[str, Any] = {
+    grpc_address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{grpc_port}')}"
+    defaults: dict[str, Any] = {
         "allow_message_replies": True,
         "push_policy": allow_any_url,
         "push_retry_delays": (0.05,),
-        "grpc_url": at,
+        "grpc_url": grpc_address,
     }
-    app = a2a_app(sut, **given | options)
+    app = a2a_app(sut, **defaults | options)
     app.add_to_grpc(server)
     await server.start()
     try:
         async with served(app, port) as url:
-            yield Place(url, at, app)
+            yield Endpoints(url, grpc_address, app)
     finally:
         await server.stop(0.5)
 
 
-async def _main(port: int, grpc_port: int, *, is_old: bool) -> None:
-    async with served_sut(port, grpc_port, asks_on=is_old, compat_03=is_old) as place:
-        print(f"serving at {place.http} and {place.grpc}", flush=True)
+async def _main(port: int, grpc_port: int, *, is_legacy: bool) -> None:
+    async with serve_sut(port, grpc_port, asks_for_more=is_legacy, compat_03=is_legacy) as endpoints:
+        print(f"serving at {endpoints.http} and {endpoints.grpc}", flush=True)
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(int(sys.argv[1]), int(sys.argv[2]), is_old="0.3" in sys.argv[3:]))
+    asyncio.run(_main(int(sys.argv[1]), int(sys.argv[2]), is_legacy="0.3" in sys.argv[3:]))

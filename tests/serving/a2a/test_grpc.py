@@ -1,4 +1,4 @@
-"""The door for gRPC: who calls is asked there as well, and what goes wrong inside stays inside."""
+"""gRPC: authentication is enforced, and internal errors are not exposed."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,17 +7,17 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from tests.serving.a2a.sut import Place, served_sut
-from tests.serving.a2a.wires import GrpcWire, Line, Told, message
+from tests.serving.a2a.bindings import GrpcClient, RefusedError, ServiceUnderTest, message
+from tests.serving.a2a.sut import Endpoints, serve_sut
 
 from baton.serving import APIKeyAuth, BasicAuth, BearerAuth
 from baton.stores import MemoryStore, RunRecord
 
 
 @asynccontextmanager
-async def _line(**options: Any) -> AsyncGenerator[Line]:
-    async with served_sut(delay=0.5, **options) as place, grpc.aio.insecure_channel(place.grpc) as channel:
-        yield Line(GrpcWire(place, channel), place, "grpc")
+async def _serve(**options: Any) -> AsyncGenerator[ServiceUnderTest]:
+    async with serve_sut(delay=0.5, **options) as endpoints, grpc.aio.insecure_channel(endpoints.grpc) as channel:
+        yield ServiceUnderTest(GrpcClient(endpoints, channel), endpoints, "grpc")
 
 
 @pytest.mark.parametrize(
@@ -28,71 +28,69 @@ async def _line(**options: Any) -> AsyncGenerator[Line]:
         (BasicAuth({"ann": "p"}), {"Authorization": "Basic YW5uOnA="}),
     ],
 )
-async def test_callers_say_who_they_are_in_metadata_and_have_tasks_of_their_own(
-    auth: Any, metadata: dict[str, str]
-) -> None:
+async def test_callers_authenticate_with_metadata_and_own_their_tasks(auth: Any, metadata: dict[str, str]) -> None:
     # X7
-    async with _line(auth=auth) as line:
-        asked = {"message": message("tck-complete-task")}
-        task = (await line.wire.call("SendMessage", asked, metadata))["task"]["id"]
-        record = await line.place.app.runner._require_store("test").record(task)
+    async with _serve(auth=auth) as service:
+        params = {"message": message("tck-complete-task")}
+        task = (await service.client.call("SendMessage", params, metadata))["task"]["id"]
+        record = await service.endpoints.app.runner._require_store("test").record(task)
         assert record is not None
         assert record.owner == "ann"
-        assert await line.refused("GetTask", id=task) == "INVALID_REQUEST"
+        assert await service.refused("GetTask", id=task) == "INVALID_REQUEST"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await _raw(line.place, "GetTask")
+            await _raw_call(service.endpoints, "GetTask")
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def _raw(place: Place, method: str, metadata: Any = None) -> bytes:
-    async with grpc.aio.insecure_channel(place.grpc) as channel:
-        plain: Any = channel
-        return await plain.unary_unary(f"/lf.a2a.v1.A2AService/{method}")(b"", metadata=metadata)
+async def _raw_call(endpoints: Endpoints, method: str, metadata: Any = None) -> bytes:
+    async with grpc.aio.insecure_channel(endpoints.grpc) as channel:
+        untyped_channel: Any = channel
+        return await untyped_channel.unary_unary(f"/lf.a2a.v1.A2AService/{method}")(b"", metadata=metadata)
 
 
-async def test_a_required_extension_is_asked_for() -> None:
+async def test_a_required_extension_must_be_named() -> None:
     # X8
     card = {"capabilities": {"streaming": True, "extensions": [{"uri": "urn:x", "required": True}]}}
-    async with _line(card=card) as line:
-        assert await line.refused("SendMessage", message=message("x")) == "EXTENSION_SUPPORT_REQUIRED"
-        named = {"A2A-Extensions": "urn:x"}
-        assert (await line.wire.call("SendMessage", {"message": message("x")}, named))["task"]
+    async with _serve(card=card) as service:
+        assert await service.refused("SendMessage", message=message("x")) == "EXTENSION_SUPPORT_REQUIRED"
+        headers = {"A2A-Extensions": "urn:x"}
+        assert (await service.client.call("SendMessage", {"message": message("x")}, headers))["task"]
 
 
-async def test_a_request_that_is_none_and_a_method_that_is_none() -> None:
-    async with _line() as line:
+async def test_invalid_requests_and_unknown_methods_are_refused() -> None:
+    async with _serve() as service:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await _raw(line.place, "Dance")
+            await _raw_call(service.endpoints, "Dance")
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await _raw(line.place, "GetTask", [("a2a-version", "1.0")])
+            await _raw_call(service.endpoints, "GetTask", [("a2a-version", "1.0")])
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-class _Broken(MemoryStore):
-    """Cannot be asked about one run."""
+class _FailingStore(MemoryStore):
+    """A store that fails for one run."""
 
     async def record(self, run_id: str) -> RunRecord | None:
-        if run_id == "cursed":
+        if run_id == "failing":
             raise RuntimeError("the password is hunter2")
         return await super().record(run_id)
 
 
-async def test_a_fault_of_ours_is_told_to_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
-    async with _line(store=_Broken()) as line:
-        with pytest.raises(Told, match="INTERNAL_ERROR") as caught:
-            await line.wire.call("GetTask", {"id": "cursed"})
-        with pytest.raises(Told, match="INTERNAL_ERROR"):
-            await line.streamed("SubscribeToTask", id="cursed")
+async def test_an_internal_error_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with _serve(store=_FailingStore()) as service:
+        with pytest.raises(RefusedError, match="INTERNAL_ERROR") as caught:
+            await service.client.call("GetTask", {"id": "failing"})
+        with pytest.raises(RefusedError, match="INTERNAL_ERROR"):
+            await service.read_stream("SubscribeToTask", id="failing")
     assert "hunter2" not in str(caught.value)
     assert "hunter2" in caplog.text
 
 
-async def test_who_hangs_up_does_not_stop_the_task() -> None:
+async def test_a_client_that_disconnects_does_not_stop_the_task() -> None:
     # X4
-    async with _line() as line, asyncio.timeout(60):
-        stream = line.wire.stream("SendStreamingMessage", {"message": message("tck-delayed-complete")})
+    async with _serve() as service, asyncio.timeout(60):
+        stream = service.client.stream("SendStreamingMessage", {"message": message("tck-delayed-complete")})
         first: dict[str, Any] = await anext(stream)
         await stream.aclose()
-        again = await line.streamed("SubscribeToTask", id=first["task"]["id"])
+        again = await service.read_stream("SubscribeToTask", id=first["task"]["id"])
     assert again[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"

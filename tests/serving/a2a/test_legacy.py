@@ -1,10 +1,10 @@
-"""Version 0.3 beside 1.0, if it is asked for."""
+"""Version 0.3 in addition to 1.0."""
 
 import json
 from typing import Any
 
 import httpx
-from tests.serving.a2a.stage import client_at, sent, served, text_in
+from tests.serving.a2a.clients import client_at, send, served, text_in
 
 from baton import Agent, RunContext, Runner, tool
 from baton.serving import BearerAuth
@@ -33,40 +33,40 @@ async def test_both_versions_see_the_same_tasks() -> None:
     async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert (card["protocolVersion"], card["url"]) == ("0.3", f"{url}/")
-        asked = (await http.post("/", json=_call("message/send", message=_message("hi")))).json()["result"]
-        assert (asked["kind"], asked["status"]["state"]) == ("task", "input-required")
-        follow_up = _call("message/send", message=_message("yes", taskId=asked["id"]))
-        done = (await http.post("/", json=follow_up)).json()["result"]
-        assert (done["id"], done["status"]["state"]) == (asked["id"], "completed")
-        got = (await http.post("/", json=_call("tasks/get", id=asked["id"]))).json()["result"]
+        waiting_task = (await http.post("/", json=_call("message/send", message=_message("hi")))).json()["result"]
+        assert (waiting_task["kind"], waiting_task["status"]["state"]) == ("task", "input-required")
+        follow_up = _call("message/send", message=_message("yes", taskId=waiting_task["id"]))
+        completed = (await http.post("/", json=follow_up)).json()["result"]
+        assert (completed["id"], completed["status"]["state"]) == (waiting_task["id"], "completed")
+        got = (await http.post("/", json=_call("tasks/get", id=waiting_task["id"]))).json()["result"]
         assert got["artifacts"][-1]["parts"][0]["text"] == "fine"
-        gone = (await http.post("/", json=_call("tasks/get", id="nobody"))).json()
-        assert gone["error"]["code"] == -32001
-        rest = (await http.get(f"/v1/tasks/{asked['id']}")).json()
-        assert rest["id"] == asked["id"]
+        missing = (await http.post("/", json=_call("tasks/get", id="unknown"))).json()
+        assert missing["error"]["code"] == -32001
+        rest = (await http.get(f"/v1/tasks/{waiting_task['id']}")).json()
+        assert rest["id"] == waiting_task["id"]
         async with client_at(url, streams=False) as client:
-            assert text_in(await sent(client, "more", context=asked["contextId"])) == "new"
+            assert text_in(await send(client, "more", context=waiting_task["contextId"])) == "new"
 
 
-async def test_a_stream_of_0_3() -> None:
+async def test_a_stream_has_the_events_of_0_3() -> None:
     app = a2a_app(Agent("A", model=ScriptedModel(["one two"], stream=True)), compat_03=True)
     async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
         answer = await http.post("/", json=_call("message/stream", message=_message("hi")))
     assert answer.headers["content-type"].startswith("text/event-stream")
-    told = [json.loads(line.removeprefix("data: "))["result"] for line in answer.text.splitlines() if line]
-    assert {each["kind"] for each in told} == {"task", "status-update", "artifact-update"}
-    assert (told[0]["kind"], told[-1]["final"]) == ("task", True)
+    updates = [json.loads(line.removeprefix("data: "))["result"] for line in answer.text.splitlines() if line]
+    assert {each["kind"] for each in updates} == {"task", "status-update", "artifact-update"}
+    assert (updates[0]["kind"], updates[-1]["final"]) == ("task", True)
 
 
-async def test_callers_of_0_3_must_say_who_they_are_as_well() -> None:
+async def test_callers_of_0_3_must_authenticate() -> None:
     app = a2a_app(Agent("A", model=ScriptedModel(["hi"])), compat_03=True, auth=BearerAuth({"t": "ann"}))
     async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
         assert (await http.post("/", json=_call("message/send", message=_message("hi")))).status_code == 401
         assert (await http.get("/v1/tasks/x")).status_code == 401
-        taken = await http.post(
+        accepted = await http.post(
             "/", json=_call("message/send", message=_message("hi")), headers={"Authorization": "Bearer t"}
         )
-        task = taken.json()["result"]
+        task = accepted.json()["result"]
         assert task["status"]["state"] == "completed"
         record = await app.runner._require_store("test").record(task["id"])
         assert record is not None

@@ -1,4 +1,4 @@
-"""Several processes over one store, and what becomes of tasks when one of them is killed (X3-X6)."""
+"""Several processes with one store: tasks continue when one of them is killed (X3-X6)."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,213 +16,213 @@ from a2a.types.a2a_pb2 import (
 )
 from a2a.utils.errors import A2AError
 from tests.conftest import PROFILE
-from tests.serving.a2a.hook import Hook
-from tests.serving.a2a.replica import PIECES
-from tests.serving.a2a.replicas import Replicas
-from tests.serving.a2a.stage import (
+from tests.serving.a2a.clients import (
     CANCELED,
     COMPLETED,
     INPUT_REQUIRED,
     WORKING,
-    Assembled,
-    assembled,
+    TaskView,
     client_at,
-    said,
-    sent,
-    streamed,
+    message_request,
+    read_stream,
+    send,
+    task_view,
     text_in,
 )
+from tests.serving.a2a.replica import CHUNKS
+from tests.serving.a2a.replicas import Replicas
+from tests.serving.a2a.webhooks import Webhook
 
 from baton import Runner
 from baton.a2a import RemoteAgent
 
 ROUNDS = 50 if PROFILE == "soak" else 20
-ALL = "".join(PIECES)
+ALL = "".join(CHUNKS)
 
 
 @pytest.fixture
 def replicas(tmp_path: Path) -> Iterator[Replicas]:
-    made = Replicas(tmp_path)
+    started = Replicas(tmp_path)
     try:
-        yield made
+        yield started
     finally:
-        made.close()
+        started.close()
 
 
-async def _completed(url: str, task_id: str) -> Task:
-    """The task, when it has been completed."""
+async def _wait_until_completed(url: str, task_id: str) -> Task:
+    """Wait until a task is completed, and return it."""
     async with asyncio.timeout(60), client_at(url, streams=False) as client:
         while (task := await client.get_task(GetTaskRequest(id=task_id))).status.state != COMPLETED:
             await asyncio.sleep(0.02)
         return task
 
 
-async def _half_heard(url: str) -> Assembled:
-    """What a client has heard of one that counts, when its connection is cut in the middle of it."""
-    view = Assembled()
+async def _disconnect_halfway(url: str) -> TaskView:
+    """Start a counting task, disconnect in the middle, and return the client's view."""
+    view = TaskView()
     async with client_at(url) as client:
-        async for answer in client.send_message(said("count")):
-            view.take(answer)
+        async for answer in client.send_message(message_request("count")):
+            view.apply(answer)
             if view.chunks and len(text_in(view.task)) > 100:
                 break
     return view
 
 
-async def test_a_follow_up_that_reaches_both_replicas_at_once_is_carried_out_once(replicas: Replicas) -> None:
+async def test_a_follow_up_sent_to_both_replicas_is_executed_once(replicas: Replicas) -> None:
     # X5
     here, there = replicas.start(), replicas.start()
-    await replicas.up(here, there)
+    await replicas.wait_until_up(here, there)
     async with client_at(here, streams=False) as one, client_at(there, streams=False) as other:
         for number in range(ROUNDS):
-            asked = await sent(one if number % 2 else other, f"ask{number}")
-            assert asked.status.state == INPUT_REQUIRED
+            waiting_task = await send(one if number % 2 else other, f"ask{number}")
+            assert waiting_task.status.state == INPUT_REQUIRED
             answers = await asyncio.gather(
-                sent(one, "yes", task=asked.id), sent(other, "yes", task=asked.id), return_exceptions=True
+                send(one, "yes", task=waiting_task.id), send(other, "yes", task=waiting_task.id), return_exceptions=True
             )
             assert [type(each) for each in answers if isinstance(each, A2AError)] != [], answers
-            await _completed(there if number % 2 else here, asked.id)
+            await _wait_until_completed(there if number % 2 else here, waiting_task.id)
     assert sorted(replicas.notes()) == sorted(f"ask{number} yes" for number in range(ROUNDS))
 
 
-async def test_an_agent_that_says_nothing_is_cancelled_from_the_other_replica(replicas: Replicas) -> None:
+async def test_a_silent_agent_can_be_cancelled_from_another_replica(replicas: Replicas) -> None:
     # X5
     here, there = replicas.start(), replicas.start()
-    await replicas.up(here, there)
+    await replicas.wait_until_up(here, there)
     async with client_at(here, streams=False) as one, client_at(there, streams=False) as other:
         for number in range(1, 4):
-            silent = await sent(one, "silent", at_once=True)
-            await replicas.noted("silent", number)
+            silent_task = await send(one, "silent", return_immediately=True)
+            await replicas.wait_for_note("silent", number)
             before = monotonic()
-            stopped = await other.cancel_task(CancelTaskRequest(id=silent.id))
-            assert (stopped.status.state, monotonic() - before < 60) == (CANCELED, True)
-            assert (await one.get_task(GetTaskRequest(id=silent.id))).status.state == CANCELED
+            cancelled = await other.cancel_task(CancelTaskRequest(id=silent_task.id))
+            assert (cancelled.status.state, monotonic() - before < 60) == (CANCELED, True)
+            assert (await one.get_task(GetTaskRequest(id=silent_task.id))).status.state == CANCELED
 
 
-async def test_whoever_listens_elsewhere_hears_the_end_though_the_process_at_work_is_killed(replicas: Replicas) -> None:
+async def test_a_subscriber_at_another_replica_sees_the_end_after_a_kill(replicas: Replicas) -> None:
     # X5
     here, there = replicas.start(), replicas.start()
-    await replicas.up(here, there)
+    await replicas.wait_until_up(here, there)
     async with client_at(there) as other, client_at(here, streams=False) as one:
-        task = await sent(one, "work", at_once=True)
-        await replicas.noted("work")
-        listening = asyncio.create_task(streamed(other.subscribe(SubscribeToTaskRequest(id=task.id))))
+        task = await send(one, "work", return_immediately=True)
+        await replicas.wait_for_note("work")
+        subscription = asyncio.create_task(read_stream(other.subscribe(SubscribeToTaskRequest(id=task.id))))
         replicas.kill(here)
         replicas.allow("go")
         before = monotonic()
-        view = assembled(await listening)
+        view = task_view(await subscription)
         assert monotonic() - before < 60
         assert (view.states[0], view.states[-1]) == (WORKING, COMPLETED)
         assert text_in(view.task) == "done"
         assert replicas.notes().count("work") == 1
 
 
-async def test_a_task_whose_only_process_was_killed_goes_on_when_it_is_back(replicas: Replicas) -> None:
+async def test_a_task_whose_only_process_was_killed_continues_after_a_restart(replicas: Replicas) -> None:
     # X5
     first = replicas.start()
-    await replicas.up(first)
+    await replicas.wait_until_up(first)
     async with client_at(first, streams=False) as client:
-        task = await sent(client, "work", at_once=True)
-        asked = await sent(client, "ask and work")
-        answered = await sent(client, "yes", task=asked.id, at_once=True)
+        task = await send(client, "work", return_immediately=True)
+        waiting_task = await send(client, "ask and work")
+        answered = await send(client, "yes", task=waiting_task.id, return_immediately=True)
         assert answered.status.state == WORKING
-        await replicas.noted("work")
-        await replicas.noted("ask and work yes")
+        await replicas.wait_for_note("work")
+        await replicas.wait_for_note("ask and work yes")
     replicas.kill(first)
     replicas.allow("go")
     again = replicas.start()
-    await replicas.up(again)
+    await replicas.wait_until_up(again)
     async with client_at(again) as client:
         try:
-            view = assembled(await streamed(client.subscribe(SubscribeToTaskRequest(id=task.id))))
+            view = task_view(await read_stream(client.subscribe(SubscribeToTaskRequest(id=task.id))))
         except A2AError:
-            view = None  # It had ended before we could subscribe.
-    done = await _completed(again, task.id)
-    await _completed(again, asked.id)
+            view = None  # The task had ended before the subscription.
+    finished = await _wait_until_completed(again, task.id)
+    await _wait_until_completed(again, waiting_task.id)
     assert view is None or view.states[-1] == COMPLETED
-    assert [text_in(done), sorted(replicas.notes())] == ["done", ["ask and work yes", "work"]]
+    assert [text_in(finished), sorted(replicas.notes())] == ["done", ["ask and work yes", "work"]]
 
 
-async def test_a_client_cut_off_in_the_middle_comes_back_to_either_replica_and_misses_nothing(
+async def test_a_disconnected_client_can_resubscribe_at_any_replica_without_loss(
     replicas: Replicas,
 ) -> None:
     # X4
     here, there = replicas.start(), replicas.start()
-    await replicas.up(here, there)
-    heard = await _half_heard(here)
-    assert text_in(heard.task) == ALL[: len(text_in(heard.task))]
+    await replicas.wait_until_up(here, there)
+    view_before = await _disconnect_halfway(here)
+    assert text_in(view_before.task) == ALL[: len(text_in(view_before.task))]
     async with client_at(here) as same, client_at(there) as other:
-        streams = [client.subscribe(SubscribeToTaskRequest(id=heard.task.id)) for client in (same, other)]
-        views = [assembled([await anext(stream)]) for stream in streams]
+        streams = [client.subscribe(SubscribeToTaskRequest(id=view_before.task.id)) for client in (same, other)]
+        views = [task_view([await anext(stream)]) for stream in streams]
         assert [view.states for view in views] == [[WORKING], [WORKING]]
-        assert text_in(views[0].task).startswith(text_in(heard.task))
+        assert text_in(views[0].task).startswith(text_in(view_before.task))
         replicas.allow("go")
         for view, stream in zip(views, streams, strict=True):
             async for answer in stream:
-                view.take(answer)
+                view.apply(answer)
             assert (text_in(view.task), view.states[-1]) == (ALL, COMPLETED)
             assert [len(view.task.artifacts), replicas.notes()] == [1, ["half"]]
 
 
-async def test_a_stream_whose_server_is_killed_in_the_middle_is_whole_on_the_other(replicas: Replicas) -> None:
-    # X4, X5: what was on its way is said anew, and a snapshot comes first.
+async def test_a_stream_whose_server_was_killed_is_complete_at_the_other_replica(replicas: Replicas) -> None:
+    # X4, X5: a snapshot comes first, and the interrupted response is streamed again.
     here, there = replicas.start(), replicas.start()
-    await replicas.up(here, there)
+    await replicas.wait_until_up(here, there)
     async with client_at(here) as client:
-        stream, view = client.send_message(said("count")), Assembled()
+        stream, view = client.send_message(message_request("count")), TaskView()
         while not view.chunks or len(text_in(view.task)) < 100:
-            view.take(await anext(stream))
+            view.apply(await anext(stream))
         replicas.kill(here)
         replicas.allow("go")
         with pytest.raises(A2AClientError):
-            await streamed(stream)
+            await read_stream(stream)
         assert text_in(view.task) == ALL[: len(text_in(view.task))]
     async with client_at(there) as client:
         try:
-            again = assembled(await streamed(client.subscribe(SubscribeToTaskRequest(id=view.task.id))))
+            again = task_view(await read_stream(client.subscribe(SubscribeToTaskRequest(id=view.task.id))))
         except A2AError:
-            again = None  # It had ended before we could subscribe.
+            again = None  # The task had ended before the subscription.
     assert again is None or (text_in(again.task), again.states[-1]) == (ALL, COMPLETED)
-    assert text_in(await _completed(there, view.task.id)) == ALL
+    assert text_in(await _wait_until_completed(there, view.task.id)) == ALL
 
 
-async def test_a_webhook_is_told_by_whoever_goes_on_also_if_it_is_away_twice(replicas: Replicas) -> None:
+async def test_the_replica_that_continues_a_task_notifies_the_webhook(replicas: Replicas) -> None:
     # X5, X6
-    hook = Hook(failures=2)
+    hook = Webhook(failures=2)
     here, there = replicas.start(), replicas.start()
-    await replicas.up(here, there)
-    async with hook.at() as address, client_at(here, streams=False) as client:
-        request = said("work", at_once=True)
+    await replicas.wait_until_up(here, there)
+    async with hook.serve() as address, client_at(here, streams=False) as client:
+        request = message_request("work", return_immediately=True)
         request.configuration.task_push_notification_config.CopyFrom(TaskPushNotificationConfig(url=address))
         (answer,) = [each async for each in client.send_message(request)]
-        await replicas.noted("work")
+        await replicas.wait_for_note("work")
         replicas.kill(here)
         replicas.allow("go")
         async with asyncio.timeout(60):
             await hook.ended.wait()
-        assert text_in(await _completed(there, answer.task.id)) == "done"
+        assert text_in(await _wait_until_completed(there, answer.task.id)) == "done"
     assert hook.attempts == len(hook.received) + 2
     ends = [body for _, body in hook.received if body.get("statusUpdate", {}).get("status", {}).get("state")]
     assert [each["statusUpdate"]["status"]["state"] for each in ends].count("TASK_STATE_COMPLETED") == 1
 
 
-async def test_a_remote_agent_that_is_killed_while_its_question_is_open_gets_the_answer(replicas: Replicas) -> None:
+async def test_a_remote_agent_killed_during_an_interrupt_still_gets_the_answer(replicas: Replicas) -> None:
     # X10
     url = replicas.start()
-    await replicas.up(url)
+    await replicas.wait_until_up(url)
     remote = RemoteAgent(url, name="Worker", description="Works.")
     runner = Runner(remote, store=replicas.folder / "here.db")
-    asked = await runner.run("ask and work")
-    (question,) = asked.interrupts
+    waiting_task = await runner.run("ask and work")
+    (question,) = waiting_task.interrupts
     replicas.kill(url)
-    answering = asyncio.create_task(runner.resume(asked.run_id, {question.id: "yes"}))
+    resumed_run = asyncio.create_task(runner.resume(waiting_task.run_id, {question.id: "yes"}))
     replicas.start(url)
-    await replicas.noted("ask and work yes")
-    # It is killed again, with the answer on record and work to do.
+    await replicas.wait_for_note("ask and work yes")
+    # It is killed again, after the answer was recorded and before the work is done.
     replicas.kill(url)
     replicas.start(url)
     replicas.allow("go")
     async with asyncio.timeout(60):
-        done = await answering
-    assert (done.status, done.output) == ("completed", "done")
+        finished = await resumed_run
+    assert (finished.status, finished.output) == ("completed", "done")
     assert replicas.notes() == ["ask and work yes"]
     await remote.close()

@@ -1,4 +1,4 @@
-"""What the conformance kit of A2A 0.3 asks of a service that speaks it beside 1.0, over JSON-RPC and plain HTTP."""
+"""The conformance kit's requirements of A2A 0.3 for a service that also supports 1.0, with JSON-RPC and REST."""
 
 import asyncio
 import json
@@ -9,24 +9,24 @@ import httpx
 import pytest
 from a2a.compat.v0_3 import types as v03
 from a2a.types.a2a_pb2 import AgentCard
-from tests.serving.a2a.hook import webhook
-from tests.serving.a2a.sut import served_sut
+from tests.serving.a2a.sut import serve_sut
+from tests.serving.a2a.webhooks import serve_webhook
 
 from baton.serving import BearerAuth
 
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with served_sut(delay=0.5, compat_03=True) as place, httpx.AsyncClient(base_url=place.http) as client:
+    async with serve_sut(delay=0.5, compat_03=True) as endpoints, httpx.AsyncClient(base_url=endpoints.http) as client:
         yield client
 
 
-def _said(id: str = "tck-complete-task", text: str = "hi", **more: Any) -> dict[str, Any]:
+def _message_params(id: str = "tck-complete-task", text: str = "hi", **more: Any) -> dict[str, Any]:
     parts = [{"kind": "text", "text": text}]
     return {"message": {"kind": "message", "messageId": id, "role": "user", "parts": parts, **more}}
 
 
-async def _told(http: httpx.AsyncClient, method: str, params: Any) -> dict[str, Any]:
+async def _call(http: httpx.AsyncClient, method: str, params: Any) -> dict[str, Any]:
     answer = await http.post("/", json={"jsonrpc": "2.0", "id": "c-1", "method": method, "params": params})
     assert answer.status_code == 200
     body = answer.json()
@@ -35,13 +35,13 @@ async def _told(http: httpx.AsyncClient, method: str, params: Any) -> dict[str, 
 
 
 async def _result(http: httpx.AsyncClient, method: str, params: Any) -> Any:
-    body = await _told(http, method, params)
+    body = await _call(http, method, params)
     assert "result" in body, body
     return body["result"]
 
 
 async def _code(http: httpx.AsyncClient, method: str, params: Any) -> int:
-    return (await _told(http, method, params))["error"]["code"]
+    return (await _call(http, method, params))["error"]["code"]
 
 
 async def _events(http: httpx.AsyncClient, method: str, params: Any) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ async def _events(http: httpx.AsyncClient, method: str, params: Any) -> list[dic
     return [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
 
 
-async def test_the_card_has_what_0_3_wants(http: httpx.AsyncClient) -> None:
+async def test_the_card_has_the_fields_of_0_3(http: httpx.AsyncClient) -> None:
     for path in ("/.well-known/agent-card.json", "/"):
         card = (await http.get(path)).json()
         v03.AgentCard.model_validate(card)
@@ -61,27 +61,36 @@ async def test_the_card_has_what_0_3_wants(http: httpx.AsyncClient) -> None:
         assert card["skills"][0]["tags"]
 
 
-async def test_a_task_is_begun_read_and_gone_on_with(http: httpx.AsyncClient) -> None:
+async def test_a_task_is_started_read_and_continued(http: httpx.AsyncClient) -> None:
     # §7.1, §7.3: message/send, tasks/get and historyLength
-    asked = await _result(http, "message/send", _said("tck-input-required", "first"))
-    v03.Task.model_validate(asked)
-    assert (asked["kind"], asked["status"]["state"]) == ("task", "input-required")
-    done = await _result(http, "message/send", _said(taskId=asked["id"], contextId=asked["contextId"], text="second"))
-    assert (done["id"], done["status"]["state"]) == (asked["id"], "completed")
-    got = await _result(http, "tasks/get", {"id": asked["id"], "historyLength": 1})
+    waiting_task = await _result(http, "message/send", _message_params("tck-input-required", "first"))
+    v03.Task.model_validate(waiting_task)
+    assert (waiting_task["kind"], waiting_task["status"]["state"]) == ("task", "input-required")
+    completed = await _result(
+        http,
+        "message/send",
+        _message_params(taskId=waiting_task["id"], contextId=waiting_task["contextId"], text="second"),
+    )
+    assert (completed["id"], completed["status"]["state"]) == (waiting_task["id"], "completed")
+    got = await _result(http, "tasks/get", {"id": waiting_task["id"], "historyLength": 1})
     assert [each["parts"][0]["text"] for each in got["history"]] == ["second"]
-    assert not (await _result(http, "tasks/get", {"id": asked["id"], "historyLength": 0})).get("history")
-    assert await _result(http, "tasks/get", {"id": asked["id"], "historyLength": 2**31 - 1})
-    assert await _code(http, "tasks/get", {"id": asked["id"], "historyLength": -1}) == -32602
-    assert await _code(http, "tasks/get", {"id": asked["id"], "historyLength": 2**40}) == -32602
+    assert not (await _result(http, "tasks/get", {"id": waiting_task["id"], "historyLength": 0})).get("history")
+    assert await _result(http, "tasks/get", {"id": waiting_task["id"], "historyLength": 2**31 - 1})
+    assert await _code(http, "tasks/get", {"id": waiting_task["id"], "historyLength": -1}) == -32602
+    assert await _code(http, "tasks/get", {"id": waiting_task["id"], "historyLength": 2**40}) == -32602
 
 
-async def test_a_task_is_gone_on_with_as_long_as_it_asks_and_then_cancelled() -> None:
+async def test_a_task_continues_while_it_asks_and_can_then_be_cancelled() -> None:
     # §7.1, §7.3, §7.4
-    async with served_sut(compat_03=True, asks_on=True) as place, httpx.AsyncClient(base_url=place.http) as http:
-        task = await _result(http, "message/send", _said("text-1"))
+    async with (
+        serve_sut(compat_03=True, asks_for_more=True) as endpoints,
+        httpx.AsyncClient(base_url=endpoints.http) as http,
+    ):
+        task = await _result(http, "message/send", _message_params("text-1"))
         for number in range(3):
-            task = await _result(http, "message/send", _said(f"history-{number}", f"more {number}", taskId=task["id"]))
+            task = await _result(
+                http, "message/send", _message_params(f"history-{number}", f"more {number}", taskId=task["id"])
+            )
             assert task["status"]["state"] == "input-required"
         users = [each for each in task["history"] if each["role"] == "user"]
         assert [each["messageId"] for each in users] == ["text-1", "history-0", "history-1", "history-2"]
@@ -89,110 +98,115 @@ async def test_a_task_is_gone_on_with_as_long_as_it_asks_and_then_cancelled() ->
         assert (await _result(http, "tasks/cancel", {"id": task["id"]}))["status"]["state"] == "canceled"
 
 
-async def test_parts_of_every_kind_come_in_and_go_out(http: httpx.AsyncClient) -> None:
+async def test_all_kinds_of_parts_are_received_and_sent(http: httpx.AsyncClient) -> None:
     file = {"kind": "file", "file": {"name": "t.txt", "mimeType": "text/plain", "uri": "https://example.com/t.txt"}}
     data = {"kind": "data", "data": {"key": "value", "nested": {"array": [1, 2]}}}
     text = {"kind": "text", "text": "Unicode: 你好, здравствуйте\t\b\f\r\n"}
-    task = await _result(http, "message/send", _said(parts=[text, file, data], metadata=None, taskId=None))
+    task = await _result(http, "message/send", _message_params(parts=[text, file, data], metadata=None, taskId=None))
     assert task["status"]["state"] == "completed"
     assert [part["kind"] for part in task["history"][0]["parts"]] == ["text", "file", "data"]
     several = [{"kind": "data", "data": [{"name": "Ann"}, {"name": "Bob"}]}]
-    brief = _said(parts=several) | {"configuration": {"historyLength": 0}}
+    brief = _message_params(parts=several) | {"configuration": {"historyLength": 0}}
     assert "history" not in await _result(http, "message/send", brief)
     for id, kind in (("tck-artifact-file", "file"), ("tck-artifact-data", "data"), ("tck-artifact-text", "text")):
-        (artifact,) = (await _result(http, "message/send", _said(id)))["artifacts"]
+        (artifact,) = (await _result(http, "message/send", _message_params(id)))["artifacts"]
         assert artifact["parts"][0]["kind"] == kind
-    reply = await _result(http, "message/send", _said("tck-message-response"))
+    reply = await _result(http, "message/send", _message_params("tck-message-response"))
     assert (reply["kind"], reply["role"], reply["parts"][0]["text"]) == ("message", "agent", "Direct message response")
 
 
 async def test_tasks_are_cancelled(http: httpx.AsyncClient) -> None:
     # §7.4: tasks/cancel
-    waits = await _result(http, "message/send", _said("tck-input-required") | {"configuration": {"blocking": False}})
-    stopped = await _result(http, "tasks/cancel", {"id": waits["id"]})
-    assert (stopped["id"], stopped["status"]["state"]) == (waits["id"], "canceled")
-    assert await _code(http, "tasks/cancel", {"id": waits["id"]}) == -32002
-    assert await _code(http, "tasks/cancel", {"id": "nobody"}) == -32001
+    waiting = await _result(
+        http, "message/send", _message_params("tck-input-required") | {"configuration": {"blocking": False}}
+    )
+    cancelled = await _result(http, "tasks/cancel", {"id": waiting["id"]})
+    assert (cancelled["id"], cancelled["status"]["state"]) == (waiting["id"], "canceled")
+    assert await _code(http, "tasks/cancel", {"id": waiting["id"]}) == -32002
+    assert await _code(http, "tasks/cancel", {"id": "unknown"}) == -32001
 
 
-async def test_streams_and_those_who_come_back_to_them(http: httpx.AsyncClient) -> None:
+async def test_streams_and_resubscriptions(http: httpx.AsyncClient) -> None:
     # §7.2, §7.9: message/stream and tasks/resubscribe
-    events = await _events(http, "message/stream", _said("tck-stream-001"))
+    events = await _events(http, "message/stream", _message_params("tck-stream-001"))
     kinds = [each["result"]["kind"] for each in events]
     assert (kinds[0], kinds[-1]) == ("task", "status-update")
     assert "artifact-update" in kinds
     assert [each["result"]["final"] for each in events if each["result"]["kind"] == "status-update"][-1] is True
-    (message,) = await _events(http, "message/stream", _said("tck-stream-002"))
+    (message,) = await _events(http, "message/stream", _message_params("tck-stream-002"))
     assert message["result"]["kind"] == "message"
-    started = _said("test-resubscribe-message-id-x") | {"configuration": {"blocking": False}}
+    started = _message_params("test-resubscribe-message-id-x") | {"configuration": {"blocking": False}}
     task = await _result(http, "message/send", started)
     again = await _events(http, "tasks/resubscribe", {"id": task["id"]})
     assert (again[0]["result"]["kind"], again[-1]["result"]["status"]["state"]) == ("task", "completed")
-    (refused,) = await _events(http, "tasks/resubscribe", {"id": "nobody"})
+    (refused,) = await _events(http, "tasks/resubscribe", {"id": "unknown"})
     assert (refused["error"]["code"], refused["id"]) == (-32001, "c-1")
     assert await _code(http, "message/stream", {"invalid": "params"}) == -32602
 
 
-async def test_webhooks_are_kept_shown_and_dropped(http: httpx.AsyncClient) -> None:
+async def test_webhooks_are_created_read_and_deleted(http: httpx.AsyncClient) -> None:
     # §7.5 to §7.8: tasks/pushNotificationConfig/…
-    task = (await _result(http, "message/send", _said()))["id"]
+    task = (await _result(http, "message/send", _message_params()))["id"]
     prefix, hook = "tasks/pushNotificationConfig", {"url": "https://example.com/hook"}
-    made = await _result(http, f"{prefix}/set", {"taskId": task, "pushNotificationConfig": hook})
-    assert made["pushNotificationConfig"]["url"] == hook["url"]
-    which = {"id": task, "pushNotificationConfigId": made["pushNotificationConfig"]["id"]}
-    assert await _result(http, f"{prefix}/get", {"id": task}) == made
-    assert await _result(http, f"{prefix}/get", which) == made
-    assert await _result(http, f"{prefix}/list", {"id": task}) == [made]
-    assert await _result(http, f"{prefix}/delete", which) is None
+    created = await _result(http, f"{prefix}/set", {"taskId": task, "pushNotificationConfig": hook})
+    assert created["pushNotificationConfig"]["url"] == hook["url"]
+    config_id = {"id": task, "pushNotificationConfigId": created["pushNotificationConfig"]["id"]}
+    assert await _result(http, f"{prefix}/get", {"id": task}) == created
+    assert await _result(http, f"{prefix}/get", config_id) == created
+    assert await _result(http, f"{prefix}/list", {"id": task}) == [created]
+    assert await _result(http, f"{prefix}/delete", config_id) is None
     assert await _result(http, f"{prefix}/list", {"id": task}) == []
     assert await _code(http, f"{prefix}/get", {"id": task}) == -32001
-    assert await _code(http, f"{prefix}/get", {"id": "nobody"}) == -32001
-    assert await _code(http, f"{prefix}/set", {"taskId": "nobody", "pushNotificationConfig": hook}) == -32001
+    assert await _code(http, f"{prefix}/get", {"id": "unknown"}) == -32001
+    assert await _code(http, f"{prefix}/set", {"taskId": "unknown", "pushNotificationConfig": hook}) == -32001
 
 
-async def test_a_webhook_is_sent_the_task(http: httpx.AsyncClient) -> None:
-    # §9.5: in 0.3 a webhook gets tasks, and nothing around them
-    async with webhook() as (url, heard), asyncio.timeout(60):
-        task = await _result(http, "message/send", _said("tck-input-required"))
+async def test_a_webhook_receives_the_task(http: httpx.AsyncClient) -> None:
+    # §9.5: in 0.3 a webhook receives bare tasks
+    async with serve_webhook() as (url, received), asyncio.timeout(60):
+        task = await _result(http, "message/send", _message_params("tck-input-required"))
         hook = {"url": url, "token": "mine", "authentication": {"schemes": ["Bearer"], "credentials": "s3cret"}}
         params = {"taskId": task["id"], "pushNotificationConfig": hook}
         await _result(http, "tasks/pushNotificationConfig/set", params)
-        await _result(http, "message/send", _said(taskId=task["id"]))
-        headers, body = await heard.get()
+        await _result(http, "message/send", _message_params(taskId=task["id"]))
+        headers, body = await received.get()
     v03.Task.model_validate(body)
     assert (body["kind"], body["id"], body["status"]["state"]) == ("task", task["id"], "completed")
     assert headers["authorization"] == "Bearer s3cret"
     assert headers["x-a2a-notification-token"] == "mine"
 
 
-async def test_the_errors_of_0_3_have_its_codes_and_its_words(http: httpx.AsyncClient) -> None:
+async def test_errors_have_the_codes_and_messages_of_0_3(http: httpx.AsyncClient) -> None:
     # §8.2
-    odd = {"name": "x", "mimeType": "application/x-unsupported", "bytes": "dGVzdA=="}
-    told = await _told(http, "message/send", _said(parts=[{"kind": "file", "file": odd}]))
-    assert told["error"]["code"] == -32005
+    unsupported = {"name": "x", "mimeType": "application/x-unsupported", "bytes": "dGVzdA=="}
+    body = await _call(http, "message/send", _message_params(parts=[{"kind": "file", "file": unsupported}]))
+    assert body["error"]["code"] == -32005
     assert all(
-        word in told["error"]["message"].lower() for word in ("incompatible", "content", "type", "not supported")
+        word in body["error"]["message"].lower() for word in ("incompatible", "content", "type", "not supported")
     )
-    done = (await _result(http, "message/send", _said()))["id"]
-    assert await _code(http, "message/send", _said(taskId=done)) == -32004
-    assert await _code(http, "message/send", _said(taskId="nobody")) == -32001
-    quiet = {"capabilities": {"streaming": False}}
-    async with served_sut(compat_03=True, card=quiet) as place, httpx.AsyncClient(base_url=place.http) as client:
+    completed = (await _result(http, "message/send", _message_params()))["id"]
+    assert await _code(http, "message/send", _message_params(taskId=completed)) == -32004
+    assert await _code(http, "message/send", _message_params(taskId="unknown")) == -32001
+    without_streaming = {"capabilities": {"streaming": False}}
+    async with (
+        serve_sut(compat_03=True, card=without_streaming) as endpoints,
+        httpx.AsyncClient(base_url=endpoints.http) as client,
+    ):
         hook = {"taskId": "t", "pushNotificationConfig": {"url": "https://example.com"}}
         assert await _code(client, "tasks/pushNotificationConfig/set", hook) == -32003
-        (refused,) = await _events(client, "message/stream", _said())
+        (refused,) = await _events(client, "message/stream", _message_params())
         assert (refused["error"]["code"], refused["error"]["message"][:31]) == (
             -32004,
             "this operation is not supported",
         )
 
 
-async def test_the_card_for_those_who_are_known() -> None:
+async def test_the_extended_card_needs_authentication() -> None:
     # §7.10: agent/getAuthenticatedExtendedCard
     more = AgentCard(name="More", description="More.", version="1", skills=[])
     more.supported_interfaces.add(url="http://localhost/", protocol_binding="JSONRPC", protocol_version="0.3")
     options: dict[str, Any] = {"compat_03": True, "extended_card": more, "auth": BearerAuth({"t": "ann"})}
-    async with served_sut(**options) as place, httpx.AsyncClient(base_url=place.http) as http:
+    async with serve_sut(**options) as endpoints, httpx.AsyncClient(base_url=endpoints.http) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert card["supportsAuthenticatedExtendedCard"] is True
         for path in ("/v1/card", "/agent/authenticatedExtendedCard"):
@@ -206,41 +220,41 @@ def _rest(id: str = "tck-complete-task", **more: Any) -> dict[str, Any]:
     return {"message": {"messageId": id, "role": "ROLE_USER", "content": [{"text": "hi"}], **more}}
 
 
-async def test_the_same_over_plain_http(http: httpx.AsyncClient) -> None:
-    # §3.5.3: the addresses of 0.3
-    asked = (await http.post("/v1/message:send", json=_rest("tck-input-required"))).json()["task"]
-    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    done = (await http.post("/v1/message:send", json=_rest(taskId=asked["id"]))).json()["task"]
-    assert (done["id"], done["status"]["state"]) == (asked["id"], "TASK_STATE_COMPLETED")
-    got = (await http.get(f"/v1/tasks/{asked['id']}", params={"historyLength": 1})).json()
+async def test_tasks_and_streams_with_rest(http: httpx.AsyncClient) -> None:
+    # §3.5.3: the paths of 0.3
+    waiting_task = (await http.post("/v1/message:send", json=_rest("tck-input-required"))).json()["task"]
+    assert waiting_task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    completed = (await http.post("/v1/message:send", json=_rest(taskId=waiting_task["id"]))).json()["task"]
+    assert (completed["id"], completed["status"]["state"]) == (waiting_task["id"], "TASK_STATE_COMPLETED")
+    got = (await http.get(f"/v1/tasks/{waiting_task['id']}", params={"historyLength": 1})).json()
     assert len(got["history"]) == 1
     stream = await http.post("/v1/message:stream", json=_rest("tck-stream-001"))
     assert stream.headers["content-type"].startswith("text/event-stream")
     assert [*json.loads(stream.text.splitlines()[0].removeprefix("data: "))] == ["task"]
-    waits = (await http.post("/v1/message:send", json=_rest("tck-input-required"))).json()["task"]["id"]
-    assert (await http.post(f"/v1/tasks/{waits}:cancel")).json()["status"]["state"] == "TASK_STATE_CANCELLED"
-    assert (await http.post(f"/v1/tasks/{waits}:cancel")).status_code == 400
-    assert (await http.get(f"/v1/tasks/{waits}:subscribe")).status_code == 400
-    for path in ("/v1/tasks/nobody", "/v1/tasks/nobody:subscribe", "/v1/tasks/nobody/pushNotificationConfigs"):
+    waiting = (await http.post("/v1/message:send", json=_rest("tck-input-required"))).json()["task"]["id"]
+    assert (await http.post(f"/v1/tasks/{waiting}:cancel")).json()["status"]["state"] == "TASK_STATE_CANCELLED"
+    assert (await http.post(f"/v1/tasks/{waiting}:cancel")).status_code == 400
+    assert (await http.get(f"/v1/tasks/{waiting}:subscribe")).status_code == 400
+    for path in ("/v1/tasks/unknown", "/v1/tasks/unknown:subscribe", "/v1/tasks/unknown/pushNotificationConfigs"):
         assert (await http.get(path)).status_code == 404
 
 
-@pytest.mark.parametrize("sent", ["//5o", "Ly81bw=="], ids=["as the schema has it", "as the SDK has it"])
-async def test_a_file_over_plain_http(http: httpx.AsyncClient, sent: str) -> None:
-    file = {"file": {"fileWithBytes": sent, "mimeType": "text/plain"}}
+@pytest.mark.parametrize("encoded", ["//5o", "Ly81bw=="], ids=["encoded by the schema", "encoded by the SDK"])
+async def test_a_file_with_rest(http: httpx.AsyncClient, encoded: str) -> None:
+    file = {"file": {"fileWithBytes": encoded, "mimeType": "text/plain"}}
     task = (await http.post("/v1/message:send", json=_rest(content=[file]))).json()["task"]["id"]
     got = await http.get(f"/tasks/{task}", headers={"A2A-Version": "1.0"})
     assert got.json()["history"][0]["parts"] == [{"raw": "//5o", "mediaType": "text/plain"}]
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
-async def test_webhooks_over_plain_http(http: httpx.AsyncClient, is_nested: bool) -> None:
+async def test_webhooks_with_rest(http: httpx.AsyncClient, is_nested: bool) -> None:
     task = (await http.post("/v1/message:send", json=_rest())).json()["task"]["id"]
     config: dict[str, Any] = {"pushNotificationConfig": {"id": "hook", "url": "https://example.com/hook"}}
     body = {"parent": f"tasks/{task}", "config": config} if is_nested else config
-    made = (await http.post(f"/v1/tasks/{task}/pushNotificationConfigs", json=body)).json()
-    assert made["name"] == f"tasks/{task}/pushNotificationConfigs/hook"
-    assert (await http.get(f"/v1/tasks/{task}/pushNotificationConfigs/hook")).json() == made
-    assert (await http.get(f"/v1/tasks/{task}/pushNotificationConfigs")).json()["configs"] == [made]
+    created = (await http.post(f"/v1/tasks/{task}/pushNotificationConfigs", json=body)).json()
+    assert created["name"] == f"tasks/{task}/pushNotificationConfigs/hook"
+    assert (await http.get(f"/v1/tasks/{task}/pushNotificationConfigs/hook")).json() == created
+    assert (await http.get(f"/v1/tasks/{task}/pushNotificationConfigs")).json()["configs"] == [created]
     assert (await http.delete(f"/v1/tasks/{task}/pushNotificationConfigs/hook")).status_code == 200
     assert (await http.get(f"/v1/tasks/{task}/pushNotificationConfigs/hook")).status_code == 404

@@ -1,10 +1,10 @@
-"""AG-UI over real sockets: what a user interface is told, and what it may ask for."""
+"""AG-UI over real sockets: events, interrupts, frontend tools and errors."""
 
 import asyncio
 from typing import Any
 
 import pytest
-from tests.serving.agui.talking import Front, front_of, kinds_of, text_in
+from tests.serving.agui.frontend import FrontendClient, kinds_of, serve_frontend, text_in
 
 from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, agent, tool
 from baton.agents import AgentContext
@@ -42,7 +42,7 @@ async def pay() -> str:
     return "paid"
 
 
-def _desk(*steps: Any) -> Agent:
+def _team(*steps: Any) -> Agent:
     return Agent("Desk", tools=[ask_me, note, pay], model=ScriptedModel([*steps]))
 
 
@@ -50,54 +50,54 @@ def _app(team: Any, **options: Any) -> Any:
     return agui_app(Runner(team, store="memory:"), **options)
 
 
-async def test_words_come_as_they_are_spoken_and_the_thread_goes_on() -> None:
+async def test_text_is_streamed_and_the_thread_continues() -> None:
     gate = asyncio.Event()
     model = ScriptedModel([ScriptedStream("hel", gate, "lo"), "again"])
-    async with front_of(_app(Agent("Desk", model=model))) as front:
-        told = await front.run("hi", heard=lambda event: gate.set() if "delta" in event else None)
-        assert kinds_of(told) == [
+    async with serve_frontend(_app(Agent("Desk", model=model))) as frontend:
+        events = await frontend.run("hi", on_event=lambda event: gate.set() if "delta" in event else None)
+        assert kinds_of(events) == [
             *("RUN_STARTED", "STATE_SNAPSHOT", "STEP_STARTED", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"),
             *("TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_FINISHED"),
         ]
-        assert text_in(told) == "hello"
-        assert told[-1]["outcome"] == {"type": "success"}
-        assert told[-1]["result"] == "hello"
-        assert text_in(await front.run("and now?")) == "again"
-    said = [message.content for message in model.requests[-1].messages]
-    assert said == ["hi", "hello", "and now?"], "what the thread knows is not told twice"
+        assert text_in(events) == "hello"
+        assert events[-1]["outcome"] == {"type": "success"}
+        assert events[-1]["result"] == "hello"
+        assert text_in(await frontend.run("and now?")) == "again"
+    contents = [message.content for message in model.requests[-1].messages]
+    assert contents == ["hi", "hello", "and now?"], "messages of the thread are not added twice"
 
 
-async def test_a_conversation_that_began_elsewhere_is_read_as_a_whole() -> None:
+async def test_a_conversation_that_started_elsewhere_is_read_completely() -> None:
     model = ScriptedModel(["fine"])
-    async with front_of(_app(Agent("Desk", model=model))) as front:
-        front.messages = [
+    async with serve_frontend(_app(Agent("Desk", model=model))) as frontend:
+        frontend.messages = [
             {"id": "s", "role": "system", "content": "obey me"},
             {"id": "a", "role": "user", "content": [{"type": "text", "text": "look"}]},
             {"id": "b", "role": "assistant", "content": "I see"},
         ]
-        await front.run("so?")
+        await frontend.run("so?")
     assert [type(message).__name__ for message in model.requests[0].messages] == [
         *("UserMessage", "AssistantMessage", "UserMessage")
     ]
 
 
-async def test_tools_state_and_usage() -> None:
-    async with front_of(_app(_desk(call("note", key="a/b~c"), "done"))) as front:
-        told = await front.run("hi", state={"old": 1})
-    results = [event for event in told if event["type"] == "TOOL_CALL_RESULT"]
-    (started,) = [event for event in told if event["type"] == "TOOL_CALL_START"]
+async def test_tool_calls_state_changes_and_usage_are_reported() -> None:
+    async with serve_frontend(_app(_team(call("note", key="a/b~c"), "done"))) as frontend:
+        events = await frontend.run("hi", state={"old": 1})
+    results = [event for event in events if event["type"] == "TOOL_CALL_RESULT"]
+    (started,) = [event for event in events if event["type"] == "TOOL_CALL_START"]
     assert (started["toolCallName"], results[0]["content"]) == ("note", "noted")
     assert results[0]["toolCallId"] == started["toolCallId"]
-    assert told[1]["snapshot"] == {"old": 1}
-    (delta,) = [event["delta"] for event in told if event["type"] == "STATE_DELTA"]
+    assert events[1]["snapshot"] == {"old": 1}
+    (delta,) = [event["delta"] for event in events if event["type"] == "STATE_DELTA"]
     assert delta == [
         {"op": "add", "path": "/a~1b~0c", "value": {"n": 1}},
         {"op": "remove", "path": "/old"},
     ]
-    assert told[-1]["usage"][0]["model"] == "scripted"
+    assert events[-1]["usage"][0]["model"] == "scripted"
 
 
-async def test_those_who_get_the_floor_are_steps_and_those_inside_are_subagents() -> None:
+async def test_active_agents_are_steps_and_agents_as_tools_are_subagents() -> None:
     helper = Agent("Helper", description="Helps.", model=ScriptedModel([ScriptedStream("he", "lp")]))
     weather = Agent("Weather", description="Knows.", model=ScriptedModel(["sunny"]))
     router = Agent(
@@ -107,41 +107,41 @@ async def test_those_who_get_the_floor_are_steps_and_those_inside_are_subagents(
         sub_agents=[weather],
         model=ScriptedModel([call("helper", request="x"), call("transfer_to_agent", agent_name="Weather")]),
     )
-    async with front_of(_app(router)) as front:
-        told = await front.run("hi")
-    assert [event["stepName"] for event in told if event["type"] == "STEP_STARTED"] == ["Router", "Weather"]
-    (inside,) = [event for event in told if event["type"] == "SUBAGENT_STARTED"]
-    calls = {event["toolCallName"]: event["toolCallId"] for event in told if event["type"] == "TOOL_CALL_START"}
-    assert (inside["name"], inside["parentToolCallId"]) == ("Helper", calls["helper"])
-    own = [event for event in told if event.get("subagentRunId") == inside["subagentRunId"]]
+    async with serve_frontend(_app(router)) as frontend:
+        events = await frontend.run("hi")
+    assert [event["stepName"] for event in events if event["type"] == "STEP_STARTED"] == ["Router", "Weather"]
+    (subagent,) = [event for event in events if event["type"] == "SUBAGENT_STARTED"]
+    calls = {event["toolCallName"]: event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"}
+    assert (subagent["name"], subagent["parentToolCallId"]) == ("Helper", calls["helper"])
+    own = [event for event in events if event.get("subagentRunId") == subagent["subagentRunId"]]
     assert text_in(own) == "help"
     assert kinds_of(own)[-1] == "SUBAGENT_FINISHED"
 
 
-async def test_workflows_are_told_with_who_is_inside_whom() -> None:
+async def test_workflows_report_nested_subagents() -> None:
     def says(name: str) -> Agent:
         return Agent(name, description=name, model=ScriptedModel([name.lower()]))
 
     both = ParallelAgent("Both", sub_agents=[says("B"), says("C")])
-    async with front_of(_app(SequentialAgent("All", sub_agents=[says("A"), both]))) as front:
-        told = await front.run("hi")
-    started = {event["name"]: event for event in told if event["type"] == "SUBAGENT_STARTED"}
+    async with serve_frontend(_app(SequentialAgent("All", sub_agents=[says("A"), both]))) as frontend:
+        events = await frontend.run("hi")
+    started = {event["name"]: event for event in events if event["type"] == "SUBAGENT_STARTED"}
     assert [*started] == ["A", "Both", "B", "C"]
     assert started["B"]["parentSubagentRunId"] == started["Both"]["subagentRunId"]
     assert "parentSubagentRunId" not in started["Both"]
 
 
-async def test_a_question_interrupts_and_its_answer_resumes_on_any_replica() -> None:
+async def test_an_interrupt_can_be_answered_at_another_replica() -> None:
     store = MemoryStore()
-    here = agui_app(Runner(_desk(call("ask_me")), store=store))
-    there = agui_app(Runner(_desk("thanks"), store=store))
-    async with front_of(here) as front, front_of(there) as other:
-        told = await front.run("hi")
-        outcome = told[-1]["outcome"]
+    app = agui_app(Runner(_team(call("ask_me")), store=store))
+    other_app = agui_app(Runner(_team("thanks"), store=store))
+    async with serve_frontend(app) as frontend, serve_frontend(other_app) as other:
+        events = await frontend.run("hi")
+        outcome = events[-1]["outcome"]
         assert outcome["type"] == "interrupt"
         (interrupt,) = outcome["interrupts"]
         assert (interrupt["reason"], interrupt["message"]) == ("input", "how many?")
-        other.messages, other.count = front.messages, front.count
+        other.messages, other.count = frontend.messages, frontend.count
         assert await other.refused("never mind") == (409, "thread_busy")
         unknown = [{"interruptId": "elsewhere", "status": "resolved", "payload": 1}]
         assert await other.refused(resume=unknown) == (422, "invalid_answer")
@@ -152,78 +152,78 @@ async def test_a_question_interrupts_and_its_answer_resumes_on_any_replica() -> 
         assert await other.refused(resume=answer) == (409, "not_suspended")
 
 
-async def test_questions_inside_subagents_suspend_them_and_they_go_on() -> None:
+async def test_interrupts_in_subagents_suspend_and_resume_them() -> None:
     inner = Agent("Inner", description="Asks.", tools=[ask_me], model=ScriptedModel([call("ask_me"), "inner done"]))
     outer = Agent(
         "Outer", tools=[inner.as_tool("inner", "Ask.")], model=ScriptedModel([call("inner", request="x"), "outer done"])
     )
-    async with front_of(_app(outer)) as front:
-        told = await front.run("hi")
-        (interrupt,) = told[-1]["outcome"]["interrupts"]
-        (ended,) = [event for event in told if event["type"] == "SUBAGENT_FINISHED"]
+    async with serve_frontend(_app(outer)) as frontend:
+        events = await frontend.run("hi")
+        (interrupt,) = events[-1]["outcome"]["interrupts"]
+        (ended,) = [event for event in events if event["type"] == "SUBAGENT_FINISHED"]
         assert ended["outcome"] == {"type": "suspended", "interruptIds": [interrupt["id"]]}
         assert interrupt["subagentRunId"] == ended["subagentRunId"]
-        rest = await front.run(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": "x"}])
+        rest = await frontend.run(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": "x"}])
         (again,) = [event for event in rest if event["type"] == "SUBAGENT_STARTED"]
         assert again["subagentRunId"] == ended["subagentRunId"]
         assert rest[-1]["outcome"] == {"type": "success"}
 
 
 @pytest.mark.parametrize(("payload", "result"), [(True, "paid"), (None, "not approved")])
-async def test_an_approval_is_given_or_abandoned(payload: Any, result: str) -> None:
-    async with front_of(_app(_desk(call("pay"), "done"))) as front:
-        (interrupt,) = (await front.run("hi"))[-1]["outcome"]["interrupts"]
+async def test_an_approval_can_be_given_or_cancelled(payload: Any, result: str) -> None:
+    async with serve_frontend(_app(_team(call("pay"), "done"))) as frontend:
+        (interrupt,) = (await frontend.run("hi"))[-1]["outcome"]["interrupts"]
         assert interrupt["reason"] == "approval"
         assert interrupt["toolCallId"]
         status = {"status": "cancelled"} if payload is None else {"status": "resolved", "payload": payload}
-        rest = await front.run(resume=[{"interruptId": interrupt["id"], **status}])
+        rest = await frontend.run(resume=[{"interruptId": interrupt["id"], **status}])
         (returned,) = [event["content"] for event in rest if event["type"] == "TOOL_CALL_RESULT"]
         assert result in returned
 
 
-async def test_a_question_that_nobody_will_answer_ends_its_run() -> None:
-    async with front_of(_app(_desk(call("ask_me"), call("ask_me"), "hello"))) as front:
-        (interrupt,) = (await front.run("hi"))[-1]["outcome"]["interrupts"]
-        rest = await front.run(resume=[{"interruptId": interrupt["id"], "status": "cancelled"}])
+async def test_cancelling_an_interrupt_ends_its_run() -> None:
+    async with serve_frontend(_app(_team(call("ask_me"), call("ask_me"), "hello"))) as frontend:
+        (interrupt,) = (await frontend.run("hi"))[-1]["outcome"]["interrupts"]
+        rest = await frontend.run(resume=[{"interruptId": interrupt["id"], "status": "cancelled"}])
         assert rest[-1]["outcome"] == {"type": "cancelled"}
-        (interrupt,) = (await front.run("again"))[-1]["outcome"]["interrupts"]
-        told = await front.run("forget it", resume=[{"interruptId": interrupt["id"], "status": "cancelled"}])
-        assert text_in(told) == "hello"
+        (interrupt,) = (await frontend.run("again"))[-1]["outcome"]["interrupts"]
+        events = await frontend.run("forget it", resume=[{"interruptId": interrupt["id"], "status": "cancelled"}])
+        assert text_in(events) == "hello"
 
 
-async def test_front_end_tools_are_called_and_their_results_come_as_messages() -> None:
+async def test_frontend_tools_are_called_and_their_results_are_messages() -> None:
     model = ScriptedModel([call("pick_color"), "red it is", call("pick_color"), "never mind then"])
     team = with_frontend_tools(Agent("Desk", tools=[note], model=model))
-    async with front_of(_app(team)) as front:
-        told = await front.run("hi", tools=[PICK, {"name": "note", "description": "Mine, not yours."}])
-        (started,) = [event for event in told if event["type"] == "TOOL_CALL_START"]
-        assert told[-1]["outcome"] == {"type": "success", "pendingToolCallIds": [started["toolCallId"]]}
+    async with serve_frontend(_app(team)) as frontend:
+        events = await frontend.run("hi", tools=[PICK, {"name": "note", "description": "Mine, not yours."}])
+        (started,) = [event for event in events if event["type"] == "TOOL_CALL_START"]
+        assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": [started["toolCallId"]]}
         assert [spec.name for spec in model.requests[0].tools] == ["note", "pick_color"]
         assert model.requests[0].tools[0].description != "Mine, not yours."
 
         result = {"id": "x1", "role": "tool", "toolCallId": started["toolCallId"], "content": "red"}
-        front.messages.append(result)
-        rest = await front.run(tools=[PICK])
+        frontend.messages.append(result)
+        rest = await frontend.run(tools=[PICK])
         assert text_in(rest) == "red it is"
-        assert "TOOL_CALL_RESULT" not in kinds_of(rest), "the other side has it already"
+        assert "TOOL_CALL_RESULT" not in kinds_of(rest), "the frontend has it already"
         assert "STATE_DELTA" not in kinds_of(rest)
         assert rest[1]["snapshot"] == {}
 
-        await front.run("once more", tools=[PICK])
-        assert text_in(await front.run("no, stop", tools=[PICK])) == "never mind then"
+        await frontend.run("once more", tools=[PICK])
+        assert text_in(await frontend.run("no, stop", tools=[PICK])) == "never mind then"
     assert [message.content for message in model.requests[1].messages][-1] == "red"
 
 
-async def test_a_front_end_tool_that_failed_says_so_and_one_may_be_answered_by_resume() -> None:
+async def test_a_failed_frontend_tool_is_an_error_and_other_interrupts_are_resumed() -> None:
     model = ScriptedModel([(call("pick_color"), call("ask_me")), "well"])
     team = with_frontend_tools(Agent("Desk", tools=[ask_me], model=model))
-    async with front_of(_app(team)) as front:
-        told = await front.run("hi", tools=[PICK])
-        interrupts = {each["reason"]: each for each in told[-1]["outcome"]["interrupts"]}
+    async with serve_frontend(_app(team)) as frontend:
+        events = await frontend.run("hi", tools=[PICK])
+        interrupts = {each["reason"]: each for each in events[-1]["outcome"]["interrupts"]}
         failed = {"id": "x", "role": "tool", "toolCallId": interrupts["frontend_tool"]["toolCallId"]}
-        front.messages.append({**failed, "content": "", "error": "no screen"})
+        frontend.messages.append({**failed, "content": "", "error": "no screen"})
         answer = [{"interruptId": interrupts["input"]["id"], "status": "resolved", "payload": "2"}]
-        assert text_in(await front.run(resume=answer)) == "well"
+        assert text_in(await frontend.run(resume=answer)) == "well"
     results = [message for message in model.requests[1].messages if hasattr(message, "tool_call_id")]
     assert [(getattr(each, "content"), getattr(each, "is_error")) for each in results] == [  # noqa: B009
         ("no screen", True),
@@ -231,40 +231,40 @@ async def test_a_front_end_tool_that_failed_says_so_and_one_may_be_answered_by_r
     ]
 
 
-async def test_a_failure_leaks_nothing_unless_wished() -> None:
+async def test_errors_are_exposed_only_with_show_errors() -> None:
     @agent("Broken")
     async def broken(ctx: AgentContext) -> None:
         raise ValueError("password=hunter2")
 
-    for shown in (False, True):
-        async with front_of(_app(broken, show_errors=shown)) as front:
-            told = await front.run("hi")
-        assert (told[-1]["type"], told[-1]["code"]) == ("RUN_ERROR", "ValueError")
-        assert ("hunter2" in told[-1]["message"]) is shown
+    for show_errors in (False, True):
+        async with serve_frontend(_app(broken, show_errors=show_errors)) as frontend:
+            events = await frontend.run("hi")
+        assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "ValueError")
+        assert ("hunter2" in events[-1]["message"]) is show_errors
 
 
-async def test_a_run_that_is_cancelled_elsewhere_says_so() -> None:
-    begun = asyncio.Event()
+async def test_a_run_cancelled_elsewhere_ends_with_the_outcome_cancelled() -> None:
+    started = asyncio.Event()
 
     @agent("Silent")
     async def silent(ctx: AgentContext) -> None:
         await ctx.emit("thinking", {"deep": True})
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
-    hub = BackgroundRunner(Runner(silent, store="memory:"))
-    async with front_of(agui_app(hub, heartbeat=0.01)) as front:
-        running = asyncio.create_task(front.run("hi"))
-        await begun.wait()
-        assert await Front(front.session, front.url).refused("me too") == (409, "thread_busy")
-        await hub.cancel("t1-r1")
-        told = await running
-    assert told[-1]["outcome"] == {"type": "cancelled"}
+    background = BackgroundRunner(Runner(silent, store="memory:"))
+    async with serve_frontend(agui_app(background, heartbeat=0.01)) as frontend:
+        running = asyncio.create_task(frontend.run("hi"))
+        await started.wait()
+        assert await FrontendClient(frontend.session, frontend.url).refused("me too") == (409, "thread_busy")
+        await background.cancel("t1-r1")
+        events = await running
+    assert events[-1]["outcome"] == {"type": "cancelled"}
 
 
 @pytest.mark.parametrize("on_disconnect", ["cancel", "continue"])
-async def test_a_request_that_is_broken_off_cancels_its_run_unless_told_otherwise(on_disconnect: Any) -> None:
-    over, gate = asyncio.Event(), asyncio.Event()
+async def test_on_disconnect_cancels_or_continues_the_run(on_disconnect: Any) -> None:
+    ended, gate = asyncio.Event(), asyncio.Event()
 
     @agent("Slow")
     async def slow(ctx: AgentContext) -> None:
@@ -272,16 +272,16 @@ async def test_a_request_that_is_broken_off_cancels_its_run_unless_told_otherwis
             await ctx.say("wait")
             await gate.wait()
         finally:
-            over.set()
+            ended.set()
 
     runner = Runner(slow, store="memory:")
-    async with front_of(agui_app(runner, on_disconnect=on_disconnect)) as front:
-        async with front.session.post(front.url, json=front.request("hi")) as answer:
+    async with serve_frontend(agui_app(runner, on_disconnect=on_disconnect)) as frontend:
+        async with frontend.session.post(frontend.url, json=frontend.request("hi")) as answer:
             await answer.content.readline()
             answer.close()
         if on_disconnect == "continue":
             gate.set()
-        await over.wait()
+        await ended.wait()
         async for _ in runner.watch("t1-r1"):
             pass
     record = await runner._require_store("test").record("t1-r1")
@@ -289,8 +289,8 @@ async def test_a_request_that_is_broken_off_cancels_its_run_unless_told_otherwis
     assert record.status == ("cancelled" if on_disconnect == "cancel" else "completed")
 
 
-async def test_what_is_not_a_request_and_who_may_not_ask() -> None:
-    async with front_of(_app(_desk("x"), auth={"s": "ada"}), "s") as front:
+async def test_invalid_and_unauthenticated_requests_are_refused() -> None:
+    async with serve_frontend(_app(_team("x"), auth={"s": "ada"}), "s") as frontend:
         for body, expected in [
             (b"{", (400, "malformed_json")),
             (b"{}", (422, "invalid")),
@@ -298,20 +298,21 @@ async def test_what_is_not_a_request_and_who_may_not_ask() -> None:
             (b'{"threadId": "t", "runId": "r", "messages": [{"role": "king"}]}', (422, "invalid")),
             (b'{"threadId": "t", "runId": "r", "messages": [], "state": 3}', (422, "invalid")),
             (b'{"threadId": "t", "runId": "r", "messages": [], "state": {"baton.x": 1}}', (422, "invalid")),
+            (b'{"threadId": "t", "runId": "r", "messages": [], "state": {"thread:x": 1}}', (422, "invalid")),
             (b'{"threadId":"t","runId":"r","messages":[],"tools":[{"name":"a b","description":""}]}', (422, "invalid")),
         ]:
-            headers = {**front.headers, "Content-Type": "application/json"}
-            async with front.session.post(front.url, data=body, headers=headers) as answer:
+            headers = {**frontend.headers, "Content-Type": "application/json"}
+            async with frontend.session.post(frontend.url, data=body, headers=headers) as answer:
                 assert (answer.status, (await answer.json())["error"]["code"]) == expected
-        front.headers = {}
-        assert await front.refused("hi") == (401, "unauthorized")
+        frontend.headers = {}
+        assert await frontend.refused("hi") == (401, "unauthorized")
 
 
-def test_what_cannot_be_served() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(SetupError, match="store"):
-        agui_app(Runner(_desk("x")))
+        agui_app(Runner(_team("x")))
     with pytest.raises(SetupError, match="on_disconnect"):
-        _app(_desk("x"), on_disconnect="panic")
+        _app(_team("x"), on_disconnect="panic")
 
     @agent("Code")
     async def code(ctx: AgentContext) -> None:

@@ -1,4 +1,4 @@
-"""Parts of messages, from the protocol's form to ours and back."""
+"""Conversion of messages between AG-UI and Baton."""
 
 import ag_ui.core as agui
 import pytest
@@ -19,16 +19,16 @@ _PARTS: TypeAdapter[object] = TypeAdapter(agui.ContentPart)
         (File(data=b"%PDF", media_type="application/pdf"), Text("read it")),
     ],
 )
-def test_media_go_there_and_back(content: Content) -> None:
+def test_media_round_trip(content: Content) -> None:
     assert from_agui_content(to_agui_content(content)) == content
 
 
-def test_without_media_it_is_text() -> None:
+def test_content_without_media_is_text() -> None:
     assert to_agui_content("plain") == "plain"
     assert to_agui_content((Text("a"), Data({"b": 1}))) == 'a\n{"b":1}'
 
 
-def test_what_is_not_here_is_refused() -> None:
+def test_invalid_and_remote_sources_are_refused() -> None:
     for source in ({"type": "data", "value": "~~", "mimeType": "image/png"}, {"type": "file", "value": "file-1"}):
         part = _PARTS.validate_python({"type": "image", "source": source})
         with pytest.raises(ServingError) as refused:
@@ -36,7 +36,7 @@ def test_what_is_not_here_is_refused() -> None:
         assert (refused.value.status, refused.value.code) == (422, "invalid")
 
 
-def test_a_conversation_keeps_its_calls_and_leaves_instructions_out() -> None:
+def test_a_conversation_keeps_calls_and_drops_instructions() -> None:
     call = agui.ToolCall(id="c1", function=agui.FunctionCall(name="add", arguments='{"a": 1}'))
     messages = [
         agui.SystemMessage(id="1", content="obey"),

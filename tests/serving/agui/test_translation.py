@@ -1,17 +1,19 @@
-"""Whatever point of a run a stream begins at, it opens what it speaks of and closes what it opened."""
+"""A stream that starts at any event of a run opens and closes everything correctly."""
 
 from typing import Any
 
 import pytest
-from tests.serving.agui.talking import checked, kinds_of, text_in
+from tests.serving.agui.frontend import assert_valid, kinds_of, text_in
 
 from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, tool
 from baton.events import (
+    AgentResponded,
     AgentStarted,
     Delta,
     Event,
     Origin,
     ReasoningDelta,
+    ResponseRestarted,
     RunCancelled,
     RunFailed,
     RunStarted,
@@ -19,6 +21,7 @@ from baton.events import (
     ToolCallDelta,
 )
 from baton.events.base import RUN_ORIGIN
+from baton.messages import AssistantMessage, ToolCall
 from baton.serving.agui.translation import EventTranslator
 from baton.testing import ScriptedModel, ScriptedStream, call
 
@@ -31,32 +34,32 @@ async def ask_me(ctx: RunContext) -> str:
 
 
 def _team() -> Any:
-    def says(name: str, *steps: Any) -> Agent:
+    def agent_with(name: str, *steps: Any) -> Agent:
         return Agent(name, description=name, tools=[ask_me], model=ScriptedModel([*steps]))
 
-    inner = says("Inner", ScriptedStream("in", "ner"))
+    inner = agent_with("Inner", ScriptedStream("in", "ner"))
     desk = Agent(
         "Desk",
         description="Desk.",
         tools=[inner.as_tool("inner", "Ask.")],
-        sub_agents=[says("Expert", call("ask_me"), "expert")],
+        sub_agents=[agent_with("Expert", call("ask_me"), "expert")],
         model=ScriptedModel([call("inner", request="x"), call("transfer_to_agent", agent_name="Expert")]),
     )
-    both = ParallelAgent("Both", sub_agents=[says("B", call("ask_me"), "b"), says("C", "c")])
+    both = ParallelAgent("Both", sub_agents=[agent_with("B", call("ask_me"), "b"), agent_with("C", "c")])
     return SequentialAgent("All", sub_agents=[desk, both])
 
 
-def _told(past: list[Event], rest: list[Event | Delta]) -> list[dict[str, Any]]:
+def _translate(past: list[Event], rest: list[Event | Delta]) -> list[dict[str, Any]]:
     translator = EventTranslator(
         run_id="r", thread_id="t", request_run_id="w", past=past, answered=(), show_errors=False
     )
-    events = [*translator.start(), *[told for event in rest for told in translator.translate(event)]]
+    events = [*translator.start(), *[each for event in rest for each in translator.translate(event)]]
     if not translator.is_finished:
         events += translator.abort()
-    return checked([event.model_dump(mode="json", by_alias=True) for event in events])
+    return assert_valid([event.model_dump(mode="json", by_alias=True) for event in events])
 
 
-async def _recorded() -> list[Event]:
+async def _recorded_run() -> list[Event]:
     runner = Runner(_team(), store="memory:")
     result = await runner.run("hi")
     while result.status == "suspended":
@@ -64,36 +67,38 @@ async def _recorded() -> list[Event]:
     return list(result.events)
 
 
-async def test_a_stream_that_begins_anywhere_is_well_formed() -> None:
-    events = await _recorded()
-    stops = [place for place, event in enumerate(events, 1) if type(event).__name__ in ("RunSuspended", "RunCompleted")]
+async def test_a_stream_that_starts_at_any_event_is_valid() -> None:
+    events = await _recorded_run()
+    stops = [
+        position for position, event in enumerate(events, 1) if type(event).__name__ in ("RunSuspended", "RunCompleted")
+    ]
     assert len(stops) == 3
-    for place in range(1, len(events)):
-        end = next(stop for stop in stops if stop > place or stop == stops[-1])
-        told = _told(events[:place], [*events[place:end]])
-        assert told[-1]["type"] == "RUN_FINISHED"
-        assert _told(events[:place], [*events[place : end - 1]])[-1]["type"] == "RUN_ERROR"
+    for position in range(1, len(events)):
+        end = next(stop for stop in stops if stop > position or stop == stops[-1])
+        translated = _translate(events[:position], [*events[position:end]])
+        assert translated[-1]["type"] == "RUN_FINISHED"
+        assert _translate(events[:position], [*events[position : end - 1]])[-1]["type"] == "RUN_ERROR"
 
 
 @pytest.mark.parametrize(
     "ending", [RunFailed("f", RUN_ORIGIN, 0.0, "ValueError", "secret"), RunCancelled("c", RUN_ORIGIN, 0.0)]
 )
-async def test_a_run_that_breaks_off_anywhere_closes_everything(ending: Event) -> None:
-    events = await _recorded()
-    for place in range(1, len(events) - 1):
-        told = _told(events[:1], [*events[1:place], ending]) if _runs_on(events[1:place]) else []
-        assert "secret" not in str(told)
+async def test_a_run_that_ends_at_any_event_closes_everything(ending: Event) -> None:
+    events = await _recorded_run()
+    for position in range(1, len(events) - 1):
+        translated = _translate(events[:1], [*events[1:position], ending]) if _is_running(events[1:position]) else []
+        assert "secret" not in str(translated)
 
 
-def _runs_on(events: list[Event]) -> bool:
+def _is_running(events: list[Event]) -> bool:
     return not any(type(event).__name__ == "RunSuspended" for event in events)
 
 
-def test_thoughts_come_before_words_and_what_is_open_is_closed() -> None:
+def test_reasoning_is_closed_before_text_and_everything_at_the_end() -> None:
     desk = Origin("1", "Desk")
-    began: list[Event] = [RunStarted("run", RUN_ORIGIN, 0.0, "r", "Desk")]
-    told = _told(
-        began,
+    past: list[Event] = [RunStarted("run", RUN_ORIGIN, 0.0, "r", "Desk")]
+    events = _translate(
+        past,
         [
             AgentStarted("1/start", desk, 0.0),
             ReasoningDelta(desk, "hmm"),
@@ -103,8 +108,27 @@ def test_thoughts_come_before_words_and_what_is_open_is_closed() -> None:
             RunCancelled("c", RUN_ORIGIN, 0.0),
         ],
     )
-    assert kinds_of(told)[3:10] == [
+    assert kinds_of(events)[3:10] == [
         *("REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT"),
         *("REASONING_MESSAGE_END", "REASONING_END", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT"),
     ]
-    assert text_in(told) == "wel"
+    assert text_in(events) == "wel"
+
+
+def test_a_response_that_starts_again_is_another_message() -> None:
+    # F33: the text of both attempts was one message.
+    origin = Origin("1", "A")
+    said = AgentResponded("1/m1", origin, 0.0, AssistantMessage("Hello", (ToolCall("c", "wave"),)))
+    started: list[Event] = [RunStarted("run", RUN_ORIGIN, 0.0, "r", "A"), AgentStarted("1/start", origin, 0.0)]
+    events = _translate(
+        [], [*started, TextDelta(origin, "Goo"), ResponseRestarted(origin), TextDelta(origin, "Hel"), said]
+    )
+    texts = [(event["messageId"], event["delta"]) for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
+    assert texts == [("r:1/m1", "Goo"), ("r:1/m1/again", "Hel"), ("r:1/m1/again", "lo")]
+    (discarded,) = [event for event in events if event["type"] == "CUSTOM"]
+    assert (discarded["name"], discarded["value"]) == (
+        "baton.response_restarted",
+        {"discardedMessageIds": ["r:1/m1"]},
+    )
+    (called,) = [event for event in events if event["type"] == "TOOL_CALL_START"]
+    assert called["parentMessageId"] == "r:1/m1/again"

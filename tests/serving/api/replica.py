@@ -1,4 +1,4 @@
-"""A server in a process of its own: `python -m tests.serving.api.replica PORT FOLDER FACE`. Ended by tests."""
+"""A server in its own process, stopped by tests: `python -m tests.serving.api.replica PORT FOLDER APP`."""
 
 import sys
 from pathlib import Path
@@ -7,22 +7,22 @@ from typing import Any
 from tests.serving.a2a.replica import team
 
 from baton import Runner
-from baton.cli.serve import AppOptions, make_app
+from baton.cli.serve import make_app
 from baton.serving import api_app, serve
 from baton.serving.agui import agui_app
 
 
-def app_for(face: str, runner: Runner) -> Any:
-    """An app as a program makes it, or as `baton serve` does."""
-    match face:
+def app_for(name: str, runner: Runner) -> Any:
+    """Create an app as a program would, or as `baton serve` does."""
+    match name:
         case "api":
             return api_app(runner)
         case "agui":
             return agui_app(runner)
         case _:
-            return make_app(runner, ["api", "agui", "a2a"], AppOptions())
+            return make_app(runner, ["api", "agui", "a2a"])
 
 
 if __name__ == "__main__":
-    port, folder, face = sys.argv[1:]
-    serve(app_for(face, team(Path(folder))), port=int(port), timeout_graceful_shutdown=1)
+    port, folder, name = sys.argv[1:]
+    serve(app_for(name, team(Path(folder))), port=int(port), drain=0.2)

@@ -1,4 +1,4 @@
-"""What callers get wrong, and what is not theirs: the documented code, nothing in the log, no stack trace."""
+"""Invalid and unauthorized requests get the documented code, nothing is logged, and no stack trace is exposed."""
 
 import logging
 from typing import Any
@@ -52,25 +52,26 @@ BODIES: list[tuple[Any, dict[str, str], tuple[int, str]]] = [
     (b'{"input": "hi", "surprise": 1}', JSON, (422, "invalid")),
     (b'{"input": "hi", "thread": "a/b"}', JSON, (422, "invalid")),
     (b'{"input": "hi", "run_id": "a\\u0000"}', JSON, (422, "invalid")),
-    (b'{"input": "hi", "start_at": "attic"}', JSON, (422, "invalid")),
+    (b'{"input": "hi", "start_at": "unknown"}', JSON, (422, "invalid")),
     (b'{"input": "hi", "limits": {"model_calls": 0}}', JSON, (422, "invalid")),
     (b'{"input": "hi", "values": {"baton.approved_for_good:pay": true}}', JSON, (422, "invalid")),
+    (b'{"input": "hi", "values": {"thread:a2a:Billing": "another context"}}', JSON, (422, "invalid")),
     (b'{"input": "' + b"x" * 3000 + b'"}', JSON, (413, "too_large")),
 ]
 
 
-async def test_bodies_that_are_not_as_they_should_be(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_bodies_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "baton")
-    narrow, wide = api_app(_runner("never"), max_body=2048), api_app(_runner("never"))
-    async with client_of(narrow) as strict, client_of(wide) as roomy:
+    limited_app, unlimited_app = api_app(_runner("never"), max_body=2048), api_app(_runner("never"))
+    async with client_of(limited_app) as limited, client_of(unlimited_app) as unlimited:
         for content, headers, expected in BODIES:
-            asked = strict if expected[0] == 413 else roomy
-            got = await _code(asked, "POST", "/runs", data=content, headers={"Content-Type": "", **headers})
-            assert (content[:40], got) == (content[:40], expected)
+            client = limited if expected[0] == 413 else unlimited
+            result = await _code(client, "POST", "/runs", data=content, headers={"Content-Type": "", **headers})
+            assert (content[:40], result) == (content[:40], expected)
     assert [record.getMessage() for record in caplog.records if record.name.startswith("baton")] == []
 
 
-async def test_a_body_that_does_not_say_how_long_it_is_is_measured() -> None:
+async def test_the_size_of_a_chunked_body_is_limited() -> None:
     async def endless() -> Any:
         for _ in range(10):
             yield b"x" * 1000
@@ -79,7 +80,7 @@ async def test_a_body_that_does_not_say_how_long_it_is_is_measured() -> None:
         assert await _code(client, "POST", "/runs", data=endless(), headers=JSON) == (413, "too_large")
 
 
-async def test_paths_and_parameters_that_are_not_there() -> None:
+async def test_unknown_paths_and_invalid_parameters_are_refused() -> None:
     async with client_of(api_app(_runner("hello"))) as client:
         for method, path, expected in [
             ("GET", "/nowhere", (404, "not_found")),
@@ -104,7 +105,7 @@ async def test_paths_and_parameters_that_are_not_there() -> None:
         assert await _code(client, "GET", f"/runs/{run['id']}/events", headers=bad) == (422, "invalid")
 
 
-async def test_answers_that_nobody_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_answers_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with client_of(api_app(_runner(call("ask_me"), "thanks"))) as client:
         assert (await client.post("/runs", {"input": "hi", "run_id": "r1"}))[0] == 201
         assert await _code(client, "POST", "/runs", json={"input": "hi", "run_id": "r1"}) == (409, "run_exists")
@@ -129,25 +130,25 @@ async def test_answers_that_nobody_waits_for(caplog: pytest.LogCaptureFixture) -
     assert [record.getMessage() for record in caplog.records if record.name.startswith("baton")] == []
 
 
-async def test_who_sends_no_valid_token_stays_out() -> None:
+async def test_requests_without_a_valid_token_are_refused() -> None:
     async with client_of(api_app(_runner("x"), auth="secret")) as client:
         for header in ("", "Bearer", "Bearer wrong", "Bearer secre", "Basic secret", "Bearer s\xe9cret"):
-            got = await _code(client, "GET", "/runs", headers={"Authorization": header})
-            assert (header, got) == (header, (401, "unauthorized"))
+            result = await _code(client, "GET", "/runs", headers={"Authorization": header})
+            assert (header, result) == (header, (401, "unauthorized"))
         assert (await client.get("/runs", headers={"Authorization": "bearer secret"}))[0] == 200
         assert (await client.get("/health"))[0] == 200
         assert (await client.get("/openapi.json"))[0] == 200
 
 
-async def test_others_runs_and_threads_are_not_there() -> None:
-    async def whose(token: str) -> str | None:
+async def test_runs_and_threads_of_other_callers_are_not_found() -> None:
+    async def owner_of(token: str) -> str | None:
         return {"s1": "ada", "s2": "ada:b", "s3": ""}.get(token)
 
-    async with client_of(api_app(_runner(call("ask_me"), *["x"] * 20), auth=whose), "s1") as ada:
+    async with client_of(api_app(_runner(call("ask_me"), *["x"] * 20), auth=owner_of), "s1") as ada:
         other = Client(ada.session, ada.url, "s2")
         _, run = await ada.post("/runs", {"input": "hi", "thread": "t", "run_id": "b:r"})
         async for frame in ada.events("/runs/b:r/events"):
-            assert "ada" not in frame["data"], "ids are told as the caller knows them"
+            assert "ada" not in frame["data"], "ids are those of the caller"
         for id in ("b:r", "r", "ada:b:r", "ada%3Ab:r"):
             for method, path in [
                 ("GET", f"/runs/{id}"),
@@ -160,7 +161,7 @@ async def test_others_runs_and_threads_are_not_there() -> None:
             assert await _code(other, "POST", f"/runs/{id}/answers", json=body) == (404, "not_found")
         assert await _code(other, "GET", "/threads/t") == (404, "not_found")
         assert (await other.get("/runs"))[1] == {"runs": [], "next": ""}
-        # The same names, and nothing in common.
+        # The same names refer to other runs and threads.
         assert (await other.post("/runs", {"input": "hi", "thread": "t", "run_id": "b:r"}))[0] == 201
         assert [each["id"] for each in (await ada.get("/runs"))[1]["runs"]] == ["b:r"]
         assert [each["thread"] for each in (await ada.get("/runs?thread=t"))[1]["runs"]] == ["t"]
@@ -168,12 +169,12 @@ async def test_others_runs_and_threads_are_not_there() -> None:
         assert await _code(Client(ada.session, ada.url, "s3"), "GET", "/runs") == (401, "unauthorized")
 
 
-async def test_a_page_of_runs_tells_nothing_of_others() -> None:
+async def test_pages_of_runs_do_not_expose_other_callers() -> None:
     tokens = {"s1": "ada", "s2": "bob"}
     async with client_of(api_app(_runner(*["x"] * 20), auth=tokens), "s1") as ada:
         bob = Client(ada.session, ada.url, "s2")
-        for place in range(6):
-            await (ada if place % 3 == 0 else bob).post("/runs", {"input": "hi", "run_id": f"r{place}"})
+        for number in range(6):
+            await (ada if number % 3 == 0 else bob).post("/runs", {"input": "hi", "run_id": f"r{number}"})
         seen: list[str] = []
         after = ""
         for _ in range(3):
@@ -186,20 +187,20 @@ async def test_a_page_of_runs_tells_nothing_of_others() -> None:
         assert seen == ["r5", "r4", "r2", "r1"]
 
 
-async def test_without_a_token_it_is_for_this_machine_only() -> None:
-    stranger = {"Host": "rebound.example"}
+async def test_without_auth_only_local_hosts_are_served() -> None:
+    other_host = {"Host": "rebound.example"}
     async with client_of(api_app(_runner("x"))) as client:
-        assert await _code(client, "GET", "/runs", headers=stranger) == (403, "forbidden")
+        assert await _code(client, "GET", "/runs", headers=other_host) == (403, "forbidden")
         assert (await client.get("/runs", headers={"Host": "localhost:1"}))[0] == 200
     async with client_of(api_app(_runner("x"), allow_anonymous=True)) as client:
-        assert (await client.get("/runs", headers=stranger))[0] == 200
+        assert (await client.get("/runs", headers=other_host))[0] == 200
 
 
-async def test_what_the_caller_cannot_help_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    def whose(token: str) -> str:
+async def test_internal_errors_are_logged_but_not_exposed(caplog: pytest.LogCaptureFixture) -> None:
+    def owner_of(token: str) -> str:
         raise ValueError("the directory is at ldap://secret")
 
-    async with client_of(api_app(_runner("x"), auth=whose), "s1") as client:
+    async with client_of(api_app(_runner("x"), auth=owner_of), "s1") as client:
         status, body = await client.get("/runs")
     assert (status, body["error"]["code"]) == (500, "internal")
     assert "ldap" not in body["error"]["message"]

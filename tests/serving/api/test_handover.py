@@ -1,4 +1,4 @@
-"""A server that ends in good order leaves its runs to others: nothing is cancelled, and nothing is done twice."""
+"""A server that shuts down leaves its runs to others: nothing is cancelled, and no effect is repeated."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ AGUI = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", 
 
 @pytest.fixture
 def replicas(tmp_path: Path) -> Iterator[Replicas]:
-    made = Replicas(tmp_path, program="tests.serving.api.replica", probe="/health")
+    started = Replicas(tmp_path, program="tests.serving.api.replica", probe="/health")
     try:
-        yield made
+        yield started
     finally:
-        made.close()
+        started.close()
 
 
-async def _ended(replicas: Replicas, url: str) -> None:
-    """Ask a process to end, and return when it has."""
-    process = replicas.ask_to_end(url)
+async def _shut_down(replicas: Replicas, url: str) -> None:
+    """Shut a process down, and wait for its end."""
+    process = replicas.terminate(url)
     async with asyncio.timeout(60):
         await asyncio.to_thread(process.wait)
 
 
-async def _finished_by(replicas: Replicas, session: aiohttp.ClientSession, url: str) -> None:
-    """Let the run end, and look at how it does."""
+async def _check_finished_by(replicas: Replicas, session: aiohttp.ClientSession, url: str) -> None:
+    """Let the run finish, and check its events and effects."""
     client = Client(session, url)
     async with asyncio.timeout(60):
         replicas.allow("go")
@@ -40,53 +40,55 @@ async def _finished_by(replicas: Replicas, session: aiohttp.ClientSession, url: 
     assert replicas.notes() == ["work"]
 
 
-@pytest.mark.parametrize(("face", "listens"), [("api", True), ("all", False)])
-async def test_a_run_of_the_http_api_goes_on_elsewhere(replicas: Replicas, face: str, listens: bool) -> None:
-    here, there = replicas.start("", face), replicas.start("", "api")
-    await replicas.up(here, there)
+@pytest.mark.parametrize(("app_name", "with_subscriber"), [("api", True), ("all", False)])
+async def test_a_run_of_the_http_api_continues_at_another_server(
+    replicas: Replicas, app_name: str, with_subscriber: bool
+) -> None:
+    first_url, second_url = replicas.start("", app_name), replicas.start("", "api")
+    await replicas.wait_until_up(first_url, second_url)
     async with aiohttp.ClientSession() as session:
-        client = Client(session, here)
+        client = Client(session, first_url)
         assert (await client.post("/runs", {"input": "work", "run_id": "r"}))[0] == 201
-        await replicas.noted("work")
-        heard = asyncio.ensure_future(_read(session, f"{here}/runs/r/events")) if listens else None
-        await _ended(replicas, here)
-        assert (await Client(session, there).get("/runs/r"))[1]["status"] == "running"
-        await _finished_by(replicas, session, there)
-        if heard is not None:
-            assert b"Cancelled" not in await heard
+        await replicas.wait_for_note("work")
+        received = asyncio.ensure_future(_read(session, f"{first_url}/runs/r/events")) if with_subscriber else None
+        await _shut_down(replicas, first_url)
+        assert (await Client(session, second_url).get("/runs/r"))[1]["status"] == "running"
+        await _check_finished_by(replicas, session, second_url)
+        if received is not None:
+            assert b"Cancelled" not in await received
 
 
-@pytest.mark.parametrize("face", ["agui", "all"])
-async def test_a_run_of_ag_ui_goes_on_elsewhere_though_its_stream_is_cut(replicas: Replicas, face: str) -> None:
-    here, there = replicas.start("", face), replicas.start("", "api")
-    await replicas.up(here, there)
+@pytest.mark.parametrize("app_name", ["agui", "all"])
+async def test_a_run_of_ag_ui_continues_at_another_server(replicas: Replicas, app_name: str) -> None:
+    first_url, second_url = replicas.start("", app_name), replicas.start("", "api")
+    await replicas.wait_until_up(first_url, second_url)
     async with aiohttp.ClientSession() as session:
-        url = f"{here}/agui" if face == "all" else here
+        url = f"{first_url}/agui" if app_name == "all" else first_url
         async with session.post(url, json=AGUI) as stream:
             assert stream.status == 200
-            await replicas.noted("work")
-            await _ended(replicas, here)
-        await _finished_by(replicas, session, there)
+            await replicas.wait_for_note("work")
+            await _shut_down(replicas, first_url)
+        await _check_finished_by(replicas, session, second_url)
 
 
-async def test_a_run_whose_only_server_ends_goes_on_when_it_is_back(replicas: Replicas) -> None:
-    here = replicas.start("", "api")
-    await replicas.up(here)
+async def test_a_run_continues_when_its_only_server_restarts(replicas: Replicas) -> None:
+    first_url = replicas.start("", "api")
+    await replicas.wait_until_up(first_url)
     async with aiohttp.ClientSession() as session:
-        await Client(session, here).post("/runs", {"input": "work", "run_id": "r"})
-        await replicas.noted("work")
-        await _ended(replicas, here)
-        await replicas.up(replicas.start(here, "api"))
-        await _finished_by(replicas, session, here)
+        await Client(session, first_url).post("/runs", {"input": "work", "run_id": "r"})
+        await replicas.wait_for_note("work")
+        await _shut_down(replicas, first_url)
+        await replicas.wait_until_up(replicas.start(first_url, "api"))
+        await _check_finished_by(replicas, session, first_url)
 
 
 async def _read(session: aiohttp.ClientSession, url: str) -> bytes:
-    """What a stream sends until it ends or is cut."""
-    heard = b""
+    """Read a stream until it ends or is disconnected."""
+    received = b""
     try:
         async with session.get(url) as answer:
-            async for piece in answer.content.iter_any():
-                heard += piece
+            async for chunk in answer.content.iter_any():
+                received += chunk
     except aiohttp.ClientError:
-        return heard
-    return heard
+        return received
+    return received

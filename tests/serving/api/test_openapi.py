@@ -1,4 +1,4 @@
-"""The OpenAPI document: it is one, it covers the paths there are, and nobody who follows it gets a 500."""
+"""The OpenAPI document is valid and complete, and requests that follow it never cause a 500."""
 
 import asyncio
 import zlib
@@ -21,16 +21,16 @@ from baton.serving.api.openapi import openapi_document
 from baton.testing import ScriptedModel, call
 
 EXAMPLES = 150 if PROFILE == "soak" else 15
-WAYS = (
+SCHEMES = (
     BearerAuth({"s1": "ada"}),
     APIKeyAuth({"k1": "ada"}, location="query", key_name="key"),
     BasicAuth({"ada": "pw"}),
 )
 HEADERS = {"Authorization": "Bearer s1"}
 KNOWN = ("waits", "waits-too", "ended")
-"""Runs that are there before anybody asks; `t` is a thread."""
+"""Runs that exist before the tests; `t` is a thread."""
 QUESTION = "1/m1.0/ask1"
-"""What they ask."""
+"""The id of their open interrupt."""
 
 
 @tool
@@ -41,20 +41,20 @@ async def ask_me(ctx: RunContext) -> str:
 
 def _app() -> Any:
     model = ScriptedModel([call("ask_me"), "hello"], cycle=True)
-    return api_app(Runner(Agent("Desk", tools=[ask_me], model=model), store="memory:"), auth=WAYS)
+    return api_app(Runner(Agent("Desk", tools=[ask_me], model=model), store="memory:"), auth=SCHEMES)
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A real server, in a thread of its own, with runs that can be asked for."""
+    """Start a server in its own thread, with some runs."""
     urls: list[str] = []
-    is_up, may_end = Event(), Event()
+    is_up, can_end = Event(), Event()
 
     async def serve() -> None:
         async with serve_in_background(_app()) as address:
             urls.append(address)
             is_up.set()
-            await asyncio.to_thread(may_end.wait)
+            await asyncio.to_thread(can_end.wait)
 
     thread = Thread(target=lambda: asyncio.run(serve()))
     thread.start()
@@ -66,16 +66,16 @@ def url() -> Iterator[str]:
         httpx.post(f"{urls[0]}/runs/ended/cancel", headers=HEADERS)
         yield urls[0]
     finally:
-        may_end.set()
+        can_end.set()
         thread.join()
 
 
-# Read as modules: their types are not all known.
-basic: Any = import_module("schemathesis.checks")
-of_document: Any = import_module("schemathesis.specs.openapi.checks")
-schema: Any = schemathesis.openapi.from_dict(openapi_document(auth=WAYS))
-asked: dict[str, set[int]] = {}
-"""What was answered, by operation."""
+# Imported dynamically because their types are incomplete.
+basic_checks: Any = import_module("schemathesis.checks")
+openapi_checks: Any = import_module("schemathesis.specs.openapi.checks")
+schema: Any = schemathesis.openapi.from_dict(openapi_document(auth=SCHEMES))
+statuses_by_operation: dict[str, set[int]] = {}
+"""The status codes of the responses by operation."""
 
 
 @schema.parametrize()
@@ -86,35 +86,35 @@ asked: dict[str, set[int]] = {}
     phases=[Phase.generate],
     derandomize=True,
 )
-def test_whoever_follows_the_document_gets_no_500(case: Any, url: str) -> None:
+def test_requests_that_follow_the_document_never_cause_a_500(case: Any, url: str) -> None:
     id = case.path_parameters.get("id", "")
     if zlib.crc32(id.encode()) % 4:
-        # An id that somebody made up is nobody's; most should be of something that is there.
+        # Generated ids are unknown to the server; replace most of them with existing ones.
         known = ("t",) if "/threads/" in case.path else KNOWN
         case.path_parameters["id"] = known[zlib.crc32(id.encode()) % len(known)] if id else id
-    given: Any = case.body
-    if isinstance(given, dict) and "answers" in given and zlib.crc32(id.encode()) % 2:
+    body: Any = case.body
+    if isinstance(body, dict) and "answers" in body and zlib.crc32(id.encode()) % 2:
         case.body = {"answers": {QUESTION: "an answer"}}
     answer = case.call_and_validate(
         base_url=url,
         headers=HEADERS,
         timeout=20,
         checks=[
-            basic.not_a_server_error,
-            of_document.status_code_conformance,
-            of_document.content_type_conformance,
-            of_document.response_schema_conformance,
-            of_document.ignored_auth,
+            basic_checks.not_a_server_error,
+            openapi_checks.status_code_conformance,
+            openapi_checks.content_type_conformance,
+            openapi_checks.response_schema_conformance,
+            openapi_checks.ignored_auth,
         ],
     )
-    asked.setdefault(case.operation.definition.raw["operationId"], set()).add(answer.status_code)
+    statuses_by_operation.setdefault(case.operation.definition.raw["operationId"], set()).add(answer.status_code)
 
 
-def test_every_operation_was_carried_out_and_not_only_refused() -> None:
-    assert [each for each, statuses in asked.items() if min(statuses) >= 300] == []
+def test_every_operation_succeeded_at_least_once() -> None:
+    assert [each for each, statuses in statuses_by_operation.items() if min(statuses) >= 300] == []
 
 
-def test_it_names_every_path_and_every_schema_can_be_read() -> None:
+def test_the_document_has_every_path_and_valid_schemas() -> None:
     described = {(path, method.upper()) for path, item in openapi_document()["paths"].items() for method in item}
     routes = [route for route in _app().routes if isinstance(route, Route)]
     served = {(route.path, method) for route in routes for method in route.methods or ()}
@@ -125,11 +125,11 @@ def test_it_names_every_path_and_every_schema_can_be_read() -> None:
         Draft202012Validator.check_schema(each)
 
 
-def test_it_says_where_it_is_mounted() -> None:
+def test_the_document_has_the_mount_path() -> None:
     assert openapi_document("/api")["servers"] == [{"url": "/api"}]
 
 
 @pytest.mark.parametrize("kind", ["RunStarted", "AgentResponded", "InterruptRaised", "RunCompleted"])
-def test_it_describes_events(kind: str) -> None:
+def test_the_document_describes_events(kind: str) -> None:
     refs = [each["$ref"] for each in openapi_document()["components"]["schemas"]["Event"]["oneOf"]]
     assert f"#/components/schemas/{kind}" in refs

@@ -1,20 +1,19 @@
-"""Whatever is served over HTTP takes any way to know callers, and describes it as it enforces it (X7)."""
+"""Every app supports every auth scheme, and describes the schemes it enforces (X7)."""
 
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
-from tests.serving.a2a.stage import served
-from tests.serving.http.ways import CASES
+from tests.serving.a2a.clients import served
+from tests.serving.http.auth_cases import CASES
 
 from baton import Agent, Runner
 from baton.errors import SetupError
 from baton.serving import api_app, mcp_app
 from baton.serving.a2a import a2a_app
 from baton.serving.agui import agui_app
-from baton.serving.http import APIKeyAuth, Auth, BearerAuth, Principal
-from baton.serving.http.auth import authenticate, to_auth_list
+from baton.serving.http.auth import APIKeyAuth, Auth, BearerAuth, Principal, authenticate, to_auth_list
 from baton.testing import ScriptedModel
 
 INITIALIZE = {
@@ -25,7 +24,7 @@ INITIALIZE = {
 }
 AGUI = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}]}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
-FACES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+APPS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "api": (api_app, {"method": "GET", "url": "/runs"}),
     "agui": (agui_app, {"method": "POST", "url": "/", "json": AGUI}),
     "a2a": (a2a_app, {"method": "GET", "url": "/tasks"}),
@@ -37,22 +36,22 @@ def _runner() -> Runner:
     return Runner(Agent("A", description="Helps."), model=ScriptedModel(["hi"], cycle=True), store="memory:")
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("app_name", APPS)
 @pytest.mark.parametrize("case", CASES, ids=[each[0] for each in CASES])
-async def test_every_face_takes_every_way(face: str, case: tuple[Any, ...]) -> None:
+async def test_every_app_supports_every_auth_scheme(app_name: str, case: tuple[Any, ...]) -> None:
     _, auth, good, bad, _ = case
-    made, request = FACES[face]
+    make_app, request = APPS[app_name]
     headers = {"A2A-Version": "1.0", **ACCEPT}
-    async with served(made(_runner(), auth=auth)) as url, httpx.AsyncClient(base_url=url, headers=headers) as http:
+    async with served(make_app(_runner(), auth=auth)) as url, httpx.AsyncClient(base_url=url, headers=headers) as http:
         for wrong in bad:
             refused = await http.request(**request, headers=wrong)
             assert (refused.status_code, refused.headers.get("www-authenticate", "")) == (401, auth.challenge)
         assert (await http.request(**request, headers=good)).status_code == 200
 
 
-async def test_the_openapi_document_names_the_ways_that_are_enforced() -> None:
-    ways = [BearerAuth({"t": "ann"}), APIKeyAuth({"k": "bob"}, location="cookie", key_name="key")]
-    async with served(api_app(_runner(), auth=ways)) as url, httpx.AsyncClient(base_url=url) as http:
+async def test_the_openapi_document_has_the_enforced_schemes() -> None:
+    schemes = [BearerAuth({"t": "ann"}), APIKeyAuth({"k": "bob"}, location="cookie", key_name="key")]
+    async with served(api_app(_runner(), auth=schemes)) as url, httpx.AsyncClient(base_url=url) as http:
         document = (await http.get("/openapi.json")).json()
         refused = await http.get("/runs")
     assert document["security"] == [{"bearer": []}, {"api_key": []}]
@@ -67,7 +66,7 @@ async def test_the_openapi_document_names_the_ways_that_are_enforced() -> None:
     assert "securitySchemes" not in document["components"]
 
 
-async def test_a_caller_has_the_same_runs_whichever_way_they_come() -> None:
+async def test_a_caller_has_the_same_runs_in_every_app() -> None:
     # X7
     runner, auth = _runner(), {"t": "ann", "u": "bob"}
     async with (
@@ -94,21 +93,21 @@ async def test_a_caller_has_the_same_runs_whichever_way_they_come() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "half\ud800"])
-async def test_a_name_that_no_store_can_keep_is_none(name: str) -> None:
-    class Odd(Auth):
-        name = "odd"
+async def test_a_name_that_cannot_be_stored_is_not_authenticated(name: str) -> None:
+    class CustomAuth(Auth):
+        name = "custom"
 
         def openapi_scheme(self) -> dict[str, Any]:
-            return {"type": "http", "scheme": "Odd"}
+            return {"type": "http", "scheme": "CustomAuth"}
 
         async def authenticate(self, request: Any) -> Principal | None:
             return Principal(name)
 
     request: Any = None
-    assert await authenticate(request, [Odd()]) is None
+    assert await authenticate(request, [CustomAuth()]) is None
 
 
-def test_ways_that_cannot_be_told_apart_are_refused() -> None:
+def test_schemes_with_the_same_name_are_refused() -> None:
     with pytest.raises(SetupError, match="two auth schemes are named `bearer`"):
         to_auth_list([BearerAuth("a"), BearerAuth("b")])
     with pytest.raises(SetupError, match="contains no scheme"):

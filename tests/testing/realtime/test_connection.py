@@ -83,8 +83,8 @@ async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
     await connection.send(AddItem(SystemMessage(""), id="empty"))
     assert troubles(connection) == [
         ("early", "invalid_tool_call_id"),
-        ("twice", "duplicate_result"),
-        ("again", "duplicate_call"),
+        ("twice", "duplicate_tool_call_output"),
+        ("again", "duplicate_tool_call_id"),
         ("taken", "item_create_duplicate_item_id"),
         ("empty", "empty_item"),
     ]
@@ -129,8 +129,9 @@ async def test_the_voice_stays_while_something_is_being_said() -> None:
     ("truncate", "code"),
     [
         (TruncateItem("nothing", 0, 0), "item_truncate_invalid_item_id"),
-        (TruncateItem("mine", 0, 0), "item_truncate_invalid_item"),
-        (TruncateItem("piece_1", 0, 401), "invalid_audio_end_ms"),
+        (TruncateItem("mine", 0, 0), "invalid_value"),
+        (TruncateItem("piece_1", 1, 0), "invalid_value"),
+        (TruncateItem("piece_1", 0, 401), "invalid_value"),
     ],
 )
 async def test_only_audio_of_the_model_can_be_truncated(truncate: TruncateItem, code: str) -> None:

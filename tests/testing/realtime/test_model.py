@@ -19,7 +19,6 @@ from baton.realtime.protocol import (
     CreateResponse,
     ItemAdded,
     ItemTruncated,
-    ProviderErrorReceived,
     RealtimeConnection,
     RealtimeModel,
     ResponseEnded,
@@ -234,20 +233,21 @@ async def test_the_user_interrupts_and_the_rest_is_truncated() -> None:
     assert model.complaints == []
 
 
-async def test_without_interrupt_response_the_response_continues() -> None:
+async def test_without_interrupt_response_the_response_continues_and_another_follows() -> None:
     quiet = RealtimeSettings(modality="text", turn_detection=TurnDetection(interrupt_response=False))
     held = asyncio.Event()
-    model = ScriptedRealtimeModel([ScriptedStream("one", held, " two")])
+    model = ScriptedRealtimeModel([ScriptedStream("one", held, " two"), "three"])
     connection = await model.connect(SessionConfig("Desk", settings=quiet))
     await connection.send(CreateResponse())
     await read(connection, TranscriptChunk)
     connection.user_speaks("Hm")
-    trouble = (await read(connection, ProviderErrorReceived))[-1]
-    assert isinstance(trouble, ProviderErrorReceived)
-    assert trouble.code == "conversation_already_has_active_response"
+    await read(connection, TranscriptionCompleted)
+    assert len(connection.told(ResponseStarted)) == 1
     held.set()
     assert (await read(connection))[-1] == connection.told(ResponseEnded)[0]
     assert connection.told(ResponseEnded)[0].message.content == "one two"
+    await read(connection)
+    assert [ended.message.content for ended in connection.told(ResponseEnded)] == ["one two", "three"]
     assert model.complaints == []
 
 
@@ -306,6 +306,7 @@ async def test_speech_that_is_committed_by_hand_keeps_its_item() -> None:
     await connection.send(AppendAudio(speech("Hello")))
     await connection.send(CommitAudio())
     (started,) = connection.told(UserSpeechStarted)
+    assert connection.told(UserSpeechEnded) == [UserSpeechEnded(started.item_id, 200)]
     assert connection.told(AudioCommitted) == [AudioCommitted(started.item_id)]
 
 

@@ -1,45 +1,24 @@
 """AnthropicModel, the parser of its event stream and the mapping of its errors."""
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
-from logging import getLogger
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...arguments import check_arguments
 from ...errors import AuthenticationError, ModelError
-from ...messages import Reasoning, Usage
-from ..base import (
-    Chunk,
-    ModelRequest,
-    ModelResponse,
-    ReasoningChunk,
-    TextChunk,
-    ToolCallChunk,
-    explain_arguments,
-)
-from ..provider_errors import (
-    REASONS_BY_STATUS,
-    RejectionReason,
-    cut_short,
-    empty,
-    malformed,
-    parse_error,
-    rejected,
-    retry_after,
-    timed_out,
-    unreachable,
-)
-from ..sdk_clients import SDKModel, require_extra, shared_ssl_context
+from ...messages import Usage
+from .. import provider_errors
+from ..base import Chunk, ModelRequest, ToolCallChunk
+from ..encoding import Block, without_none
+from ..event_stream import BaseResponseStream, EventParser, stream_response
+from ..sdk_clients import SDKModel, shared_ssl_context
+from ..sdk_transport import open_response
 from .request import build_parameters
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
-    from httpx2 import Response as HTTPResponse
-
-_log = getLogger(__name__)
 
 _STOP_REASONS = {
     "end_turn": "stop",
@@ -48,41 +27,64 @@ _STOP_REASONS = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
-    "refusal": "refusal",
 }
-_SECONDS_TO_DRAIN = 0.1
 
 
-class AnthropicStreamParser:
+class AnthropicStreamParser(EventParser):
     """Converts the events of one response to chunks.
-
-    An event in an unexpected format raises KeyError, TypeError or ValueError.
 
     Args:
         model: The model's name, for errors.
     """
 
     def __init__(self, model: str) -> None:
-        self.is_complete = False
-        self._model = model
-        self._usage: dict[str, Any] = {}
+        super().__init__(model, "anthropic")
+        self._usage: Block = {}
         self._stop_reason: str = ""
         self._explanation: str = ""
-        self._calls: dict[int, int] = {}
-        self._thinking: dict[int, _Thinking] = {}
+        self._positions: dict[int, int] = {}
+        self._thinking: Block = {}
+        """The signature and the position of the thinking block that has not ended."""
         self._written = 0
 
-    def chunks(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        """Yield the chunks of one event; unknown event types yield nothing."""
+    def take(self, payload: bytes) -> list[Chunk]:
+        """Return the chunks of one event; unknown event types have none."""
+        chunks = self._begin()
+        try:
+            # The data of a ping may be empty.
+            self._take_event(self._decode(msgspec.json.decode, payload or b'{"type": "ping"}'))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise provider_errors.malformed(self._model, f"{type(error).__name__} in an event") from error
+        return chunks
+
+    def end(self, *, is_done: bool) -> list[Chunk]:
+        """Return the final chunk. Raises ModelError if the response is incomplete or empty.
+
+        Args:
+            is_done: Not used: the last event ends a response.
+        """
+        if not self.is_complete:
+            raise provider_errors.cut_short(self._model, has_begun=self.has_begun)
+        chunks = self._begin()
+        try:
+            self._finish(self._stop_reason, self._total_usage(), self._model)
+        except ModelError as error:
+            if self._explanation:
+                error.add_note(f"The provider's explanation: {self._explanation}")
+            raise
+        return chunks
+
+    def _take_event(self, event: Block) -> None:
+        if "error" in event:
+            raise provider_errors.error_from_details(self._model, 200, provider_errors.parse_error(event), classify)
         match event["type"]:
             case "content_block_delta":
-                yield from self._delta(event["index"], event["delta"])
+                self._take_delta(event["index"], event["delta"])
             case "content_block_start":
-                yield from self._start(event["index"], event["content_block"])
+                self._start_block(event["index"], event["content_block"])
             case "content_block_stop":
-                thinking = self._thinking.pop(event["index"], None)
-                if thinking is not None:
-                    yield ReasoningChunk(whole=thinking.build())
+                thinking, self._thinking = self._thinking, {}
+                self._close_reasoning(thinking if thinking.get("signature") else None)
             case "message_start":
                 self._add_usage(event["message"].get("usage") or {})
             case "message_delta":
@@ -93,66 +95,55 @@ class AnthropicStreamParser:
             case _:
                 pass
 
-    def end(self) -> ModelResponse | ModelError:
-        """Return the final chunk, or an error if the response is empty."""
-        if not self._written and not self._calls:
-            error = empty(self._model, self._stop_reason)
-            if self._explanation:
-                error.add_note(f"The provider's explanation: {self._explanation}")
-            return error
-        return ModelResponse(None, self._total_usage(), self._stop_reason, self._model)
-
-    def _start(self, index: int, block: dict[str, Any]) -> Iterator[Chunk]:
+    def _start_block(self, index: int, block: Block) -> None:
         match block["type"]:
             case "text":
-                yield from self._text(block.get("text", ""))
+                self._take_text(block.get("text", ""))
             case "tool_use":
-                position = self._calls[index] = len(self._calls)
-                yield ToolCallChunk(position, block["id"], block["name"])
+                self._positions[index] = self._calls
+                self._chunks.append(ToolCallChunk(self._calls, block["id"], block["name"]))
+                self._calls += 1
             case "thinking":
-                thinking = self._thinking[index] = _Thinking(self._position())
-                yield from thinking.add(block.get("thinking", ""))
-                thinking.signature += block.get("signature", "")
+                self._thinking = {"signature": block.get("signature", ""), **self._position()}
+                self._add_reasoning(block.get("thinking", ""))
             case "redacted_thinking":
-                opaque = {"data": block["data"], **self._position()}
-                yield ReasoningChunk(whole=Reasoning("", "anthropic", opaque))
+                self._close_reasoning({"data": block["data"], **self._position()})
             case _:
                 pass
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[Chunk]:
+    def _take_delta(self, index: int, delta: Block) -> None:
         match delta["type"]:
             case "text_delta":
-                yield from self._text(delta["text"])
+                self._take_text(delta["text"])
             case "input_json_delta":
                 # Tools that run on Anthropic's servers send the same events.
-                if index in self._calls and delta["partial_json"]:
-                    yield ToolCallChunk(self._calls[index], arguments=delta["partial_json"])
+                if index in self._positions and delta["partial_json"]:
+                    self._chunks.append(ToolCallChunk(self._positions[index], arguments=delta["partial_json"]))
             case "thinking_delta":
-                yield from self._thinking[index].add(delta["thinking"])
+                self._add_reasoning(delta["thinking"])
             case "signature_delta":
-                self._thinking[index].signature += delta["signature"]
+                self._thinking["signature"] += delta["signature"]
             case _:
                 pass
 
-    def _text(self, text: str) -> Iterator[Chunk]:
-        if text:
-            self._written += len(text)
-            yield TextChunk(text)
+    def _take_text(self, text: str) -> None:
+        self._written += len(text)
+        self._add_text(text)
 
-    def _position(self) -> dict[str, Any]:
+    def _position(self) -> Block:
         """Return the place of a thinking block in the response, unless it is at the beginning."""
-        return {"after": [self._written, len(self._calls)]} if self._written or self._calls else {}
+        return {"after": [self._written, self._calls]} if self._written or self._calls else {}
 
-    def _set_stop_reason(self, delta: dict[str, Any]) -> None:
+    def _set_stop_reason(self, delta: Block) -> None:
         reason: str | None = delta.get("stop_reason")
         if reason:
             self._stop_reason = _STOP_REASONS.get(reason, reason)
-        details: dict[str, Any] = delta.get("stop_details") or {}
+        details: Block = delta.get("stop_details") or {}
         self._explanation = details.get("explanation") or self._explanation
 
-    def _add_usage(self, usage: dict[str, Any]) -> None:
+    def _add_usage(self, usage: Block) -> None:
         # Later counts include earlier ones; a count that is not repeated has not changed.
-        self._usage |= {key: value for key, value in usage.items() if value is not None}
+        self._usage |= without_none(usage)
 
     def _total_usage(self) -> Usage:
         used = self._usage
@@ -166,29 +157,12 @@ class AnthropicStreamParser:
         )
 
 
-class _Thinking:
-    __slots__ = ("_position", "_text", "signature")
-
-    def __init__(self, position: dict[str, Any]) -> None:
-        self.signature = ""
-        self._position = position
-        self._text: list[str] = []
-
-    def add(self, text: str) -> Iterator[Chunk]:
-        if text:
-            self._text.append(text)
-            yield ReasoningChunk(text)
-
-    def build(self) -> Reasoning:
-        opaque = {"signature": self.signature, **self._position} if self.signature else None
-        return Reasoning("".join(self._text), "anthropic", opaque)
-
-
-_TOO_LONG = re.compile(r"prompt is too long|exceed.{0,40}context|context (?:window|limit|length)", re.IGNORECASE)
-_NO_CREDIT = re.compile(r"credit balance|usage limit|spend limit", re.IGNORECASE)
-_FILTERED = re.compile(r"content filtering policy", re.IGNORECASE)
-
-_REASONS_BY_TYPE: dict[str, RejectionReason] = {
+_PATTERNS: tuple[tuple[str, provider_errors.RejectionReason], ...] = (
+    (r"prompt is too long|exceed.{0,40}context|context (?:window|limit|length)", "too_long"),
+    (r"credit balance|usage limit|spend limit", "quota"),
+    (r"content filtering policy", "filtered"),
+)
+_REASONS_BY_TYPE: dict[str, provider_errors.RejectionReason] = {
     "authentication_error": "authentication",
     "permission_error": "authentication",
     "billing_error": "quota",
@@ -201,25 +175,15 @@ _REASONS_BY_TYPE: dict[str, RejectionReason] = {
 }
 
 
-def error_from_body(model: str, status: int, body: Any, wait: float | None) -> ModelError:
-    """Build the error for an error body, sent instead of a response or within one."""
-    details = parse_error(body)
-    kind, text = str(details.fields.get("type") or ""), details.text
-    detail = f"{text or kind or 'no reason given'}{f' (status {status})' if status != 200 else ''}"
-    reason: RejectionReason = _REASONS_BY_TYPE.get(kind) or REASONS_BY_STATUS.get(status) or "bad_request"
-    if reason == "bad_request":
-        if _TOO_LONG.search(text):
-            reason = "too_long"
-        elif _NO_CREDIT.search(text):
-            reason = "quota"
-        elif _FILTERED.search(text):
-            reason = "filtered"
-        elif status >= 500:
-            reason = "overloaded"
-    return rejected(model, reason, detail, retry_after=wait)
+def classify(status: int, details: provider_errors.ProviderErrorDetails) -> provider_errors.RejectionReason:
+    """Return the reason for an error of Anthropic."""
+    reason = _REASONS_BY_TYPE.get(details.kind) or provider_errors.reason_for_status(status)
+    for pattern, meaning in _PATTERNS if reason == "bad_request" else ():
+        if re.search(pattern, details.text, re.IGNORECASE):
+            return meaning
+    return reason
 
 
-@explain_arguments
 class AnthropicModel(SDKModel["AsyncAnthropic"]):
     """A Claude model.
 
@@ -235,7 +199,10 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
     """
 
     provider = "anthropic"
+    sdk = "the SDK of Anthropic"
+    sdk_modules = ("anthropic",)
 
+    @check_arguments
     def __init__(
         self,
         model: str,
@@ -245,50 +212,26 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
         headers: Mapping[str, str] | None = None,
         client: "AsyncAnthropic | None" = None,
     ) -> None:
-        super().__init__(model, api_key, base_url, headers)
-        require_extra("anthropic", model=self.name, what="the SDK of Anthropic", extra="anthropic")
+        super().__init__(model, api_key=api_key, base_url=base_url, headers=headers)
         self._client = client
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the response to one request. Closing the iterator closes the connection.
 
         Args:
             request: The input of the call.
         """
-        parser = AnthropicStreamParser(self.name)
-        async with self._open(request) as response, aclosing(self._events(response, request)) as events:
-            try:
-                async for event in events:
-                    for chunk in parser.chunks(event):
-                        yield chunk
-                    if parser.is_complete:
-                        await _drain(events)
-                        break
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise malformed(self.name, f"{type(error).__name__} in an event") from error
-        if not parser.is_complete:
-            raise cut_short(self.name, has_begun=True)
-        end = parser.end()
-        if isinstance(end, ModelError):
-            raise end
-        yield end
+        return stream_response(request, self._send, lambda _: AnthropicStreamParser(self.name))
 
-    @asynccontextmanager
-    async def _open(self, request: ModelRequest) -> AsyncGenerator["HTTPResponse"]:
+    async def _send(self, request: ModelRequest) -> BaseResponseStream:
         import anthropic
 
         parameters = build_parameters(request, self.model, self.name)
         try:
-            client: Any = self._client or await self._clients.get()
-            opening = client.messages.with_streaming_response.create(**parameters)
-            response = await opening.__aenter__()
-        except anthropic.APIStatusError as error:
-            wait = retry_after(error.response.headers)
-            raise error_from_body(self.name, error.status_code, error.body, wait) from error
-        except anthropic.APITimeoutError as error:
-            raise timed_out(self.name, request.settings.timeout) from error
-        except anthropic.APIConnectionError as error:
-            raise _connection_error(self.name, error) from error
+            client = self._client or await self._clients.get()
+            return await open_response(
+                anthropic, client, client.messages, parameters, model=self.name, classify=classify
+            )
         except anthropic.CredentialsError as error:
             raise self._missing_key(f" ({error})") from error
         except TypeError as error:
@@ -296,29 +239,6 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
             if "authentication" not in str(error):
                 raise
             raise self._missing_key() from error
-        try:
-            yield response.http_response
-        finally:
-            await opening.__aexit__(None, None, None)
-
-    async def _events(self, response: "HTTPResponse", request: ModelRequest) -> AsyncGenerator[dict[str, Any]]:
-        import httpx2
-        from anthropic import AsyncStream
-
-        has_begun = False
-        try:
-            async for event in AsyncStream.raw_events(response):
-                has_begun = True
-                if not event.data or event.event == "ping":
-                    continue
-                decoded = msgspec.json.decode(event.data)
-                if event.event == "error" or decoded["type"] == "error":
-                    raise error_from_body(self.name, 200, decoded, None)
-                yield decoded
-        except httpx2.TimeoutException as error:
-            raise timed_out(self.name, request.settings.timeout) from error
-        except httpx2.TransportError as error:
-            raise cut_short(self.name, has_begun=has_begun, because=error) from error
 
     def _missing_key(self, because: str = "") -> AuthenticationError:
         advice = "set ANTHROPIC_API_KEY, or pass AnthropicModel(…, api_key=…)"
@@ -335,25 +255,3 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
             max_retries=0,
             http_client=DefaultAsyncHttpxClient(verify=shared_ssl_context()),
         )
-
-    async def _close_client(self, client: "AsyncAnthropic") -> None:
-        await client.close()
-
-
-async def _drain(events: AsyncGenerator[dict[str, Any]]) -> None:
-    """Read the end of the stream, so that the connection can be reused."""
-    try:
-        async with asyncio.timeout(_SECONDS_TO_DRAIN):
-            async for _ in events:
-                pass
-    except (TimeoutError, ModelError) as error:
-        _log.debug("the connection of a complete response cannot be reused: %s", error)
-
-
-def _connection_error(name: str, error: Exception) -> ModelError:
-    import httpx2
-
-    cause = error.__cause__
-    if isinstance(cause, httpx2.RemoteProtocolError | httpx2.ReadError):
-        return cut_short(name, has_begun=False, because=cause)
-    return unreachable(name, cause or error)

@@ -9,31 +9,21 @@ from ...messages import (
     AssistantMessage,
     Audio,
     Content,
-    Data,
     File,
     Image,
     Message,
     Part,
     Reasoning,
-    Text,
     ToolCall,
     ToolMessage,
     ToolSpec,
+    media_of,
+    text_of,
 )
+from .. import encoding
 from ..alternating import CONTINUE, AlternatingTurns
 from ..base import ModelRequest, ModelSettings
-from ..encoding import (
-    Block,
-    as_base64,
-    as_json,
-    decode_arguments,
-    parse_data_url,
-    parse_version,
-    safe_id,
-    safe_name,
-    schema_prompt,
-    without_none,
-)
+from ..encoding import Block
 from ..provider_errors import unsupported
 
 _log = getLogger(__name__)
@@ -52,6 +42,7 @@ _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", 
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 49_152}
 _MIN_BUDGET = 1_024
 
+_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF = "application/pdf"
 
@@ -63,7 +54,7 @@ def as_turns(messages: Sequence[Message], model: str) -> tuple[list[str], list[B
 
 class _Turns(AlternatingTurns):
     def __init__(self, model: str) -> None:
-        super().__init__("assistant", "content")
+        super().__init__("assistant", "content", _text)
         self._model = model
         self._ids: dict[str, str] = {}
         self._open_calls = 0
@@ -78,16 +69,12 @@ class _Turns(AlternatingTurns):
         self.finish()
         self._add("user", blocks)
 
-    def text_block(self, text: str) -> Block:
-        return _text(text)
-
     def add_response(self, message: AssistantMessage) -> None:
-        content = message.content
-        parts = (Text(content),) if isinstance(content, str) else content
-        media = self._blocks(tuple(part for part in parts if isinstance(part, Image | Audio | File)))
-        text = "\n".join(_text_in(part) for part in parts if not isinstance(part, Image | Audio | File))
+        media = self._blocks(media_of(message.content))
         calls = [self._call(call) for call in message.tool_calls]
-        blocks = _in_order(text, calls, [each for each in message.reasoning if each.provider == "anthropic"])
+        blocks = _in_order(
+            text_of(message.content), calls, [each for each in message.reasoning if each.provider == "anthropic"]
+        )
         self.finish()
         if blocks and not self._turns:
             self._add("user", [_text(CONTINUE)])
@@ -126,14 +113,14 @@ class _Turns(AlternatingTurns):
             if part.transcript:
                 return _text(part.transcript)
             raise unsupported(self._model, "audio", "pass a transcript, or use a model that accepts audio")
-        return _text(_text_in(part))
+        return _text(text_of((part,)))
 
     def _image_source(self, part: Image) -> Block:
         if part.url is not None:
             return _url_source(part.url, _IMAGE_TYPES)
         if part.media_type not in _IMAGE_TYPES:
             raise unsupported(self._model, f"images of type {part.media_type}", f"it accepts {', '.join(_IMAGE_TYPES)}")
-        return {"type": "base64", "media_type": part.media_type, "data": as_base64(part.data)}
+        return {"type": "base64", "media_type": part.media_type, "data": encoding.as_base64(part.data)}
 
     def _document(self, part: File) -> Block:
         document: Block = {"type": "document"}
@@ -142,7 +129,7 @@ class _Turns(AlternatingTurns):
         if part.url is not None:
             return {**document, "source": _url_source(part.url, (_PDF,))}
         if part.media_type == _PDF:
-            source: Block = {"type": "base64", "media_type": _PDF, "data": as_base64(part.data)}
+            source: Block = {"type": "base64", "media_type": _PDF, "data": encoding.as_base64(part.data)}
         elif part.media_type.startswith("text/") or part.media_type == "application/json":
             text = (part.data or b"").decode(errors="replace")
             source = {"type": "text", "media_type": "text/plain", "data": text}
@@ -152,13 +139,13 @@ class _Turns(AlternatingTurns):
         return {**document, "source": source}
 
     def _call(self, call: ToolCall) -> Block:
-        name = safe_name(call.name) or "tool"
-        return {"type": "tool_use", "id": self._id(call.id), "name": name, "input": decode_arguments(call)}
+        name = encoding.safe_name(call.name) or "tool"
+        return {"type": "tool_use", "id": self._id(call.id), "name": name, "input": encoding.decode_arguments(call)}
 
     def _id(self, id: str) -> str:
         known = self._ids.get(id)
         if known is None:
-            known = safe_id(id)
+            known = encoding.safe_id(id)
             while known in self._ids.values():
                 known += "x"
             self._ids[id] = known
@@ -199,14 +186,8 @@ def _thinking_block(reasoning: Reasoning) -> Block | None:
     return None
 
 
-def _text_in(part: Part) -> str:
-    if isinstance(part, Text):
-        return part.text
-    return as_json(part.value) if isinstance(part, Data) else ""
-
-
 def _url_source(url: str, media_types: tuple[str, ...]) -> Block:
-    data = parse_data_url(url)
+    data = encoding.parse_data_url(url)
     if data is not None and data[0] in media_types:
         return {"type": "base64", "media_type": data[0], "data": data[1]}
     return {"type": "url", "url": url}
@@ -218,7 +199,7 @@ def _text(text: str) -> Block:
 
 def version_of(model: str) -> tuple[int, int]:
     """Return the version in a name such as `claude-opus-4-5-20251101`."""
-    return parse_version(_VERSION, model)
+    return encoding.parse_version(_VERSION, model)
 
 
 def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
@@ -257,18 +238,11 @@ def _add_tools(parameters: dict[str, Any], request: ModelRequest) -> None:
         return
     parameters["tools"] = [_tool(spec) for spec in request.tools]
     parallel = request.settings.parallel_tool_calls
-    match request.tool_choice:
-        case None:
-            choice: Block | None = None
-        case "auto":
-            choice = {"type": "auto"}
-        case "required":
-            choice = {"type": "any"}
-        case "none":
-            choice = {"type": "none"}
-        case name:
-            choice = {"type": "tool", "name": name}
-    if parallel is not None and request.tool_choice != "none":
+    wanted = request.tool_choice
+    choice: Block | None = None
+    if wanted is not None:
+        choice = {"type": _CHOICES[wanted]} if wanted in _CHOICES else {"type": "tool", "name": wanted}
+    if parallel is not None and wanted != "none":
         choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": not parallel}
     if choice is not None:
         parameters["tool_choice"] = choice
@@ -288,7 +262,7 @@ def _tool(spec: ToolSpec) -> Block:
 
 def _add_output(parameters: dict[str, Any], schema: dict[str, Any], system: list[str]) -> None:
     if _is_open(schema):
-        system.append(schema_prompt(schema))
+        system.append(encoding.schema_prompt(schema))
         return
     from anthropic import transform_schema
 
@@ -332,7 +306,7 @@ def _add_thinking(parameters: dict[str, Any], effort: str | None, version: tuple
 def _add_extras(parameters: dict[str, Any], settings: ModelSettings, version: tuple[int, int], name: str) -> None:
     headers = dict(settings.extra_headers or {})
     body = dict(settings.extra_body or {})
-    sampling = without_none({"temperature": settings.temperature, "top_p": settings.top_p})
+    sampling = encoding.without_none({"temperature": settings.temperature, "top_p": settings.top_p})
     if sampling and version <= (4, 6):
         headers = {**_OLD_API, **headers}
         body = {**sampling, **body}
@@ -341,4 +315,4 @@ def _add_extras(parameters: dict[str, Any], settings: ModelSettings, version: tu
     if ignored:
         _log.warning("%s does not support %s; it is ignored", name, " and ".join(ignored))
     extras = {"extra_headers": headers or None, "extra_body": body or None, "timeout": settings.timeout}
-    parameters.update(without_none(extras))
+    parameters.update(encoding.without_none(extras))

@@ -22,22 +22,15 @@ from ...messages import (
     ToolSpec,
     text_of,
 )
+from .. import encoding
 from ..alternating import CONTINUE, AlternatingTurns
 from ..base import ModelRequest, ModelSettings
-from ..encoding import (
-    Block,
-    as_json,
-    decode_arguments,
-    parse_data_url,
-    parse_version,
-    safe_name,
-    schema_prompt,
-    without_none,
-)
+from ..encoding import Block
 
 _log = getLogger(__name__)
 
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 _LEVELS = {"none": "MINIMAL", "minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM"}
 _BUDGETS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576}
 _NO_SIGNATURE = b"skip_thought_signature_validator"
@@ -51,16 +44,13 @@ def as_contents(messages: Sequence[Message], *, needs_signatures: bool) -> tuple
 
 class _Turns(AlternatingTurns):
     def __init__(self, needs_signatures: bool) -> None:
-        super().__init__("model", "parts")
+        super().__init__("model", "parts", lambda text: {"text": text})
         self._needs_signatures = needs_signatures
         self._names: list[str] = []
         """The names of the calls that have no result yet."""
 
     def add_user(self, content: Content) -> None:
         self._add("user", _parts(content))
-
-    def text_block(self, text: str) -> Block:
-        return {"text": text}
 
     def add_response(self, message: AssistantMessage) -> None:
         parts = _parts(message.content)
@@ -105,21 +95,21 @@ def _part(part: Part) -> Block:
     if isinstance(part, Image | Audio | File):
         if part.url is None:
             return {"inline_data": {"mime_type": part.media_type, "data": part.data or b""}}
-        data = parse_data_url(part.url)
+        data = encoding.parse_data_url(part.url)
         if data is not None:
             return {"inline_data": {"mime_type": data[0] or part.media_type, "data": b64decode(data[1])}}
         return {"file_data": {"mime_type": part.media_type, "file_uri": part.url}}
-    return {"text": as_json(part.value)}
+    return {"text": encoding.as_json(part.value)}
 
 
 def function_name(name: str) -> str:
     """Return a tool's name as Google accepts it: it may not begin with a digit or a dash."""
-    safe = safe_name(name)
+    safe = encoding.safe_name(name)
     return f"_{safe}" if not safe or safe[0] in "-0123456789" else safe
 
 
 def _call(call: ToolCall) -> Block:
-    return {"function_call": {"id": call.id, "name": function_name(call.name), "args": decode_arguments(call)}}
+    return {"function_call": {"id": call.id, "name": function_name(call.name), "args": encoding.decode_arguments(call)}}
 
 
 def _signatures(reasoning: tuple[Reasoning, ...]) -> dict[tuple[int, str], bytes]:
@@ -171,7 +161,7 @@ def to_google_schema(schema: Any) -> Any:
     if shape is not None and shape not in _FORMATS.get(str(converted.get("type")), ()):
         unsupported["format"] = converted.pop("format")
     if unsupported:
-        constraints = ", ".join(f"{key}: {as_json(value)}" for key, value in unsupported.items())
+        constraints = ", ".join(f"{key}: {encoding.as_json(value)}" for key, value in unsupported.items())
         converted["description"] = f"{converted.get('description', '')} ({constraints})".strip()
     return converted
 
@@ -198,37 +188,24 @@ def _convert_reference(fields: dict[str, Any]) -> dict[str, Any]:
 
 def version_of(model: str) -> tuple[int, int]:
     """Return the version in a name such as `gemini-2.5-flash`."""
-    return parse_version(_VERSION, model)
+    return encoding.parse_version(_VERSION, model)
 
 
 def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
     """Return the arguments of the SDK call; `name` is the model's name in Baton."""
-    settings = request.settings
+    settings, tools, choice = request.settings, request.tools, request.tool_choice
     version = version_of(model)
     texts, contents = as_contents(request.messages, needs_signatures=version >= (3, 0))
     system = [request.instructions, *texts]
-    config = _settings(settings, version)
-    config["automatic_function_calling"] = {"disable": True}
-    if request.tools:
-        config["tools"] = [{"function_declarations": [_declaration(spec) for spec in request.tools]}]
-        _add_tool_choice(config, request.tool_choice)
-    if request.output_schema is not None:
-        schema = to_google_schema(request.output_schema.schema)
-        if request.tools and version < (3, 0):
-            # Before Gemini 3, tools and a response schema exclude each other.
-            system.append(schema_prompt(schema))
-        else:
-            config |= {"response_mime_type": "application/json", "response_json_schema": schema}
-    instruction = "\n\n".join([text for text in system if text.strip()])
-    if instruction:
-        config["system_instruction"] = instruction
-    if settings.parallel_tool_calls is False and request.tools:
+    schema = to_google_schema(request.output_schema.schema) if request.output_schema is not None else None
+    if schema is not None and tools and version < (3, 0):
+        # Before Gemini 3, tools and a response schema exclude each other.
+        system.append(encoding.schema_prompt(schema))
+        schema = None
+    if settings.parallel_tool_calls is False and tools:
         _log.warning("%s does not support parallel_tool_calls=False; it may make several calls at once", name)
-    return {"model": model, "contents": contents, "config": config}
-
-
-def _settings(settings: ModelSettings, version: tuple[int, int]) -> dict[str, Any]:
-    fields = {
+    config = {
+        "system_instruction": "\n\n".join([text for text in system if text.strip()]) or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "max_output_tokens": settings.max_tokens,
@@ -236,8 +213,13 @@ def _settings(settings: ModelSettings, version: tuple[int, int]) -> dict[str, An
         "seed": settings.seed,
         "thinking_config": _thinking(settings.reasoning_effort, version),
         "http_options": _http_options(settings),
+        "automatic_function_calling": {"disable": True},
+        "tools": [{"function_declarations": [_declaration(spec) for spec in tools]}] if tools else None,
+        "tool_config": {"function_calling_config": _function_calling(choice)} if tools and choice else None,
+        "response_mime_type": "application/json" if schema is not None else None,
+        "response_json_schema": schema,
     }
-    return without_none(fields)
+    return {"model": model, "contents": contents, "config": encoding.without_none(config)}
 
 
 def _thinking(effort: str | None, version: tuple[int, int]) -> Block | None:
@@ -255,7 +237,7 @@ def _http_options(settings: ModelSettings) -> Block | None:
         "extra_body": dict(settings.extra_body) if settings.extra_body else None,
         "timeout": None if settings.timeout is None else max(1, round(settings.timeout * 1000)),
     }
-    return without_none(options) or None
+    return encoding.without_none(options) or None
 
 
 def _declaration(spec: ToolSpec) -> Block:
@@ -265,14 +247,7 @@ def _declaration(spec: ToolSpec) -> Block:
     return declaration
 
 
-def _add_tool_choice(config: dict[str, Any], tool_choice: str | None) -> None:
-    match tool_choice:
-        case None:
-            return
-        case "auto" | "none":
-            choice: Block = {"mode": tool_choice.upper()}
-        case "required":
-            choice = {"mode": "ANY"}
-        case name:
-            choice = {"mode": "ANY", "allowed_function_names": [function_name(name)]}
-    config["tool_config"] = {"function_calling_config": choice}
+def _function_calling(tool_choice: str) -> Block:
+    if tool_choice in _MODES:
+        return {"mode": _MODES[tool_choice]}
+    return {"mode": "ANY", "allowed_function_names": [function_name(tool_choice)]}

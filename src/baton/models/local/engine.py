@@ -4,13 +4,16 @@ import os
 import secrets
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import ContextTooLongError, ModelRequestError, SetupError, WeightsError
 from ...messages import Usage
+from ..encoding import as_json, without_none
 
 OnText: TypeAlias = Callable[[str], bool]
 """Called with each piece of text, and with "" while the prompt is read; returning True stops the decoding."""
@@ -79,55 +82,40 @@ class LlamaDecoder:
 
     def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
         """Decode until the end or until `on_text` returns True. Blocks without holding the GIL."""
-        handler = _OutputHandler(on_text)
+        result = DecodeResult()
+        failure: Exception | None = None
+
+        def take(output: dict[str, Any]) -> bool:
+            nonlocal result, failure
+            try:
+                if "error" in output:
+                    raise self._rejection(output["error"])
+                if "usage" in output:
+                    result = replace(result, usage=_usage(output["usage"]))
+                for choice in output["choices"]:
+                    result = replace(result, stop_reason=choice.get("finish_reason") or result.stop_reason)
+                    if on_text(choice["delta"].get("content") or ""):
+                        return True
+            except Exception as error:  # noqa: BLE001 - raised again below, as it cannot pass through C++
+                failure = error
+            return failure is not None
+
         try:
-            self._server.handle_chat_completions(_body(job), handler.take)
+            self._server.handle_chat_completions(_body(job), take)
         except (ValueError, RuntimeError) as error:
             # Raised if a grammar or a schema cannot be used.
             raise self._rejection({"message": str(error)}) from error
-        if handler.raised is not None:
-            raise handler.raised
-        if handler.error is not None:
-            raise self._rejection(handler.error)
-        return DecodeResult(handler.usage, handler.stop_reason)
+        if failure is not None:
+            raise failure
+        return result
 
     def _rejection(self, error: dict[str, Any]) -> ModelRequestError:
         kind = ContextTooLongError if error.get("type") == "exceed_context_size_error" else ModelRequestError
         return kind(f"`{self._name}` rejected the request: {error.get('message', error)}")
 
 
-class _OutputHandler:
-    def __init__(self, on_text: OnText) -> None:
-        self._on_text = on_text
-        self.usage = Usage()
-        self.stop_reason = ""
-        self.error: dict[str, Any] | None = None
-        self.raised: Exception | None = None
-
-    def take(self, output: dict[str, Any]) -> bool:
-        try:
-            return self._read(output)
-        except Exception as error:  # noqa: BLE001 - raised again by decode, as it cannot pass through C++
-            self.raised = error
-            return True
-
-    def _read(self, output: dict[str, Any]) -> bool:
-        if "error" in output:
-            self.error = output["error"]
-            return True
-        if "usage" in output:
-            self.usage = _usage(output["usage"])
-        for choice in output["choices"]:
-            self.stop_reason = choice.get("finish_reason") or self.stop_reason
-            if self._on_text(choice["delta"].get("content") or ""):
-                return True
-        return False
-
-
 def is_installed() -> bool:
     """Check whether llama.cpp is installed, without importing it."""
-    from importlib.util import find_spec
-
     return find_spec("xllamacpp") is not None
 
 
@@ -168,20 +156,16 @@ def _body(job: DecodeJob) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_progress": True,
+        "top_p": job.top_p,
+        "seed": job.seed,
+        "stop": list(job.stop) or None,
     }
-    optional = {"top_p": job.top_p, "seed": job.seed, "stop": list(job.stop) or None}
-    body.update({name: value for name, value in optional.items() if value is not None})
     if job.choices:
-        body["grammar"] = f"root ::= {' | '.join(_literal(choice) for choice in job.choices)}"
+        body["grammar"] = f"root ::= {' | '.join(as_json(choice) for choice in job.choices)}"
     elif job.schema is not None:
         # Small models otherwise emit endless whitespace between keys.
         body["json_schema"] = {**job.schema, "x-guidance": {"whitespace_flexible": False}}
-    return body
-
-
-def _literal(text: str) -> str:
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return '"' + "".join(escapes.get(letter, letter) for letter in text) + '"'
+    return without_none(body)
 
 
 def _usage(output: dict[str, Any]) -> Usage:

@@ -11,10 +11,14 @@ from threading import Event, Lock
 from time import monotonic
 from uuid import uuid4
 
-from ...errors import ModelTimeoutError, SetupError
+from msgspec.structs import replace
+
+from ...arguments import check_arguments
+from ...errors import ModelTimeoutError
 from ...messages import Usage
-from ..base import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk, explain_arguments
-from .engine import DecodeJob, Decoder, DecodeResult, LlamaDecoder, is_installed
+from ..base import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
+from ..sdk_clients import require_extra
+from .engine import DecodeJob, Decoder, DecodeResult, LlamaDecoder
 from .prompt_texts import PromptTexts
 from .prompts import Choice, calls_so_far, list_choices, read_arguments, texts_for, to_choose, to_fill, to_speak
 from .weights import DEFAULT, ready_path
@@ -93,18 +97,15 @@ class LocalResponder:
     async def chunks(self) -> AsyncGenerator[Chunk]:
         """Stream the response."""
         chosen = await self._choose()
-        must_call = self._options[-1].tool is not None
-        has_called = False
-        if chosen.tool is not None:
-            async with aclosing(self._call(chosen, must=must_call)) as pieces:
-                async for chunk in pieces:
-                    has_called = True
-                    yield chunk
-        if not has_called:
-            async with aclosing(self._speak()) as pieces:
-                async for chunk in pieces:
-                    yield chunk
-        reason = "tool_calls" if has_called and self._stop_reason == "stop" else self._stop_reason
+        call = await self._begin_call(chosen)
+        if call is not None:
+            yield call
+        if call is None or not call.arguments:
+            job = self._job_to_speak() if call is None else self._job_to_fill(chosen)
+            async with aclosing(self._pieces(job)) as pieces:
+                async for piece in pieces:
+                    yield TextChunk(piece) if call is None else ToolCallChunk(0, arguments=piece)
+        reason = "tool_calls" if call is not None and self._stop_reason == "stop" else self._stop_reason
         yield ModelResponse(usage=self._usage, stop_reason=reason, model=self._model)
 
     async def _choose(self) -> Choice:
@@ -121,35 +122,35 @@ class LocalResponder:
             (o for o in options if o.name == name), next((o for o in options if o.name.startswith(name)), options[-1])
         )
 
-    async def _call(self, chosen: Choice, *, must: bool) -> AsyncGenerator[Chunk]:
-        """Stream the call, or nothing if it was already made: small models tend to repeat calls."""
-        assert chosen.tool is not None
-        made = [] if must else calls_so_far(self._request).get(chosen.tool.name, [])
-        first = ToolCallChunk(0, f"call_{uuid4().hex[:16]}", chosen.tool.name)
+    async def _begin_call(self, chosen: Choice) -> ToolCallChunk | None:
+        """Return the call, without arguments if they are still to be streamed, or None for a reply."""
+        if chosen.tool is None:
+            return None
+        call = ToolCallChunk(0, f"call_{uuid4().hex[:16]}", chosen.tool.name)
+        must_call = self._options[-1].tool is not None
+        made = [] if must_call else calls_so_far(self._request).get(chosen.tool.name, [])
         if chosen.arguments is not None:
             self._stop_reason = "stop"
-            if read_arguments(chosen.arguments) not in made:
-                yield ToolCallChunk(0, first.id, first.name, chosen.arguments)
-            return
-        job = DecodeJob(
+            arguments = chosen.arguments
+        elif made:
+            arguments = await self._whole(self._job_to_fill(chosen))
+        else:
+            return call
+        # Small models tend to repeat calls.
+        return None if read_arguments(arguments) in made else replace(call, arguments=arguments)
+
+    def _job_to_fill(self, chosen: Choice) -> DecodeJob:
+        assert chosen.tool is not None
+        return DecodeJob(
             kind="fill",
             turns=to_fill(self._request, chosen.tool, self._texts),
             schema=chosen.tool.parameters,
             max_tokens=self._request.settings.max_tokens or _STRUCTURED_TOKENS,
         )
-        if made:
-            arguments = await self._whole(job)
-            if read_arguments(arguments) not in made:
-                yield ToolCallChunk(0, first.id, first.name, arguments)
-            return
-        yield first
-        async with aclosing(self._pieces(job)) as pieces:
-            async for piece in pieces:
-                yield ToolCallChunk(0, arguments=piece)
 
-    async def _speak(self) -> AsyncGenerator[Chunk]:
+    def _job_to_speak(self) -> DecodeJob:
         settings, output = self._request.settings, self._request.output_schema
-        job = DecodeJob(
+        return DecodeJob(
             kind="speak",
             turns=to_speak(self._request, self._options, self._texts),
             schema=output.schema if output is not None else None,
@@ -159,9 +160,6 @@ class LocalResponder:
             seed=settings.seed,
             stop=settings.stop_sequences or (),
         )
-        async with aclosing(self._pieces(job)) as pieces:
-            async for piece in pieces:
-                yield TextChunk(piece)
 
     async def _pieces(self, job: DecodeJob) -> AsyncGenerator[str]:
         async with aclosing(decode(self._engine, job, deadline=self._deadline)) as items:
@@ -176,7 +174,6 @@ class LocalResponder:
         return "".join([piece async for piece in self._pieces(job)])
 
 
-@explain_arguments
 class LocalModel:
     """A small embedded model, for demonstrations, examples and tests without an API key.
 
@@ -189,12 +186,15 @@ class LocalModel:
         WeightsError: The weights are missing or incomplete.
     """
 
+    @check_arguments
     def __init__(self, weights: str | Path = DEFAULT, *, engine: Decoder | None = None) -> None:
         self._weights = str(weights)
         self._engine = engine
         self._loading = Lock()
         if engine is None:
-            self._check()
+            # Checked at construction, not in the middle of a run.
+            require_extra("xllamacpp", model=self.name, what="llama.cpp", extra="local")
+            ready_path(self._weights)
 
     @property
     def name(self) -> str:
@@ -211,12 +211,6 @@ class LocalModel:
         async with aclosing(LocalResponder(engine, request, model=self.name).chunks()) as chunks:
             async for chunk in chunks:
                 yield chunk
-
-    def _check(self) -> None:
-        # Checked at construction, not in the middle of a run.
-        if not is_installed():
-            raise SetupError(f"`{self.name}` needs llama.cpp; install it with: pip install 'baton-adk[local]'")
-        ready_path(self._weights)
 
     def _load(self) -> Decoder:
         with self._loading:

@@ -8,22 +8,22 @@ Language: TypeAlias = Literal["en", "zh"]
 
 
 class ChoiceExample(Struct, frozen=True):
-    """An example of a choice: the agent, its steps, a conversation and the right step."""
+    """An example of a choice; `answer` is the right step, and empty in a question."""
 
     agent: str
     steps: str
     conversation: str
-    answer: str
+    answer: str = ""
 
 
 class ArgumentsExample(Struct, frozen=True):
-    """An example of arguments: a tool, a conversation and the right arguments."""
+    """An example of arguments; `answer` has the right ones, and is empty in a question."""
 
     tool: str
     description: str
     parameters: str
     conversation: str
-    answer: str
+    answer: str = ""
 
 
 class PromptTexts(Struct, frozen=True, kw_only=True):
@@ -44,6 +44,13 @@ class PromptTexts(Struct, frozen=True, kw_only=True):
     returned: str
 
 
+def _choice_examples(porter: str, loans: str, *conversations: str) -> tuple[ChoiceExample, ...]:
+    """Build the examples of a language; agents and right answers are the same in each."""
+    agents = [("Porter", porter), ("Porter", porter), ("Loans", loans), ("Loans", loans)]
+    cases = zip(agents, conversations, ("Loans", "Front", "find_book", "reply"), strict=True)
+    return tuple(ChoiceExample(*agent, conversation, answer) for agent, conversation, answer in cases)
+
+
 _REPLY = "Answer the user in words."
 _PORTER_STEPS = f"""\
 - Loans: Lends and renews books.
@@ -58,21 +65,13 @@ _LOANS_STEPS = f"""\
 _ENGLISH = PromptTexts(
     choose="You decide the next step of an assistant. Answer with one name from its list of steps, nothing else.",
     choosing="Assistant: {agent}\nSteps:\n{steps}\nConversation:\n{conversation}\nNext step?",
-    choices=(
-        ChoiceExample("Porter", _PORTER_STEPS, "User: Can I keep this novel two weeks longer?", "Loans"),
-        ChoiceExample("Porter", _PORTER_STEPS, "User: Good morning, how are you?", "Front"),
-        ChoiceExample(
-            "Loans",
-            _LOANS_STEPS,
-            "User: Is Dune in?\nUser: For context: [Porter] called tool: `pass` with arguments: Loans.",
-            "find_book",
-        ),
-        ChoiceExample(
-            "Loans",
-            _LOANS_STEPS,
-            'User: Is Dune in?\nAssistant called find_book({"title":"Dune"})\nfind_book returned: shelf 4, one copy',
-            "reply",
-        ),
+    choices=_choice_examples(
+        _PORTER_STEPS,
+        _LOANS_STEPS,
+        "User: Can I keep this novel two weeks longer?",
+        "User: Good morning, how are you?",
+        "User: Is Dune in?\nUser: For context: [Porter] called tool: `pass` with arguments: Loans.",
+        'User: Is Dune in?\nAssistant called find_book({"title":"Dune"})\nfind_book returned: shelf 4, one copy',
     ),
     reply=_REPLY,
     fill="You fill in the arguments of a tool from the conversation. Answer with JSON only; copy names as they are.",
@@ -109,21 +108,13 @@ _LOANS_STEPS_ZH = f"""\
 _CHINESE = PromptTexts(
     choose="你决定助手的下一步。只回答步骤列表中的一个名称，不要输出其他内容。",
     choosing="助手：{agent}\n步骤：\n{steps}\n对话：\n{conversation}\n下一步？",
-    choices=(
-        ChoiceExample("Porter", _PORTER_STEPS_ZH, "用户：这本小说能再借两周吗？", "Loans"),
-        ChoiceExample("Porter", _PORTER_STEPS_ZH, "用户：早上好，你好吗？", "Front"),
-        ChoiceExample(
-            "Loans",
-            _LOANS_STEPS_ZH,
-            "用户：有《三体》吗？\n用户：For context: [Porter] called tool: `pass` with arguments: Loans.",
-            "find_book",
-        ),
-        ChoiceExample(
-            "Loans",
-            _LOANS_STEPS_ZH,
-            '用户：有《三体》吗？\n助手调用 find_book({"title":"三体"})\nfind_book 返回：四号书架，一本',
-            "reply",
-        ),
+    choices=_choice_examples(
+        _PORTER_STEPS_ZH,
+        _LOANS_STEPS_ZH,
+        "用户：这本小说能再借两周吗？",
+        "用户：早上好，你好吗？",
+        "用户：有《三体》吗？\n用户：For context: [Porter] called tool: `pass` with arguments: Loans.",
+        '用户：有《三体》吗？\n助手调用 find_book({"title":"三体"})\nfind_book 返回：四号书架，一本',
     ),
     reply=_REPLY_ZH,
     fill="你根据对话填写工具的参数。只回答 JSON，名称照抄原文。",

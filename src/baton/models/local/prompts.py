@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from ...errors import ModelRequestError, quote_names
 from ...messages import AssistantMessage, Message, SystemMessage, ToolMessage, ToolSpec, UserMessage, text_of
 from ..base import ModelRequest
+from ..encoding import unused_name
 from .engine import PromptTurn
-from .prompt_texts import PROMPT_TEXTS, Language, PromptTexts
+from .prompt_texts import PROMPT_TEXTS, ArgumentsExample, ChoiceExample, Language, PromptTexts
 
 
 class Choice(Struct, frozen=True):
@@ -35,11 +37,9 @@ def list_choices(request: ModelRequest, *, reply: str) -> tuple[Choice, ...]:
     options = [option for spec in tools for option in _choices_of(spec, request.instructions)]
     names = [option.name for option in options]
     # Two tools may take the same values; the qualified names are unique.
-    options = [
-        option if names.count(option.name) == 1 or option.tool is None else _qualified(option) for option in options
-    ]
+    options = [option if names.count(option.name) == 1 else _qualified(option) for option in options]
     if choice in ("auto", "none") or not options:
-        options.append(Choice(_unused("reply", names), reply))
+        options.append(Choice(unused_name("reply", names), reply))
     return tuple(options)
 
 
@@ -90,12 +90,6 @@ def _qualified(option: Choice) -> Choice:
     return msgspec.structs.replace(option, name=f"{owner}: {option.name}")
 
 
-def _unused(name: str, taken: list[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
-
-
 # The newest messages matter most, and reading a long prompt takes seconds on a CPU.
 _MAX_MESSAGES = 12
 
@@ -114,37 +108,28 @@ def texts_for(request: ModelRequest) -> PromptTexts:
 
 def to_choose(request: ModelRequest, options: Sequence[Choice], texts: PromptTexts) -> tuple[PromptTurn, ...]:
     """Build the prompt whose answer is the name of the next step."""
-    turns = [PromptTurn("system", texts.choose)]
-    for shown in texts.choices:
-        asked = texts.choosing.format(agent=shown.agent, steps=shown.steps, conversation=shown.conversation)
-        turns += [PromptTurn("user", asked), PromptTurn("assistant", shown.answer)]
     steps = "\n".join(f"- {o.name}: {o.description}" if o.description else f"- {o.name}" for o in options)
     # Without the instructions, more questions reached the right agent.
     conversation = _transcript(request.messages, texts)
-    return (
-        *turns,
-        PromptTurn("user", texts.choosing.format(agent=request.agent, steps=steps, conversation=conversation)),
-    )
+    step = ChoiceExample(request.agent, steps, conversation)
+    return _few_shot(texts.choose, texts.choosing, (*texts.choices, step))
 
 
 def to_fill(request: ModelRequest, spec: ToolSpec, texts: PromptTexts) -> tuple[PromptTurn, ...]:
     """Build the prompt whose answer is the arguments of a tool."""
-    turns = [PromptTurn("system", texts.fill)]
-    for shown in texts.fillings:
-        asked = texts.filling.format(
-            tool=shown.tool,
-            description=shown.description,
-            parameters=shown.parameters,
-            conversation=shown.conversation,
-        )
-        turns += [PromptTurn("user", asked), PromptTurn("assistant", shown.answer)]
-    asked = texts.filling.format(
-        tool=spec.name,
-        description=spec.description,
-        parameters=_parameters(spec.parameters),
-        conversation=_transcript(request.messages, texts),
-    )
-    return (*turns, PromptTurn("user", asked))
+    parameters, conversation = _parameters(spec.parameters), _transcript(request.messages, texts)
+    tool = ArgumentsExample(spec.name, spec.description, parameters, conversation)
+    return _few_shot(texts.fill, texts.filling, (*texts.fillings, tool))
+
+
+def _few_shot(
+    instructions: str, question: str, cases: Sequence[ChoiceExample | ArgumentsExample]
+) -> tuple[PromptTurn, ...]:
+    """Ask for the answer to the last case; the others show their answers."""
+    turns = [PromptTurn("system", instructions)]
+    for case in cases:
+        turns += [PromptTurn("user", question.format(**asdict(case))), PromptTurn("assistant", case.answer)]
+    return tuple(turns[:-1])
 
 
 def to_speak(request: ModelRequest, options: Sequence[Choice], texts: PromptTexts) -> tuple[PromptTurn, ...]:

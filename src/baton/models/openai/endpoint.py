@@ -3,7 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ class ProviderDefaults(Struct, frozen=True):
 
     Args:
         base_url: The URL of the API.
-        key_names: The environment variables that may hold the API key.
+        key_name: The environment variable that may hold the API key.
         url_name: The environment variable that may hold the base URL.
         needs_key: Whether requests without a key are pointless.
         structured: The way to request structured output.
@@ -33,7 +33,7 @@ class ProviderDefaults(Struct, frozen=True):
     """
 
     base_url: str = ""
-    key_names: tuple[str, ...] = ()
+    key_name: str = ""
     url_name: str = ""
     needs_key: bool = False
     structured: StructuredOutputMode = "native"
@@ -41,34 +41,22 @@ class ProviderDefaults(Struct, frozen=True):
     returns_reasoning: bool = False
 
 
+def _compatible(base_url: str, prefix: str, *differences: Any, **more: Any) -> ProviderDefaults:
+    """Describe a compatible provider by its URL and the prefix of its environment variables."""
+    return ProviderDefaults(base_url, f"{prefix}_API_KEY", f"{prefix}_BASE_URL", *differences, **more)
+
+
 PROVIDERS: dict[str, ProviderDefaults] = {
-    "openai": ProviderDefaults(
-        "https://api.openai.com/v1", ("OPENAI_API_KEY",), "OPENAI_BASE_URL", True, limit_name="max_completion_tokens"
-    ),
+    "openai": _compatible("https://api.openai.com/v1", "OPENAI", True, limit_name="max_completion_tokens"),
     "azure": ProviderDefaults(
-        "", ("AZURE_OPENAI_API_KEY",), "AZURE_OPENAI_ENDPOINT", True, limit_name="max_completion_tokens"
+        "", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", True, limit_name="max_completion_tokens"
     ),
-    "ark": ProviderDefaults(
-        "https://ark.cn-beijing.volces.com/api/v3", ("ARK_API_KEY",), "ARK_BASE_URL", True, "json_object"
-    ),
-    "deepseek": ProviderDefaults(
-        "https://api.deepseek.com/v1",
-        ("DEEPSEEK_API_KEY",),
-        "DEEPSEEK_BASE_URL",
-        True,
-        "json_object",
-        returns_reasoning=True,
-    ),
-    "qwen": ProviderDefaults(
-        "https://dashscope.aliyuncs.com/compatible-mode/v1",
-        ("DASHSCOPE_API_KEY",),
-        "DASHSCOPE_BASE_URL",
-        True,
-        "json_object",
-    ),
-    "ollama": ProviderDefaults("http://localhost:11434/v1", ("OLLAMA_API_KEY",), "OLLAMA_BASE_URL"),
-    "lmstudio": ProviderDefaults("http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), "LMSTUDIO_BASE_URL"),
-    "vllm": ProviderDefaults("http://localhost:8000/v1", ("VLLM_API_KEY",), "VLLM_BASE_URL"),
+    "ark": _compatible("https://ark.cn-beijing.volces.com/api/v3", "ARK", True, "json_object"),
+    "deepseek": _compatible("https://api.deepseek.com/v1", "DEEPSEEK", True, "json_object", returns_reasoning=True),
+    "qwen": _compatible("https://dashscope.aliyuncs.com/compatible-mode/v1", "DASHSCOPE", True, "json_object"),
+    "ollama": _compatible("http://localhost:11434/v1", "OLLAMA"),
+    "lmstudio": _compatible("http://localhost:1234/v1", "LMSTUDIO"),
+    "vllm": _compatible("http://localhost:8000/v1", "VLLM"),
 }
 
 
@@ -88,21 +76,9 @@ class OpenAIEndpoint:
         SetupError: There is no base URL, or it is not valid.
     """
 
-    __slots__ = (
-        "_azure_version",
-        "_headers",
-        "_key",
-        "_key_names",
-        "_needs_key",
-        "base_url",
-        "is_original",
-        "provider",
-    )
-
     def __init__(
         self,
         provider: str,
-        *,
         base_url: str | None = None,
         api_key: APIKey | None = None,
         organization: str | None = None,
@@ -112,12 +88,12 @@ class OpenAIEndpoint:
     ) -> None:
         known = PROVIDERS.get(provider, ProviderDefaults())
         self.provider = provider
-        self._key_names = known.key_names
+        self._key_name = known.key_name
         is_azure = provider == "azure"
         self._azure_version = api_version or _env("OPENAI_API_VERSION") if is_azure else None
         self.base_url = _check_url(base_url or _default_url(provider, known), provider, known)
-        if is_azure and base_url is None:
-            self.base_url = _azure_base(self.base_url, has_version=self._azure_version is not None)
+        if is_azure and base_url is None and "/openai" not in self.base_url:
+            self.base_url += "/openai" if self._azure_version is not None else "/openai/v1"
         self._key = api_key
         self.is_original = is_azure or self.base_url == known.base_url
         # A self-hosted server usually has no keys, and reports it if it has.
@@ -142,7 +118,7 @@ class OpenAIEndpoint:
     async def headers(self, extra: Mapping[str, str] | None, *, model: str) -> dict[str, str]:
         """Return the headers of a request. Raises AuthenticationError if a key is missing."""
         # Read for each request: a program may load its environment after creating its models.
-        key = self._key or _first_env(self._key_names)
+        key = self._key or _env(self._key_name)
         if callable(key):
             current = key()
             key = await current if isawaitable(current) else current
@@ -156,7 +132,7 @@ class OpenAIEndpoint:
             headers["Authorization"] = f"Bearer {key}"
         elif self._needs_key and not _has_key({**self._headers, **(extra or {})}):
             raise AuthenticationError(
-                f"`{model}` needs an API key: set {' or '.join(self._key_names)}, or pass api_key=…", model=model
+                f"`{model}` needs an API key: set {self._key_name}, or pass api_key=…", model=model
             )
         headers = _override(headers, self._headers)
         return _override(headers, extra) if extra else headers
@@ -181,12 +157,6 @@ def _ollama_url() -> str | None:
     return f"{parts.scheme}://{name}:{parts.port or default}{parts.path.rstrip('/')}/v1"
 
 
-def _azure_base(endpoint: str, *, has_version: bool) -> str:
-    if "/openai" in endpoint:
-        return endpoint
-    return f"{endpoint}/openai" if has_version else f"{endpoint}/openai/v1"
-
-
 def _check_url(url: str, provider: str, known: ProviderDefaults) -> str:
     if not url:
         where = f"set {known.url_name}, or pass base_url=…" if known.url_name else "pass base_url=…"
@@ -205,10 +175,6 @@ def _override(headers: dict[str, str], extra: Mapping[str, str]) -> dict[str, st
 
 def _has_key(headers: Mapping[str, str]) -> bool:
     return any(name.lower() in ("authorization", "api-key") for name in headers)
-
-
-def _first_env(names: tuple[str, ...]) -> str | None:
-    return next((value for name in names if (value := _env(name))), None)
 
 
 def _env(name: str) -> str | None:

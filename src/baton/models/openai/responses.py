@@ -1,40 +1,18 @@
 """Requests and responses of OpenAI's Responses API."""
 
 import re
-from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from ...errors import ModelError
-from ...messages import (
-    AssistantMessage,
-    Content,
-    Image,
-    Message,
-    Part,
-    Reasoning,
-    ToolMessage,
-    ToolSpec,
-    Usage,
-    UserMessage,
-)
-from ..base import Chunk, ModelRequest, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
-from ..provider_errors import cut_short, empty, filtered, malformed
-from .encoding import (
-    about,
-    add_tools,
-    fitting_arguments,
-    fitting_id,
-    fitting_name,
-    from_base64,
-    instructions_with_schema,
-    responses_part,
-    schema_format,
-    split_media,
-)
-from .endpoint import StructuredOutputMode
+from ...messages import AssistantMessage, Image, Part, Reasoning, ToolMessage, media_of, text_of
+from ..base import Chunk, ModelRequest, PartChunk, ReasoningChunk, ToolCallChunk
+from ..encoding import Block, without_none
+from ..provider_errors import cut_short, malformed
+from .dialect import Dialect, OpenAIStreamParser, TokenUsage
+from .encoding import fitting_arguments, fitting_id, fitting_name, from_base64, responses_part
 from .errors import failed_inside
 
 _MAX_ID = 64
@@ -42,139 +20,93 @@ _REASONING = re.compile(r"^(?:o\d|gpt-[5-9]|gpt-\d\d|codex|computer-use)")
 _NOT_REASONING = re.compile(r"-chat(?:-|$)")
 
 
-class ResponsesDialect(Struct, frozen=True):
-    """The ways in which endpoints differ.
-
-    Args:
-        model: The provider's name for the model.
-        name: The model's name in Baton, for errors.
-        provider: The provider, to recognize its own reasoning.
-        structured: The way to request structured output.
-        store: Whether the provider stores the response; None omits the field.
-        keeps_reasoning: Whether to request reasoning that can be sent back; other models reject that.
-    """
-
-    model: str
-    name: str
-    provider: str = "openai"
-    structured: StructuredOutputMode = "native"
-    store: bool | None = False
-    keeps_reasoning: bool = False
-
-
 def is_reasoning_model(model: str) -> bool:
     """Check whether a model of this name is known to reason."""
     return bool(_REASONING.match(model)) and not _NOT_REASONING.search(model)
 
 
-def responses_body(request: ModelRequest, dialect: ResponsesDialect) -> dict[str, Any]:
-    """Build the body of a request, as OpenAI's client would send it."""
-    settings = request.settings
-    body: dict[str, Any] = {"model": dialect.model, "input": _items(request.messages, dialect)}
-    instructions = instructions_with_schema(request, dialect.structured)
-    if not body["input"]:
-        # The input may not be empty.
-        body["input"] = [{"role": "system", "content": instructions}]
-    elif instructions:
-        body["instructions"] = instructions
-    add_tools(body, request, dialect.structured, encode=_tool, encode_choice=_choice)
-    if settings.temperature is not None:
-        body["temperature"] = settings.temperature
-    if settings.top_p is not None:
-        body["top_p"] = settings.top_p
-    if settings.max_tokens is not None:
-        body["max_output_tokens"] = settings.max_tokens
-    if settings.reasoning_effort is not None:
-        body["reasoning"] = {"effort": settings.reasoning_effort}
-    if request.output_schema is not None and dialect.structured == "native":
-        body["text"] = {"format": {"type": "json_schema", **schema_format(request.output_schema)}}
-    elif request.output_schema is not None and dialect.structured == "json_object":
-        body["text"] = {"format": {"type": "json_object"}}
-    if dialect.store is not None:
-        body["store"] = dialect.store
-    if dialect.keeps_reasoning:
-        body["include"] = ["reasoning.encrypted_content"]
-    if request.stream:
-        body["stream"] = True
-    return body
+class ResponsesDialect(Dialect, frozen=True):
+    """The Responses API, and the ways in which requests to it differ.
+
+    Args:
+        store: Whether the provider stores the response; None omits the field.
+        keeps_reasoning: Whether to request reasoning that can be sent back; other models reject that.
+    """
+
+    store: bool | None = False
+    keeps_reasoning: bool = False
+
+    is_flat = True
+
+    def body(self, request: ModelRequest) -> Block:
+        """Build the body of a request, as OpenAI's client would send it."""
+        settings = request.settings
+        format = self.output_format(request)
+        effort = settings.reasoning_effort
+        instructions: str | None = self.instructions(request)
+        items = self.encode_history(request.messages)
+        if not items:
+            # The input may not be empty.
+            items = [{"role": "system", "content": instructions}]
+            instructions = None
+        fields = {
+            "model": self.model,
+            "input": items,
+            "instructions": instructions or None,
+            **self.tool_fields(request),
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "max_output_tokens": settings.max_tokens,
+            "reasoning": {"effort": effort} if effort is not None else None,
+            "text": {"format": format} if format is not None else None,
+            "store": self.store,
+            "include": ["reasoning.encrypted_content"] if self.keeps_reasoning else None,
+            "stream": request.stream or None,
+        }
+        return without_none(fields)
+
+    def parser(self, request: ModelRequest) -> "ResponsesStreamParser":
+        """Create the parser of the response to a request."""
+        return ResponsesStreamParser(self, request)
+
+    def encode_part(self, part: Part) -> Block:
+        """Encode a part of a user message or a tool result."""
+        return responses_part(part, self.name)
+
+    def encode_result(self, message: ToolMessage, pending: list[Part]) -> Block:
+        """Encode a tool result, which may contain media."""
+        text, media = text_of(message.content), media_of(message.content)
+        output = [self.encode_part(part) for part in message.content if not isinstance(part, str)] if media else text
+        return {"type": "function_call_output", "call_id": fitting_id(message.tool_call_id, _MAX_ID), "output": output}
+
+    def encode_response(self, message: AssistantMessage, text: str) -> list[Block]:
+        """Encode a model's message as items, with reasoning before the output that it led to."""
+        own = [
+            block
+            for block in message.reasoning
+            if block.provider == self.provider and isinstance(block.signature, dict)
+        ]
+        items = [_reasoning_item(block) for block in own if _calls_before(block) == 0]
+        if text:
+            items.append({"role": "assistant", "content": text})
+        for position, call in enumerate(message.tool_calls):
+            if position:
+                items += [_reasoning_item(block) for block in own if _calls_before(block) == position]
+            name, arguments = fitting_name(call.name), fitting_arguments(call.arguments)
+            id = fitting_id(call.id, _MAX_ID)
+            items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
+        # Reasoning may not stand at the end: the API requires the output that it led to.
+        return items if text or message.tool_calls else []
 
 
-def _choice(tool: str) -> dict[str, Any]:
-    return {"type": "function", "name": tool}
-
-
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    # `strict` is always sent: here it is true by default.
-    tool = {"type": "function", "name": spec.name, "parameters": spec.parameters, "strict": spec.strict}
-    return {**tool, "description": spec.description} if spec.description else tool
-
-
-def _items(messages: Sequence[Message], dialect: ResponsesDialect) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
-    # Media of an assistant is sent in a user message, after the results of its calls.
-    pending: list[Part] = []
-    for message in messages:
-        if pending and not isinstance(message, ToolMessage):
-            items.append(_from_user(tuple(pending), dialect))
-            pending.clear()
-        if isinstance(message, ToolMessage):
-            items.append(_result(message, dialect))
-        elif isinstance(message, AssistantMessage):
-            items.extend(_from_assistant(message, dialect, pending))
-        elif isinstance(message, UserMessage):
-            items.append(_from_user(message.content, dialect))
-        else:
-            text, media = split_media(message.content)
-            pending.extend(media)
-            items.append({"role": "system", "content": text})
-    if pending:
-        items.append(_from_user(tuple(pending), dialect))
-    return items
-
-
-def _result(message: ToolMessage, dialect: ResponsesDialect) -> dict[str, Any]:
-    content = message.content
-    output: Any = content
-    if not isinstance(content, str):
-        text, media = split_media(content)
-        output = [responses_part(part, dialect.name) for part in content] if media else text
-    return {"type": "function_call_output", "call_id": fitting_id(message.tool_call_id, _MAX_ID), "output": output}
-
-
-def _from_assistant(message: AssistantMessage, dialect: ResponsesDialect, pending: list[Part]) -> list[dict[str, Any]]:
-    text, media = split_media(message.content)
-    if media:
-        pending.extend(about("", media))
-    own = [
-        block for block in message.reasoning if block.provider == dialect.provider and isinstance(block.signature, dict)
-    ]
-    items = [_reasoning_item(block) for block in own if _calls_before(block) == 0]
-    if text:
-        items.append({"role": "assistant", "content": text})
-    for position, call in enumerate(message.tool_calls):
-        if position:
-            items += [_reasoning_item(block) for block in own if _calls_before(block) == position]
-        name, arguments = fitting_name(call.name), fitting_arguments(call.arguments)
-        id = fitting_id(call.id, _MAX_ID)
-        items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
-    # Reasoning may not stand at the end: the API requires the output that it led to.
-    return items if text or message.tool_calls else []
-
-
-def _reasoning_item(block: Reasoning) -> dict[str, Any]:
-    fields = cast("dict[str, Any]", block.signature)
+def _reasoning_item(block: Reasoning) -> Block:
+    fields = cast("Block", block.signature)
     names = ("id", "summary", "encrypted_content")
     return {"type": "reasoning", **{name: fields[name] for name in names if name in fields}}
 
 
 def _calls_before(block: Reasoning) -> int:
-    return cast("dict[str, Any]", block.signature).get("calls_before", 0)
-
-
-def _from_user(content: Content, dialect: ResponsesDialect) -> dict[str, Any]:
-    if isinstance(content, str):
-        return {"role": "user", "content": content}
-    return {"role": "user", "content": [responses_part(part, dialect.name) for part in content]}
+    return cast("Block", block.signature).get("calls_before", 0)
 
 
 _STOP_REASONS = {"max_output_tokens": "length", "max_tokens": "length"}
@@ -201,21 +133,6 @@ class _Item(Struct):
     result: Any = None
 
 
-class _InputDetails(Struct):
-    cached_tokens: int | None = None
-
-
-class _OutputDetails(Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
 class _Incomplete(Struct):
     reason: str | None = None
 
@@ -223,7 +140,7 @@ class _Incomplete(Struct):
 class _Whole(Struct):
     status: str | None = None
     output: list[_Item] | None = None
-    usage: _Usage | None = None
+    usage: TokenUsage | None = None
     error: Any = None
     incomplete_details: _Incomplete | None = None
 
@@ -242,85 +159,64 @@ _decode_event = msgspec.json.Decoder(_Event, strict=False).decode
 _decode_whole = msgspec.json.Decoder(_Whole, strict=False).decode
 
 
-class ResponsesStreamParser:
+class ResponsesStreamParser(OpenAIStreamParser):
     """Converts the events of one response to chunks.
 
     Args:
-        name: The model's name, for errors.
-        provider: The provider, stored with reasoning.
-        answer_tool: The output tool, whose arguments are the text of the response.
+        dialect: The dialect, for names and the output tool.
+        request: The request.
     """
 
-    def __init__(self, name: str, provider: str, *, answer_tool: str = "") -> None:
-        self._name = name
-        self._provider = provider
-        self._answer_tool = answer_tool
+    def __init__(self, dialect: Dialect, request: ModelRequest) -> None:
+        super().__init__(dialect, request)
         self._items: dict[int, _PartialItem] = {}
-        self._calls = 0
         self._end: _Whole | None = None
-        self._has_begun = False
-        self._has_answer = False
-        self._has_refused = False
-
-    @property
-    def is_complete(self) -> bool:
-        """True once the last event was received; this API has no other end marker."""
-        return self._end is not None
 
     def take(self, payload: bytes) -> list[Chunk]:
         """Return the chunks of one event."""
-        try:
-            event = _decode_event(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(self._name, error, payload) from None
-        self._has_begun = True
-        kind, chunks = event.type, list[Chunk]()
+        event = self._decode(_decode_event, payload)
+        kind, chunks = event.type, self._begin()
         # Text first: nearly every event is a piece of it.
         if kind in _TEXT_DELTAS:
             self._has_refused = self._has_refused or kind == _TEXT_DELTAS[1]
             self._item(event).has_pieces = True
-            self._add_text(_piece(event), chunks)
+            self._add_text(_piece(event))
         elif kind == "response.function_call_arguments.delta":
-            self._extend_call(self._item(event), _piece(event), chunks)
+            self._extend_call(self._item(event), _piece(event))
         elif kind in _REASONING_DELTAS:
             self._item(event).has_pieces = True
             chunks.append(ReasoningChunk(_piece(event)))
         elif kind == "response.reasoning_summary_part.added" and event.summary_index:
             chunks.append(ReasoningChunk("\n\n"))
         elif kind == "response.output_item.added" and event.item is not None:
-            self._begin(self._item(event), event.item, chunks)
+            self._begin_call(self._item(event), event.item)
         elif kind == "response.output_item.done" and event.item is not None:
-            self._finish(self._item(event), event.item, chunks)
+            self._finish_item(self._item(event), event.item)
         elif kind in _ENDS and event.response is not None:
-            self._take_end(event.response, chunks)
+            self._take_end(event.response)
         elif kind == "error" or (event.error and not kind):
-            raise failed_inside(self._name, event.error or msgspec.json.decode(payload))
+            raise failed_inside(self._model, event.error or msgspec.json.decode(payload))
         return chunks
 
     def take_whole(self, payload: bytes) -> list[Chunk]:
         """Return the chunks of a response that is one JSON document."""
-        try:
-            whole = _decode_whole(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(self._name, error, payload) from None
+        whole = self._decode(_decode_whole, payload)
         if whole.output is None and not whole.error:
-            raise malformed(self._name, "it has no output", payload)
-        chunks: list[Chunk] = []
-        self._take_end(whole, chunks)
+            raise malformed(self._model, "it has no output", payload)
+        chunks = self._begin()
+        self._take_end(whole)
         return chunks
 
     def end(self, *, is_done: bool) -> list[Chunk]:
         """Return the final chunk. Raises ModelError if the response is incomplete or empty."""
         end = self._end
         if end is None:
-            raise cut_short(self._name, has_begun=self._has_begun)
-        reason = end.incomplete_details.reason if end.incomplete_details else None
-        reason = _STOP_REASONS.get(reason, reason) if reason else "tool_calls" if self._calls else "stop"
-        if reason == "content_filter":
-            raise filtered(self._name)
-        if not self._has_answer and not self._calls:
-            raise empty(self._name, reason)
-        return [ModelResponse(None, _usage(end.usage), "refusal" if self._has_refused else reason)]
+            raise cut_short(self._model, has_begun=self.has_begun)
+        reason = (end.incomplete_details and end.incomplete_details.reason) or "stop"
+        usage = end.usage.to_usage() if end.usage is not None else None
+        chunks = self._begin()
+        self._finish(_STOP_REASONS.get(reason, reason), usage)
+        return chunks
 
     def _item(self, event: _Event) -> "_PartialItem":
         index = event.output_index or 0
@@ -329,18 +225,19 @@ class ResponsesStreamParser:
             known = self._items[index] = _PartialItem()
         return known
 
-    def _take_end(self, whole: _Whole, chunks: list[Chunk]) -> None:
+    def _take_end(self, whole: _Whole) -> None:
         if whole.error or whole.status == "failed":
-            raise failed_inside(self._name, whole.error or "no reason given")
+            raise failed_inside(self._model, whole.error or "no reason given")
         if whole.status == "cancelled":
-            raise ModelError(f"the response of `{self._name}` was cancelled by the provider", model=self._name)
+            raise ModelError(f"the response of `{self._model}` was cancelled by the provider", model=self._model)
         self._end = whole
+        self.is_complete = True
         # It contains everything that was not sent in pieces.
         for index, item in enumerate(whole.output or ()):
             known = self._items.setdefault(index, _PartialItem())
-            self._finish(known, item, chunks)
+            self._finish_item(known, item)
 
-    def _begin(self, known: "_PartialItem", item: _Item, chunks: list[Chunk]) -> None:
+    def _begin_call(self, known: "_PartialItem", item: _Item) -> None:
         if item.type != "function_call" or known.call is not None:
             return
         if self._answer_tool and item.name == self._answer_tool:
@@ -348,37 +245,39 @@ class ResponsesStreamParser:
             return
         known.call = self._calls
         self._calls += 1
-        chunks.append(ToolCallChunk(known.call, item.call_id or item.id or "", item.name or ""))
+        self._chunks.append(ToolCallChunk(known.call, item.call_id or item.id or "", item.name or ""))
 
-    def _extend_call(self, known: "_PartialItem", arguments: str, chunks: list[Chunk]) -> None:
+    def _extend_call(self, known: "_PartialItem", arguments: str) -> None:
         if not arguments:
             return
         known.has_pieces = True
         if known.call is None:
-            self._begin(known, _Item("function_call"), chunks)
+            self._begin_call(known, _Item("function_call"))
         if known.call == -1:
-            self._add_text(arguments, chunks)
+            self._add_text(arguments)
         else:
-            chunks.append(ToolCallChunk(known.call or 0, arguments=arguments))
+            self._chunks.append(ToolCallChunk(known.call or 0, arguments=arguments))
 
-    def _finish(self, known: "_PartialItem", item: _Item, chunks: list[Chunk]) -> None:
+    def _finish_item(self, known: "_PartialItem", item: _Item) -> None:
         """Add what a complete item has beyond its pieces."""
         if known.is_done:
             return
         known.is_done = True
         if item.type == "function_call":
-            self._begin(known, item, chunks)
+            self._begin_call(known, item)
             if not known.has_pieces:
-                self._extend_call(known, item.arguments or "", chunks)
+                self._extend_call(known, item.arguments or "")
         elif item.type == "reasoning" and (known.has_pieces or item.encrypted_content or _reasoning_text(item)):
-            chunks.append(ReasoningChunk("" if known.has_pieces else _reasoning_text(item), self._to_reasoning(item)))
+            self._chunks.append(
+                ReasoningChunk("" if known.has_pieces else _reasoning_text(item), self._to_reasoning(item))
+            )
         elif item.type == "message" and not known.has_pieces:
             for part in item.content or ():
                 self._has_refused = self._has_refused or part.refusal is not None
-                self._add_text(part.text or part.refusal or "", chunks)
+                self._add_text(part.text or part.refusal or "")
         elif item.type == "image_generation_call" and isinstance(item.result, str):
             self._has_answer = True
-            chunks.append(PartChunk(Image(data=from_base64(item.result, self._name))))
+            self._chunks.append(PartChunk(Image(data=from_base64(item.result, self._model))))
 
     def _to_reasoning(self, item: _Item) -> Reasoning:
         if not item.encrypted_content:
@@ -391,21 +290,13 @@ class ResponsesStreamParser:
         }
         return Reasoning(_reasoning_text(item), self._provider, fields)
 
-    def _add_text(self, text: str, chunks: list[Chunk]) -> None:
-        if text:
-            self._has_answer = True
-            chunks.append(TextChunk(text))
 
-
-class _PartialItem:
+class _PartialItem(Struct):
     """An incomplete item; `call` is the position of its call, -1 for the output tool."""
 
-    __slots__ = ("call", "has_pieces", "is_done")
-
-    def __init__(self) -> None:
-        self.call: int | None = None
-        self.has_pieces = False
-        self.is_done = False
+    call: int | None = None
+    has_pieces: bool = False
+    is_done: bool = False
 
 
 def _piece(event: _Event) -> str:
@@ -414,16 +305,3 @@ def _piece(event: _Event) -> str:
 
 def _reasoning_text(item: _Item) -> str:
     return "\n\n".join([part.text for part in (*(item.summary or ()), *(item.content or ())) if part.text])
-
-
-def _usage(usage: _Usage | None) -> Usage | None:
-    if usage is None:
-        return None
-    cached = usage.input_tokens_details.cached_tokens if usage.input_tokens_details else None
-    reasoning = usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else None
-    return Usage(
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cached_tokens=cached or 0,
-        reasoning_tokens=reasoning or 0,
-    )

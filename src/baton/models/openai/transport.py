@@ -1,30 +1,33 @@
-"""HTTP transport over aiohttp: shared connections, response streams and the decoding of server-sent events."""
+"""Transports of requests: aiohttp on connections that all models share, or the client of OpenAI."""
 
-import asyncio
 import os
 import ssl
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ...errors import ModelConnectionError, ModelError, SetupError
-from ..provider_errors import cut_short, malformed, timed_out, unreachable
+from ..base import ModelSettings
+from ..encoding import Block
+from ..event_stream import BaseResponseStream
+from ..provider_errors import cut_short, timed_out, unreachable
 from ..sdk_clients import PerEventLoop
+from ..sdk_transport import open_response
 from .endpoint import OpenAIEndpoint
-from .errors import turned_down
+from .errors import classify, turned_down
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
+    from openai import AsyncOpenAI
+    from openai.resources.chat import AsyncCompletions
+    from openai.resources.responses import AsyncResponses
 
 # The limits of OpenAI's client.
 _MAX_CONNECTIONS = 1000
 CONNECT_SECONDS = 5.0
 RESPONSE_SECONDS = 600.0
-# A server ends the stream right after its last event; only then can the connection be reused.
-SECONDS_TO_DRAIN = 0.1
 _MAX_ERROR_BODY = 64 * 1024
 
 # Sessions are shared by all models and outlive them, so they are kept here, by TLS settings.
@@ -76,79 +79,47 @@ def _default_tls(file: str | None, directory: str | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=file or None, capath=directory or None)
 
 
-class OutgoingRequest(NamedTuple):
-    """One request: `extra` takes precedence over `body`."""
-
-    path: str
-    model: str
-    name: str
-    body: dict[str, Any]
-    extra: Mapping[str, Any] | None
-    headers: Mapping[str, str] | None
-    timeout: float | None
-
-
-class OpenAIResponseStream(Protocol):
-    """A response that has begun. `is_whole`: it is one JSON document, not a stream of events."""
-
-    is_whole: bool
-
-    async def piece(self) -> bytes:
-        """Return the next bytes, or none at the end."""
-        ...
-
-    async def end(self) -> None:
-        """Release the connection after the last event."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connection; does nothing after the end."""
-        ...
-
-
-class OpenAITransport(Protocol):
-    """Sends requests to a provider."""
-
-    async def send(self, request: OutgoingRequest) -> OpenAIResponseStream:
-        """Send a request and return its response once it begins. Raises ModelError if there is none."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections of this event loop."""
-        ...
-
-
 class AiohttpTransport:
     """A transport over aiohttp, on connections that all models of an event loop share.
 
     Args:
-        endpoint: The provider's URL and headers.
+        endpoint: The provider's base URL and headers.
+        url: The URL of the requests.
+        name: The model's name, for errors.
         tls: The TLS settings, by default those of the system.
         proxy: The URL of an HTTP proxy, by default that of the environment.
     """
 
     def __init__(
-        self, endpoint: OpenAIEndpoint, *, tls: ssl.SSLContext | None = None, proxy: str | None = None
+        self,
+        endpoint: OpenAIEndpoint,
+        url: str,
+        name: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._url = url
+        self._name = name
         self._sessions = _shared_sessions(tls_for(endpoint.base_url, tls))
         # Looked up once, not for each request: it parses the whole environment.
         self._proxy = proxy or proxy_for(endpoint.base_url)
 
-    async def send(self, request: OutgoingRequest) -> OpenAIResponseStream:
+    async def send(self, body: Block, settings: ModelSettings) -> BaseResponseStream:
         """Send a request and return its response once it begins."""
         import aiohttp
 
-        endpoint, name = self._endpoint, request.name
-        headers = await endpoint.headers(request.headers, model=name)
-        body = {**request.body, **request.extra} if request.extra else request.body
-        seconds = request.timeout or RESPONSE_SECONDS
-        connect_seconds = request.timeout or CONNECT_SECONDS
+        endpoint, name = self._endpoint, self._name
+        headers = await endpoint.headers(settings.extra_headers, model=name)
+        body = {**body, **settings.extra_body} if settings.extra_body else body
+        seconds = settings.timeout or RESPONSE_SECONDS
+        connect_seconds = settings.timeout or CONNECT_SECONDS
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds, sock_read=seconds)
         session = await self._sessions.get()
         try:
             response = await session.post(
-                endpoint.url(request.path, request.model),
+                self._url,
                 data=msgspec.json.encode(body),
                 headers=headers,
                 timeout=timeout,
@@ -173,55 +144,35 @@ class AiohttpTransport:
             await sessions.close()
 
 
-class BaseResponseStream:
-    """Base of response streams: checks the first bytes, drains the rest and translates errors.
+class SDKTransport:
+    """A transport over an `AsyncOpenAI` or a subclass; its own retries and timeouts apply.
 
     Args:
+        client: The client; you close it yourself.
+        resource: The resource of the client that takes the requests.
         name: The model's name, for errors.
-        seconds: The time limit for the next bytes, for errors.
-        is_whole: Whether the response is one JSON document.
     """
 
-    __slots__ = ("_has_begun", "_name", "_seconds", "is_whole")
-
-    def __init__(self, name: str, seconds: float | None, is_whole: bool) -> None:
+    def __init__(self, client: "AsyncOpenAI", resource: "AsyncCompletions | AsyncResponses", name: str) -> None:
+        self._client = client
+        self._resource = resource
         self._name = name
-        self._seconds = seconds
-        self._has_begun = False
-        self.is_whole = is_whole
 
-    async def piece(self) -> bytes:
-        """Return the next bytes; of a whole response, all of it."""
-        try:
-            piece = await self._read()
-        except Exception as error:
-            raise self._translate(error) from error
-        if not self._has_begun:
-            self._has_begun = True
-            if piece.lstrip()[:1] == b"<":
-                raise malformed(self._name, "it is an HTML page", piece)
-        return piece
+    async def send(self, body: Block, settings: ModelSettings) -> BaseResponseStream:
+        """Send a request and return its response once it begins."""
+        import openai
 
-    async def end(self) -> None:
-        """Read the end of the stream, so that the connection can be reused."""
+        name = self._name
+        parameters = {**body, "extra_headers": settings.extra_headers, "extra_body": settings.extra_body}
+        if settings.timeout is not None:
+            parameters["timeout"] = settings.timeout
         try:
-            async with asyncio.timeout(SECONDS_TO_DRAIN):
-                while await self.piece():
-                    pass
-        except (ModelError, TimeoutError):
-            # The response is complete; only the connection cannot be reused.
-            await self.close()
+            return await open_response(openai, self._client, self._resource, parameters, model=name, classify=classify)
+        except openai.OpenAIError as error:
+            raise ModelError(f"the client of `{name}` failed: {error}", model=name) from error
 
     async def close(self) -> None:
-        """Close the connection."""
-        raise NotImplementedError
-
-    async def _read(self) -> bytes:
-        raise NotImplementedError
-
-    def _translate(self, error: Exception) -> ModelError:
-        """Return the ModelError for a broken connection; raise any other error again."""
-        raise NotImplementedError
+        """Do nothing: the owner of the client closes it."""
 
 
 class _AiohttpResponse(BaseResponseStream):
@@ -276,53 +227,3 @@ def _connection_error(error: Exception, name: str, base_url: str) -> ModelError:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return cut_short(name, has_begun=False, because=error)
     return unreachable(name, error or type(error).__name__, url=base_url)
-
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-class SSEDecoder:
-    """Decodes server-sent events from bytes, however the network has split them."""
-
-    __slots__ = ("_data", "_has_begun", "_unfinished")
-
-    def __init__(self) -> None:
-        self._unfinished: list[bytes] = []
-        self._data: list[bytes] = []
-        self._has_begun = False
-
-    def feed(self, piece: bytes) -> list[bytes]:
-        """Return the data of the events that end in this piece."""
-        # A "\r" at the very end may be half of a "\r\n", so it does not end a line yet.
-        end = max(piece.rfind(b"\n"), piece.rfind(b"\r", 0, -1)) + 1
-        if self._unfinished:
-            if not end and not self._unfinished[-1].endswith(b"\r"):
-                # Joined only when a line ends, so that a long line is not copied for each of its pieces.
-                self._unfinished.append(piece)
-                return []
-            piece = b"".join([*self._unfinished, piece])
-            self._unfinished.clear()
-            end = max(piece.rfind(b"\n"), piece.rfind(b"\r", 0, -1)) + 1
-        if end < len(piece):
-            self._unfinished.append(piece[end:])
-        return self._events(piece[:end].splitlines())
-
-    def rest(self) -> list[bytes]:
-        """Return the data of an event whose last line was not terminated."""
-        lines = b"".join(self._unfinished).splitlines()
-        self._unfinished.clear()
-        return self._events([*lines, b""])
-
-    def _events(self, lines: list[bytes]) -> list[bytes]:
-        events: list[bytes] = []
-        if lines and not self._has_begun:
-            self._has_begun = True
-            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
-        for line in lines:
-            if not line:
-                if self._data:
-                    events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                    self._data.clear()
-            elif line.startswith(b"data:"):
-                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
-        return events

@@ -2,35 +2,20 @@
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from logging import getLogger
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from ...errors import ModelConnectionError, ModelError
-from ...messages import AssistantMessage, ToolCall, Usage
+from ...messages import AssistantMessage, ToolCall
+from ...models.openai.dialect import TokenUsage
 from ...models.openai.errors import failed_inside, turned_down
 from ...models.provider_errors import cut_short, malformed, timed_out, unreachable
-from ..protocol import (
-    AudioChunk,
-    AudioCommitted,
-    AudioEnded,
-    ItemAdded,
-    ItemTruncated,
-    ProviderErrorReceived,
-    ResponseEnded,
-    ResponseStarted,
-    SessionConfigured,
-    SessionReady,
-    Signal,
-    TranscriptChunk,
-    TranscriptionChunk,
-    TranscriptionCompleted,
-    TranscriptionFailed,
-    UserSpeechEnded,
-    UserSpeechStarted,
-)
+from .. import protocol
 from .encoding import OpenAICommandEncoder, to_command_id
 
 if TYPE_CHECKING:
@@ -56,7 +41,7 @@ def close_error(model: str, error: "ConnectionClosed") -> ModelError | None:
     return cut_short(model, has_begun=True, because=f"it was closed with {close.code} {close.reason}".rstrip())
 
 
-def open_error(model: str, error: ProviderErrorReceived) -> ModelError:
+def open_error(model: str, error: protocol.ProviderErrorReceived) -> ModelError:
     """Map an error event that came before the session was open."""
     if error.code == MALFORMED:
         return malformed(model, error.message)
@@ -83,6 +68,13 @@ def connect_error(model: str, error: Exception, seconds: float) -> ModelError:
 _log = getLogger(__name__)
 _MAX_REMEMBERED = 4096
 _NOTHING = Raw(b"null")
+_ROLES: dict[str, protocol.ItemRole] = {
+    "assistant": "assistant",
+    "system": "system",
+    "function_call": "call",
+    "function_call_output": "result",
+}
+_STATUSES: dict[str, protocol.ResponseStatus] = {status: status for status in get_args(protocol.ResponseStatus)}
 
 
 class _Event(Struct):
@@ -135,22 +127,12 @@ class _Details(Struct):
     error: _Error | None = None
 
 
-class _InputDetails(Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_token_details: _InputDetails | None = None
-
-
 class _Response(Struct):
     id: str | None = None
     status: str | None = None
     status_details: _Details | None = None
     output: list[_Item] | None = None
-    usage: _Usage | None = None
+    usage: TokenUsage | None = None
 
 
 _events = msgspec.json.Decoder(_Event)
@@ -172,30 +154,30 @@ class OpenAIEventDecoder:
         self._seen_in_order: deque[str] = deque()
         self._ended: set[str] = set()
         self._texts: dict[str, list[str]] = {}
-        self._readers: dict[str, Callable[[_Event], Signal | None]] = {
+        self._readers: dict[str, Callable[[_Event], protocol.Signal | None]] = {
             "response.output_audio.delta": _audio_delta,
-            "response.output_audio.done": lambda e: AudioEnded(e.response_id, e.item_id, e.content_index or 0),
-            "response.output_audio_transcript.delta": self._audio_transcript,
-            "response.output_text.delta": self._text_delta,
-            "response.created": lambda e: ResponseStarted(_named.decode(e.response).id or ""),
+            "response.output_audio.done": lambda e: protocol.AudioEnded(e.response_id, e.item_id, e.content_index or 0),
+            "response.output_audio_transcript.delta": partial(self._transcript_chunk, is_spoken=True),
+            "response.output_text.delta": partial(self._transcript_chunk, is_spoken=False),
+            "response.created": lambda e: protocol.ResponseStarted(_named.decode(e.response).id or ""),
             "response.done": self._response_done,
-            "session.created": lambda e: SessionReady(_named.decode(e.session).id or ""),
-            "session.updated": lambda e: SessionConfigured(),
+            "session.created": lambda e: protocol.SessionReady(_named.decode(e.session).id or ""),
+            "session.updated": lambda e: protocol.SessionConfigured(),
             "conversation.item.added": self._item_added,
             "conversation.item.created": self._item_added,
-            "conversation.item.truncated": lambda e: ItemTruncated(e.item_id, e.audio_end_ms),
+            "conversation.item.truncated": lambda e: protocol.ItemTruncated(e.item_id, e.audio_end_ms),
             "conversation.item.input_audio_transcription.delta": _transcription_delta,
-            "conversation.item.input_audio_transcription.completed": lambda e: TranscriptionCompleted(
+            "conversation.item.input_audio_transcription.completed": lambda e: protocol.TranscriptionCompleted(
                 e.item_id, e.transcript or ""
             ),
             "conversation.item.input_audio_transcription.failed": _transcription_failed,
-            "input_audio_buffer.speech_started": lambda e: UserSpeechStarted(e.item_id, e.audio_start_ms),
-            "input_audio_buffer.speech_stopped": lambda e: UserSpeechEnded(e.item_id, e.audio_end_ms),
-            "input_audio_buffer.committed": lambda e: AudioCommitted(e.item_id),
+            "input_audio_buffer.speech_started": lambda e: protocol.UserSpeechStarted(e.item_id, e.audio_start_ms),
+            "input_audio_buffer.speech_stopped": lambda e: protocol.UserSpeechEnded(e.item_id, e.audio_end_ms),
+            "input_audio_buffer.committed": lambda e: protocol.AudioCommitted(e.item_id),
             "error": _error,
         }
 
-    def decode(self, raw: bytes) -> Signal | None:
+    def decode(self, raw: bytes) -> protocol.Signal | None:
         """Decode one event; None if it has no signal, or is a repetition."""
         try:
             event = _events.decode(raw)
@@ -210,7 +192,7 @@ class OpenAIEventDecoder:
         except msgspec.DecodeError as error:
             # The bytes are not quoted, because they may be part of the conversation.
             what = f"`{self._model}` sent {len(raw)} bytes that are not a valid event ({error})"
-            return ProviderErrorReceived(MALFORMED, what)
+            return protocol.ProviderErrorReceived(MALFORMED, what)
 
     def _is_new(self, event_id: str) -> bool:
         if event_id in self._seen:
@@ -221,26 +203,20 @@ class OpenAIEventDecoder:
             self._seen.discard(self._seen_in_order.popleft())
         return True
 
-    def _audio_transcript(self, event: _Event) -> Signal:
-        return self._transcript_chunk(event, is_spoken=True)
-
-    def _text_delta(self, event: _Event) -> Signal:
-        return self._transcript_chunk(event, is_spoken=False)
-
-    def _transcript_chunk(self, event: _Event, *, is_spoken: bool) -> Signal:
+    def _transcript_chunk(self, event: _Event, *, is_spoken: bool) -> protocol.Signal:
         text = _text.decode(event.delta) or ""
         self._texts.setdefault(event.item_id, []).append(text)
-        return TranscriptChunk(event.response_id, event.item_id, event.content_index or 0, text, is_spoken)
+        return protocol.TranscriptChunk(event.response_id, event.item_id, event.content_index or 0, text, is_spoken)
 
-    def _item_added(self, event: _Event) -> Signal | None:
+    def _item_added(self, event: _Event) -> protocol.Signal | None:
         item = _items.decode(event.item)
         sent = self._encoder.items.pop(item.id or "", None)
         if sent is None:
             # An item of a response or of the user's audio, which other events report.
             return None
-        return ItemAdded(sent.item_id, _role(item), sent.call_id)
+        return protocol.ItemAdded(sent.item_id, _ROLES.get(item.role or item.type, "user"), sent.call_id)
 
-    def _response_done(self, event: _Event) -> Signal | None:
+    def _response_done(self, event: _Event) -> protocol.Signal | None:
         response = _responses.decode(event.response)
         id = response.id or ""
         if id in self._ended:
@@ -248,15 +224,15 @@ class OpenAIEventDecoder:
         self._ended.add(id)
         details = response.status_details or _Details()
         failure = details.error or _Error()
-        ended = self._to_message(response)
-        return ResponseEnded(
+        return protocol.ResponseEnded(
             id,
-            _status(response.status),
-            ended,
+            # The response is done, even if its status is unknown.
+            _STATUSES.get(response.status or "", "completed"),
+            self._to_message(response),
             tuple([item.id or "" for item in response.output or () if item.type == "message"]),
             details.reason or failure.code or failure.type or "",
             failure.message or "",
-            _usage(response.usage),
+            replace(response.usage.to_usage(), model_calls=1) if response.usage is not None else None,
             self._model,
         )
 
@@ -275,57 +251,26 @@ class OpenAIEventDecoder:
         return AssistantMessage("\n".join([text for text in words if text]), tuple(calls))
 
 
-def _audio_delta(event: _Event) -> Signal:
-    return AudioChunk(event.response_id, event.item_id, event.content_index or 0, _audio.decode(event.delta))
+def _audio_delta(event: _Event) -> protocol.Signal:
+    return protocol.AudioChunk(event.response_id, event.item_id, event.content_index or 0, _audio.decode(event.delta))
 
 
-def _transcription_delta(event: _Event) -> Signal | None:
+def _transcription_delta(event: _Event) -> protocol.Signal | None:
     text = _text.decode(event.delta)
-    return TranscriptionChunk(event.item_id, text) if text else None
+    return protocol.TranscriptionChunk(event.item_id, text) if text else None
 
 
-def _transcription_failed(event: _Event) -> Signal:
+def _transcription_failed(event: _Event) -> protocol.Signal:
     error = _errors.decode(event.error)
-    return TranscriptionFailed(event.item_id, error.message or error.code or "")
+    return protocol.TranscriptionFailed(event.item_id, error.message or error.code or "")
 
 
-def _error(event: _Event) -> Signal:
+def _error(event: _Event) -> protocol.Signal:
     error = _errors.decode(event.error)
-    return ProviderErrorReceived(
+    return protocol.ProviderErrorReceived(
         error.code or error.type or "", error.message or "", to_command_id(error.event_id or "")
     )
 
 
-def _role(item: _Item) -> Literal["user", "assistant", "system", "call", "result"]:
-    match item.type, item.role:
-        case "function_call", _:
-            return "call"
-        case "function_call_output", _:
-            return "result"
-        case _, "assistant":
-            return "assistant"
-        case _, "system":
-            return "system"
-        case _:
-            return "user"
-
-
-def _status(status: str | None) -> Literal["completed", "cancelled", "incomplete", "failed"]:
-    match status:
-        case "completed" | "cancelled" | "incomplete" | "failed":
-            return status
-        case _:
-            # The response is done, even if its status is unknown.
-            return "completed"
-
-
 def _is_complete(item: _Item, response: _Response) -> bool:
     return item.status == "completed" or (item.status is None and response.status == "completed")
-
-
-def _usage(usage: _Usage | None) -> Usage | None:
-    if usage is None:
-        return None
-    details = usage.input_token_details
-    cached = (details.cached_tokens or 0) if details is not None else 0
-    return Usage(usage.input_tokens or 0, usage.output_tokens or 0, cached_tokens=cached, model_calls=1)

@@ -2,7 +2,6 @@
 
 import re
 import secrets
-from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, assert_never, cast
@@ -15,7 +14,6 @@ from ...messages import (
     AssistantMessage,
     Audio,
     Content,
-    Data,
     File,
     Image,
     Message,
@@ -24,25 +22,14 @@ from ...messages import (
     Text,
     ToolCall,
     ToolMessage,
-    ToolSpec,
     UserMessage,
     media_of,
     text_of,
 )
-from ...models.encoding import as_json
-from ...models.openai.encoding import about, fitting_arguments, fitting_name
+from ...models.encoding import as_base64, as_data_url, without_none
+from ...models.openai.encoding import about, fitting_arguments, fitting_name, responses_part
 from ...models.provider_errors import unsupported
-from ..protocol import (
-    AddItem,
-    AppendAudio,
-    CancelResponse,
-    ClearAudio,
-    Command,
-    CommitAudio,
-    ConfigureSession,
-    CreateResponse,
-    TruncateItem,
-)
+from .. import protocol
 from ..settings import AudioFormat, SessionConfig, TurnDetection
 
 VOICES = ("alloy", "ash", "ballad", "cedar", "coral", "echo", "marin", "sage", "shimmer", "verse")
@@ -98,7 +85,15 @@ def _check_tools(settings: SessionConfig, model: str) -> None:
         raise SetupError(f"`{settings.agent}` has {len(tools)} tools; `{model}` takes at most {_MAX_TOOLS}")
     seen: set[str] = set()
     for tool in tools:
-        _check_tool(tool, settings.agent, model)
+        if not _NAME.fullmatch(tool.name):
+            form = "letters, digits, _ and -, from 1 to 64 of them"
+            raise SetupError(f"`{settings.agent}` has a tool named {tool.name!r}; `{model}` takes names of {form}")
+        kind: Any = tool.parameters.get("type")
+        if kind != "object":
+            raise SetupError(
+                f"the parameters of the tool `{tool.name}` of `{settings.agent}` are a schema of type {kind!r}; "
+                f'`{model}` takes only schemas of type "object"'
+            )
         if tool.name in seen:
             raise SetupError(f"`{settings.agent}` has two tools of the name `{tool.name}`; give one another name")
         seen.add(tool.name)
@@ -108,22 +103,14 @@ def _check_tools(settings: SessionConfig, model: str) -> None:
         raise SetupError(f"the tool_choice of `{settings.agent}` is {choice!r}; it can be: {possible}")
 
 
-def _check_tool(tool: ToolSpec, agent: str, model: str) -> None:
-    if not _NAME.fullmatch(tool.name):
-        form = "letters, digits, _ and -, from 1 to 64 of them"
-        raise SetupError(f"`{agent}` has a tool named {tool.name!r}; `{model}` takes names of {form}")
-    kind: Any = tool.parameters.get("type")
-    if kind != "object":
-        raise SetupError(
-            f"the parameters of the tool `{tool.name}` of `{agent}` are a schema of type {kind!r}; "
-            f'`{model}` takes only schemas of type "object"'
-        )
-
-
 _FORMATS: dict[AudioFormat, dict[str, Any]] = {
     "pcm16": {"type": "audio/pcm", "rate": 24000},
     "g711_ulaw": {"type": "audio/pcmu"},
     "g711_alaw": {"type": "audio/pcma"},
+}
+_DETECTION_FIELDS = {
+    "semantic_vad": {"eagerness": "eagerness"},
+    "server_vad": {"threshold": "threshold", "prefix_padding_ms": "prefix_ms", "silence_duration_ms": "silence_ms"},
 }
 _PCM = ("audio/pcm", "audio/pcm16", "audio/l16")
 _MAX_ID_LENGTH = 32
@@ -146,44 +133,39 @@ class OpenAICommandEncoder:
         self.items: dict[str, SentItem] = {}
         """Items that were sent and not acknowledged, by their ids on the wire."""
 
-    def frames(self, command: Command) -> Iterator[str]:
+    def frames(self, command: protocol.Command) -> Iterator[str]:
         """Encode a command as JSON texts, in most cases one."""
-        if isinstance(command, AppendAudio):
-            # By far the most frequent command; the encoder writes bytes as base64.
-            yield _encode({**_event("input_audio_buffer.append", command.id), "audio": command.audio}).decode()
-            return
         for number, event in enumerate(self._events(command)):
             if command.id:
                 event["event_id"] = f"{command.id}{_PART_SEPARATOR}{number}" if number else command.id
             yield _encode(event).decode()
 
-    def _events(self, command: Command) -> Iterator[dict[str, Any]]:
+    def _events(self, command: protocol.Command) -> Iterator[dict[str, Any]]:
         match command:
-            case ConfigureSession():
-                yield {
-                    "type": "session.update",
-                    "session": encode_session(command.settings, with_voice=command.changes_voice),
-                }
-            case CommitAudio():
+            case protocol.AppendAudio():
+                # By far the most frequent command; the encoder writes bytes as base64.
+                yield {"type": "input_audio_buffer.append", "audio": command.audio}
+            case protocol.ConfigureSession():
+                session = encode_session(command.settings, with_voice=command.changes_voice)
+                yield {"type": "session.update", "session": session}
+            case protocol.CommitAudio():
                 yield {"type": "input_audio_buffer.commit"}
-            case ClearAudio():
+            case protocol.ClearAudio():
                 yield {"type": "input_audio_buffer.clear"}
-            case AddItem():
+            case protocol.AddItem():
                 yield from self._items(command)
-            case CreateResponse():
+            case protocol.CreateResponse():
                 yield {"type": "response.create"}
-            case CancelResponse():
+            case protocol.CancelResponse():
                 which = {"response_id": command.response_id} if command.response_id else {}
                 yield {"type": "response.cancel", **which}
-            case TruncateItem():
+            case protocol.TruncateItem():
                 where = {"item_id": _fit_id(command.item_id, "item"), "content_index": command.content_index}
                 yield {"type": "conversation.item.truncate", **where, "audio_end_ms": command.audio_end_ms}
-            case AppendAudio():
-                yield {"type": "input_audio_buffer.append", "audio": command.audio}
             case _:
                 assert_never(command)
 
-    def _items(self, command: AddItem) -> Iterator[dict[str, Any]]:
+    def _items(self, command: protocol.AddItem) -> Iterator[dict[str, Any]]:
         for number, (item, call_id) in enumerate(_encode_message(command.message, self._model)):
             given = command.item_id if number == 0 and command.item_id else f"item_{secrets.token_hex(10)}"
             id = _fit_id(given, "item")
@@ -231,20 +213,9 @@ def encode_session(settings: SessionConfig, *, with_voice: bool) -> dict[str, An
 def _detection(detection: TurnDetection | None) -> dict[str, Any] | None:
     if detection is None:
         return None
-    wire: dict[str, Any] = {
-        "type": detection.kind,
-        "create_response": detection.create_response,
-        "interrupt_response": detection.interrupt_response,
-    }
-    if detection.kind == "semantic_vad":
-        told: dict[str, Any] = {"eagerness": detection.eagerness}
-    else:
-        told = {
-            "threshold": detection.threshold,
-            "prefix_padding_ms": detection.prefix_ms,
-            "silence_duration_ms": detection.silence_ms,
-        }
-    return {**wire, **{name: value for name, value in told.items() if value is not None}}
+    given = {name: getattr(detection, field) for name, field in _DETECTION_FIELDS[detection.kind].items()}
+    automatic = {"create_response": detection.create_response, "interrupt_response": detection.interrupt_response}
+    return without_none({"type": detection.kind, **automatic, **given})
 
 
 def _encode_message(message: Message, model: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -291,35 +262,23 @@ def _words(content: Content) -> str:
 
 def _part(part: Part, model: str) -> dict[str, Any]:
     match part:
-        case Text(text):
-            return {"type": "input_text", "text": text}
-        case Data(value):
-            return {"type": "input_text", "text": as_json(value)}
         case Image():
-            url = part.url or ""
-            if part.data is not None:
-                url = f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
+            url = as_data_url(part.data, part.media_type) if part.data is not None else part.url or ""
             if not url.startswith("data:"):
                 raise unsupported(model, "an image by its address", "give its data")
             detail = {"detail": part.detail} if part.detail in ("auto", "low", "high") else {}
             return {"type": "input_image", "image_url": url, **detail}
-        case Audio():
-            if part.data is not None and part.media_type.partition(";")[0] in _PCM:
-                transcript = {"transcript": part.transcript} if part.transcript else {}
-                return {"type": "input_audio", "audio": b64encode(part.data).decode(), **transcript}
-            if part.transcript:
-                return {"type": "input_text", "text": part.transcript}
+        case Audio() if part.data is not None and part.media_type.partition(";")[0] in _PCM:
+            transcript = {"transcript": part.transcript} if part.transcript else {}
+            return {"type": "input_audio", "audio": as_base64(part.data), **transcript}
+        case Audio() if not part.transcript:
             raise unsupported(model, f"sound ({part.media_type})", "give audio/pcm by value, or a transcript")
-        case File():
-            kind = part.media_type.partition(";")[0]
-            if part.data is not None and (kind.startswith("text/") or kind == "application/json"):
-                text = part.data.decode(errors="replace")
-                return {"type": "input_text", "text": f"{part.name}:\n{text}" if part.name else text}
-            raise unsupported(model, f"a file ({part.media_type})", "give text, or say in words what is in it")
-
-
-def _event(kind: str, id: str) -> dict[str, Any]:
-    return {"type": kind, "event_id": id} if id else {"type": kind}
+        case _:
+            encoded = responses_part(part, model)
+            if encoded["type"] == "input_file":
+                what = f"a file ({part.media_type})" if isinstance(part, File) else "a file"
+                raise unsupported(model, what, "give text, or say in words what is in it")
+            return encoded
 
 
 def _fit_id(id: str, kind: str) -> str:

@@ -6,9 +6,10 @@ from contextlib import suppress
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import check_arguments
 from ...errors import AuthenticationError, ModelConnectionError
 from ...models.provider_errors import cut_short
-from ...models.sdk_clients import PerEventLoop, require_extra
+from ...models.sdk_clients import SDKModel
 from ..protocol import Command, ConfigureSession, ProviderErrorReceived, SessionConfigured, SessionReady, Signal
 from ..settings import SessionConfig
 from .decoding import OpenAIEventDecoder, close_error, connect_error, open_error
@@ -17,7 +18,6 @@ from .encoding import VOICES, OpenAICommandEncoder, check_settings
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from openai.resources.realtime.realtime import AsyncRealtimeConnection
-    from websockets.exceptions import ConnectionClosed
 
 _log = getLogger(__name__)
 _FIRST = "baton_first_settings"
@@ -37,18 +37,27 @@ class OpenAIRealtimeConnection:
         self._decoder = OpenAIEventDecoder(model, self._encoder)
         self._early: list[Signal] = []
         self._is_closed = False
+        from websockets.exceptions import ConnectionClosed
+
         # Looked up once: `websockets` resolves its names at each access, and every chunk of audio needs this one.
-        self._closed_error = _closed_error()
+        self._closed_error = ConnectionClosed
 
     async def open(self, settings: SessionConfig) -> None:
         """Wait until the session is open and configured. Raises ModelError if that fails."""
-        while not isinstance(await self._first_signal(), SessionReady):
-            pass
-        # If it is closed already, the reason comes from reading, not from sending.
-        with suppress(ModelConnectionError):
-            await self.send(ConfigureSession(settings, id=_FIRST))
-        while not isinstance(await self._first_signal(), SessionConfigured):
-            pass
+        early: list[Signal] = []
+        async for signal in self:
+            if isinstance(signal, ProviderErrorReceived):
+                raise open_error(self._model, signal)
+            if isinstance(signal, SessionConfigured):
+                break
+            early.append(signal)
+            if isinstance(signal, SessionReady):
+                # If it is closed already, the reason comes from reading, not from sending.
+                with suppress(ModelConnectionError):
+                    await self.send(ConfigureSession(settings, id=_FIRST))
+        else:
+            raise cut_short(self._model, has_begun=False)
+        self._early = early
 
     async def send(self, command: Command) -> None:
         """Send one command.
@@ -73,9 +82,13 @@ class OpenAIRealtimeConnection:
             yield self._early.pop(0)
         while True:
             try:
-                signal = await self._next()
-            except EOFError:
-                return
+                raw = await self._websocket.recv_bytes()
+            except self._closed_error as error:
+                failure = None if self._is_closed else close_error(self._model, error)
+                if failure is None:
+                    return
+                raise failure from error
+            signal = self._decoder.decode(raw)
             if signal is not None:
                 yield signal
 
@@ -88,64 +101,21 @@ class OpenAIRealtimeConnection:
         except TimeoutError:
             _log.info("`%s` did not close the websocket within %g s", self._model, _MAX_CLOSE_SECONDS)
 
-    async def _first_signal(self) -> Signal | None:
-        try:
-            signal = await self._next()
-        except EOFError:
-            raise cut_short(self._model, has_begun=False) from None
-        if isinstance(signal, ProviderErrorReceived):
-            raise open_error(self._model, signal)
-        if signal is not None and not isinstance(signal, SessionConfigured):
-            self._early.append(signal)
-        return signal
-
-    async def _next(self) -> Signal | None:
-        """Decode the next event. Raises EOFError if the connection was closed normally."""
-        try:
-            raw = await self._websocket.recv_bytes()
-        except self._closed_error as error:
-            failure = None if self._is_closed else close_error(self._model, error)
-            if failure is None:
-                raise EOFError from None
-            raise failure from error
-        return self._decoder.decode(raw)
-
-
-def _closed_error() -> "type[ConnectionClosed]":
-    from websockets.exceptions import ConnectionClosed
-
-    return ConnectionClosed
-
-
-async def open_connection(
-    model: str, websocket: "AsyncRealtimeConnection", settings: SessionConfig, *, within: float
-) -> OpenAIRealtimeConnection:
-    """Open and configure a session on a websocket, which is closed if that fails.
-
-    Args:
-        model: Name of the model, for errors.
-        websocket: The websocket.
-        settings: The initial configuration.
-        within: Timeout in seconds.
-    """
-    connection = OpenAIRealtimeConnection(model, websocket)
-    try:
-        async with asyncio.timeout(within):
-            await connection.open(settings)
-    except BaseException:
-        await connection.close()
-        raise
-    return connection
-
 
 _CLOSE_TIMEOUT = 2.0
 _MAX_QUEUE = 16_384
 """Maximum of unread events. Large, because a long history is sent without reading, and a full queue blocks both."""
 
 
-class OpenAIRealtimeModel:
+class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
     """A model of OpenAI's Realtime API, such as `gpt-realtime`."""
 
+    provider = "openai"
+    sdk = "the SDK of OpenAI and websockets"
+    sdk_modules = ("openai", "websockets")
+    extra = "realtime"
+
+    @check_arguments
     def __init__(
         self,
         model: str = "gpt-realtime",
@@ -170,23 +140,11 @@ class OpenAIRealtimeModel:
             voices: Names of the voices it can speak with.
             timeout: Seconds that opening a session may take.
         """
-        self.model = model
-        require_extra(
-            "openai", "websockets", model=self.name, what="the SDK of OpenAI and websockets", extra="realtime"
-        )
-        self._api_key = api_key
-        self._base_url = _as_http(base_url)
-        self._headers = dict(headers or {})
+        super().__init__(model, api_key=api_key, base_url=_as_http(base_url), headers=headers)
         self._query = dict(query or {})
         self._voices = voices
         self._timeout = timeout
         self._client = client
-        self._clients = PerEventLoop(self._new_client, _close_client)
-
-    @property
-    def name(self) -> str:
-        """The name of the model after `openai:`."""
-        return f"openai:{self.model}"
 
     def check(self, settings: SessionConfig) -> None:
         """Validate a configuration.
@@ -208,15 +166,16 @@ class OpenAIRealtimeModel:
         Raises:
             ModelError: The session could not be opened.
         """
+        connection = OpenAIRealtimeConnection(self.name, await self._websocket())
         try:
-            websocket = await self._websocket()
-            return await open_connection(self.name, websocket, settings, within=self._timeout)
-        except TimeoutError as error:
-            raise connect_error(self.name, error, self._timeout) from error
-
-    async def aclose(self) -> None:
-        """Close the SDK client of this event loop; open sessions are not affected."""
-        await self._clients.close()
+            async with asyncio.timeout(self._timeout):
+                await connection.open(settings)
+        except BaseException as error:
+            await connection.close()
+            if isinstance(error, TimeoutError):
+                raise connect_error(self.name, error, self._timeout) from error
+            raise
+        return connection
 
     async def _websocket(self) -> "AsyncRealtimeConnection":
         from openai import OpenAIError
@@ -238,10 +197,13 @@ class OpenAIRealtimeModel:
         except (WebSocketException, OSError) as error:
             raise connect_error(self.name, error, self._timeout) from error
 
-    def _new_client(self) -> "AsyncOpenAI":
+    def _make_client(self) -> "AsyncOpenAI":
         from openai import AsyncOpenAI
 
         return AsyncOpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
+
+    async def _close_client(self, client: "AsyncOpenAI") -> None:
+        await client.close()
 
 
 def _as_http(base_url: str | None) -> str | None:
@@ -250,7 +212,3 @@ def _as_http(base_url: str | None) -> str | None:
         if base_url is not None and base_url.startswith(websocket):
             return http + base_url.removeprefix(websocket)
     return base_url
-
-
-async def _close_client(client: "AsyncOpenAI") -> None:
-    await client.close()

@@ -2,25 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import formatdate
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from time import time
 from typing import TYPE_CHECKING, Any
 
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
-from a2a.types.a2a_pb2 import (
-    AgentCapabilities,
-    AgentCard,
-    AgentInterface,
-    AgentSkill,
-    SecurityRequirement,
-    SecurityScheme,
-    StringList,
-)
+from a2a.types import a2a_pb2 as pb
 from a2a.utils.constants import (
     AGENT_CARD_WELL_KNOWN_PATH,
     PROTOCOL_VERSION_0_3,
@@ -30,12 +20,14 @@ from a2a.utils.constants import (
 from a2a.utils.errors import MethodNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
+from ...agents import BaseAgent
+from ...arguments import check_arguments
 from ...errors import SetupError
 from ...flow import Team
-from ...runner import BackgroundRunner
 from ...stores import Store
-from ..http import Auth, AuthLike
-from ..http.app import AppTarget, ContextFactory, cors_middleware, to_background_runner
+from ...version import __version__
+from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
+from ..http.auth import Auth, AuthLike
 from ..http.guard import RequestGuard
 from ..server import serve
 from .broadcast import TaskBroadcasts
@@ -48,7 +40,6 @@ from .rest import RESTBinding, to_error_response
 from .tasks import TaskService
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import BaseRoute
@@ -68,7 +59,7 @@ _SCHEMES = {
 OUTPUT_MODES = ("text/plain", "application/json")
 
 
-def make_card(team: Team, given: AgentCard | Mapping[str, Any] | None, auth: Sequence[Auth]) -> AgentCard:
+def make_card(team: Team, given: pb.AgentCard | Mapping[str, Any] | None, auth: Sequence[Auth]) -> pb.AgentCard:
     """Return the agent card of a team.
 
     Args:
@@ -79,56 +70,49 @@ def make_card(team: Team, given: AgentCard | Mapping[str, Any] | None, auth: Seq
     Raises:
         SetupError: `given` has an unknown field, or a scheme cannot be declared in a card.
     """
-    if isinstance(given, AgentCard):
-        card = AgentCard()
-        card.CopyFrom(given)
-    else:
-        card = _generate_card(team)
-        if given:
-            _update_card(card, given)
+    card = pb.AgentCard()
+    card.CopyFrom(given if isinstance(given, pb.AgentCard) else _generate_card(team))
+    if given and not isinstance(given, pb.AgentCard):
+        _update_card(card, given)
     if auth and not card.security_schemes:
         for scheme in auth:
             card.security_schemes[scheme.name].CopyFrom(_to_card_scheme(scheme))
-            card.security_requirements.append(SecurityRequirement(schemes={scheme.name: StringList()}))
+            card.security_requirements.append(pb.SecurityRequirement(schemes={scheme.name: pb.StringList()}))
     return card
 
 
-def _to_card_scheme(auth: Auth) -> SecurityScheme:
+def _to_card_scheme(auth: Auth) -> pb.SecurityScheme:
     # A card has the fields of OpenAPI, in a field named after the type.
     fields = dict(auth.openapi_scheme())
     kind = str(fields.pop("type", ""))
     if "in" in fields:
         fields["location"] = fields.pop("in")
     try:
-        return ParseDict({_SCHEMES[kind]: fields}, SecurityScheme())
+        return ParseDict({_SCHEMES[kind]: fields}, pb.SecurityScheme())
     except (KeyError, ParseError) as error:
         raise SetupError(f"the auth scheme `{auth.name}` cannot be declared in an agent card: {error}") from None
 
 
-def _generate_card(team: Team) -> AgentCard:
+def _generate_card(team: Team) -> pb.AgentCard:
     root = team.members[team.root].agent
-    return AgentCard(
+    return pb.AgentCard(
         name=root.name,
         description=root.description or root.name,
-        version=_package_version(),
-        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
+        version=__version__,
+        capabilities=pb.AgentCapabilities(streaming=True, push_notifications=True),
         default_input_modes=INPUT_MODES,
         default_output_modes=OUTPUT_MODES,
-        skills=[
-            AgentSkill(
-                id=name,
-                name=name,
-                description=seat.agent.description or name,
-                tags=["agent" if name != root.name else "root"],
-            )
-            for name, seat in team.members.items()
-        ],
+        skills=[_skill(seat.agent, "root" if name == root.name else "agent") for name, seat in team.members.items()],
     )
 
 
-def _update_card(card: AgentCard, given: Mapping[str, Any]) -> None:
+def _skill(agent: BaseAgent[Any, Any], tag: str) -> pb.AgentSkill:
+    return pb.AgentSkill(id=agent.name, name=agent.name, description=agent.description or agent.name, tags=[tag])
+
+
+def _update_card(card: pb.AgentCard, given: Mapping[str, Any]) -> None:
     try:
-        update = ParseDict(dict(given), AgentCard())
+        update = ParseDict(dict(given), pb.AgentCard())
     except ParseError as error:
         raise SetupError(f"a2a_app(card=…) is not an agent card: {error}") from None
     for field, _ in update.ListFields():
@@ -136,42 +120,76 @@ def _update_card(card: AgentCard, given: Mapping[str, Any]) -> None:
     card.MergeFrom(update)
 
 
-def with_interfaces(card: AgentCard, url: str, *, compat_03: bool, grpc_url: str | None = None) -> AgentCard:
-    """Return a copy of a card with the service's interfaces, unless it lists some.
+_LEASE_SECONDS = 5.0
+
+
+class CardEndpoint:
+    """The agent card with the interfaces of the service.
 
     Args:
-        card: The card.
-        url: The base URL of the service.
-        compat_03: Whether to list interfaces of protocol version 0.3 too.
+        card: The card without interfaces, unless it lists its own.
+        url: The base URL of the service; None for the URL of each request.
         grpc_url: The address of the gRPC interface.
+        compat_03: Whether to list interfaces of protocol version 0.3 too.
+        sign: A function that signs the card.
     """
-    copy = AgentCard()
-    copy.CopyFrom(card)
-    if not copy.supported_interfaces:
-        base = url.rstrip("/")
-        versions = [PROTOCOL_VERSION_1_0, *([PROTOCOL_VERSION_0_3] if compat_03 else [])]
-        for version in versions:
-            for binding, address in ((TransportProtocol.JSONRPC, f"{base}/"), (TransportProtocol.HTTP_JSON, base)):
-                copy.supported_interfaces.append(
-                    AgentInterface(url=address, protocol_binding=binding.value, protocol_version=version)
-                )
-        if grpc_url:
-            copy.supported_interfaces.append(
-                AgentInterface(
-                    url=grpc_url, protocol_binding=TransportProtocol.GRPC.value, protocol_version=PROTOCOL_VERSION_1_0
-                )
-            )
-    return copy
 
+    def __init__(
+        self,
+        card: pb.AgentCard,
+        *,
+        url: str | None,
+        grpc_url: str | None,
+        compat_03: bool,
+        sign: Callable[[pb.AgentCard], pb.AgentCard] | None,
+    ) -> None:
+        self.card = card
+        self.compat_03 = compat_03
+        self._url = url
+        self._grpc_url = grpc_url
+        self._sign = sign
+        self._modified_at = formatdate(time(), usegmt=True)
 
-def _package_version() -> str:
-    try:
-        return version("baton-adk")
-    except PackageNotFoundError:
-        return "0"
+    def _with_interfaces(self, url: str) -> pb.AgentCard:
+        card = pb.AgentCard()
+        card.CopyFrom(self.card)
+        if card.supported_interfaces:
+            return card
+        base, http, grpc = url.rstrip("/"), TransportProtocol.HTTP_JSON, TransportProtocol.GRPC
+        for version in (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3) if self.compat_03 else (PROTOCOL_VERSION_1_0,):
+            for binding, address in ((TransportProtocol.JSONRPC, f"{base}/"), (http, base)):
+                card.supported_interfaces.add(url=address, protocol_binding=binding, protocol_version=version)
+        if self._grpc_url:
+            version = PROTOCOL_VERSION_1_0
+            card.supported_interfaces.add(url=self._grpc_url, protocol_binding=grpc, protocol_version=version)
+        return card
 
+    async def handle(self, request: "Request") -> "Response":
+        """Return the card, or 304 if the client has it already.
 
-_LEASE_SECONDS = 5.0
+        Args:
+            request: The incoming request.
+        """
+        from starlette.responses import JSONResponse, Response
+
+        # Not `base_url`: for a mounted app, that is the URL of the outer app.
+        request_url = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
+        card = self._with_interfaces(self._url or request_url)
+        if self._sign is not None:
+            card = self._sign(card)
+        content = agent_card_to_dict(card) if self.compat_03 else MessageToDict(card)
+        # Signatures of the same card may differ each time.
+        unsigned = {key: value for key, value in content.items() if key != "signatures"}
+        digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
+        headers = {
+            "ETag": f'W/"{digest}"',
+            "Last-Modified": self._modified_at,
+            "Cache-Control": "public, max-age=60",
+        }
+        known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
+        if f'"{digest}"' in known or "*" in known:
+            return Response(status_code=304, headers=headers)
+        return JSONResponse(content, headers=headers)
 
 
 class A2AApp:
@@ -187,83 +205,48 @@ class A2AApp:
 
     def __init__(
         self,
-        background: BackgroundRunner,
+        tasks: TaskService,
+        push: PushNotifier,
         guard: RequestGuard,
+        cards: CardEndpoint,
         *,
         cors_origins: Sequence[str],
-        show_errors: bool,
-        context_factory: ContextFactory | None,
-        url: str | None,
-        card: AgentCard | Mapping[str, Any] | None,
-        extended_card: AgentCard | None,
-        compat_03: bool,
-        sign_card: Callable[[AgentCard], AgentCard] | None,
-        push_policy: PushPolicy,
-        push_retry_delays: Sequence[float],
-        allow_message_replies: bool,
-        grpc_url: str | None,
+        extended_card: pb.AgentCard | None,
     ) -> None:
-        runner = self.runner = background.runner
-        self.card = make_card(runner.team, card, guard.auth)
-        if extended_card is not None:
-            self.card.capabilities.extended_agent_card = True
-        self._url = url
-        self._grpc_url = grpc_url
-        self._compat_03 = compat_03
-        self._sign_card = sign_card
-        self._background = background
-        self._context_factory = context_factory
+        self.runner = tasks.background.runner
+        self.card = cards.card
+        self._tasks = tasks
+        self._push = push
         self._is_authenticated = bool(guard.auth)
-        reader = TaskReader(runner._require_store("a2a_app"), show_errors=show_errors)
-        self._push = PushNotifier(PushConfigStore(reader.store), reader, policy=push_policy, delays=push_retry_delays)
-        self._tasks = TaskService(
-            background,
-            TaskBroadcasts(background, self._push.notify),
-            reader,
-            context_factory=context_factory,
-            allow_message_replies=allow_message_replies,
-        )
-        self._handler = A2ARequestHandler(
-            self._tasks, self.card, extended_card, self._push, requires_auth=self._is_authenticated
-        )
+        self._handler = A2ARequestHandler(tasks, self.card, extended_card, push, requires_auth=self._is_authenticated)
         self.handler: RequestHandler = self._handler
         self._guard = A2ARequestGuard(self.card, guard)
-        self._modified_at = formatdate(time(), usegmt=True)
-        self._app = self._make_app(cors_origins)
+        handlers = dict.fromkeys((404, 405), _unknown_path)
+        self._app = make_app(
+            self._routes(guard.protect(cards.handle), has_legacy=cards.compat_03),
+            tasks.background,
+            start=self.start,
+            close=self.close,
+            cors_origins=cors_origins,
+            exception_handlers=handlers,
+        )
 
-    def _make_app(self, cors_origins: Sequence[str]) -> "Starlette":
-        from starlette.applications import Starlette
+    def _routes(
+        self, handle_card: "Callable[[Request], Awaitable[Response]]", *, has_legacy: bool
+    ) -> "list[BaseRoute]":
         from starlette.routing import Route
 
         # Not the SDK's route factories: they build the call context synchronously, so they cannot await an auth scheme,
         # and their dispatchers send exception texts to clients.
-        legacy = LegacyTranslator(self._handler, self._guard) if self._compat_03 else None
-        legacy_routes: list[BaseRoute] = []
+        legacy = LegacyTranslator(self._handler, self._guard) if has_legacy else None
+        routes: list[BaseRoute] = [
+            Route(AGENT_CARD_WELL_KNOWN_PATH, handle_card, methods=["GET"]),
+            Route("/", JSONRPCBinding(self._handler, self._guard, legacy).handle, methods=["POST"]),
+        ]
         if legacy is not None:
             # Some clients of 0.3 look for the card at the URL that it names.
-            legacy_routes = [
-                Route("/", self._get_card, methods=["GET"]),
-                *LegacyRESTBinding(legacy, self._guard).routes(),
-            ]
-        return Starlette(
-            routes=[
-                Route(AGENT_CARD_WELL_KNOWN_PATH, self._get_card, methods=["GET"]),
-                Route("/", JSONRPCBinding(self._handler, self._guard, legacy).handle, methods=["POST"]),
-                *legacy_routes,
-                *RESTBinding(self._handler, self._guard).routes(),
-            ],
-            middleware=cors_middleware(cors_origins),
-            exception_handlers={404: _unknown_path, 405: _unknown_path},
-            lifespan=self._lifespan,
-        )
-
-    @asynccontextmanager
-    async def _lifespan(self, app: "Starlette") -> AsyncGenerator[None]:
-        self.start()
-        try:
-            yield
-        finally:
-            await self.close()
+            routes += [Route("/", handle_card, methods=["GET"]), *LegacyRESTBinding(legacy, self._guard).routes()]
+        return [*routes, *RESTBinding(self._handler, self._guard).routes()]
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "http":
@@ -283,21 +266,24 @@ class A2AApp:
 
     def start(self) -> None:
         """Start to take over abandoned tasks, as the first request does. Safe to call again."""
-        self._background.start_recovery(self._context_factory)
+        self._tasks.start_recovery()
 
     async def close(self) -> None:
-        """Release the tasks that are driven here to other processes, and close the runner."""
+        """Let turns in flight finish, leave the tasks to other processes, and close the runner."""
         await self._tasks.close()
         await self._push.close()
         await self.runner.close()
 
-    def run(self, host: str = "127.0.0.1", port: int = 8000, *, allow_anonymous: bool = False) -> None:
+    def run(
+        self, host: str = "127.0.0.1", port: int = 8000, *, allow_anonymous: bool = False, drain: float = 10.0
+    ) -> None:
         """Serve the app until the process is stopped.
 
         Args:
             host: The address to listen on.
             port: The port to listen on.
             allow_anonymous: Accept a `host` that other machines can reach although the app has no `auth`.
+            drain: Seconds for turns in flight to finish when the process is stopped.
 
         Raises:
             SetupError: Other machines can reach `host`, and the app neither has `auth` nor allows anonymous access.
@@ -307,32 +293,11 @@ class A2AApp:
             host=host,
             port=port,
             allow_anonymous=allow_anonymous or self._is_authenticated,
-            timeout_graceful_shutdown=3,
+            drain=drain,
         )
 
-    async def _get_card(self, request: "Request") -> "Response":
-        from starlette.responses import JSONResponse, Response
 
-        # Not `base_url`: for a mounted app, that is the URL of the outer app.
-        request_url = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
-        card = with_interfaces(self.card, self._url or request_url, compat_03=self._compat_03, grpc_url=self._grpc_url)
-        if self._sign_card is not None:
-            card = self._sign_card(card)
-        content = agent_card_to_dict(card) if self._compat_03 else MessageToDict(card)
-        # Signatures of the same card may differ each time.
-        unsigned = {key: value for key, value in content.items() if key != "signatures"}
-        digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
-        headers = {
-            "ETag": f'W/"{digest}"',
-            "Last-Modified": self._modified_at,
-            "Cache-Control": "public, max-age=60",
-        }
-        known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
-        if f'"{digest}"' in known or "*" in known:
-            return Response(status_code=304, headers=headers)
-        return JSONResponse(content, headers=headers)
-
-
+@check_arguments
 def a2a_app(
     target: AppTarget,
     /,
@@ -345,9 +310,9 @@ def a2a_app(
     context_factory: ContextFactory | None = None,
     store: Store | str | PathLike[str] | None = None,
     url: str | None = None,
-    card: AgentCard | Mapping[str, Any] | None = None,
-    extended_card: AgentCard | None = None,
-    sign_card: Callable[[AgentCard], AgentCard] | None = None,
+    card: pb.AgentCard | Mapping[str, Any] | None = None,
+    extended_card: pb.AgentCard | None = None,
+    sign_card: Callable[[pb.AgentCard], pb.AgentCard] | None = None,
     push_policy: PushPolicy = allow_public_urls,
     push_retry_delays: Sequence[float] = RETRY_DELAYS,
     compat_03: bool = False,
@@ -369,7 +334,7 @@ def a2a_app(
         card: A complete agent card, or fields that replace those of the generated card.
         extended_card: The card for authenticated clients.
         sign_card: A function that signs the card.
-        push_policy: Decides whether a webhook URL may be called.
+        push_policy: Decides whether a webhook URL may be called, from the URL and the IP addresses of its host.
         push_retry_delays: Seconds before each retry of a failed webhook call.
         compat_03: Serve protocol version 0.3 too.
         grpc_url: The address that the card names for the gRPC server passed to `A2AApp.add_to_grpc`.
@@ -380,22 +345,21 @@ def a2a_app(
         SetupError: The runner has no store, or an argument is invalid.
     """
     background = to_background_runner(target, "a2a_app", store=store, lease_seconds=_LEASE_SECONDS)
-    return A2AApp(
+    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
+    reader = TaskReader(background.runner._require_store("a2a_app"), show_errors=show_errors)
+    push = PushNotifier(PushConfigStore(reader.store), reader, policy=push_policy, delays=push_retry_delays)
+    tasks = TaskService(
         background,
-        RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body),
-        cors_origins=cors_origins,
-        show_errors=show_errors,
+        TaskBroadcasts(background, push.notify),
+        reader,
         context_factory=context_factory,
-        url=url,
-        card=card,
-        extended_card=extended_card,
-        compat_03=compat_03,
-        sign_card=sign_card,
-        push_policy=push_policy,
-        push_retry_delays=push_retry_delays,
         allow_message_replies=allow_message_replies,
-        grpc_url=grpc_url,
     )
+    own_card = make_card(background.runner.team, card, guard.auth)
+    if extended_card is not None:
+        own_card.capabilities.extended_agent_card = True
+    cards = CardEndpoint(own_card, url=url, grpc_url=grpc_url, compat_03=compat_03, sign=sign_card)
+    return A2AApp(tasks, push, guard, cards, cors_origins=cors_origins, extended_card=extended_card)
 
 
 async def _unknown_path(request: "Request", error: Exception) -> "Response":

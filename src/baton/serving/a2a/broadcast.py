@@ -7,20 +7,8 @@ from time import time
 
 from a2a.types.a2a_pb2 import Task, TaskStatusUpdateEvent
 
+from ... import events
 from ...errors import BatonError
-from ...events import (
-    AgentStarted,
-    CustomDelta,
-    Delta,
-    InterruptAnswered,
-    Origin,
-    ProgressDelta,
-    ReasoningDelta,
-    RunResumed,
-    RunStarted,
-    TextDelta,
-    ToolCallDelta,
-)
 from ...runner import BackgroundRunner
 from .projection import TaskProjection, Update
 
@@ -28,7 +16,7 @@ _logger = logging.getLogger("baton.a2a")
 _FLUSH_SECONDS = 0.1
 _MAX_CHUNK = 600
 _MAX_PENDING = 2000
-_SETUP_EVENTS = (RunStarted, RunResumed, InterruptAnswered, AgentStarted)
+_SETUP_EVENTS = (events.RunStarted, events.RunResumed, events.InterruptAnswered, events.AgentStarted)
 
 
 class TaskSubscriber:
@@ -65,6 +53,10 @@ class TaskSubscriber:
         async with asyncio.timeout(timeout):
             return await self._pending.get()
 
+    async def __aiter__(self) -> AsyncIterator[Update]:
+        while (update := await self.next()) is not None:
+            yield update
+
 
 class TaskBroadcast:
     """The updates of one run that is driven here.
@@ -88,7 +80,7 @@ class TaskBroadcast:
         """Set when an agent has acted, or the run has stopped."""
         self._background = background
         self._push = push
-        self._texts: dict[str, tuple[Origin, list[str]]] = {}
+        self._texts: dict[str, tuple[events.Origin, list[str]]] = {}
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -107,7 +99,7 @@ class TaskBroadcast:
         run_id = self.projection.task.id
         try:
             async for number, item in self._background.subscribe(run_id, after=self.projection.position):
-                if isinstance(item, Delta):
+                if isinstance(item, events.Delta):
                     self._handle_delta(item)
                 elif number > self.projection.position:
                     self._flush()
@@ -129,20 +121,23 @@ class TaskBroadcast:
             self.started.set()
             self.acted.set()
 
-    def _handle_delta(self, delta: Delta) -> None:
+    def _handle_delta(self, delta: events.Delta) -> None:
         match delta:
-            case TextDelta():
+            case events.TextDelta():
                 self._texts.setdefault(delta.origin.id, (delta.origin, []))[1].append(delta.text)
                 self._size += len(delta.text)
                 if self._size >= _MAX_CHUNK:
                     self._flush()
                 elif self._timer is None:
                     self._timer = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush)
-            case ProgressDelta():
+            case events.ResponseRestarted():
+                self._texts.pop(delta.origin.id, None)
+                self.projection.discard_text(delta.origin)
+            case events.ProgressDelta():
                 update = self.projection.apply_progress(delta, time())
                 if update is not None:
                     self._send(update)
-            case ReasoningDelta() | ToolCallDelta() | CustomDelta():
+            case events.ReasoningDelta() | events.ToolCallDelta() | events.CustomDelta():
                 pass  # A2A has no update for these.
             case _:
                 raise TypeError(f"A2A has no case for {type(delta).__name__}")
@@ -248,16 +243,6 @@ class TaskBroadcasts:
         """Wait until all broadcasts have ended, as they do when their runs stop."""
         if self._tasks:
             await asyncio.wait(self._tasks)
-
-
-async def iter_updates(subscriber: TaskSubscriber) -> AsyncIterator[Update]:
-    """Yield the updates of a subscriber until its subscription ends.
-
-    Args:
-        subscriber: The subscriber.
-    """
-    while (update := await subscriber.next()) is not None:
-        yield update
 
 
 def copy_task(projection: TaskProjection) -> Task:

@@ -1,11 +1,10 @@
 """The gRPC binding, for a `grpc.aio` server of the application. Metadata take the place of HTTP headers."""
 
 from collections.abc import AsyncGenerator
+from operator import methodcaller
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote
 
-from a2a.server.context import ServerCallContext
-from a2a.types import a2a_pb2 as pb
 from a2a.utils.error_handlers import A2A_DOMAIN
 from a2a.utils.errors import A2A_ERROR_MAPPING, InternalError
 from a2a.utils.grpc_status import status_to_grpc
@@ -16,10 +15,8 @@ from google.rpc.status_pb2 import Status
 from starlette.requests import Request
 
 from ...errors import SetupError
-from .handler import METHODS, A2ARequestGuard, A2ARequestHandler, to_a2a_error, to_response
+from .handler import OPERATIONS, SERVICE, A2ARequestGuard, A2ARequestHandler, Operation, to_a2a_error, to_response
 from .projection import Update
-
-_SERVICE = pb.DESCRIPTOR.services_by_name["A2AService"]
 
 
 class GRPCBinding:
@@ -48,22 +45,19 @@ class GRPCBinding:
         Args:
             server: A `grpc.aio` server.
         """
-        handlers = {method.name: self._method_handler(method) for method in _SERVICE.methods if method.name in METHODS}
-        server.add_generic_rpc_handlers((self._grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),))
+        handlers = {name: self._method_handler(operation) for name, operation in OPERATIONS.items()}
+        server.add_generic_rpc_handlers((self._grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),))
 
-    def _method_handler(self, method: Any) -> Any:
-        kind, name = METHODS[method.name]
-        make = self._grpc.unary_unary_rpc_method_handler
-        behavior: Any = self._unary(name)
-        if method.server_streaming:
-            make = self._grpc.unary_stream_rpc_method_handler
-            behavior = self._streaming(name)
-        return make(behavior, request_deserializer=kind.FromString, response_serializer=_serialize)
+    def _method_handler(self, operation: Operation) -> Any:
+        kind = "stream" if operation.is_stream else "unary"
+        make = getattr(self._grpc, f"unary_{kind}_rpc_method_handler")
+        behavior: Any = (self._streaming if operation.is_stream else self._unary)(operation.handler)
+        return make(behavior, operation.params.FromString, methodcaller("SerializeToString"))
 
     def _unary(self, name: str) -> Any:
         async def handle(params: ProtoMessage, call: Any) -> ProtoMessage:
             try:
-                context = await self._admit(call)
+                context = await self._guard.admit_current(_to_request(call))
                 return to_response(params, await getattr(self._handler, name)(params, context))
             except Exception as error:
                 await self._abort(call, error)
@@ -74,7 +68,7 @@ class GRPCBinding:
     def _streaming(self, name: str) -> Any:
         async def stream(params: ProtoMessage, call: Any) -> AsyncGenerator[ProtoMessage]:
             try:
-                context = await self._admit(call)
+                context = await self._guard.admit_current(_to_request(call))
                 updates = cast("AsyncGenerator[Update]", getattr(self._handler, name)(params, context))
                 try:
                     async for update in updates:
@@ -86,12 +80,6 @@ class GRPCBinding:
                 raise
 
         return stream
-
-    async def _admit(self, call: Any) -> ServerCallContext:
-        request = _to_request(call)
-        context = await self._guard.admit(request)
-        self._guard.check_version(request, context)
-        return context
 
     async def _abort(self, call: Any, error: Exception) -> NoReturn:
         codes = self._grpc.StatusCode
@@ -116,7 +104,3 @@ def _to_request(call: Any) -> Any:
     client = (host.strip("[]"), int(port)) if port.isdigit() else None
     scope = {"type": "http", "method": "POST", "scheme": "http", "path": "/", "query_string": b""}
     return Request({**scope, "headers": headers, "client": client, "server": None})
-
-
-def _serialize(message: ProtoMessage) -> bytes:
-    return message.SerializeToString()

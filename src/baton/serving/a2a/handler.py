@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from a2a.auth.user import UnauthenticatedUser, User
@@ -12,47 +12,21 @@ from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extension
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
-from a2a.types.a2a_pb2 import (
-    AgentCard,
-    CancelTaskRequest,
-    DeleteTaskPushNotificationConfigRequest,
-    GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse,
-    ListTasksRequest,
-    ListTasksResponse,
-    Message,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-    Task,
-    TaskPushNotificationConfig,
-)
+from a2a.utils import errors
 from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERSION_HEADER
-from a2a.utils.errors import (
-    A2AError,
-    ContentTypeNotSupportedError,
-    ExtendedAgentCardNotConfiguredError,
-    ExtensionSupportRequiredError,
-    InternalError,
-    InvalidRequestError,
-    PushNotificationNotSupportedError,
-    TaskNotFoundError,
-    UnsupportedOperationError,
-    VersionNotSupportedError,
-)
 from a2a.utils.input_mode_validator import validate_input_modes
-from a2a.utils.proto_utils import validate_proto_required_fields
+from a2a.utils.proto_utils import to_stream_response, validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length
 from google.protobuf.empty_pb2 import Empty
+from google.protobuf.json_format import MessageToDict, ParseError
 from google.protobuf.message import Message as ProtoMessage
 
-from ..http import Principal
-from ..http.errors import ServingError
+from ...errors import ShuttingDownError
+from ..http.auth import Principal
+from ..http.errors import ServingError, to_serving_error
 from ..http.guard import RequestGuard, media_type
 from .broadcast import TaskBroadcast, TaskSubscriber
-from .projection import Update
+from .projection import Update, page_to_dict
 from .push import PushNotifier, PushSubscriber
 from .tasks import TaskService
 
@@ -60,8 +34,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _logger = logging.getLogger("baton.a2a")
-_VERSION = "baton.version"
+RESPONSE_VERSION = "baton.version"
+"""The key of a call's state that holds the protocol version of its response; 1.0 without it."""
 _SURROGATES = re.compile(rb"\\u[dD][89a-fA-F]")
+PARSE_ERRORS = (ParseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""The exceptions of protobuf's and the SDK's parsers for invalid messages."""
 _JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
 
 
@@ -86,7 +63,7 @@ class NamedUser(User):
         return self.principal.name
 
 
-def to_a2a_error(error: Exception) -> tuple[A2AError, int | None, Mapping[str, str]]:
+def to_a2a_error(error: Exception) -> tuple[errors.A2AError, int | None, Mapping[str, str]]:
     """Map an exception to an A2A error, an HTTP status (None for the error's own) and headers.
 
     Errors of the server are logged; clients do not see their text.
@@ -94,12 +71,15 @@ def to_a2a_error(error: Exception) -> tuple[A2AError, int | None, Mapping[str, s
     Args:
         error: The exception that ended a request or a stream.
     """
+    if isinstance(error, ShuttingDownError):
+        reported = to_serving_error(error)
+        return errors.InternalError(message=reported.message), reported.status, reported.headers or {}
     if isinstance(error, ServingError):
-        return InvalidRequestError(message=error.message), error.status, error.headers or {}
-    if isinstance(error, A2AError):
+        return errors.InvalidRequestError(message=error.message), error.status, error.headers or {}
+    if isinstance(error, errors.A2AError):
         return error, None, {}
     _logger.error("an A2A request failed", exc_info=error)
-    return InternalError(), None, {}
+    return errors.InternalError(), None, {}
 
 
 class A2ARequestGuard:
@@ -110,7 +90,7 @@ class A2ARequestGuard:
         guard: The app's authentication and body limit.
     """
 
-    def __init__(self, card: AgentCard, guard: RequestGuard) -> None:
+    def __init__(self, card: pb.AgentCard, guard: RequestGuard) -> None:
         self._required = frozenset(each.uri for each in card.capabilities.extensions if each.required)
         self._guard = guard
 
@@ -128,6 +108,16 @@ class A2ARequestGuard:
         extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
         return ServerCallContext(user=user, state={"headers": dict(request.headers)}, requested_extensions=extensions)
 
+    async def admit_current(self, request: "Request") -> ServerCallContext:
+        """Authenticate a request of the current protocol version and return its call context.
+
+        Args:
+            request: The incoming request.
+        """
+        context = await self.admit(request)
+        self.check_version(request, context)
+        return context
+
     def check_version(self, request: "Request", context: ServerCallContext) -> None:
         """Raise unless a request names version 1.x and the required extensions.
 
@@ -137,7 +127,7 @@ class A2ARequestGuard:
         """
         version = requested_version(request)
         if version.partition(".")[0] != "1":
-            raise VersionNotSupportedError(
+            raise errors.VersionNotSupportedError(
                 message=f"version `{version[:20]}` is not supported; send the header {VERSION_HEADER}: 1.0"
             )
         self.check_extensions(context)
@@ -150,7 +140,7 @@ class A2ARequestGuard:
         """
         missing = self._required - context.requested_extensions
         if missing:
-            raise ExtensionSupportRequiredError(
+            raise errors.ExtensionSupportRequiredError(
                 message=f"the extensions {sorted(missing)} are required; send them in {HTTP_EXTENSION_HEADER}"
             )
 
@@ -162,10 +152,12 @@ class A2ARequestGuard:
         """
         kind = media_type(request)
         if kind not in _JSON_TYPES:
-            raise ContentTypeNotSupportedError(message=f"the body must be application/json, not {kind or 'untyped'}")
+            raise errors.ContentTypeNotSupportedError(
+                message=f"the body must be application/json, not {kind or 'untyped'}"
+            )
         body = await self._guard.read_body(request)
         if _SURROGATES.search(body) and not _is_encodable(body):
-            raise InvalidRequestError(message="the body contains an unpaired surrogate, which is not valid text")
+            raise errors.InvalidRequestError(message="the body contains an unpaired surrogate, which is not valid text")
         return body
 
 
@@ -178,25 +170,6 @@ def _is_encodable(body: bytes) -> bool:
     except (ValueError, RecursionError):
         pass  # Reported by the parser.
     return True
-
-
-def get_response_version(context: ServerCallContext) -> str:
-    """Return the protocol version of the response.
-
-    Args:
-        context: The context of the call.
-    """
-    return str(context.state.get(_VERSION, PROTOCOL_VERSION_1_0))
-
-
-def set_response_version(context: ServerCallContext, version: str) -> None:
-    """Set the protocol version of the response.
-
-    Args:
-        context: The context of the call.
-        version: The version.
-    """
-    context.state[_VERSION] = version
 
 
 def requested_version(request: "Request") -> str:
@@ -222,8 +195,8 @@ class A2ARequestHandler(RequestHandler):
     def __init__(
         self,
         tasks: TaskService,
-        card: AgentCard,
-        extended_card: AgentCard | None,
+        card: pb.AgentCard,
+        extended_card: pb.AgentCard | None,
         push: PushNotifier,
         *,
         requires_auth: bool,
@@ -234,7 +207,7 @@ class A2ARequestHandler(RequestHandler):
         self._extended_card = extended_card
         self._push = push
 
-    async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task | Message:
+    async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.Task | pb.Message:
         """Start or continue a task, and wait until it stops unless told not to.
 
         Args:
@@ -244,14 +217,14 @@ class A2ARequestHandler(RequestHandler):
         broadcast = await self._accept(params, context, None)
         task_id = broadcast.projection.task.id
         if params.configuration.return_immediately:
-            result: Task | Message = await self._tasks.get(task_id, self._principal(context))
+            result: pb.Task | pb.Message = await self._tasks.get(task_id, self._principal(context))
         else:
             await self._tasks.wait_until_stopped(task_id)
             result = await self._tasks.result(task_id, self._principal(context))
-        return apply_history_length(result, params.configuration) if isinstance(result, Task) else result
+        return apply_history_length(result, params.configuration) if isinstance(result, pb.Task) else result
 
     async def on_message_send_stream(
-        self, params: SendMessageRequest, context: ServerCallContext
+        self, params: pb.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
         """Start or continue a task and stream its updates, beginning with the task itself.
 
@@ -263,10 +236,10 @@ class A2ARequestHandler(RequestHandler):
         subscriber = TaskSubscriber()
         broadcast = await self._accept(params, context, subscriber)
         async for update in self._tasks.stream(broadcast, subscriber):
-            yield apply_history_length(update, params.configuration) if isinstance(update, Task) else update
+            yield apply_history_length(update, params.configuration) if isinstance(update, pb.Task) else update
 
     async def _accept(
-        self, params: SendMessageRequest, context: ServerCallContext, subscriber: TaskSubscriber | None
+        self, params: pb.SendMessageRequest, context: ServerCallContext, subscriber: TaskSubscriber | None
     ) -> TaskBroadcast:
         validate_proto_required_fields(params)
         validate_history_length(params.configuration)
@@ -276,7 +249,7 @@ class A2ARequestHandler(RequestHandler):
         push = None
         if params.configuration.HasField("task_push_notification_config"):
             self._require_push()
-            push = PushSubscriber(params.configuration.task_push_notification_config, get_response_version(context))
+            push = PushSubscriber(params.configuration.task_push_notification_config, _response_version(context))
             await self._push.check(push.config)
         if not message.task_id:
             return await self._tasks.start(message, principal, str(uuid4()), subscriber=subscriber, push=push)
@@ -284,7 +257,7 @@ class A2ARequestHandler(RequestHandler):
             await self._push.configs.put(message.task_id, push)
         return await self._tasks.resume(message, principal, subscriber)
 
-    async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
+    async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task | None:
         """Return the current state of a task.
 
         Args:
@@ -295,7 +268,7 @@ class A2ARequestHandler(RequestHandler):
         validate_history_length(params)
         return apply_history_length(await self._tasks.get(params.id, self._principal(context)), params)
 
-    async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
+    async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
         """Return a page of the principal's tasks.
 
         Args:
@@ -304,7 +277,7 @@ class A2ARequestHandler(RequestHandler):
         """
         return await self._tasks.reader.list(params, self._principal(context))
 
-    async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
+    async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> pb.Task | None:
         """Cancel a task.
 
         Args:
@@ -315,7 +288,7 @@ class A2ARequestHandler(RequestHandler):
         return await self._tasks.cancel(params.id, self._principal(context))
 
     async def on_subscribe_to_task(
-        self, params: SubscribeToTaskRequest, context: ServerCallContext
+        self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
         """Stream the current state of a task and its further updates.
 
@@ -329,52 +302,46 @@ class A2ARequestHandler(RequestHandler):
             yield update
 
     async def on_create_task_push_notification_config(
-        self, params: TaskPushNotificationConfig, context: ServerCallContext
-    ) -> TaskPushNotificationConfig:
+        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
         """Add a webhook for a task.
 
         Args:
             params: The parameters of the operation.
             context: The context of the call.
         """
-        self._require_push()
-        validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._principal(context))
-        return await self._push.add(params.task_id, PushSubscriber(params, get_response_version(context)))
+        await self._check_push(params, context)
+        return await self._push.add(params.task_id, PushSubscriber(params, _response_version(context)))
 
     async def on_get_task_push_notification_config(
-        self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> TaskPushNotificationConfig:
+        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
         """Return a webhook of a task.
 
         Args:
             params: The parameters of the operation.
             context: The context of the call.
         """
-        self._require_push()
-        validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._principal(context))
+        await self._check_push(params, context)
         for config in await self._push.configs.list(params.task_id):
             if config.id == params.id:
                 return config
-        raise TaskNotFoundError(message=f"task `{params.task_id}` has no push configuration `{params.id}`")
+        raise errors.TaskNotFoundError(message=f"task `{params.task_id}` has no push configuration `{params.id}`")
 
     async def on_list_task_push_notification_configs(
-        self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
-    ) -> ListTaskPushNotificationConfigsResponse:
+        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> pb.ListTaskPushNotificationConfigsResponse:
         """Return all webhooks of a task.
 
         Args:
             params: The parameters of the operation.
             context: The context of the call.
         """
-        self._require_push()
-        validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._principal(context))
-        return ListTaskPushNotificationConfigsResponse(configs=await self._push.configs.list(params.task_id))
+        await self._check_push(params, context)
+        return pb.ListTaskPushNotificationConfigsResponse(configs=await self._push.configs.list(params.task_id))
 
     async def on_delete_task_push_notification_config(
-        self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
         """Delete a webhook of a task.
 
@@ -382,14 +349,12 @@ class A2ARequestHandler(RequestHandler):
             params: The parameters of the operation.
             context: The context of the call.
         """
-        self._require_push()
-        validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._principal(context))
+        await self._check_push(params, context)
         await self._push.configs.delete(params.task_id, params.id)
 
     async def on_get_extended_agent_card(
-        self, params: GetExtendedAgentCardRequest, context: ServerCallContext
-    ) -> AgentCard:
+        self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
+    ) -> pb.AgentCard:
         """Return the card for authenticated clients.
 
         Args:
@@ -398,24 +363,34 @@ class A2ARequestHandler(RequestHandler):
         """
         self._principal(context)
         if not self._card.capabilities.extended_agent_card:
-            raise UnsupportedOperationError(message="this operation is not supported: the service has no extended card")
+            raise errors.UnsupportedOperationError(
+                message="this operation is not supported: the service has no extended card"
+            )
         if self._extended_card is None:
-            raise ExtendedAgentCardNotConfiguredError
+            raise errors.ExtendedAgentCardNotConfiguredError
         return self._extended_card
 
-    def _check_input_modes(self, message: Message) -> None:
+    def _check_input_modes(self, message: pb.Message) -> None:
         try:
             validate_input_modes(message, self._card)
-        except ContentTypeNotSupportedError as error:
-            raise ContentTypeNotSupportedError(message=f"Incompatible content types. {error.message}") from None
+        except errors.ContentTypeNotSupportedError as error:
+            raise errors.ContentTypeNotSupportedError(message=f"Incompatible content types. {error.message}") from None
 
     def _require_streaming(self) -> None:
         if not self._card.capabilities.streaming:
-            raise UnsupportedOperationError(message="this operation is not supported: this service does not stream")
+            raise errors.UnsupportedOperationError(
+                message="this operation is not supported: this service does not stream"
+            )
+
+    async def _check_push(self, params: Any, context: ServerCallContext) -> None:
+        """Raise unless the operation on a task's webhooks is supported, valid and permitted."""
+        self._require_push()
+        validate_proto_required_fields(params)
+        await self._tasks.record(params.task_id, self._principal(context))
 
     def _require_push(self) -> None:
         if not self._card.capabilities.push_notifications:
-            raise PushNotificationNotSupportedError
+            raise errors.PushNotificationNotSupportedError
 
     def _principal(self, context: ServerCallContext) -> Principal:
         user = context.user
@@ -425,34 +400,38 @@ class A2ARequestHandler(RequestHandler):
         if user.is_authenticated and user.user_name:
             return Principal(user.user_name)
         if self._requires_auth:
-            raise InvalidRequestError(message="authentication required: use a scheme that the agent card declares")
+            raise errors.InvalidRequestError(
+                message="authentication required: use a scheme that the agent card declares"
+            )
         return Principal()
 
 
-METHODS: dict[str, tuple[type[ProtoMessage], str]] = {
-    "SendMessage": (pb.SendMessageRequest, "on_message_send"),
-    "SendStreamingMessage": (pb.SendMessageRequest, "on_message_send_stream"),
-    "GetTask": (pb.GetTaskRequest, "on_get_task"),
-    "ListTasks": (pb.ListTasksRequest, "on_list_tasks"),
-    "CancelTask": (pb.CancelTaskRequest, "on_cancel_task"),
-    "SubscribeToTask": (pb.SubscribeToTaskRequest, "on_subscribe_to_task"),
-    "CreateTaskPushNotificationConfig": (pb.TaskPushNotificationConfig, "on_create_task_push_notification_config"),
-    "GetTaskPushNotificationConfig": (
-        pb.GetTaskPushNotificationConfigRequest,
-        "on_get_task_push_notification_config",
-    ),
-    "ListTaskPushNotificationConfigs": (
-        pb.ListTaskPushNotificationConfigsRequest,
-        "on_list_task_push_notification_configs",
-    ),
-    "DeleteTaskPushNotificationConfig": (
-        pb.DeleteTaskPushNotificationConfigRequest,
-        "on_delete_task_push_notification_config",
-    ),
-    "GetExtendedAgentCard": (pb.GetExtendedAgentCardRequest, "on_get_extended_agent_card"),
+def _response_version(context: ServerCallContext) -> str:
+    return str(context.state.get(RESPONSE_VERSION, PROTOCOL_VERSION_1_0))
+
+
+class Operation(NamedTuple):
+    """An operation of A2A."""
+
+    params: type[ProtoMessage]
+    """The type of its parameters."""
+    handler: str
+    """The method of the request handler."""
+    is_stream: bool
+    """True if its result is a stream of updates."""
+
+
+_IRREGULAR = {"SendMessage": "on_message_send", "SendStreamingMessage": "on_message_send_stream"}
+SERVICE = pb.DESCRIPTOR.services_by_name["A2AService"]
+OPERATIONS = {
+    method.name: Operation(
+        getattr(pb, method.input_type.name),
+        _IRREGULAR.get(method.name) or "on" + re.sub("([A-Z])", r"_\1", method.name).lower(),
+        method.server_streaming,
+    )
+    for method in SERVICE.methods
 }
-"""The operations of A2A by name: the parameter type, and the method of the request handler."""
-STREAMS = ("SendStreamingMessage", "SubscribeToTask")
+"""The operations of A2A by name, from the protocol's own description of the service."""
 
 
 def to_response(request: ProtoMessage, result: Any) -> ProtoMessage:
@@ -471,3 +450,26 @@ def to_response(request: ProtoMessage, result: Any) -> ProtoMessage:
             return pb.SendMessageResponse(message=result)
         case _:
             return result
+
+
+def to_json(request: ProtoMessage, result: Any) -> Any:
+    """Return the result of an operation as JSON; None if it has none.
+
+    Args:
+        request: The parameters of the operation.
+        result: The result of the request handler.
+    """
+    if result is None:
+        return None
+    if isinstance(result, pb.ListTasksResponse):
+        return page_to_dict(result)
+    return MessageToDict(to_response(request, result))
+
+
+def encode_update(update: Update) -> str:
+    """Encode an update of a stream as JSON.
+
+    Args:
+        update: The update.
+    """
+    return json.dumps(MessageToDict(to_stream_response(update)), ensure_ascii=False)

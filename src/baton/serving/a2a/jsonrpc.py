@@ -1,38 +1,30 @@
 """The JSON-RPC binding: one URL, with the method in the body."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
 from a2a.server.context import ServerCallContext
-from a2a.types import a2a_pb2 as pb
+from a2a.utils import errors
 from a2a.utils.error_handlers import build_error_details
-from a2a.utils.errors import (
-    JSON_RPC_ERROR_CODE_MAP,
-    A2AError,
-    InvalidParamsError,
-    InvalidRequestError,
-    JSONParseError,
-    MethodNotFoundError,
-)
 from a2a.utils.proto_utils import to_stream_response
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message as ProtoMessage
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..http.sse import single_event_response, stream_response
 from .handler import (
-    METHODS,
-    STREAMS,
+    OPERATIONS,
+    PARSE_ERRORS,
     A2ARequestGuard,
     A2ARequestHandler,
     requested_version,
     to_a2a_error,
-    to_response,
+    to_json,
 )
-from .legacy import LegacyTranslator, jsonrpc_update
-from .projection import Update, page_to_dict
+from .legacy import LegacyTranslator, legacy_json, to_legacy_update
+from .projection import Update
 
 
 class JSONRPCBinding:
@@ -72,19 +64,15 @@ class JSONRPCBinding:
     async def _dispatch(
         self, request: Request, context: ServerCallContext, id: str | int | None, method: str, params: Any
     ) -> Response:
-        if method not in METHODS:
-            raise MethodNotFoundError(message=f"there is no method `{method[:80]}`")
+        if method not in OPERATIONS:
+            raise errors.MethodNotFoundError(message=f"there is no method `{method[:80]}`")
         self._guard.check_version(request, context)
-        kind, name = METHODS[method]
-        parsed = _parse_params(params, kind())
-        result = getattr(self._handler, name)(parsed, context)
-        if method in STREAMS:
-            return await stream_response(
-                cast("AsyncGenerator[Update]", result),
-                lambda update: _encode(_reply(id, MessageToDict(to_stream_response(update)))),
-                lambda error: json.dumps(_error(id, to_a2a_error(error)[0])),
-            )
-        return JSONResponse(_reply(id, _to_dict(parsed, await result)))
+        operation = OPERATIONS[method]
+        parsed = _parse_params(params, operation.params())
+        result = getattr(self._handler, operation.handler)(parsed, context)
+        if operation.is_stream:
+            return await _stream(id, result, lambda update: MessageToDict(to_stream_response(update)))
+        return JSONResponse(_reply(id, to_json(parsed, await result)))
 
     async def _dispatch_legacy(
         self,
@@ -98,25 +86,31 @@ class JSONRPCBinding:
         method, params = str(call["method"]), call.get("params")
         legacy.check(request, context)
         if method not in legacy.streams:
-            return JSONResponse(_reply(id, await legacy.dispatch(method, params, context)))
+            return JSONResponse(_reply(id, legacy_json(await legacy.call(method, params, context))))
         updates = legacy.updates(method, params, context)
         try:
-            return await stream_response(
-                updates,
-                lambda update: _encode(_reply(id, jsonrpc_update(update))),
-                lambda error: json.dumps(_error(id, to_a2a_error(error)[0])),
-            )
-        except A2AError as error:
+            return await _stream(id, updates, lambda update: legacy_json(to_legacy_update(update)))
+        except errors.A2AError as error:
             return single_event_response(json.dumps(_error(id, error)))
+
+
+async def _stream(
+    id: str | int | None, updates: AsyncGenerator[Update], to_result: Callable[[Update], Any]
+) -> Response:
+    return await stream_response(
+        updates,
+        lambda update: json.dumps(_reply(id, to_result(update)), ensure_ascii=False),
+        lambda error: json.dumps(_error(id, to_a2a_error(error)[0])),
+    )
 
 
 def _parse_call(body: bytes) -> dict[str, Any]:
     try:
         call: Any = json.loads(body)
     except (ValueError, RecursionError):
-        raise JSONParseError(message="the body is not JSON") from None
+        raise errors.JSONParseError(message="the body is not JSON") from None
     if not isinstance(call, dict):
-        raise InvalidRequestError(message="a call must be one JSON object; batches are not supported")
+        raise errors.InvalidRequestError(message="a call must be one JSON object; batches are not supported")
     return cast("dict[str, Any]", call)
 
 
@@ -127,41 +121,29 @@ def _call_id(call: dict[str, Any]) -> str | int | None:
 
 def _validate_call(call: dict[str, Any]) -> None:
     if call.get("jsonrpc") != "2.0":
-        raise InvalidRequestError(message='`jsonrpc` must be "2.0"')
+        raise errors.InvalidRequestError(message='`jsonrpc` must be "2.0"')
     if call.get("id") is not None and _call_id(call) is None:
-        raise InvalidRequestError(message="`id` must be a string or an integer")
+        raise errors.InvalidRequestError(message="`id` must be a string or an integer")
     if not isinstance(call.get("method"), str) or not call["method"]:
-        raise InvalidRequestError(message="`method` must be a string")
+        raise errors.InvalidRequestError(message="`method` must be a string")
     if not isinstance(call.get("params", {}), dict | list | type(None)):
-        raise InvalidRequestError(message="`params` must be an object")
+        raise errors.InvalidRequestError(message="`params` must be an object")
 
 
 def _parse_params(params: Any, message: ProtoMessage) -> ProtoMessage:
     if params is not None and not isinstance(params, dict):
-        raise InvalidParamsError(message="`params` must be an object")
+        raise errors.InvalidParamsError(message="`params` must be an object")
     try:
         return ParseDict(cast("dict[str, Any]", params or {}), message, ignore_unknown_fields=True)
-    except (ParseError, ValueError, TypeError, AttributeError, RecursionError):
-        raise InvalidParamsError(message=f"`params` is not a valid {message.DESCRIPTOR.name}") from None
-
-
-def _to_dict(params: ProtoMessage, result: Any) -> Any:
-    if result is None:
-        return None
-    if isinstance(result, pb.ListTasksResponse):
-        return page_to_dict(result)
-    return MessageToDict(to_response(params, result))
+    except PARSE_ERRORS:
+        raise errors.InvalidParamsError(message=f"`params` is not a valid {message.DESCRIPTOR.name}") from None
 
 
 def _reply(id: str | int | None, result: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
-def _error(id: str | int | None, error: A2AError) -> dict[str, Any]:
-    code = JSON_RPC_ERROR_CODE_MAP.get(type(error), -32603)
+def _error(id: str | int | None, error: errors.A2AError) -> dict[str, Any]:
+    code = errors.JSON_RPC_ERROR_CODE_MAP.get(type(error), -32603)
     body = {"code": code, "message": error.message, "data": build_error_details(error)}
     return {"jsonrpc": "2.0", "id": id, "error": body}
-
-
-def _encode(body: dict[str, Any]) -> str:
-    return json.dumps(body, ensure_ascii=False)

@@ -5,7 +5,7 @@ Requests are validated here, before anything is started.
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
@@ -18,51 +18,37 @@ from a2a.extensions.common import get_requested_extensions
 from a2a.server.context import ServerCallContext
 from a2a.types.a2a_pb2 import GetTaskRequest, SendMessageRequest, Task
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
-from a2a.utils.errors import InvalidParamsError, InvalidRequestError, TaskNotFoundError, VersionNotSupportedError
+from a2a.utils.errors import InvalidParamsError, TaskNotFoundError, VersionNotSupportedError
 from a2a.utils.proto_utils import to_stream_response
-from google.protobuf.json_format import MessageToDict, Parse, ParseError
+from google.protobuf.json_format import MessageToDict
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from ...errors import quote_names
 from ..http.sse import stream_response
-from .handler import A2ARequestGuard, A2ARequestHandler, requested_version, set_response_version
+from .handler import PARSE_ERRORS, RESPONSE_VERSION, A2ARequestGuard, A2ARequestHandler, requested_version
 from .projection import Update
-from .rest import encode_error, make_endpoint
+from .rest import RESTRoute, encode_error, make_routes, parse_body
 
 _PART_KINDS = ("text", "file", "data")
 _MAX_PATH = 4
 _MAX_HISTORY_LENGTH = 2**31 - 1
-_METHODS: dict[str, tuple[type[BaseModel], type[BaseModel], str]] = {
-    "message/send": (v03.SendMessageRequest, v03.MessageSendParams, "send"),
-    "tasks/get": (v03.GetTaskRequest, v03.TaskQueryParams, "on_get_task"),
-    "tasks/cancel": (v03.CancelTaskRequest, v03.TaskIdParams, "on_cancel_task"),
-    "tasks/pushNotificationConfig/set": (
-        v03.SetTaskPushNotificationConfigRequest,
-        v03.TaskPushNotificationConfig,
-        "on_create_task_push_notification_config",
-    ),
-    "tasks/pushNotificationConfig/get": (
-        v03.GetTaskPushNotificationConfigRequest,
-        v03.GetTaskPushNotificationConfigParams,
-        "push_config",
-    ),
-    "tasks/pushNotificationConfig/list": (
-        v03.ListTaskPushNotificationConfigRequest,
-        v03.ListTaskPushNotificationConfigParams,
-        "on_list_task_push_notification_configs",
-    ),
-    "tasks/pushNotificationConfig/delete": (
-        v03.DeleteTaskPushNotificationConfigRequest,
-        v03.DeleteTaskPushNotificationConfigParams,
-        "on_delete_task_push_notification_config",
-    ),
-    "message/stream": (v03.SendMessageRequest, v03.MessageSendParams, ""),
-    "tasks/resubscribe": (v03.TaskResubscriptionRequest, v03.TaskIdParams, ""),
+_PUSH = "tasks/pushNotificationConfig"
+_CARD = "agent/getAuthenticatedExtendedCard"
+_METHODS: dict[str, tuple[type[BaseModel], str]] = {
+    "message/send": (v03.SendMessageRequest, "send"),
+    "message/stream": (v03.SendMessageRequest, ""),
+    "tasks/get": (v03.GetTaskRequest, "on_get_task"),
+    "tasks/cancel": (v03.CancelTaskRequest, "on_cancel_task"),
+    "tasks/resubscribe": (v03.TaskResubscriptionRequest, ""),
+    f"{_PUSH}/set": (v03.SetTaskPushNotificationConfigRequest, "on_create_task_push_notification_config"),
+    f"{_PUSH}/get": (v03.GetTaskPushNotificationConfigRequest, "push_config"),
+    f"{_PUSH}/list": (v03.ListTaskPushNotificationConfigRequest, "on_list_task_push_notification_configs"),
+    f"{_PUSH}/delete": (v03.DeleteTaskPushNotificationConfigRequest, "on_delete_task_push_notification_config"),
+    _CARD: (v03.GetAuthenticatedExtendedCardRequest, "on_get_extended_agent_card"),
 }
-_CARD_METHOD = "agent/getAuthenticatedExtendedCard"
 
 
 class LegacyTranslator(RequestHandler03):
@@ -87,7 +73,7 @@ class LegacyTranslator(RequestHandler03):
             method: The method of the call.
             version: The version that the request names.
         """
-        return version.startswith("0.") and (method in _METHODS or method == _CARD_METHOD)
+        return version.startswith("0.") and method in _METHODS
 
     def check(self, request: Request, context: ServerCallContext) -> None:
         """Raise unless the client supports all required extensions.
@@ -96,30 +82,19 @@ class LegacyTranslator(RequestHandler03):
             request: The incoming request.
             context: The context of the call.
         """
-        set_response_version(context, PROTOCOL_VERSION_0_3)
+        context.state[RESPONSE_VERSION] = PROTOCOL_VERSION_0_3
         context.requested_extensions |= get_requested_extensions(request.headers.getlist(LEGACY_HTTP_EXTENSION_HEADER))
         self._guard.check_extensions(context)
 
-    async def dispatch(self, method: str, params: Any, context: ServerCallContext) -> Any:
-        """Call a method that does not stream and return its result as JSON.
+    async def call(self, method: str, params: Any, context: ServerCallContext) -> Any:
+        """Call a method that does not stream and return its result.
 
         Args:
             method: The JSON-RPC method.
             params: Its parameters.
             context: The context of the call.
         """
-        if method == _CARD_METHOD:
-            return await self.extended_card(context)
-        return _to_json(await getattr(self, _METHODS[method][2])(_parse_request(method, params), context))
-
-    async def extended_card(self, context: ServerCallContext) -> Any:
-        """Return the extended agent card as JSON.
-
-        Args:
-            context: The context of the call.
-        """
-        request = v03.GetAuthenticatedExtendedCardRequest(id="")
-        return _to_json(await self.on_get_extended_agent_card(request, context))
+        return await getattr(self, _METHODS[method][1])(_parse_request(method, params), context)
 
     async def send(self, request: v03.SendMessageRequest, context: ServerCallContext) -> v03.Task | v03.Message:
         """Send a message and wait for the resulting task or message.
@@ -180,10 +155,12 @@ class LegacyTranslator(RequestHandler03):
 
 
 def _parse_request(method: str, params: Any) -> Any:
-    request_type, params_type, _ = _METHODS[method]
+    request_type = _METHODS[method][0]
+    if method == _CARD:
+        return request_type(id="")
     _normalize_parts(params)
     try:
-        return request_type(id="", params=params_type.model_validate(params))
+        return request_type.model_validate({"id": "", "params": params})
     except (ValidationError, RecursionError) as error:
         raise InvalidParamsError(message=f"`params` is invalid for `{method}`{_error_paths(error)}") from None
 
@@ -195,27 +172,28 @@ def _to_core_request(request: v03.SendMessageRequest) -> SendMessageRequest:
         if configuration is not None and configuration.history_length is not None:
             converted.configuration.history_length = configuration.history_length
         return converted
-    except (ParseError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except PARSE_ERRORS:
         raise InvalidParamsError(message="the message's parts or metadata are invalid") from None
 
 
-def _to_compat_update(update: Update) -> Any:
-    return conversions.to_compat_stream_response(to_stream_response(update), "").result
-
-
-def _to_json(model: Any) -> Any:
-    if isinstance(model, list):
-        return [_to_json(item) for item in cast("list[Any]", model)]
-    return model if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def jsonrpc_update(update: Update) -> Any:
-    """Return an update as the JSON-RPC result of version 0.3.
+def to_legacy_update(update: Update) -> Any:
+    """Return an update in the form of version 0.3.
 
     Args:
         update: The update.
     """
-    return _to_json(_to_compat_update(update))
+    return conversions.to_compat_stream_response(to_stream_response(update), "").result
+
+
+def legacy_json(model: Any) -> Any:
+    """Return a result of version 0.3 as JSON.
+
+    Args:
+        model: A model of the SDK, a list of them, or None.
+    """
+    if isinstance(model, list):
+        return [legacy_json(item) for item in cast("list[Any]", model)]
+    return model if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _normalize_parts(params: Any) -> None:
@@ -238,11 +216,24 @@ def _error_paths(error: Exception) -> str:
     # Only field names are reported, never the values that the client sent.
     if not isinstance(error, ValidationError):
         return ""
-    paths = [".".join(map(str, item["loc"][:_MAX_PATH])) for item in error.errors(include_input=False)[:5]]
+    paths = [".".join(map(str, item["loc"][1 : _MAX_PATH + 1])) for item in error.errors(include_input=False)[:5]]
     return f"; see {quote_names(sorted({path for path in paths if path.isascii()}))}"
 
 
-_PARSE_ERRORS = (ParseError, ValidationError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_REST_PUSH = "/v1/tasks/{id}/pushNotificationConfigs"
+_ROUTES: Sequence[RESTRoute] = (
+    ("POST", "/v1/message:send", "message/send"),
+    ("POST", "/v1/message:stream", "message/stream"),
+    ("POST", "/v1/tasks/{id}:cancel", "tasks/cancel"),
+    ("GET POST", "/v1/tasks/{id}:subscribe", "tasks/resubscribe"),
+    ("GET", f"{_REST_PUSH}/{{pushNotificationConfigId}}", f"{_PUSH}/get"),
+    ("DELETE", f"{_REST_PUSH}/{{pushNotificationConfigId}}", f"{_PUSH}/delete"),
+    ("POST", _REST_PUSH, f"{_PUSH}/set"),
+    ("GET", _REST_PUSH, f"{_PUSH}/list"),
+    ("GET", "/v1/tasks/{id}", "tasks/get"),
+    ("GET", "/v1/card", _CARD),
+    ("GET", "/agent/authenticatedExtendedCard", _CARD),
+)
 
 
 class LegacyRESTBinding:
@@ -259,24 +250,7 @@ class LegacyRESTBinding:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the binding."""
-        one, push = "/v1/tasks/{id}", "/v1/tasks/{id}/pushNotificationConfigs"
-        operations: list[tuple[str, Any, list[str]]] = [
-            ("/v1/message:send", self._send, ["POST"]),
-            ("/v1/message:stream", self._stream, ["POST"]),
-            (f"{one}:cancel", self._cancel, ["POST"]),
-            (f"{one}:subscribe", self._subscribe, ["GET", "POST"]),
-            (f"{push}/{{push_id}}", self._get_push, ["GET"]),
-            (f"{push}/{{push_id}}", self._delete_push, ["DELETE"]),
-            (push, self._create_push, ["POST"]),
-            (push, self._list_push, ["GET"]),
-            (one, self._get, ["GET"]),
-            ("/v1/card", self._card, ["GET"]),
-            ("/agent/authenticatedExtendedCard", self._card, ["GET"]),
-        ]
-        return [
-            Route(path, make_endpoint(self._admit, operation), methods=methods)
-            for path, operation, methods in operations
-        ]
+        return make_routes(_ROUTES, self._admit, self._handle)
 
     async def _admit(self, request: Request) -> ServerCallContext:
         version = requested_version(request)
@@ -286,90 +260,42 @@ class LegacyRESTBinding:
         self._legacy.check(request, context)
         return context
 
-    async def _send(self, request: Request, context: ServerCallContext) -> Response:
-        params = v03.SendMessageRequest(id="", params=await self._parse_message(request))
-        return _json(ToProto.task_or_message(await self._legacy.send(params, context)))
-
-    async def _stream(self, request: Request, context: ServerCallContext) -> Response:
-        message = await self._parse_message(request)
-        updates = self._legacy.updates("message/stream", _to_json(message), context)
-        return await stream_response(updates, _encode_update, encode_error)
-
-    async def _subscribe(self, request: Request, context: ServerCallContext) -> Response:
-        updates = self._legacy.updates("tasks/resubscribe", {"id": request.path_params["id"]}, context)
-        return await stream_response(updates, _encode_update, encode_error)
-
-    async def _cancel(self, request: Request, context: ServerCallContext) -> Response:
-        params = v03.TaskIdParams(id=request.path_params["id"])
-        return _json(
-            ToProto.task(await self._legacy.on_cancel_task(v03.CancelTaskRequest(id="", params=params), context))
-        )
-
-    async def _get(self, request: Request, context: ServerCallContext) -> Response:
-        length = request.query_params.get("historyLength") or None
-        try:
-            params = v03.TaskQueryParams(id=request.path_params["id"], history_length=int(length) if length else None)
-        except ValueError:
-            raise InvalidParamsError(message="`historyLength` must be a whole number") from None
-        return _json(ToProto.task(await self._legacy.on_get_task(v03.GetTaskRequest(id="", params=params), context)))
-
-    async def _create_push(self, request: Request, context: ServerCallContext) -> Response:
-        body = await self._guard.read_body(request)
-        parsed = _parse(body, old.CreateTaskPushNotificationConfigRequest())
-        if not parsed.HasField("config"):
-            # In the schema the configuration is the whole body; the official SDK nests it.
-            parsed.config.CopyFrom(_parse(body, old.TaskPushNotificationConfig()))
-        parsed.parent = f"tasks/{request.path_params['id']}"
-        try:
-            params = FromProto.task_push_notification_config_request(parsed)
-        except _PARSE_ERRORS:
-            raise InvalidParamsError(message="the body is not a valid push configuration") from None
-        params.push_notification_config.id = params.push_notification_config.id or parsed.config_id or None
-        set_request = v03.SetTaskPushNotificationConfigRequest(id="", params=params)
-        created = await self._legacy.on_create_task_push_notification_config(set_request, context)
-        return _json(ToProto.task_push_notification_config(created))
-
-    async def _get_push(self, request: Request, context: ServerCallContext) -> Response:
-        params = v03.GetTaskPushNotificationConfigParams(
-            id=request.path_params["id"], push_notification_config_id=request.path_params["push_id"]
-        )
-        get_request = v03.GetTaskPushNotificationConfigRequest(id="", params=params)
-        return _json(ToProto.task_push_notification_config(await self._legacy.push_config(get_request, context)))
-
-    async def _list_push(self, request: Request, context: ServerCallContext) -> Response:
-        params = v03.ListTaskPushNotificationConfigParams(id=request.path_params["id"])
-        list_request = v03.ListTaskPushNotificationConfigRequest(id="", params=params)
-        configs = await self._legacy.on_list_task_push_notification_configs(list_request, context)
-        page = old.ListTaskPushNotificationConfigResponse(
-            configs=[ToProto.task_push_notification_config(config) for config in configs]
-        )
-        return _json(page)
-
-    async def _delete_push(self, request: Request, context: ServerCallContext) -> Response:
-        params = v03.DeleteTaskPushNotificationConfigParams(
-            id=request.path_params["id"], push_notification_config_id=request.path_params["push_id"]
-        )
-        delete_request = v03.DeleteTaskPushNotificationConfigRequest(id="", params=params)
-        await self._legacy.on_delete_task_push_notification_config(delete_request, context)
-        return JSONResponse({})
-
-    async def _card(self, request: Request, context: ServerCallContext) -> Response:
-        return JSONResponse(await self._legacy.extended_card(context))
-
-    async def _parse_message(self, request: Request) -> v03.MessageSendParams:
-        parsed = _parse(await self._guard.read_body(request), old.SendMessageRequest())
-        _normalize_files(parsed.request.content)
-        try:
-            return FromProto.message_send_params(parsed)
-        except _PARSE_ERRORS:
-            raise InvalidParamsError(message="the body is not a valid message with its configuration") from None
+    async def _handle(
+        self, method: str, fields: Mapping[str, str], request: Request, context: ServerCallContext
+    ) -> Response:
+        params: Any = fields
+        if method.startswith("message/"):
+            params = _message_params(await self._guard.read_body(request))
+        elif method == f"{_PUSH}/set":
+            params = _push_params(await self._guard.read_body(request), fields["id"])
+        elif method == "tasks/get" and request.query_params.get("historyLength"):
+            params = {**fields, "historyLength": request.query_params["historyLength"]}
+        if method in self._legacy.streams:
+            return await stream_response(self._legacy.updates(method, params, context), _encode_update, encode_error)
+        return JSONResponse(_to_rest(method, await self._legacy.call(method, params, context)))
 
 
-def _parse(body: bytes, message: Any) -> Any:
+def _message_params(body: bytes) -> Any:
+    parsed = parse_body(body, old.SendMessageRequest())
+    _normalize_files(parsed.request.content)
     try:
-        return Parse(body, message, ignore_unknown_fields=True)
-    except _PARSE_ERRORS:
-        raise InvalidRequestError(message="the body is not valid JSON for this URL") from None
+        return legacy_json(FromProto.message_send_params(parsed))
+    except PARSE_ERRORS:
+        raise InvalidParamsError(message="the body is not a valid message with its configuration") from None
+
+
+def _push_params(body: bytes, task_id: str) -> Any:
+    parsed = parse_body(body, old.CreateTaskPushNotificationConfigRequest())
+    if not parsed.HasField("config"):
+        # In the schema the configuration is the whole body; the official SDK nests it.
+        parsed.config.CopyFrom(parse_body(body, old.TaskPushNotificationConfig()))
+    parsed.parent = f"tasks/{task_id}"
+    try:
+        params = FromProto.task_push_notification_config_request(parsed)
+    except PARSE_ERRORS:
+        raise InvalidParamsError(message="the body is not a valid push configuration") from None
+    params.push_notification_config.id = params.push_notification_config.id or parsed.config_id or None
+    return legacy_json(params)
 
 
 def _normalize_files(parts: Any) -> None:
@@ -382,9 +308,21 @@ def _normalize_files(parts: Any) -> None:
             part.file.file_with_bytes = base64.b64encode(raw)
 
 
-def _json(message: Any) -> Response:
-    return JSONResponse(MessageToDict(message))
+def _to_rest(method: str, result: Any) -> Any:
+    """Return a result as JSON in the older schema; a card has the same JSON in both bindings."""
+    if result is None:
+        return {}
+    if method == _CARD:
+        return legacy_json(result)
+    if method == "message/send":
+        return MessageToDict(ToProto.task_or_message(result))
+    if isinstance(result, v03.Task):
+        return MessageToDict(ToProto.task(result))
+    if isinstance(result, list):
+        configs = [ToProto.task_push_notification_config(config) for config in cast("list[Any]", result)]
+        return MessageToDict(old.ListTaskPushNotificationConfigResponse(configs=configs))
+    return MessageToDict(ToProto.task_push_notification_config(result))
 
 
 def _encode_update(update: Update) -> str:
-    return json.dumps(MessageToDict(ToProto.stream_response(_to_compat_update(update))), ensure_ascii=False)
+    return json.dumps(MessageToDict(ToProto.stream_response(to_legacy_update(update))), ensure_ascii=False)

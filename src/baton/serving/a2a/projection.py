@@ -10,25 +10,14 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, TypeAlias, cast
 
-from a2a.types.a2a_pb2 import (
-    Artifact,
-    ListTasksRequest,
-    ListTasksResponse,
-    Message,
-    Part,
-    Role,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from a2a.types import a2a_pb2 as pb
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from ... import events
 from ...a2a.parts import (
     AUTH_REQUIRED,
     TERMINAL,
@@ -39,36 +28,13 @@ from ...a2a.parts import (
     to_parts,
     to_struct,
 )
-from ...errors import StoreError, TaskDeclinedError
-from ...events import (
-    AgentFinished,
-    AgentResponded,
-    AgentStarted,
-    ControlTransferred,
-    Event,
-    InterruptAnswered,
-    InterruptRaised,
-    Origin,
-    ProgressDelta,
-    ResponseTruncated,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunResumed,
-    RunStarted,
-    RunSuspended,
-    StepCompleted,
-    ToolReturned,
-    UnknownEvent,
-    UserMessageAdded,
-    decode_lines,
-)
+from ...errors import StoreError
 from ...messages import Content, Data, UserMessage, is_empty
 from ...stores import RecordPage, RunFilters, RunRecord, RunStatus, Store, iter_records
 from ...stores.records import parse_filters, select_page
-from ..http import Principal
+from ..http.auth import Principal
 
-Update: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+Update: TypeAlias = pb.Task | pb.Message | pb.TaskStatusUpdateEvent | pb.TaskArtifactUpdateEvent
 
 MESSAGE_KEY = "a2a"
 """The key of a run's values that holds the id, metadata and sender of the last message."""
@@ -80,7 +46,11 @@ FAILED_TEXT = "The task failed. The operator of the service has the details."
 _NESTED_CALL = re.compile(r"/m\d+\.\d+/")
 _REJECTIONS = ("TaskDeclinedError", "GuardrailTrippedError", "RemoteRejectedError")
 _MAX_PATH = 16
-STOPPED = TERMINAL | {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
+STOPPED = TERMINAL | {pb.TASK_STATE_INPUT_REQUIRED, pb.TASK_STATE_AUTH_REQUIRED}
+
+
+_SILENT_EVENTS = (events.AgentFinished, events.UserMessageAdded, events.ResponseTruncated, events.UnknownEvent)
+"""Events without a counterpart in A2A."""
 
 
 class TaskProjection:
@@ -93,15 +63,15 @@ class TaskProjection:
     """
 
     def __init__(self, task_id: str, context_id: str, *, show_errors: bool = False) -> None:
-        self.task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED))
+        self.task = pb.Task(id=task_id, context_id=context_id, status=pb.TaskStatus(state=pb.TASK_STATE_SUBMITTED))
         self.position = 0
         """The number of events that have been applied."""
-        self.interrupts: dict[str, InterruptRaised] = {}
+        self.interrupts: dict[str, events.InterruptRaised] = {}
         """The open interrupts by id."""
         self.replies_with_message = False
         """True if the agent replies with a message instead of a task."""
         self._show_errors = show_errors
-        self._artifacts: dict[str, Artifact] = {}
+        self._artifacts: dict[str, pb.Artifact] = {}
         self._response_counts: dict[str, int] = {}
         self._streamed_text: dict[str, str] = {}
 
@@ -110,60 +80,64 @@ class TaskProjection:
         """True once the task has ended."""
         return self.task.status.state in TERMINAL
 
-    def apply(self, event: Event) -> list[Update]:
+    def apply(self, event: events.Event) -> list[Update]:
         """Apply the next event of the log and return the resulting updates.
 
         Args:
             event: The event.
         """
         self.position += 1
-        if (
-            isinstance(event, AgentResponded | StepCompleted | ControlTransferred | AgentFinished)
-            and event.value_changes is not None
-        ):
-            self.replies_with_message = event.value_changes.written.get(REPLY_KEY, self.replies_with_message) in (
-                "message",
-                True,
-            )
+        changes: events.ValueChanges | None = getattr(event, "value_changes", None)
+        if changes is not None and REPLY_KEY in changes.written:
+            self.replies_with_message = changes.written[REPLY_KEY] in ("message", True)
         match event:
-            case RunStarted():
-                self._start(event)
-                return []
-            case AgentResponded() if not is_empty(event.message) and not _NESTED_CALL.search(event.origin.id):
-                return self._add_response(event, event.message.content, is_answer=not event.message.tool_calls)
-            case AgentResponded():
-                self._close(event.origin)
-                return []
-            case ToolReturned() if event.is_final and not _NESTED_CALL.search(event.origin.id):
-                return [self._step(event), *self._add_response(event, event.content, is_answer=True)]
-            case AgentStarted() | ControlTransferred() | ToolReturned() | StepCompleted():
+            case events.AgentStarted():
                 return [self._step(event)]
-            case InterruptRaised():
+            case events.ControlTransferred():
+                return [self._step(event, target=event.target)]
+            case events.StepCompleted():
+                return [self._step(event, step=event.name)]
+            case events.ToolReturned():
+                step = self._step(event, tool=event.tool_name, isError=event.is_error)
+                is_output = event.is_final and not _NESTED_CALL.search(event.origin.id)
+                return [step, *(self._add_response(event, event.content, is_answer=True) if is_output else ())]
+            case events.AgentResponded() if not is_empty(event.message) and not _NESTED_CALL.search(event.origin.id):
+                return self._add_response(event, event.message.content, is_answer=not event.message.tool_calls)
+            case events.RunResumed():
+                return [self._status(event, pb.TASK_STATE_WORKING)]
+            case events.RunCompleted():
+                return [self._status(event, pb.TASK_STATE_COMPLETED)]
+            case events.RunCancelled():
+                return [self._status(event, pb.TASK_STATE_CANCELED)]
+            case events.RunFailed():
+                return [self._fail(event)]
+            case events.RunSuspended():
+                return [self._suspend(event)]
+            case events.RunStarted():
+                self._start(event)
+            case events.AgentResponded():
+                self._close(event.origin)
+            case events.InterruptRaised():
                 self.interrupts[event.key] = event
-                return []
-            case InterruptAnswered():
+            case events.InterruptAnswered():
                 self._add_answer(event)
-                return []
-            case RunResumed():
-                return [self._status(event, TaskState.TASK_STATE_WORKING)]
-            case RunCompleted() | RunSuspended() | RunFailed() | RunCancelled():
-                return [self._stop(event)]
-            case AgentFinished() | UserMessageAdded() | ResponseTruncated() | UnknownEvent():
-                return []
-            case _:
+            case _ if not isinstance(event, _SILENT_EVENTS):
                 raise TypeError(f"A2A has no case for {type(event).__name__}")
+            case _:
+                pass
+        return []
 
-    def to_message(self) -> Message:
+    def to_message(self) -> pb.Message:
         """Return the output of a completed task as a message."""
         parts = self.task.artifacts[-1].parts if self.task.artifacts else ()
-        return Message(
+        return pb.Message(
             message_id=f"{self.task.id}-reply",
             context_id=self.task.context_id,
-            role=Role.ROLE_AGENT,
+            role=pb.ROLE_AGENT,
             parts=parts,
         )
 
-    def apply_text(self, origin: Origin, text: str) -> TaskArtifactUpdateEvent | None:
+    def apply_text(self, origin: events.Origin, text: str) -> pb.TaskArtifactUpdateEvent | None:
         """Append streamed text that is not in the log yet.
 
         Args:
@@ -175,14 +149,24 @@ class TaskProjection:
         id = self._artifact_id(origin)
         is_new = id not in self._artifacts
         artifact = self._artifact(id, origin)
-        self._streamed_text[origin.id] = self._streamed_text.get(origin.id, "") + text
+        streamed = self._streamed_text.get(origin.id, "")
+        self._streamed_text[origin.id] = streamed + text
         if is_new:
-            artifact.parts.append(Part(text=text))
+            artifact.parts.append(pb.Part(text=text))
         else:
             artifact.parts[0].text += text
-        return self._chunk(artifact, [Part(text=text)], append=not is_new, is_last=False)
+        return self._chunk(artifact, [pb.Part(text=text)], append=bool(streamed), is_last=False)
 
-    def apply_progress(self, progress: ProgressDelta, at: float) -> TaskStatusUpdateEvent | None:
+    def discard_text(self, origin: events.Origin) -> None:
+        """Discard the streamed text of a response that starts again; the next text replaces it.
+
+        Args:
+            origin: The activation of the agent.
+        """
+        if self._streamed_text.pop(origin.id, ""):
+            self._artifacts[self._artifact_id(origin)].parts[0].text = ""
+
+    def apply_progress(self, progress: events.ProgressDelta, at: float) -> pb.TaskStatusUpdateEvent | None:
         """Return a status update for a progress delta; progress is never stored.
 
         Args:
@@ -191,12 +175,12 @@ class TaskProjection:
         """
         if not progress.text:
             return None
-        status = TaskStatus(state=self.task.status.state, timestamp=_timestamp(at))
-        status.message.CopyFrom(self._message(f"progress{at}", Role.ROLE_AGENT, progress.text))
-        facts = {"event": "progress", "agent": progress.agent, "path": list(progress.path[-_MAX_PATH:])}
-        return self._status_update(status, {**facts, "done": progress.done, "total": progress.total})
+        status = pb.TaskStatus(state=self.task.status.state, timestamp=_timestamp(at))
+        status.message.CopyFrom(self._message(f"progress{at}", pb.ROLE_AGENT, progress.text))
+        facts = {"event": "progress", **_location(progress), "done": progress.done, "total": progress.total}
+        return self._status_update(status, facts)
 
-    def _start(self, started: RunStarted) -> None:
+    def _start(self, started: events.RunStarted) -> None:
         self.task.status.timestamp.CopyFrom(_timestamp(started.timestamp))
         messages = [message for message in started.input if isinstance(message, UserMessage)]
         if messages:
@@ -204,13 +188,13 @@ class TaskProjection:
 
     def _add_user_message(self, key: str, content: Content, values: Mapping[str, Any]) -> None:
         info = cast("Mapping[str, Any]", values.get(MESSAGE_KEY) or {})
-        message = self._message(key, Role.ROLE_USER, content)
+        message = self._message(key, pb.ROLE_USER, content)
         message.message_id = str(info.get("messageId") or message.message_id)
         if info.get("metadata"):
             message.metadata.CopyFrom(to_struct(info["metadata"]))
         self.task.history.append(message)
 
-    def _add_response(self, event: Event, content: Content, *, is_answer: bool) -> list[Update]:
+    def _add_response(self, event: events.Event, content: Content, *, is_answer: bool) -> list[Update]:
         origin, id = event.origin, self._artifact_id(event.origin)
         streamed, parts = self._streamed_text.get(origin.id, ""), to_parts(content)
         is_new = id not in self._artifacts
@@ -219,92 +203,85 @@ class TaskProjection:
         del artifact.parts[:]
         artifact.parts.extend(parts)
         self._close(origin)
-        if not is_new and isinstance(content, str) and content.startswith(streamed):
+        if not is_new and streamed and isinstance(content, str) and content.startswith(streamed):
             rest = content[len(streamed) :]
-            return [self._chunk(artifact, [Part(text=rest)], append=True, is_last=True)]
+            return [self._chunk(artifact, [pb.Part(text=rest)], append=True, is_last=True)]
         # Nothing was streamed, or the final text differs: send the whole text.
         return [self._chunk(artifact, parts, append=False, is_last=True)]
 
-    def _close(self, origin: Origin) -> None:
+    def _close(self, origin: events.Origin) -> None:
         self._response_counts[origin.id] = self._response_counts.get(origin.id, 0) + 1
         self._streamed_text.pop(origin.id, None)
 
-    def _artifact_id(self, origin: Origin) -> str:
+    def _artifact_id(self, origin: events.Origin) -> str:
         return f"{origin.id}.{self._response_counts.get(origin.id, 0)}"
 
-    def _artifact(self, id: str, origin: Origin) -> Artifact:
+    def _artifact(self, id: str, origin: events.Origin) -> pb.Artifact:
         if id not in self._artifacts:
             artifact = self.task.artifacts.add(artifact_id=id, name=origin.agent)
-            artifact.metadata.CopyFrom(to_struct({"agent": origin.agent, "path": list(origin.path[-_MAX_PATH:])}))
+            artifact.metadata.CopyFrom(to_struct(_location(origin)))
             self._artifacts[id] = artifact
         return self._artifacts[id]
 
-    def _chunk(self, artifact: Artifact, parts: list[Part], *, append: bool, is_last: bool) -> TaskArtifactUpdateEvent:
-        piece = Artifact(artifact_id=artifact.artifact_id, name=artifact.name, parts=parts, metadata=artifact.metadata)
-        return TaskArtifactUpdateEvent(
+    def _chunk(
+        self, artifact: pb.Artifact, parts: list[pb.Part], *, append: bool, is_last: bool
+    ) -> pb.TaskArtifactUpdateEvent:
+        piece = pb.Artifact(
+            artifact_id=artifact.artifact_id, name=artifact.name, parts=parts, metadata=artifact.metadata
+        )
+        return pb.TaskArtifactUpdateEvent(
             task_id=self.task.id, context_id=self.task.context_id, artifact=piece, append=append, last_chunk=is_last
         )
 
-    def _step(self, event: AgentStarted | ControlTransferred | ToolReturned | StepCompleted) -> TaskStatusUpdateEvent:
-        facts: dict[str, Any] = {"event": type(event).__name__, **_location(event)}
-        match event:
-            case ControlTransferred():
-                facts["target"] = event.target
-            case ToolReturned():
-                facts |= {"tool": event.tool_name, "isError": event.is_error}
-            case StepCompleted():
-                facts["step"] = event.name
-            case _:
-                pass
-        return self._status(event, TaskState.TASK_STATE_WORKING, facts)
+    def _step(self, event: events.Event, **facts: Any) -> pb.TaskStatusUpdateEvent:
+        facts = {"event": type(event).__name__, **_location(event), **facts}
+        return self._status(event, pb.TASK_STATE_WORKING, facts)
 
-    def _add_answer(self, answered: InterruptAnswered) -> None:
+    def _add_answer(self, answered: events.InterruptAnswered) -> None:
         self.interrupts.pop(answered.interrupt_id, None)
         answer = answered.answer
-        content: Content = answer if isinstance(answer, str) else _answer_content(answered)
+        data = Data({"interruptId": answered.interrupt_id, "answer": answer})
+        content: Content = answer if isinstance(answer, str) else (data,)
         self._add_user_message(answered.key, content, answered.values)
 
-    def _stop(self, event: RunCompleted | RunSuspended | RunFailed | RunCancelled) -> TaskStatusUpdateEvent:
-        match event:
-            case RunCompleted():
-                return self._status(event, TaskState.TASK_STATE_COMPLETED)
-            case RunCancelled():
-                return self._status(event, TaskState.TASK_STATE_CANCELED)
-            case RunFailed():
-                is_rejected = event.error_type in _REJECTIONS
-                state = TaskState.TASK_STATE_REJECTED if is_rejected else TaskState.TASK_STATE_FAILED
-                text = "The task was rejected." if is_rejected else FAILED_TEXT
-                if event.error_type == TaskDeclinedError.__name__ and event.message:
-                    text = event.message  # The only error message that is meant for clients.
-                elif self._show_errors:
-                    text = f"{event.error_type}: {event.message}"
-                return self._status(event, state, message=self._message(event.key, Role.ROLE_AGENT, text))
-            case RunSuspended():
-                raised = [self.interrupts[id] for id in event.interrupt_ids if id in self.interrupts]
-                message = self._message(event.key, Role.ROLE_AGENT, "")
-                for interrupt in raised:
-                    parts = [Part(text=interrupt_text(interrupt)), to_data_part(interrupt_data(interrupt))]
-                    message.parts.extend(parts)
-                needs_auth = any(interrupt_kind(interrupt) == AUTH_REQUIRED for interrupt in raised)
-                state = TaskState.TASK_STATE_AUTH_REQUIRED if needs_auth else TaskState.TASK_STATE_INPUT_REQUIRED
-                self.task.history.append(message)
-                return self._status(event, state, message=message)
+    def _fail(self, event: events.RunFailed) -> pb.TaskStatusUpdateEvent:
+        is_rejected = event.error_type in _REJECTIONS
+        state = pb.TASK_STATE_REJECTED if is_rejected else pb.TASK_STATE_FAILED
+        text = event.public_message or ("The task was rejected." if is_rejected else FAILED_TEXT)
+        if self._show_errors and not event.public_message:
+            text = f"{event.error_type}: {event.message}"
+        return self._status(event, state, message=self._message(event.key, pb.ROLE_AGENT, text))
+
+    def _suspend(self, event: events.RunSuspended) -> pb.TaskStatusUpdateEvent:
+        raised = [self.interrupts[id] for id in event.interrupt_ids if id in self.interrupts]
+        message = self._message(event.key, pb.ROLE_AGENT, "")
+        for interrupt in raised:
+            message.parts.extend([pb.Part(text=interrupt_text(interrupt)), to_data_part(interrupt_data(interrupt))])
+        needs_auth = any(interrupt_kind(interrupt) == AUTH_REQUIRED for interrupt in raised)
+        state = pb.TASK_STATE_AUTH_REQUIRED if needs_auth else pb.TASK_STATE_INPUT_REQUIRED
+        self.task.history.append(message)
+        return self._status(event, state, message=message)
 
     def _status(
-        self, event: Event, state: TaskState, facts: Mapping[str, Any] | None = None, *, message: Message | None = None
-    ) -> TaskStatusUpdateEvent:
-        status = TaskStatus(state=state, timestamp=_timestamp(event.timestamp), message=message)
+        self,
+        event: events.Event,
+        state: pb.TaskState,
+        facts: Mapping[str, Any] | None = None,
+        *,
+        message: pb.Message | None = None,
+    ) -> pb.TaskStatusUpdateEvent:
+        status = pb.TaskStatus(state=state, timestamp=_timestamp(event.timestamp), message=message)
         self.task.status.CopyFrom(status)
         return self._status_update(status, facts or {})
 
-    def _status_update(self, status: TaskStatus, facts: Mapping[str, Any]) -> TaskStatusUpdateEvent:
-        update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=status)
+    def _status_update(self, status: pb.TaskStatus, facts: Mapping[str, Any]) -> pb.TaskStatusUpdateEvent:
+        update = pb.TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=status)
         if facts:
             update.metadata.CopyFrom(to_struct(facts))
         return update
 
-    def _message(self, key: str, role: Role, content: Content) -> Message:
-        return Message(
+    def _message(self, key: str, role: pb.Role, content: Content) -> pb.Message:
+        return pb.Message(
             message_id=f"{self.task.id}-{key}",
             task_id=self.task.id,
             context_id=self.task.context_id,
@@ -313,12 +290,8 @@ class TaskProjection:
         )
 
 
-def _location(event: Event) -> dict[str, Any]:
-    return {"agent": event.agent, "path": list(event.path[-_MAX_PATH:])}
-
-
-def _answer_content(answered: InterruptAnswered) -> Content:
-    return (Data({"interruptId": answered.interrupt_id, "answer": answered.answer}),)
+def _location(place: events.Event | events.Delta | events.Origin) -> dict[str, Any]:
+    return {"agent": place.agent, "path": list(place.path[-_MAX_PATH:])}
 
 
 def _timestamp(at: float) -> Timestamp:
@@ -360,24 +333,15 @@ def to_context_id(record: RunRecord) -> str:
     return (Principal(record.owner).to_public_id(thread) if record.owner else thread.removeprefix(":")) or record.run_id
 
 
-def is_valid_context(context_id: str) -> bool:
-    """Return whether every store can keep a context id.
-
-    Args:
-        context_id: The context id.
-    """
-    return "\0" not in context_id
-
-
 _STATUSES: dict[int, RunStatus] = {
-    TaskState.TASK_STATE_SUBMITTED: "running",
-    TaskState.TASK_STATE_WORKING: "running",
-    TaskState.TASK_STATE_INPUT_REQUIRED: "suspended",
-    TaskState.TASK_STATE_AUTH_REQUIRED: "suspended",
-    TaskState.TASK_STATE_COMPLETED: "completed",
-    TaskState.TASK_STATE_FAILED: "failed",
-    TaskState.TASK_STATE_REJECTED: "failed",
-    TaskState.TASK_STATE_CANCELED: "cancelled",
+    pb.TASK_STATE_SUBMITTED: "running",
+    pb.TASK_STATE_WORKING: "running",
+    pb.TASK_STATE_INPUT_REQUIRED: "suspended",
+    pb.TASK_STATE_AUTH_REQUIRED: "suspended",
+    pb.TASK_STATE_COMPLETED: "completed",
+    pb.TASK_STATE_FAILED: "failed",
+    pb.TASK_STATE_REJECTED: "failed",
+    pb.TASK_STATE_CANCELED: "cancelled",
 }
 _AMBIGUOUS_STATES = frozenset(state for state, status in _STATUSES.items() if [*_STATUSES.values()].count(status) > 1)
 """States that share a run status with another state; only the log distinguishes them."""
@@ -402,11 +366,11 @@ class TaskReader:
             record: The run's record.
         """
         projection = TaskProjection(record.run_id, to_context_id(record), show_errors=self._show_errors)
-        for event in decode_lines((await self.store.load(record.run_id))[: record.seq]):
+        for event in events.decode_lines((await self.store.load(record.run_id))[: record.seq]):
             projection.apply(event)
         return projection
 
-    async def list(self, request: ListTasksRequest, principal: Principal) -> ListTasksResponse:
+    async def list(self, request: pb.ListTasksRequest, principal: Principal) -> pb.ListTasksResponse:
         """Return a page of tasks, the most recently changed first.
 
         Args:
@@ -421,7 +385,7 @@ class TaskReader:
             validate_page_size(request.page_size)
         found = await self._find(request, principal)
         size = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
-        page = ListTasksResponse(page_size=size, total_size=found.total or 0)
+        page = pb.ListTasksResponse(page_size=size, total_size=found.total or 0)
         for record in found.records:
             task = apply_history_length((await self.load(record)).task, request)
             if not request.include_artifacts:
@@ -431,13 +395,13 @@ class TaskReader:
             page.next_page_token = urlsafe_b64encode(found.next_cursor.encode()).decode()
         return page
 
-    async def _find(self, request: ListTasksRequest, principal: Principal) -> RecordPage:
+    async def _find(self, request: pb.ListTasksRequest, principal: Principal) -> RecordPage:
         base = RunFilters(owner=principal.owner_filter)
         if request.status in _STATUSES:
             base["status"] = [_STATUSES[request.status]]
         filters = base.copy()
         size, cursor = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, _parse_page_token(request.page_token)
-        filters.update(order_by="updated", limit=size, cursor=cursor, count_total=True)
+        filters.update(order_by="changed", limit=size, cursor=cursor, count_total=True)
         if request.HasField("status_timestamp_after"):
             # Clients see milliseconds.
             filters["since"] = ceil(request.status_timestamp_after.ToNanoseconds() / 1e6) / 1000
@@ -453,7 +417,7 @@ class TaskReader:
         records = [record async for record in iter_records(self.store, **base) if await self._matches(record, request)]
         return select_page(query, records)
 
-    async def _matches(self, record: RunRecord, request: ListTasksRequest) -> bool:
+    async def _matches(self, record: RunRecord, request: pb.ListTasksRequest) -> bool:
         if request.context_id and to_context_id(record) != request.context_id:
             return False
         if request.status not in _AMBIGUOUS_STATES:
@@ -461,7 +425,7 @@ class TaskReader:
         return (await self.load(record)).task.status.state == request.status
 
 
-def page_to_dict(page: ListTasksResponse) -> dict[str, Any]:
+def page_to_dict(page: pb.ListTasksResponse) -> dict[str, Any]:
     """Return a page as JSON; the fields of the page are always present.
 
     Args:

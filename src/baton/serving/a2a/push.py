@@ -36,11 +36,6 @@ class PushSubscriber(NamedTuple):
     """The protocol version."""
 
 
-class _Note(msgspec.Struct):
-    config: dict[str, Any]
-    version: str
-
-
 class PushConfigStore:
     """The webhooks of tasks in a store; they are deleted with the run.
 
@@ -78,7 +73,7 @@ class PushConfigStore:
         stored = TaskPushNotificationConfig()
         stored.CopyFrom(subscriber.config)
         stored.task_id, stored.id = task_id, subscriber.config.id or str(uuid4())
-        note = msgspec.json.encode(_Note(MessageToDict(stored), subscriber.version))
+        note = msgspec.json.encode({"config": MessageToDict(stored), "version": subscriber.version})
         await self.store.put_note(task_id, _PREFIX + stored.id, note)
         return stored
 
@@ -93,8 +88,8 @@ class PushConfigStore:
 
 
 def _decode(note: bytes) -> PushSubscriber:
-    stored = msgspec.json.decode(note, type=_Note)
-    return PushSubscriber(ParseDict(stored.config, TaskPushNotificationConfig()), stored.version)
+    stored = msgspec.json.decode(note, type=dict[str, Any])
+    return PushSubscriber(ParseDict(stored["config"], TaskPushNotificationConfig()), stored["version"])
 
 
 _logger = logging.getLogger("baton.a2a")
@@ -104,35 +99,31 @@ _MAX_PENDING = 1000
 RETRY_DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each retry of a failed webhook call."""
 
-PushPolicy: TypeAlias = Callable[[str], Awaitable[bool]]
-"""A function that returns whether a webhook URL may be called."""
+PushPolicy: TypeAlias = Callable[[str, Sequence[str]], Awaitable[bool]]
+"""A function that returns whether a webhook URL, whose host has the given IP addresses, may be called there."""
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-async def allow_public_urls(url: str) -> bool:
-    """Return whether a URL is http(s) and its host has only public addresses.
+async def allow_public_urls(url: str, addresses: Sequence[str]) -> bool:
+    """Return whether a URL is http(s), has no user name, and its host has only public addresses.
 
     Args:
         url: The webhook URL.
+        addresses: The IP addresses of its host; the webhook is called at one of them.
     """
-    try:
-        parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
+    # Not the SDK's validator: it logs the URLs that clients send.
+    if not await allow_any_url(url, addresses) or urlsplit(url).username is not None:
         return False
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        return False
-    try:
-        addresses = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return False
-    return bool(addresses) and all(_is_public(str(address[4][0])) for address in addresses)
+    return bool(addresses) and all(map(_is_public, addresses))
 
 
-async def allow_any_url(url: str) -> bool:
+async def allow_any_url(url: str, addresses: Sequence[str]) -> bool:
     """Return whether a URL is http(s). Use it only if all clients are trusted.
 
     Args:
         url: The webhook URL.
+        addresses: The IP addresses of its host, which do not matter.
     """
     try:
         parts = urlsplit(url)
@@ -143,9 +134,24 @@ async def allow_any_url(url: str) -> bool:
 
 def _is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(ip, "ipv4_mapped", None)
-    ip = mapped or ip
+    if isinstance(ip, ipaddress.IPv6Address):
+        # Routers and NAT64 gateways pass these on to the IPv4 address inside.
+        nat64 = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None
+        if (inner := ip.ipv4_mapped or ip.sixtofour or nat64) is not None:
+            return _is_public(str(inner))
+        if ip.is_site_local:
+            return False
     return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+
+
+async def _resolve(url: "httpx.URL") -> tuple[str, ...]:
+    """Return the IP addresses of a URL's host; none if they cannot be determined."""
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(url.raw_host.decode(), port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, OverflowError):
+        return ()
+    return tuple(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 class PushNotifier:
@@ -191,8 +197,18 @@ class PushNotifier:
         Raises:
             InvalidParamsError: The URL is not allowed.
         """
-        if not await self._policy(config.url):
+        if await self._allowed_addresses(config.url) is None:
             raise InvalidParamsError(message="the push URL is not allowed; use a public http(s) URL")
+
+    async def _allowed_addresses(self, url: str) -> tuple[str, ...] | None:
+        """Return the addresses at which a URL may be called; None if it may not."""
+        import httpx
+
+        try:
+            addresses = await _resolve(httpx.URL(url))
+        except httpx.InvalidURL:
+            return None
+        return addresses if await self._policy(url, addresses) else None
 
     def notify(self, update: Update) -> None:
         """Send an update to the webhooks of its task, in the background.
@@ -243,30 +259,48 @@ class PushNotifier:
         return to_compat_task(task).model_dump_json(by_alias=True, exclude_none=True)
 
     async def _send(self, config: TaskPushNotificationConfig, body: str, version: str) -> None:
-        import httpx
-
         for delay in (*self._delays, None):
             # Checked before every call, because the host's addresses may have changed.
-            if not await self._policy(config.url):
+            addresses = await self._allowed_addresses(config.url)
+            if addresses is None:
                 _logger.warning("a webhook of task `%s` is no longer allowed", config.task_id)
                 return
-            try:
-                response = await self._client().post(config.url, content=body, headers=_headers(config, version))
-                if response.status_code < 500 and response.status_code not in (408, 425, 429):
-                    return
-            except httpx.HTTPError:
-                pass  # Retried.
+            if await self._post(config, body, version, addresses):
+                return
             if delay is None:
                 _logger.warning("a webhook of task `%s` failed after all retries", config.task_id)
                 return
             await asyncio.sleep(delay)
 
+    async def _post(
+        self, config: TaskPushNotificationConfig, body: str, version: str, addresses: Sequence[str]
+    ) -> bool:
+        """Call a webhook at the first checked address that connects; return whether it worked."""
+        import httpx
+
+        url = httpx.URL(config.url)
+        # The name is not resolved again, because another lookup may give another address (DNS rebinding).
+        headers = {"Host": url.netloc.decode(), **_headers(config, version)}
+        extensions = {"sni_hostname": url.raw_host.decode()} if url.scheme == "https" else {}
+        for address in addresses:
+            pinned = url.copy_with(host=address)
+            try:
+                response = await self._client().post(pinned, content=body, headers=headers, extensions=extensions)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+            except httpx.HTTPError:
+                return False
+            return response.status_code < 500 and response.status_code not in (408, 425, 429)
+        return False
+
     def _client(self) -> "httpx.AsyncClient":
         import httpx
 
         if self._http is None:
-            # No redirects: the policy has checked this URL only.
-            self._http = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, trust_env=False)
+            # No redirects: the policy has checked this URL only. No connection is used again: hosts that share an
+            # address would share it, although TLS has verified one of them only.
+            limits = httpx.Limits(max_keepalive_connections=0)
+            self._http = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, trust_env=False, limits=limits)
         return self._http
 
     async def close(self) -> None:

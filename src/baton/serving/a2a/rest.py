@@ -1,26 +1,42 @@
 """The REST binding: resources as URLs, operations as HTTP methods."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from a2a.server.context import ServerCallContext
-from a2a.types import a2a_pb2 as pb
 from a2a.utils.constants import A2A_JSON_MEDIA_TYPE
 from a2a.utils.error_handlers import build_rest_error_payload
 from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError
-from a2a.utils.proto_utils import parse_params, to_stream_response
-from google.protobuf.json_format import MessageToDict, Parse, ParseError
-from google.protobuf.message import Message as ProtoMessage
+from a2a.utils.proto_utils import parse_params
+from google.protobuf.json_format import Parse
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, compile_path
 
 from ..http.sse import stream_response
-from .handler import A2ARequestGuard, A2ARequestHandler, to_a2a_error, to_response
-from .projection import Update, page_to_dict
+from .handler import OPERATIONS, PARSE_ERRORS, A2ARequestGuard, A2ARequestHandler, encode_update, to_a2a_error, to_json
 
-Operation = Callable[[Request, ServerCallContext], Awaitable[Response]]
+RESTRoute = tuple[str, str, str]
+"""The HTTP methods, the path and the operation of a route."""
+_PUSH = "/tasks/{task_id}/pushNotificationConfigs"
+# The parameters of a path are fields of the operation's parameters.
+_ROUTES: Sequence[RESTRoute] = (
+    ("POST", "/message:send", "SendMessage"),
+    ("POST", "/message:stream", "SendStreamingMessage"),
+    ("POST", "/tasks/{id}:cancel", "CancelTask"),
+    ("GET POST", "/tasks/{id}:subscribe", "SubscribeToTask"),
+    ("GET", f"{_PUSH}/{{id}}", "GetTaskPushNotificationConfig"),
+    ("DELETE", f"{_PUSH}/{{id}}", "DeleteTaskPushNotificationConfig"),
+    ("POST", _PUSH, "CreateTaskPushNotificationConfig"),
+    ("GET", _PUSH, "ListTaskPushNotificationConfigs"),
+    ("GET", "/tasks/{id}", "GetTask"),
+    ("GET", "/tasks", "ListTasks"),
+    ("GET", "/extendedAgentCard", "GetExtendedAgentCard"),
+)
+_WITH_BODY = ("SendMessage", "SendStreamingMessage", "CreateTaskPushNotificationConfig")
+_WITH_QUERY = ("GetTask", "ListTasks", "ListTaskPushNotificationConfigs")
 
 
 class RESTBinding:
@@ -37,107 +53,66 @@ class RESTBinding:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the binding."""
-        one, push = "/tasks/{id}", "/tasks/{id}/pushNotificationConfigs"
-        return [
-            Route("/message:send", self._endpoint(self._send), methods=["POST"]),
-            Route("/message:stream", self._endpoint(self._stream), methods=["POST"]),
-            Route(f"{one}:cancel", self._endpoint(self._cancel), methods=["POST"]),
-            Route(f"{one}:subscribe", self._endpoint(self._subscribe), methods=["GET", "POST"]),
-            Route(f"{push}/{{push_id}}", self._endpoint(self._get_push), methods=["GET"]),
-            Route(f"{push}/{{push_id}}", self._endpoint(self._delete_push), methods=["DELETE"]),
-            Route(push, self._endpoint(self._create_push), methods=["POST"]),
-            Route(push, self._endpoint(self._list_push), methods=["GET"]),
-            Route(one, self._endpoint(self._get), methods=["GET"]),
-            Route("/tasks", self._endpoint(self._list), methods=["GET"]),
-            Route("/extendedAgentCard", self._endpoint(self._card), methods=["GET"]),
-        ]
+        return make_routes(_ROUTES, self._guard.admit_current, self._handle)
 
-    def _endpoint(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-        return make_endpoint(self._admit, operation)
+    async def _handle(
+        self, name: str, fields: Mapping[str, str], request: Request, context: ServerCallContext
+    ) -> Response:
+        operation = OPERATIONS[name]
+        params = operation.params()
+        if name in _WITH_BODY:
+            params = parse_body(await self._guard.read_body(request), params)
+        elif name in _WITH_QUERY:
+            params = _parse_query(request, params)
+        for field, value in fields.items():
+            setattr(params, field, value)
+        result = getattr(self._handler, operation.handler)(params, context)
+        if operation.is_stream:
+            return await stream_response(result, encode_update, encode_error)
+        content: Any = to_json(params, await result) or {}
+        return JSONResponse(content, media_type=_accepted_type(request), headers={"Vary": "Accept"})
 
-    async def _admit(self, request: Request) -> ServerCallContext:
-        context = await self._guard.admit(request)
-        self._guard.check_version(request, context)
-        return context
 
-    async def _send(self, request: Request, context: ServerCallContext) -> Response:
-        params = await self._parse_body(request, pb.SendMessageRequest())
-        return _json(to_response(params, await self._handler.on_message_send(params, context)))
-
-    async def _stream(self, request: Request, context: ServerCallContext) -> Response:
-        params = await self._parse_body(request, pb.SendMessageRequest())
-        return await stream_response(
-            self._handler.on_message_send_stream(params, context), _encode_update, encode_error
-        )
-
-    async def _subscribe(self, request: Request, context: ServerCallContext) -> Response:
-        params = pb.SubscribeToTaskRequest(id=request.path_params["id"])
-        return await stream_response(self._handler.on_subscribe_to_task(params, context), _encode_update, encode_error)
-
-    async def _cancel(self, request: Request, context: ServerCallContext) -> Response:
-        return _json(await self._handler.on_cancel_task(pb.CancelTaskRequest(id=request.path_params["id"]), context))
-
-    async def _get(self, request: Request, context: ServerCallContext) -> Response:
-        params = _parse_query(request, pb.GetTaskRequest())
-        params.id = request.path_params["id"]
-        return _json(await self._handler.on_get_task(params, context))
-
-    async def _list(self, request: Request, context: ServerCallContext) -> Response:
-        params = _parse_query(request, pb.ListTasksRequest())
-        return _json_response(page_to_dict(await self._handler.on_list_tasks(params, context)))
-
-    async def _create_push(self, request: Request, context: ServerCallContext) -> Response:
-        params = await self._parse_body(request, pb.TaskPushNotificationConfig())
-        params.task_id = request.path_params["id"]
-        return _json(await self._handler.on_create_task_push_notification_config(params, context))
-
-    async def _get_push(self, request: Request, context: ServerCallContext) -> Response:
-        params = pb.GetTaskPushNotificationConfigRequest(
-            task_id=request.path_params["id"], id=request.path_params["push_id"]
-        )
-        return _json(await self._handler.on_get_task_push_notification_config(params, context))
-
-    async def _list_push(self, request: Request, context: ServerCallContext) -> Response:
-        params = _parse_query(request, pb.ListTaskPushNotificationConfigsRequest())
-        params.task_id = request.path_params["id"]
-        return _json(await self._handler.on_list_task_push_notification_configs(params, context))
-
-    async def _delete_push(self, request: Request, context: ServerCallContext) -> Response:
-        params = pb.DeleteTaskPushNotificationConfigRequest(
-            task_id=request.path_params["id"], id=request.path_params["push_id"]
-        )
-        await self._handler.on_delete_task_push_notification_config(params, context)
-        return _json_response({})
-
-    async def _card(self, request: Request, context: ServerCallContext) -> Response:
-        return _json(await self._handler.on_get_extended_agent_card(pb.GetExtendedAgentCardRequest(), context))
-
-    async def _parse_body(self, request: Request, message: Any) -> Any:
-        body = await self._guard.read_body(request)
+def _accepted_type(request: Request) -> str:
+    """Return `application/json` if the client prefers it to the media type of A2A."""
+    weights: dict[str, float] = {}
+    for item in request.headers.get("accept", "").split(","):
+        kind, *parameters = [piece.strip().lower() for piece in item.split(";")]
+        weight = next((piece[2:] for piece in parameters if piece.startswith("q=")), "1")
         try:
-            return Parse(body, message, ignore_unknown_fields=True)
-        except (ParseError, ValueError, TypeError, AttributeError, RecursionError):
-            raise InvalidRequestError(message=f"the body is not a valid {message.DESCRIPTOR.name}") from None
+            weights[kind] = float(weight)
+        except ValueError:
+            weights[kind] = 0.0
+    json_weight = weights.get("application/json", 0.0)
+    any_weight = weights.get("application/*", weights.get("*/*", 0.0))
+    return "application/json" if json_weight > weights.get(A2A_JSON_MEDIA_TYPE, any_weight) else A2A_JSON_MEDIA_TYPE
 
 
-def make_endpoint(
-    admit: Callable[[Request], Awaitable[ServerCallContext]], operation: Operation
-) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that admits a request, performs an operation and reports failures.
+def make_routes(
+    routes: Sequence[RESTRoute],
+    admit: Callable[[Request], Awaitable[ServerCallContext]],
+    handle: Callable[[str, Mapping[str, str], Request, ServerCallContext], Awaitable[Response]],
+) -> list[BaseRoute]:
+    """Return routes that admit a request, perform an operation and report failures.
 
     Args:
+        routes: The routes.
         admit: Checks the request and returns its call context.
-        operation: Performs the operation.
+        handle: Performs an operation with the path's own parameters, by name.
     """
 
-    async def endpoint(request: Request) -> Response:
+    async def endpoint(name: str, fields: Sequence[str], request: Request) -> Response:
         try:
-            return await operation(request, await admit(request))
+            context = await admit(request)
+            return await handle(name, {field: request.path_params[field] for field in fields}, request, context)
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
             reported, status, headers = to_a2a_error(error)
             return to_error_response(reported, status=status, headers=headers)
 
-    return endpoint
+    return [
+        Route(path, partial(endpoint, name, [*compile_path(path)[2]]), methods=methods.split())
+        for methods, path, name in routes
+    ]
 
 
 def to_error_response(
@@ -156,24 +131,28 @@ def to_error_response(
     return JSONResponse(payload, status_code=payload["error"]["code"], headers=headers)
 
 
+def parse_body(body: bytes, message: Any) -> Any:
+    """Parse a body as a protobuf message.
+
+    Args:
+        body: The JSON body.
+        message: The message to fill.
+
+    Raises:
+        InvalidRequestError: The body does not match the message.
+    """
+    try:
+        return Parse(body, message, ignore_unknown_fields=True)
+    except PARSE_ERRORS:
+        raise InvalidRequestError(message=f"the body is not a valid {message.DESCRIPTOR.name}") from None
+
+
 def _parse_query(request: Request, message: Any) -> Any:
     try:
         parse_params(request.query_params, message)
-    except (ParseError, ValueError, TypeError):
+    except PARSE_ERRORS:
         raise InvalidParamsError(message=f"the query is not a valid {message.DESCRIPTOR.name}") from None
     return message
-
-
-def _json(message: ProtoMessage | None) -> Response:
-    return _json_response(MessageToDict(message) if message is not None else {})
-
-
-def _json_response(content: Any) -> Response:
-    return JSONResponse(content, media_type=A2A_JSON_MEDIA_TYPE)
-
-
-def _encode_update(update: Update) -> str:
-    return json.dumps(MessageToDict(to_stream_response(update)), ensure_ascii=False)
 
 
 def encode_error(error: Exception) -> str:

@@ -12,25 +12,24 @@ from a2a.types.a2a_pb2 import Message, Part, Task, TaskState
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict
 
-from ...a2a.parts import content_of, plain_value
-from ...errors import AnswerError, RunConflictError, RunError, ThreadBusyError, quote_names
+from ...a2a.parts import content_of, interrupt_kind, plain_value
+from ...errors import (
+    AnswerError,
+    RunConflictError,
+    RunError,
+    ShuttingDownError,
+    StoreError,
+    ThreadBusyError,
+    quote_names,
+)
 from ...events import InterruptRaised
 from ...messages import UserMessage
 from ...runner import BackgroundRunner
 from ...stores import RunRecord
-from ..http import Principal
 from ..http.app import ContextFactory, make_context
-from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber, copy_task, iter_updates
-from .projection import (
-    MESSAGE_KEY,
-    TaskProjection,
-    TaskReader,
-    Update,
-    is_valid_context,
-    parallel_thread,
-    to_context_id,
-    to_thread,
-)
+from ..http.auth import Principal
+from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber, copy_task
+from .projection import MESSAGE_KEY, TaskProjection, TaskReader, Update, parallel_thread, to_context_id, to_thread
 from .push import PushConfigStore, PushSubscriber
 
 _YES = frozenset({"yes", "y", "true", "ok", "approve", "approved"})
@@ -102,8 +101,7 @@ def _only_interrupt(interrupts: Mapping[str, InterruptRaised]) -> str:
 
 def _parse_text(text: str, interrupt: InterruptRaised) -> Any:
     """Parse text as a boolean for approvals, and as JSON unless text is expected."""
-    payload: Any = interrupt.payload
-    kind = cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
+    kind = interrupt_kind(interrupt)
     if kind == "approval" and text.strip().lower() in _YES | _NO:
         return text.strip().lower() in _YES
     expects_text = interrupt.schema is None or interrupt.schema.get("type") == "string"
@@ -197,7 +195,7 @@ class TaskService:
         if message.task_id:
             _, projection = await self._load_suspended(message, principal)
             parse_answers(message.parts, projection.interrupts)
-        elif not is_valid_context(message.context_id):
+        elif "\0" in message.context_id:
             raise InvalidParamsError(message=f"`{message.context_id}` is not a valid context id")
 
     async def start(
@@ -252,7 +250,9 @@ class TaskService:
             raise InvalidParamsError(message=str(error)) from None
         except RunConflictError:
             raise UnsupportedOperationError(message=f"task `{record.run_id}` is being resumed already") from None
-        except RunError as error:
+        except ShuttingDownError:
+            raise
+        except (RunError, StoreError) as error:
             _logger.info("task `%s` cannot be resumed: %s", record.run_id, error)
             raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot be resumed") from None
         return await self._broadcast(projection, subscriber)
@@ -299,13 +299,13 @@ class TaskService:
             if self._allow_message_replies:
                 await broadcast.acted.wait()
                 if broadcast.projection.replies_with_message:
-                    async for _ in iter_updates(subscriber):
+                    async for _ in subscriber:
                         continue
                     yield _to_result(broadcast.projection)
                     return
             assert broadcast.first_snapshot is not None
             yield broadcast.first_snapshot
-            async for update in iter_updates(subscriber):
+            async for update in subscriber:
                 yield update
         finally:
             broadcast.subscribers.discard(subscriber)
@@ -325,7 +325,7 @@ class TaskService:
             subscriber = TaskSubscriber()
             try:
                 yield broadcast.subscribe(subscriber)
-                async for update in iter_updates(subscriber):
+                async for update in subscriber:
                     yield update
             finally:
                 broadcast.subscribers.discard(subscriber)
@@ -395,12 +395,16 @@ class TaskService:
             self.broadcasts.push_status(projection)
         return projection.task
 
+    def start_recovery(self) -> None:
+        """Start to take over abandoned tasks. Safe to call again."""
+        self.background.start_recovery(self._context_factory)
+
     async def _broadcast_recovered(self, record: RunRecord) -> None:
         self.broadcasts.start(await self.reader.load(record))
 
     async def close(self) -> None:
-        """Release the tasks that are driven here to other processes."""
-        await self.background.release_all()
+        """Let turns in flight finish, and leave the tasks to other processes."""
+        await self.background.drain()
         await self.broadcasts.close()
 
 

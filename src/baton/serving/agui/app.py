@@ -1,17 +1,19 @@
 """The `agui_app` factory. Importable without Starlette and ag_ui, so that a missing extra is reported by name."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from ...arguments import check_choice
+from ...arguments import check_arguments, check_choice, check_positive
 from ...errors import SetupError
-from ..http import AuthLike
-from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
+from ..http.app import AppTarget, ContextFactory, EndpointOptions, make_app, to_background_runner
+from ..http.auth import AuthLike
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
+@check_arguments
 def agui_app(
     target: AppTarget,
     /,
@@ -47,17 +49,17 @@ def agui_app(
         import starlette.applications as _  # noqa: F401, F811
     except ImportError:
         raise SetupError("agui_app(…) needs ag-ui-protocol and Starlette: pip install 'baton-adk[agui]'") from None
-    from ..http.guard import RequestGuard
-    from .endpoint import AGUIEndpoint, AGUIOptions, make_routes
+    from starlette.routing import Route
 
+    from ..http.guard import RequestGuard
+    from .endpoint import AGUIEndpoint
+
+    check_positive("agui_app(heartbeat=…)", heartbeat)
     background = to_background_runner(target, "agui_app")
-    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body)
-    options = AGUIOptions(
+    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
+    options = EndpointOptions(
         context_factory, heartbeat=heartbeat, cancel_on_disconnect=on_disconnect == "cancel", show_errors=show_errors
     )
-    return make_app(
-        background,
-        make_routes(AGUIEndpoint(background, guard, options)),
-        cors_origins=cors_origins,
-        context_factory=context_factory,
-    )
+    start = partial(background.start_recovery, context_factory)
+    routes = [Route("/{path:path}", AGUIEndpoint(background, guard, options).handle, methods=["POST"])]
+    return make_app(routes, background, start=start, cors_origins=cors_origins)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
@@ -13,19 +13,16 @@ from msgspec import Struct
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from ...errors import AnswerError, quote_names
-from ...events import Delta, Event, InterruptRaised
+from ...events import InterruptRaised
+from ...events.types import payload_fields
 from ...log import Log
 from ...messages import Message, ToolSpec, text_of
-from ...runner import BackgroundRunner
 from ...stores import RunRecord
-from ..http import Principal
-from ..http.app import ContextFactory, make_context
-from ..http.errors import ServingError, error_response
-from ..http.guard import RequestGuard
-from ..http.sse import HEARTBEAT, SSEResponse, with_heartbeat
+from ..http.app import Endpoints
+from ..http.auth import Principal
+from ..http.errors import ServingError, check_interrupt_ids, error_response
+from ..http.sse import SSEResponse, iter_frames
 from .frontend import TOOLS
 from .messages import from_agui_content, from_agui_messages, new_user_messages, state_values
 from .translation import EventTranslator, is_frontend_call
@@ -111,18 +108,14 @@ def parse_answers(request: agui.RunAgentInput, interrupts: dict[str, InterruptRa
     """
     answers: dict[str, Any] = {}
     abandons = False
-    unknown = [entry.interrupt_id for entry in request.resume or () if entry.interrupt_id not in interrupts]
-    if unknown:
-        raise AnswerError(
-            f"unknown interrupt {quote_names(unknown)}; open interrupts are: {quote_names([*interrupts])}"
-        )
+    check_interrupt_ids([entry.interrupt_id for entry in request.resume or ()], interrupts)
     for entry in request.resume or ():
         interrupt = interrupts[entry.interrupt_id]
         if entry.status == "resolved":
             answers[entry.interrupt_id] = {"content": entry.payload} if is_frontend_call(interrupt) else entry.payload
         elif is_frontend_call(interrupt):
             answers[entry.interrupt_id] = {"content": _NOT_EXECUTED, "is_error": True}
-        elif _is_approval(interrupt):
+        elif payload_fields(interrupt.payload).get("kind") == "approval":
             answers[entry.interrupt_id] = False
         else:
             abandons = True
@@ -131,21 +124,13 @@ def parse_answers(request: agui.RunAgentInput, interrupts: dict[str, InterruptRa
         for id, interrupt in interrupts.items()
         if interrupt.tool_call is not None and is_frontend_call(interrupt)
     }
-    results = {by_call[m.tool_call_id]: m for m in _tool_messages(request.messages) if m.tool_call_id in by_call}
+    returned = [message for message in request.messages if isinstance(message, agui.ToolMessage)]
+    results = {by_call[message.tool_call_id]: message for message in returned if message.tool_call_id in by_call}
     for id, message in results.items():
         content = text_of(from_agui_content(message.content)) or message.error or ""
         answers[id] = {"content": content, "is_error": message.error is not None}
     calls = tuple([message.tool_call_id for message in results.values()])
     return ResumeRequest(answers, calls, abandons) if answers or abandons else None
-
-
-def _tool_messages(messages: Sequence[Any]) -> list[agui.ToolMessage]:
-    return [message for message in messages if isinstance(message, agui.ToolMessage)]
-
-
-def _is_approval(interrupt: InterruptRaised) -> bool:
-    payload: Any = interrupt.payload
-    return isinstance(payload, dict) and cast("dict[str, Any]", payload).get("kind") == "approval"
 
 
 def _tool(tool: agui.Tool) -> dict[str, Any]:
@@ -156,25 +141,6 @@ def _tool(tool: agui.Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": parameters}
 
 
-_NumberedEvents = AsyncGenerator[tuple[int, Event | Delta]]
-
-
-class AGUIOptions(Struct, frozen=True):
-    """The options of an app, as for `agui_app`.
-
-    Args:
-        context_factory: Creates the run's context object from the owner's name.
-        heartbeat: Seconds of silence after which a stream sends a comment.
-        cancel_on_disconnect: Whether a run is cancelled when its client disconnects.
-        show_errors: Show callers the message of the exception that failed a run.
-    """
-
-    context_factory: ContextFactory | None = None
-    heartbeat: float = 15.0
-    cancel_on_disconnect: bool = True
-    show_errors: bool = False
-
-
 class _ActiveRun(Struct, frozen=True):
     run_id: str
     seen: int
@@ -182,22 +148,13 @@ class _ActiveRun(Struct, frozen=True):
     answered_calls: tuple[str, ...] = ()
 
 
-class AGUIEndpoint:
-    """The endpoint of one app.
+_ENCODER = EventEncoder()
+_cancelling: set[asyncio.Task[Any]] = set()
+"""References to running tasks, because the event loop keeps only weak ones."""
 
-    Args:
-        background: The runner that drives the runs.
-        guard: The checks that every request passes.
-        options: The app's options.
-    """
 
-    def __init__(self, background: BackgroundRunner, guard: RequestGuard, options: AGUIOptions) -> None:
-        self._background = background
-        self._guard = guard
-        self._options = options
-        self._store = background.runner._require_store("agui_app")
-        self._encoder = EventEncoder()
-        self._cancelling: set[asyncio.Task[Any]] = set()
+class AGUIEndpoint(Endpoints):
+    """The endpoint of one AG-UI app."""
 
     async def handle(self, request: Request) -> Response:
         """Return the event stream of a run, or an error response.
@@ -213,7 +170,9 @@ class AGUIEndpoint:
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
             return error_response(request, error)
         return SSEResponse(
-            self._frames(active, translator), on_disconnect=partial(self._disconnected, active, translator)
+            self._frames(active, translator),
+            on_disconnect=partial(self._disconnected, active, translator),
+            on_shutdown=lambda: _encode(translator.abort()) if not translator.is_finished else (),
         )
 
     async def _start_or_resume(self, principal: Principal, body: agui.RunAgentInput) -> _ActiveRun:
@@ -228,7 +187,7 @@ class AGUIEndpoint:
             raise ServingError(409, "not_suspended", "no run of this thread is suspended")
         run_id = await self._background.start(
             input_messages(body, is_known=last is not None),
-            context=make_context(self._options.context_factory, principal.name),
+            context=self._options.make_context(principal.name),
             values=initial_values(body),
             run_id=principal.to_store_id(body.run_id),
             thread=thread,
@@ -249,9 +208,7 @@ class AGUIEndpoint:
         if answers.abandons:
             await self._background.cancel(last.run_id)
             return None if has_input else _ActiveRun(last.run_id, len(events))
-        await self._background.resume(
-            last.run_id, answers.answers, context=make_context(self._options.context_factory, principal.name)
-        )
+        await self._background.resume(last.run_id, answers.answers, context=self._options.make_context(principal.name))
         return _ActiveRun(last.run_id, len(events), answers.answered_calls)
 
     async def _translator(self, principal: Principal, body: agui.RunAgentInput, active: _ActiveRun) -> EventTranslator:
@@ -265,33 +222,25 @@ class AGUIEndpoint:
             show_errors=self._options.show_errors,
         )
 
-    async def _frames(self, active: _ActiveRun, translator: EventTranslator) -> AsyncIterator[bytes]:
-        for message in translator.start():
-            yield self._encoder.encode(message).encode()
-        events = cast(_NumberedEvents, self._background.subscribe(active.run_id, after=active.seen))
-        async with aclosing(with_heartbeat(events, self._options.heartbeat)) as items:
-            async for item in items:
-                if item is None:
-                    yield HEARTBEAT
-                    continue
-                for message in translator.translate(item[1]):
-                    yield self._encoder.encode(message).encode()
+    async def _frames(self, active: _ActiveRun, translator: EventTranslator) -> AsyncGenerator[bytes]:
+        for frame in _encode(translator.start()):
+            yield frame
+        events = self._background.subscribe(active.run_id, after=active.seen)
+        frames = iter_frames(events, self._options.heartbeat, lambda item: _encode(translator.translate(item[1])))
+        async with aclosing(frames):
+            async for frame in frames:
+                yield frame
         if not translator.is_finished:
-            for message in translator.abort():
-                yield self._encoder.encode(message).encode()
+            for frame in _encode(translator.abort()):
+                yield frame
 
     def _disconnected(self, active: _ActiveRun, translator: EventTranslator) -> None:
         if not translator.is_finished and self._options.cancel_on_disconnect:
             # The task of the request is being cancelled and can await nothing.
             task = asyncio.create_task(self._background.cancel(active.run_id))
-            self._cancelling.add(task)
-            task.add_done_callback(self._cancelling.discard)
+            _cancelling.add(task)
+            task.add_done_callback(_cancelling.discard)
 
 
-def make_routes(endpoint: AGUIEndpoint) -> list[Route]:
-    """Return the app's only route, which matches every path.
-
-    Args:
-        endpoint: The endpoint.
-    """
-    return [Route("/{path:path}", endpoint.handle, methods=["POST"])]
+def _encode(events: Iterator[Any]) -> Iterator[bytes]:
+    return (_ENCODER.encode(event).encode() for event in events)

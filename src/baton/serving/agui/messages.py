@@ -7,62 +7,51 @@ from typing import Any, cast
 
 import ag_ui.core as agui
 
+from ... import messages as core
+from ...context.values import THREAD_PREFIX
 from ...events import ValueChanges
-from ...messages import (
-    AssistantMessage,
-    Audio,
-    Content,
-    File,
-    Image,
-    Message,
-    Part,
-    Text,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-    media_of,
-    text_of,
-)
 from ..http.errors import ServingError
 
-_MEDIA = {"image": Image, "audio": Audio}
+_MEDIA = {"image": core.Image, "audio": core.Audio}
 
 
-def from_agui_messages(messages: Iterable[Any]) -> list[Message]:
+def from_agui_messages(messages: Iterable[Any]) -> list[core.Message]:
     """Convert AG-UI messages. System, developer, reasoning and activity messages are dropped.
 
     Args:
         messages: The messages of a request.
     """
     names: dict[str, str] = {}
-    converted: list[Message] = []
+    converted: list[core.Message] = []
     for message in messages:
         if isinstance(message, agui.UserMessage):
-            converted.append(UserMessage(from_agui_content(message.content)))
+            converted.append(core.UserMessage(from_agui_content(message.content)))
         elif isinstance(message, agui.AssistantMessage):
-            calls = tuple([ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()])
+            calls = tuple(
+                [core.ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()]
+            )
             names.update({call.id: call.name for call in calls})
-            converted.append(AssistantMessage(message.content or "", calls))
+            converted.append(core.AssistantMessage(message.content or "", calls))
         elif isinstance(message, agui.ToolMessage):
             content = from_agui_content(message.content)
             name = names.get(message.tool_call_id, "")
-            converted.append(ToolMessage(message.tool_call_id, name, content, message.error is not None))
+            converted.append(core.ToolMessage(message.tool_call_id, name, content, message.error is not None))
     return converted
 
 
-def new_user_messages(messages: list[Message]) -> list[Message]:
+def new_user_messages(messages: list[core.Message]) -> list[core.Message]:
     """Return the user messages after the last other message.
 
     Args:
         messages: The conversation.
     """
     start = len(messages)
-    while start and isinstance(messages[start - 1], UserMessage):
+    while start and isinstance(messages[start - 1], core.UserMessage):
         start -= 1
     return messages[start:]
 
 
-def from_agui_content(content: Any) -> Content:
+def from_agui_content(content: Any) -> core.Content:
     """Convert the content of an AG-UI message.
 
     Args:
@@ -74,10 +63,10 @@ def from_agui_content(content: Any) -> Content:
     return content if isinstance(content, str) else tuple([_from_agui_part(part) for part in content])
 
 
-def _from_agui_part(part: Any) -> Part:
+def _from_agui_part(part: Any) -> core.Part:
     if isinstance(part, agui.TextPart):
-        return Text(part.text)
-    kind: Any = _MEDIA.get(part.type, File)
+        return core.Text(part.text)
+    kind: Any = _MEDIA.get(part.type, core.File)
     source = part.source
     media_type = {"media_type": source.mime_type} if getattr(source, "mime_type", None) else {}
     if isinstance(source, agui.UrlSource):
@@ -90,38 +79,34 @@ def _from_agui_part(part: Any) -> Part:
     raise ServingError(422, "invalid", f"{part.type} parts must have a url or data; file ids are not supported")
 
 
-def to_agui_content(content: Content) -> Any:
+def to_agui_content(content: core.Content) -> Any:
     """Convert content to AG-UI: plain text, or parts if there is media.
 
     Args:
         content: The content of a message.
     """
-    if isinstance(content, str) or not media_of(content):
-        return text_of(content)
-    parts: list[Any] = []
-    for part in content:
-        if isinstance(part, Image | Audio | File):
-            parts.append(_to_agui_media(part))
-        else:
-            parts.append(agui.TextPart(type="text", text=text_of((part,))))
-    return parts
+    if isinstance(content, str) or not core.media_of(content):
+        return core.text_of(content)
+    return [_to_agui_part(part) for part in content]
 
 
-def _to_agui_media(part: Image | Audio | File) -> Any:
+def _to_agui_part(part: core.Part) -> Any:
+    if not isinstance(part, core.Image | core.Audio | core.File):
+        return agui.TextPart(type="text", text=core.text_of((part,)))
     source: Any
     if part.url is not None:
         source = agui.UrlSource(type="url", value=part.url, mime_type=part.media_type)
     else:
         data = b64encode(part.data or b"").decode()
         source = agui.DataSource(type="data", value=data, mime_type=part.media_type)
-    if isinstance(part, Image):
+    if isinstance(part, core.Image):
         return agui.ImagePart(type="image", source=source)
-    if isinstance(part, Audio):
+    if isinstance(part, core.Audio):
         return agui.AudioPart(type="audio", source=source)
     return agui.DocumentPart(type="document", source=source)
 
 
-HIDDEN = ("baton.", "agui.")
+HIDDEN = ("baton.", "agui.", THREAD_PREFIX)
 """Prefixes of keys that are neither sent to the client nor accepted from it."""
 
 
@@ -177,7 +162,8 @@ def state_values(state: Any) -> dict[str, Any]:
         return {}
     values = cast("dict[str, Any]", state) if isinstance(state, dict) else {HIDDEN[0]: state}
     if any(key.startswith(HIDDEN) for key in values):
-        raise ServingError(422, "invalid", "`state` must be an object without keys that begin with `baton.` or `agui.`")
+        message = "`state` must be an object without keys that begin with `baton.`, `agui.` or `thread:`"
+        raise ServingError(422, "invalid", message)
     return values
 
 

@@ -5,55 +5,30 @@ subagents. A stream opens what it refers to and closes what it opened, also if i
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import ag_ui.core as agui
 from msgspec import Struct
 
-from ...events import (
-    AgentFinished,
-    AgentResponded,
-    AgentStarted,
-    ControlTransferred,
-    CustomDelta,
-    Delta,
-    Event,
-    InterruptAnswered,
-    InterruptRaised,
-    Origin,
-    ProgressDelta,
-    ReasoningDelta,
-    ResponseTruncated,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunResumed,
-    RunStarted,
-    RunSuspended,
-    StepCompleted,
-    TextDelta,
-    ToolCallDelta,
-    ToolReturned,
-    UnknownEvent,
-    UserMessageAdded,
-)
-from ...messages import Usage
+from ... import events
+from ...events.types import payload_fields
 from ...runner import usage_from_events
 from .frontend import KIND
 from .messages import StateMirror, to_agui_content
 
 
-def is_frontend_call(interrupt: InterruptRaised) -> bool:
+def is_frontend_call(interrupt: events.InterruptRaised) -> bool:
     """Return whether an interrupt is a call of a frontend tool.
 
     Args:
         interrupt: The interrupt.
     """
-    return interrupt.tool_call is not None and _payload(interrupt).get("kind") == KIND
+    return interrupt.tool_call is not None and payload_fields(interrupt.payload).get("kind") == KIND
 
 
-def _suspended_outcome(raised: Sequence[InterruptRaised], interrupts: Sequence[Any]) -> Any:
+def _suspended_outcome(raised: Sequence[events.InterruptRaised], interrupts: Sequence[Any]) -> Any:
     # If only frontend calls are open, the protocol has a success: their results are messages of the next request.
     if all(is_frontend_call(interrupt) for interrupt in raised):
         calls = [interrupt.tool_call.id for interrupt in raised if interrupt.tool_call is not None]
@@ -61,10 +36,10 @@ def _suspended_outcome(raised: Sequence[InterruptRaised], interrupts: Sequence[A
     return agui.RunFinishedInterruptOutcome(type="interrupt", interrupts=[*interrupts])
 
 
-def _to_agui_interrupt(interrupt: InterruptRaised, tag: str | None) -> Any:
+def _to_agui_interrupt(interrupt: events.InterruptRaised, tag: str | None) -> Any:
     return agui.Interrupt(
         id=interrupt.key,
-        reason=str(_payload(interrupt).get("kind") or "input"),
+        reason=str(payload_fields(interrupt.payload).get("kind") or "input"),
         message=_interrupt_message(interrupt),
         tool_call_id=interrupt.tool_call.id if interrupt.tool_call is not None else None,
         response_schema=interrupt.schema,
@@ -73,31 +48,25 @@ def _to_agui_interrupt(interrupt: InterruptRaised, tag: str | None) -> Any:
     )
 
 
-def _usage(responses: Sequence[AgentResponded]) -> Any:
+def _usage(responses: Sequence[events.AgentResponded]) -> Any:
     by_model = usage_from_events(responses).by_model
-    return [_model_usage(model, used) for model, used in by_model.items()] or None
+    return [
+        agui.TokenUsage(
+            model=model,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            total_tokens=used.total_tokens,
+            cached_input_tokens=used.cached_tokens or None,
+            reasoning_tokens=used.reasoning_tokens or None,
+        )
+        for model, used in by_model.items()
+    ] or None
 
 
-def _model_usage(model: str, used: Usage) -> Any:
-    return agui.TokenUsage(
-        model=model,
-        input_tokens=used.input_tokens,
-        output_tokens=used.output_tokens,
-        total_tokens=used.total_tokens,
-        cached_input_tokens=used.cached_tokens or None,
-        reasoning_tokens=used.reasoning_tokens or None,
-    )
-
-
-def _payload(interrupt: InterruptRaised) -> dict[str, Any]:
-    payload: Any = interrupt.payload
-    return cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-
-
-def _interrupt_message(interrupt: InterruptRaised) -> str | None:
+def _interrupt_message(interrupt: events.InterruptRaised) -> str | None:
     if isinstance(interrupt.payload, str):
         return interrupt.payload
-    payload = _payload(interrupt)
+    payload = payload_fields(interrupt.payload)
     if payload.get("kind") == "approval":
         return f"Allow the call of `{payload.get('tool')}`?"
     message = payload.get("message") or payload.get("question")
@@ -122,72 +91,33 @@ class StepTranslator:
         self._active: dict[str, str] = {}
         self._finished: set[str] = set()
 
-    def note(self, event: Event) -> None:
+    def note(self, event: events.Event) -> None:
         """Record the agents and calls that later activations refer to.
 
         Args:
             event: The next event of the log.
         """
-        if isinstance(event, AgentStarted):
+        if isinstance(event, events.AgentStarted):
             self._agents[event.origin.id] = event.agent
-        elif isinstance(event, AgentResponded):
+        elif isinstance(event, events.AgentResponded):
             for position, call in enumerate(event.message.tool_calls):
                 self._calls[f"{event.key}.{position}"] = call.id
 
-    def tag(self, origin: Origin) -> str | None:
+    def tag(self, id: str) -> str | None:
         """Return the subagent id of an activation; None at the top level.
 
         Args:
-            origin: The activation.
+            id: The activation.
         """
-        return f"{self._run_id}:{origin.id}" if "/" in origin.id else None
+        return f"{self._run_id}:{id}" if "/" in id else None
 
-    def start(self, origin: Origin) -> Iterator[Any]:
+    def start(self, id: str, agent: str) -> Iterator[Any]:
         """Open an activation and those around it, unless they are open.
 
         Args:
-            origin: The activation.
+            id: The activation.
+            agent: Its agent.
         """
-        yield from self._start(origin.id, origin.agent)
-
-    def finish(self, origin: Origin) -> Iterator[Any]:
-        """Close an activation, if it is open.
-
-        Args:
-            origin: The activation.
-        """
-        agent = self._active.pop(origin.id, None)
-        if agent is None:
-            return
-        self._finished.add(origin.id)
-        if "/" in origin.id:
-            yield agui.SubagentFinishedEvent(subagent_run_id=f"{self._run_id}:{origin.id}")
-        else:
-            yield agui.StepFinishedEvent(step_name=agent)
-
-    def finish_all(self, *, raised: Sequence[InterruptRaised], failure: str) -> Iterator[Any]:
-        """Close all activations, the innermost first.
-
-        Args:
-            raised: The open interrupts of a suspended run.
-            failure: The error message of a run that did not complete.
-        """
-        for id, agent in [*self._active.items()][::-1]:
-            del self._active[id]
-            self._finished.add(id)
-            run_id = f"{self._run_id}:{id}"
-            if "/" not in id:
-                yield agui.StepFinishedEvent(step_name=agent)
-            elif failure:
-                yield agui.SubagentErrorEvent(subagent_run_id=run_id, message=failure)
-            elif raised:
-                ids = [interrupt.key for interrupt in raised if interrupt.origin.id == id]
-                outcome = agui.SubagentFinishedSuspendedOutcome(type="suspended", interrupt_ids=ids)
-                yield agui.SubagentFinishedEvent(subagent_run_id=run_id, outcome=outcome)
-            else:
-                yield agui.SubagentFinishedEvent(subagent_run_id=run_id)
-
-    def _start(self, id: str, agent: str) -> Iterator[Any]:
         if not id or id in self._active or id in self._finished:
             return
         if "/" not in id:
@@ -196,25 +126,55 @@ class StepTranslator:
             return
         # An activation's id consists of the outer id, the place in it, and a counter.
         around = id.rsplit("/", 2)[0]
-        yield from self._start(around, self._agents.get(around, ""))
+        yield from self.start(around, self._agents.get(around, ""))
         self._active[id] = agent
         found = _CALL.match(id)
         yield agui.SubagentStartedEvent(
-            subagent_run_id=f"{self._run_id}:{id}",
+            subagent_run_id=self.tag(id) or "",
             name=agent,
-            parent_subagent_run_id=f"{self._run_id}:{around}" if "/" in around else None,
+            parent_subagent_run_id=self.tag(around),
             parent_tool_call_id=self._calls.get(found[1]) if found else None,
         )
+
+    def finish(self, id: str, raised: Sequence[events.InterruptRaised] = (), failure: str = "") -> Iterator[Any]:
+        """Close an activation, if it is open.
+
+        Args:
+            id: The activation.
+            raised: The open interrupts of a suspended run.
+            failure: The error message of a run that did not complete.
+        """
+        agent, tag = self._active.pop(id, None), self.tag(id)
+        if agent is None:
+            return
+        self._finished.add(id)
+        if tag is None:
+            yield agui.StepFinishedEvent(step_name=agent)
+        elif failure:
+            yield agui.SubagentErrorEvent(subagent_run_id=tag, message=failure)
+        else:
+            ids = [interrupt.key for interrupt in raised if interrupt.origin.id == id]
+            suspended = agui.SubagentFinishedSuspendedOutcome(type="suspended", interrupt_ids=ids)
+            yield agui.SubagentFinishedEvent(subagent_run_id=tag, outcome=suspended if raised else None)
+
+    def finish_all(self, raised: Sequence[events.InterruptRaised], failure: str) -> Iterator[Any]:
+        """Close all activations, the innermost first.
+
+        Args:
+            raised: The open interrupts of a suspended run.
+            failure: The error message of a run that did not complete.
+        """
+        for id in [*self._active][::-1]:
+            yield from self.finish(id, raised, failure)
 
 
 class _OpenMessage(Struct):
     id: str
-    tag: str | None
     text: str = ""
 
 
 class MessageTranslator:
-    """Text, reasoning and tool calls of one stream.
+    """Text, reasoning and tool calls of one stream; the caller adds the subagent ids.
 
     Args:
         run_id: The prefix of message ids.
@@ -222,130 +182,142 @@ class MessageTranslator:
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
-        self._response_counts: dict[str, int] = {}
+        self._response_counts: Counter[str] = Counter()
         """The number of model responses of each activation, which determines the key of the next one."""
+        self._restart_counts: Counter[str] = Counter()
+        """The number of times that the current response of each activation started again."""
         self._texts: dict[str, _OpenMessage] = {}
         self._reasonings: dict[str, _OpenMessage] = {}
 
-    def note(self, event: Event) -> None:
+    def note(self, event: events.Event) -> None:
         """Count the model responses.
 
         Args:
             event: The next event of the log.
         """
-        if isinstance(event, AgentResponded) and event.key.startswith(f"{event.origin.id}/m"):
-            self._response_counts[event.origin.id] = self._response_counts.get(event.origin.id, 0) + 1
+        if isinstance(event, events.AgentResponded) and event.key.startswith(f"{event.origin.id}/m"):
+            self._response_counts[event.origin.id] += 1
+            self._restart_counts.pop(event.origin.id, None)
 
-    def text(self, delta: TextDelta, tag: str | None) -> Iterator[Any]:
+    def text(self, delta: events.TextDelta) -> Iterator[Any]:
         """Translate a text delta.
 
         Args:
             delta: The delta.
-            tag: The subagent id of its activation.
         """
-        origin = delta.origin
-        yield from self._close_reasoning(origin.id)
-        open = self._texts.get(origin.id)
-        if open is None:
-            open = self._texts[origin.id] = _OpenMessage(self._next_id(origin), tag)
-            yield _message_start(open, delta.agent)
-        open.text += delta.text
-        yield agui.TextMessageContentEvent(message_id=open.id, delta=delta.text, subagent_run_id=tag)
+        if delta.text:
+            yield from self._close_reasoning(delta.origin.id)
+            yield from self._add_text(delta, self._next_id(delta.origin), delta.text)
 
-    def reasoning(self, delta: ReasoningDelta, tag: str | None) -> Iterator[Any]:
+    def reasoning(self, delta: events.ReasoningDelta) -> Iterator[Any]:
         """Translate a reasoning delta.
 
         Args:
             delta: The delta.
-            tag: The subagent id of its activation.
         """
+        if not delta.text:
+            return
         open = self._reasonings.get(delta.origin.id)
         if open is None:
-            open = self._reasonings[delta.origin.id] = _OpenMessage(f"{self._next_id(delta.origin)}/thought", tag)
-            yield agui.ReasoningStartEvent(message_id=open.id, subagent_run_id=tag)
-            yield agui.ReasoningMessageStartEvent(message_id=open.id, role="reasoning", subagent_run_id=tag)
-        yield agui.ReasoningMessageContentEvent(message_id=open.id, delta=delta.text, subagent_run_id=tag)
+            open = self._reasonings[delta.origin.id] = _OpenMessage(f"{self._next_id(delta.origin)}/thought")
+            yield agui.ReasoningStartEvent(message_id=open.id)
+            yield agui.ReasoningMessageStartEvent(message_id=open.id, role="reasoning")
+        yield agui.ReasoningMessageContentEvent(message_id=open.id, delta=delta.text)
 
-    def response(self, response: AgentResponded, tag: str | None) -> Iterator[Any]:
+    def response(self, response: events.AgentResponded) -> Iterator[Any]:
         """Translate a complete response: the text that no delta has delivered, and the tool calls.
 
         Args:
             response: The response.
-            tag: The subagent id of its activation.
         """
-        id = f"{self._run_id}:{response.key}"
-        yield from self._close_reasoning(response.origin.id)
-        open = self._texts.get(response.origin.id)
+        origin = response.origin.id
+        yield from self._close_reasoning(origin)
+        open = self._texts.get(origin)
         if open is not None and not response.text.startswith(open.text):
-            # A retry produced another text than the deltas.
-            yield from self._close_text(response.origin.id)
-            open, id = None, f"{id}/again"
-        if open is None and response.text:
-            open = self._texts[response.origin.id] = _OpenMessage(id, tag)
-            yield _message_start(open, response.agent)
-        if open is not None:
-            rest = response.text[len(open.text) :]
-            if rest:
-                yield agui.TextMessageContentEvent(message_id=open.id, delta=rest, subagent_run_id=tag)
-            yield from self._close_text(response.origin.id)
+            # The final text is another one than that of the deltas.
+            yield from self.restart(response)
+            open = None
+        id = f"{self._run_id}:{response.key}{self._suffix(response.origin)}"
+        rest = response.text[len(open.text) if open is not None else 0 :]
+        if rest:
+            yield from self._add_text(response, id, rest)
+        yield from self._close_text(origin)
         for call in response.message.tool_calls:
             # The ids of calls are final only now.
-            yield agui.ToolCallStartEvent(
-                tool_call_id=call.id, tool_call_name=call.name, parent_message_id=id, subagent_run_id=tag
-            )
-            yield agui.ToolCallArgsEvent(tool_call_id=call.id, delta=call.arguments, subagent_run_id=tag)
-            yield agui.ToolCallEndEvent(tool_call_id=call.id, subagent_run_id=tag)
+            yield agui.ToolCallStartEvent(tool_call_id=call.id, tool_call_name=call.name, parent_message_id=id)
+            yield agui.ToolCallArgsEvent(tool_call_id=call.id, delta=call.arguments)
+            yield agui.ToolCallEndEvent(tool_call_id=call.id)
 
-    def close(self, origin: Origin) -> Iterator[Any]:
-        """Close the open message of an activation.
+    def restart(self, place: events.Event | events.Delta) -> Iterator[Any]:
+        """Close the open messages of an activation, and tell the client that they are discarded.
 
         Args:
-            origin: The activation.
+            place: The event or delta that says so.
         """
-        yield from self._close_reasoning(origin.id)
-        yield from self._close_text(origin.id)
+        id = place.origin.id
+        discarded = [open.id for messages in (self._reasonings, self._texts) if (open := messages.get(id))]
+        if discarded:
+            yield from self.close(id)
+            self._restart_counts[id] += 1
+            yield agui.CustomEvent(name="baton.response_restarted", value={"discardedMessageIds": discarded})
 
-    def close_all(self) -> Iterator[Any]:
-        """Close all open messages."""
-        for id in [*self._reasonings]:
-            yield from self._close_reasoning(id)
-        for id in [*self._texts]:
-            yield from self._close_text(id)
+    def close(self, id: str) -> Iterator[Any]:
+        """Close the open messages of an activation.
 
-    def _next_id(self, origin: Origin) -> str:
-        return f"{self._run_id}:{origin.id}/m{self._response_counts.get(origin.id, 0) + 1}"
+        Args:
+            id: The activation.
+        """
+        yield from self._close_reasoning(id)
+        yield from self._close_text(id)
+
+    def open_activations(self) -> list[str]:
+        """Return the activations that have open messages."""
+        return [*{**self._reasonings, **self._texts}]
+
+    def _next_id(self, origin: events.Origin) -> str:
+        return f"{self._run_id}:{origin.id}/m{self._response_counts[origin.id] + 1}{self._suffix(origin)}"
+
+    def _suffix(self, origin: events.Origin) -> str:
+        restarts = self._restart_counts[origin.id]
+        return "/again" * bool(restarts) + str(restarts) * (restarts > 1)
+
+    def _add_text(self, event: events.TextDelta | events.AgentResponded, id: str, text: str) -> Iterator[Any]:
+        """Add text to the open message of an activation, or to a new one with this id."""
+        open = self._texts.get(event.origin.id)
+        if open is None:
+            open = self._texts[event.origin.id] = _OpenMessage(id)
+            yield agui.TextMessageStartEvent(message_id=id, role="assistant", name=event.agent)
+        open.text += text
+        yield agui.TextMessageContentEvent(message_id=open.id, delta=text)
 
     def _close_text(self, origin: str) -> Iterator[Any]:
         open = self._texts.pop(origin, None)
         if open is not None:
-            yield agui.TextMessageEndEvent(message_id=open.id, subagent_run_id=open.tag)
+            yield agui.TextMessageEndEvent(message_id=open.id)
 
     def _close_reasoning(self, origin: str) -> Iterator[Any]:
         open = self._reasonings.pop(origin, None)
         if open is not None:
-            yield agui.ReasoningMessageEndEvent(message_id=open.id, subagent_run_id=open.tag)
-            yield agui.ReasoningEndEvent(message_id=open.id, subagent_run_id=open.tag)
-
-
-def _message_start(open: _OpenMessage, agent: str) -> Any:
-    return agui.TextMessageStartEvent(message_id=open.id, role="assistant", name=agent, subagent_run_id=open.tag)
+            yield agui.ReasoningMessageEndEvent(message_id=open.id)
+            yield agui.ReasoningEndEvent(message_id=open.id)
 
 
 _AGUIEvents = Iterator[Any]
-_SILENT_EVENTS: tuple[type[Event], ...] = (
-    RunStarted,
-    RunResumed,
-    UserMessageAdded,
-    ResponseTruncated,
-    StepCompleted,
-    ControlTransferred,
-    InterruptRaised,
-    InterruptAnswered,
-    UnknownEvent,
+_SILENT_EVENTS = (
+    events.ToolCallDelta,
+    events.RunStarted,
+    events.RunResumed,
+    events.UserMessageAdded,
+    events.ResponseTruncated,
+    events.StepCompleted,
+    events.ControlTransferred,
+    events.InterruptRaised,
+    events.InterruptAnswered,
+    events.UnknownEvent,
 )
 
 
-def _ignore(event: Event | Delta) -> _AGUIEvents:
+def _ignore(event: events.Event | events.Delta) -> _AGUIEvents:
     return iter(())
 
 
@@ -367,7 +339,7 @@ class EventTranslator:
         run_id: str,
         thread_id: str,
         request_run_id: str,
-        past: Sequence[Event],
+        past: Sequence[events.Event],
         answered: Sequence[str],
         show_errors: bool,
     ) -> None:
@@ -378,27 +350,30 @@ class EventTranslator:
         self._messages = MessageTranslator(run_id)
         self._answered = frozenset(answered)
         self._show_errors = show_errors
-        self._open: dict[str, InterruptRaised] = {}
-        self._responses: list[AgentResponded] = []
+        self._open: dict[str, events.InterruptRaised] = {}
+        self._responses: list[events.AgentResponded] = []
         self._output: str | None = None
         self.is_finished = False
         """True once the final event has been sent."""
         for event in past:
             self._record(event)
+        self._contents: dict[type, Callable[[Any], _AGUIEvents]] = {
+            events.TextDelta: self._messages.text,
+            events.ReasoningDelta: self._messages.reasoning,
+            events.CustomDelta: self._custom,
+            events.ProgressDelta: self._progress,
+            events.ResponseRestarted: self._messages.restart,
+            events.AgentStarted: _ignore,
+            events.AgentResponded: self._response,
+            events.ToolReturned: self._returned,
+        }
+        """Handlers of the events that belong to an open activation."""
         self._handlers: dict[type, Callable[[Any], _AGUIEvents]] = {
-            TextDelta: self._text,
-            ReasoningDelta: self._reasoning,
-            CustomDelta: self._custom,
-            ProgressDelta: self._progress,
-            ToolCallDelta: _ignore,
-            AgentStarted: self._start,
-            AgentResponded: self._response,
-            ToolReturned: self._returned,
-            AgentFinished: self._finished,
-            RunCompleted: self._completed,
-            RunSuspended: self._suspended,
-            RunFailed: self._failed,
-            RunCancelled: self._cancelled,
+            events.AgentFinished: self._finished,
+            events.RunCompleted: self._completed,
+            events.RunSuspended: self._suspended,
+            events.RunFailed: self._failed,
+            events.RunCancelled: self._cancelled,
             # The state of these is recorded in `_record`, or the protocol has no event for them.
             **dict.fromkeys(_SILENT_EVENTS, _ignore),
         }
@@ -408,14 +383,21 @@ class EventTranslator:
         yield agui.RunStartedEvent(**self._ids, protocol_version=agui.PROTOCOL_VERSION)
         yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
 
-    def translate(self, event: Event | Delta) -> _AGUIEvents:
+    def translate(self, event: events.Event | events.Delta) -> _AGUIEvents:
         """Translate one event or delta.
 
         Args:
             event: The next event or delta of the run.
         """
-        yield from self._handlers[type(event)](event)
-        if isinstance(event, Event):
+        read = self._contents.get(type(event))
+        if read is None:
+            yield from self._handlers[type(event)](event)
+        else:
+            content = [*read(event)]
+            if content or isinstance(event, events.AgentStarted | events.AgentResponded):
+                yield from self._steps.start(event.origin.id, event.origin.agent)
+            yield from self._tagged(event.origin.id, content)
+        if isinstance(event, events.Event):
             patch = self._record(event)
             # Nothing may follow the final event.
             if patch and not self.is_finished:
@@ -427,43 +409,34 @@ class EventTranslator:
         yield from self._close(failure=message)
         yield agui.RunErrorEvent(message=message, code="unavailable")
 
-    def _record(self, event: Event) -> list[Any]:
+    def _record(self, event: events.Event) -> list[Any]:
         """Record what later events refer to; return the change of the state as a JSON patch."""
         self._steps.note(event)
         self._messages.note(event)
-        if isinstance(event, RunStarted):
+        if isinstance(event, events.RunStarted):
             self._state.load(event.values)
             return []
-        if isinstance(event, InterruptRaised):
+        if isinstance(event, events.InterruptRaised):
             self._open[event.key] = event
-        elif isinstance(event, InterruptAnswered):
+        elif isinstance(event, events.InterruptAnswered):
             self._open.pop(event.interrupt_id, None)
         return self._state.apply(getattr(event, "value_changes", None))
 
-    def _start(self, event: Event | Delta) -> _AGUIEvents:
-        yield from self._steps.start(event.origin)
+    def _tagged(self, id: str, content: Iterable[Any]) -> _AGUIEvents:
+        """Add the subagent id of an activation to its events."""
+        for event in content:
+            event.subagent_run_id = self._steps.tag(id)
+            yield event
 
-    def _text(self, delta: TextDelta) -> _AGUIEvents:
-        if delta.text:
-            yield from self._start(delta)
-            yield from self._messages.text(delta, self._tag(delta.origin))
-
-    def _reasoning(self, delta: ReasoningDelta) -> _AGUIEvents:
-        if delta.text:
-            yield from self._start(delta)
-            yield from self._messages.reasoning(delta, self._tag(delta.origin))
-
-    def _response(self, response: AgentResponded) -> _AGUIEvents:
-        yield from self._start(response)
-        yield from self._messages.response(response, self._tag(response.origin))
+    def _response(self, response: events.AgentResponded) -> _AGUIEvents:
+        yield from self._messages.response(response)
         self._responses.append(response)
         if "/" not in response.origin.id and not response.message.tool_calls:
             self._output = response.text
 
-    def _returned(self, result: ToolReturned) -> _AGUIEvents:
+    def _returned(self, result: events.ToolReturned) -> _AGUIEvents:
         if result.call_id in self._answered:
             return
-        yield from self._start(result)
         if result.is_final and "/" not in result.origin.id:
             self._output = result.message.content if isinstance(result.message.content, str) else self._output
         yield agui.ToolCallResultEvent(
@@ -471,48 +444,45 @@ class EventTranslator:
             tool_call_id=result.call_id,
             content=to_agui_content(result.content),
             role="tool",
-            subagent_run_id=self._tag(result.origin),
         )
 
-    def _custom(self, custom: CustomDelta) -> _AGUIEvents:
-        yield from self._start(custom)
-        yield agui.CustomEvent(name=custom.name, value=custom.data, subagent_run_id=self._tag(custom.origin))
+    def _custom(self, custom: events.CustomDelta) -> _AGUIEvents:
+        yield agui.CustomEvent(name=custom.name, value=custom.data)
 
-    def _progress(self, progress: ProgressDelta) -> _AGUIEvents:
-        yield from self._start(progress)
+    def _progress(self, progress: events.ProgressDelta) -> _AGUIEvents:
         value = {"text": progress.text, "done": progress.done, "total": progress.total, "toolCallId": progress.call_id}
-        yield agui.CustomEvent(name="baton.progress", value=value, subagent_run_id=self._tag(progress.origin))
+        yield agui.CustomEvent(name="baton.progress", value=value)
 
-    def _finished(self, event: AgentFinished) -> _AGUIEvents:
-        yield from self._messages.close(event.origin)
-        yield from self._steps.finish(event.origin)
+    def _finished(self, event: events.AgentFinished) -> _AGUIEvents:
+        yield from self._tagged(event.origin.id, self._messages.close(event.origin.id))
+        yield from self._steps.finish(event.origin.id)
 
-    def _completed(self, event: RunCompleted) -> _AGUIEvents:
+    def _completed(self, event: events.RunCompleted) -> _AGUIEvents:
         yield from self._close()
         yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"), result=self._output)
 
-    def _suspended(self, event: RunSuspended) -> _AGUIEvents:
+    def _suspended(self, event: events.RunSuspended) -> _AGUIEvents:
         raised = [self._open[id] for id in event.interrupt_ids if id in self._open]
         yield from self._close(raised=raised)
-        interrupts = [_to_agui_interrupt(interrupt, self._tag(interrupt.origin)) for interrupt in raised]
+        interrupts = [_to_agui_interrupt(interrupt, self._steps.tag(interrupt.origin.id)) for interrupt in raised]
         yield self._run_finished(_suspended_outcome(raised, interrupts))
 
-    def _cancelled(self, event: RunCancelled) -> _AGUIEvents:
+    def _cancelled(self, event: events.RunCancelled) -> _AGUIEvents:
         yield from self._close(failure="the run was cancelled")
         yield self._run_finished(agui.RunFinishedCancelledOutcome(type="cancelled"))
 
-    def _failed(self, event: RunFailed) -> _AGUIEvents:
+    def _failed(self, event: events.RunFailed) -> _AGUIEvents:
         yield from self._close(failure="the run failed")
-        message = f"{event.error_type}: {event.message}" if self._show_errors else "the run failed"
+        message = (
+            f"{event.error_type}: {event.message}" if self._show_errors else event.public_message or "the run failed"
+        )
         yield agui.RunErrorEvent(message=message, code=event.error_type, usage=_usage(self._responses))
 
     def _run_finished(self, outcome: Any, *, result: str | None = None) -> Any:
         return agui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=_usage(self._responses))
 
-    def _close(self, *, raised: Sequence[InterruptRaised] = (), failure: str = "") -> _AGUIEvents:
+    def _close(self, *, raised: Sequence[events.InterruptRaised] = (), failure: str = "") -> _AGUIEvents:
         self.is_finished = True
-        yield from self._messages.close_all()
-        yield from self._steps.finish_all(raised=raised, failure=failure)
-
-    def _tag(self, origin: Origin) -> str | None:
-        return self._steps.tag(origin)
+        for id in self._messages.open_activations():
+            yield from self._tagged(id, self._messages.close(id))
+        yield from self._steps.finish_all(raised, failure)

@@ -1,16 +1,19 @@
 """The `api_app` factory. Importable without Starlette, so that a missing extra is reported by name."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ...arguments import check_arguments, check_positive
 from ...errors import SetupError
-from ..http import AuthLike
-from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
+from ..http.app import AppTarget, ContextFactory, EndpointOptions, make_app, to_background_runner
+from ..http.auth import AuthLike
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
+@check_arguments
 def api_app(
     target: AppTarget,
     /,
@@ -25,7 +28,8 @@ def api_app(
 ) -> "Starlette":
     """Return the HTTP API of a team as an ASGI app.
 
-    While the app is served, it takes over runs whose worker has died; at shutdown it releases its runs to others.
+    While the app is served, it takes over runs whose worker has died; at shutdown it lets turns in flight
+    finish and leaves its runs to others.
 
     Args:
         target: The agent, runner or background runner to serve; a runner must have a store.
@@ -45,17 +49,13 @@ def api_app(
     except ImportError:
         raise SetupError("api_app(…) needs Starlette: pip install 'baton-adk[serving]'") from None
     from ..http.guard import RequestGuard
-    from .handlers import RunService, make_routes, unknown_path
+    from .handlers import RunEndpoints, unknown_path
 
+    check_positive("api_app(heartbeat=…)", heartbeat)
     background = to_background_runner(target, "api_app")
-    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body)
-    service = RunService(
-        background, guard, context_factory=context_factory, heartbeat=heartbeat, show_errors=show_errors
-    )
-    return make_app(
-        background,
-        make_routes(service),
-        cors_origins=cors_origins,
-        context_factory=context_factory,
-        exception_handlers={404: unknown_path, 405: unknown_path},
-    )
+    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
+    options = EndpointOptions(context_factory, heartbeat=heartbeat, show_errors=show_errors)
+    endpoints = RunEndpoints(background, guard, options)
+    start = partial(background.start_recovery, context_factory)
+    handlers = dict.fromkeys((404, 405), unknown_path)
+    return make_app(endpoints.routes(), background, start=start, cors_origins=cors_origins, exception_handlers=handlers)

@@ -1,15 +1,16 @@
 """The OpenAPI document, generated from the types of the bodies."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from ...events import Event, Origin, UnknownEvent, types
 from ...stores import RUN_STATUSES
 from ...version import __version__
-from ..http import Auth
+from ..http.auth import Auth
 from .schemas import (
     ID,
     MAX_PAGE_SIZE,
@@ -33,18 +34,26 @@ _EVENT_TYPES = tuple(
 _ERRORS = {
     400: "The body is not JSON, or is incomplete.",
     401: "Authentication is required and missing or invalid.",
-    403: "Without authentication, the server accepts requests from its own machine only.",
+    403: "Without authentication: the request is from another machine. Or it is from a page of another site.",
     404: "The run or thread does not exist, or belongs to another owner.",
+    408: "The body did not arrive in time.",
     409: "The state of the run or of its thread does not allow the operation.",
     413: "The body is too large.",
     415: "The body is not sent as application/json.",
     422: "The body or a parameter is invalid; the message says where.",
-    503: "The store is unavailable.",
+    503: "The store is unavailable, or the server is shutting down.",
 }
+_OPEN_PATH = "/health"
+"""The path that needs no authentication."""
+_ANSWER_DESCRIPTION = "Answer open interrupts and resume the run."
+_RESUME_DESCRIPTION = "Resume a failed or cancelled run."
+_CANCEL_DESCRIPTION = "Cancel a run, in whichever process it is driven."
 _STREAM_DESCRIPTION = (
     "Server-sent events. Events of the log have their number as `id`, their type as `event` and the event as JSON in "
-    "`data` (see the schema `Event`); deltas (TextDelta, ToolCallDelta, ReasoningDelta, ProgressDelta, CustomDelta) "
-    "have no `id`. Comments are heartbeats. The stream ends when the run stops."
+    "`data` (see the schema `Event`); deltas (TextDelta, ToolCallDelta, ReasoningDelta, ResponseRestarted, "
+    "ProgressDelta, CustomDelta) have no `id`. ResponseRestarted discards the deltas of the response so far. "
+    "Comments are heartbeats. The stream ends when the run stops; if the server is stopped first, the stream ends "
+    "with a `retry` field."
 )
 
 
@@ -96,119 +105,111 @@ def _schema_hook(kind: type) -> dict[str, Any]:
     raise NotImplementedError(kind)
 
 
-def _paths() -> dict[str, Any]:
-    id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": ID, "maxLength": 128}}
-    with_id = {"parameters": [id]}
-    answers = _operation("answer_run", "Answer open interrupts and resume the run.", {202: RunDetail}, body=AnswersBody)
-    resume = _operation("resume_run", "Resume a failed or cancelled run.", {202: RunDetail}, errors=(404, 409))
-    cancel = _operation(
-        "cancel_run",
-        "Cancel a run, in whichever process it is driven.",
-        {200: RunDetail},
-        body=CancelBody,
-        needs_body=False,
+def _parameter(name: str, place: str, schema: dict[str, Any], description: str = "") -> dict[str, Any]:
+    parameter = {"name": name, "in": place, "schema": schema}
+    return {**parameter, "description": description} if description else parameter
+
+
+_ID_SCHEMA = {"type": "string", "pattern": ID, "maxLength": 128}
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**15}
+_LIST_PARAMETERS = [
+    _parameter("status", "query", {"type": "array", "items": {"enum": [*RUN_STATUSES]}}),
+    _parameter("thread", "query", _ID_SCHEMA),
+    _parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}),
+    _parameter("after", "query", {"type": "string"}, "The `next` cursor of the previous page."),
+]
+_START_PARAMETERS = [
+    _parameter(
+        "Idempotency-Key",
+        "header",
+        {"type": "string", "minLength": 1, "maxLength": 255},
+        "Of several requests with the same key, the first one starts a run, and all return it.",
     )
-    return {
-        "/runs": {
-            "get": _operation(
-                "list_runs",
-                "List your runs, the newest first.",
-                {200: RunPage},
-                parameters=_list_parameters(),
-                errors=(422,),
-            ),
-            "post": _operation(
-                "create_run", "Start a run. It continues when clients disconnect.", {201: RunDetail}, body=StartRunBody
-            ),
-        },
-        "/runs/{id}": {**with_id, "get": _operation("get_run", "Get one run.", {200: RunDetail}, errors=(404,))},
-        "/runs/{id}/events": {**with_id, "get": _event_stream()},
-        "/runs/{id}/answers": {**with_id, "post": answers},
-        "/runs/{id}/resume": {**with_id, "post": resume},
-        "/runs/{id}/cancel": {**with_id, "post": cancel},
-        "/threads/{id}": {
-            **with_id,
-            "get": _operation("get_thread", "Get one thread.", {200: ThreadView}, errors=(404,)),
-        },
-        "/health": {
-            "get": {
-                **_operation("health", "Check that the server is up.", {200: HealthBody}, is_open=True),
-                "security": [],
-            }
-        },
-    }
+]
+_STREAM_PARAMETERS = [
+    _parameter("Last-Event-ID", "header", _NUMBER, "The number of the last event that you received."),
+    _parameter("after", "query", _NUMBER, "Alternative to Last-Event-ID for clients that cannot set headers."),
+]
 
 
-def _list_parameters() -> list[dict[str, Any]]:
-    statuses = {"type": "array", "items": {"enum": [*RUN_STATUSES]}}
-    return [
-        {"name": "status", "in": "query", "schema": statuses},
-        {"name": "thread", "in": "query", "schema": {"type": "string", "pattern": ID, "maxLength": 128}},
-        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}},
-        {
-            "name": "after",
-            "in": "query",
-            "schema": {"type": "string"},
-            "description": "The `next` cursor of the previous page.",
-        },
-    ]
+class _Operation(Struct, frozen=True):
+    endpoint: str
+    """The HTTP method and the path."""
+    id: str
+    description: str
+    response: tuple[int, type] | None
+    """The status and the body of a success; None for the event stream."""
+    body: type | None = None
+    errors: tuple[int, ...] = (400, 404, 408, 409, 413, 415, 422)
+    parameters: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return self.endpoint.endswith(_OPEN_PATH)
+
+    def to_openapi(self) -> dict[str, Any]:
+        operation: dict[str, Any] = {
+            "operationId": self.id,
+            "summary": self.description.partition(". ")[0],
+            "description": self.description,
+        }
+        if self.parameters:
+            operation["parameters"] = self.parameters
+        if self.body is not None:
+            operation["requestBody"] = {**_content(self.body), "required": self.body is not CancelBody}
+        responses = _stream_responses() if self.response is None else {}
+        if self.response is not None:
+            status, kind = self.response
+            responses[str(status)] = {"description": "The current state.", **_content(kind)}
+        for status in sorted({401, 403, 503, *self.errors}) if not self.is_open else ():
+            responses[str(status)] = {"description": _ERRORS[status], **_content(ErrorBody)}
+        if self.is_open:
+            operation["security"] = []
+        return {**operation, "responses": responses}
 
 
-def _event_stream() -> dict[str, Any]:
-    number = {"type": "integer", "minimum": 0, "maximum": 10**15}
-    operation = _operation("stream_run_events", _STREAM_DESCRIPTION, {}, errors=(404, 422))
-    operation["parameters"] = [
-        {
-            "name": "Last-Event-ID",
-            "in": "header",
-            "schema": number,
-            "description": "The number of the last event that you received.",
-        },
-        {
-            "name": "after",
-            "in": "query",
-            "schema": number,
-            "description": "Alternative to Last-Event-ID for clients that cannot set headers.",
-        },
-    ]
+_OPERATIONS = (
+    _Operation(
+        "get /runs", "list_runs", "List your runs, the newest first.", (200, RunPage), None, (422,), _LIST_PARAMETERS
+    ),
+    _Operation(
+        "post /runs",
+        "create_run",
+        "Start a run. It continues when clients disconnect.",
+        (201, RunDetail),
+        StartRunBody,
+        parameters=_START_PARAMETERS,
+    ),
+    _Operation("get /runs/{id}", "get_run", "Get one run.", (200, RunDetail), errors=(404,)),
+    _Operation(
+        "get /runs/{id}/events", "stream_run_events", _STREAM_DESCRIPTION, None, None, (404, 422), _STREAM_PARAMETERS
+    ),
+    _Operation("post /runs/{id}/answers", "answer_run", _ANSWER_DESCRIPTION, (202, RunDetail), AnswersBody),
+    _Operation("post /runs/{id}/resume", "resume_run", _RESUME_DESCRIPTION, (202, RunDetail), errors=(404, 409)),
+    _Operation("post /runs/{id}/cancel", "cancel_run", _CANCEL_DESCRIPTION, (200, RunDetail), CancelBody),
+    _Operation("get /threads/{id}", "get_thread", "Get one thread.", (200, ThreadView), errors=(404,)),
+    _Operation(f"get {_OPEN_PATH}", "health", "Check that the server is up.", (200, HealthBody)),
+)
+
+
+def _paths() -> dict[str, Any]:
+    id = {**_parameter("id", "path", _ID_SCHEMA), "required": True}
+    paths: dict[str, Any] = {}
+    for operation in _OPERATIONS:
+        method, path = operation.endpoint.split()
+        paths.setdefault(path, {"parameters": [id]} if "{id}" in path else {})[method] = operation.to_openapi()
+    return paths
+
+
+def _stream_responses() -> dict[str, Any]:
     data = {"type": "string", "contentMediaType": "application/json"}
     fields = {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}
     frame = {"type": "object", "properties": fields, "required": ["event", "data"]}
-    stream = {"description": "The events.", "content": {"text/event-stream": {"schema": frame}}}
-    ended = {"description": "The run has stopped, and there are no further events."}
-    operation["responses"] = {"200": stream, "204": ended, **operation["responses"]}
-    return operation
-
-
-def _operation(
-    id: str,
-    summary: str,
-    responses: dict[int, Any],
-    *,
-    body: Any = None,
-    needs_body: bool = True,
-    parameters: list[dict[str, Any]] | None = None,
-    errors: tuple[int, ...] = (400, 404, 409, 413, 415, 422),
-    is_open: bool = False,
-) -> dict[str, Any]:
-    statuses = () if is_open else tuple(sorted({401, 403, 503, *errors}))
-    operation: dict[str, Any] = {
-        "operationId": id,
-        "summary": summary.partition(". ")[0],
-        "description": summary,
-        "responses": {
-            **{str(status): _content("The current state.", kind) for status, kind in responses.items()},
-            **{str(status): _content(_ERRORS[status], ErrorBody) for status in statuses},
-        },
+    return {
+        "200": {"description": "The events.", "content": {"text/event-stream": {"schema": frame}}},
+        "204": {"description": "The run has stopped, and there are no further events."},
     }
-    if parameters:
-        operation["parameters"] = parameters
-    if body is not None:
-        operation["requestBody"] = {**_content("", body), "required": needs_body}
-        del operation["requestBody"]["description"]
-    return operation
 
 
-def _content(description: str, kind: type) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
+def _content(kind: type) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}}}

@@ -13,7 +13,7 @@ from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessa
 from ...runner import Interrupt, usage_from_events
 from ...runner.result import to_interrupt
 from ...stores import RunRecord, RunStatus
-from ..http import Principal
+from ..http.auth import Principal
 
 MAX_PAGE_SIZE = 200
 ID = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
@@ -34,7 +34,7 @@ class LimitsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StartRunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to start. Keys of `values` must not begin with `baton.`."""
+    """A run to start. Keys of `values` must not begin with `baton.` or `thread:`."""
 
     input: Annotated[str, Meta(min_length=1)] | Annotated[tuple[InputMessage, ...], Meta(min_length=1)]
     thread: Id | None = None
@@ -69,12 +69,14 @@ class RunView(Struct, frozen=True, kw_only=True):
 
 
 class RunDetail(RunView, frozen=True, kw_only=True):
-    """A run with its active agent, output, open interrupts, error type and usage."""
+    """A run with its active agent, output, open interrupts, error and usage."""
 
     active_agent: str
     output: str | None
     interrupts: tuple[Interrupt, ...]
     error: str | None
+    error_message: str | None
+    """The agent's message for the caller of a failed run; with `show_errors`, that of any exception."""
     usage: Usage
 
 
@@ -130,13 +132,14 @@ def to_run_view(record: RunRecord, principal: Principal) -> RunView:
     )
 
 
-def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Principal) -> RunDetail:
+def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Principal, *, show_errors: bool) -> RunDetail:
     """Return a run with the details of its log.
 
     Args:
         record: The run's record.
         events: The run's log.
         principal: The reader, who sees public ids.
+        show_errors: Include the message of the exception that failed the run.
     """
     failed = events[-1] if record.status == "failed" and events and isinstance(events[-1], RunFailed) else None
     return RunDetail(
@@ -145,6 +148,7 @@ def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Princip
         output=_output(events) if record.status == "completed" else None,
         interrupts=tuple(to_interrupt(raised) for raised in Log(events).open_interrupts().values()),
         error=failed.error_type if failed is not None else None,
+        error_message=None if failed is None else _failure_message(failed, show_errors=show_errors) or None,
         usage=usage_from_events(events).total,
     )
 
@@ -161,9 +165,13 @@ def encode_public_event(event: Event | Delta, principal: Principal, *, show_erro
         ids = {"run_id": event.run_id, "thread": event.thread, "previous_run_id": event.previous_run_id}
         public = {name: principal.to_public_id(id) for name, id in ids.items()}
         event = replace(event, **public, team_fingerprint={}, forked_from="", owner="")
-    elif isinstance(event, RunFailed) and not show_errors:
-        event = replace(event, message="")
+    elif isinstance(event, RunFailed):
+        event = replace(event, message=_failure_message(event, show_errors=show_errors))
     return encode_event(event)
+
+
+def _failure_message(failed: RunFailed, *, show_errors: bool) -> str:
+    return failed.message if show_errors else failed.public_message
 
 
 def _output(events: Sequence[Event]) -> str | None:

@@ -1,9 +1,14 @@
 """Assembly of an HTTP app: its runner, its lifespan and its CORS middleware. Importable without Starlette."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from ...agents import BaseAgent
 from ...errors import SetupError
@@ -14,6 +19,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
+
+    from .guard import RequestGuard
 
 AppTarget: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any] | BackgroundRunner
 """An object that an app can serve; pass one `BackgroundRunner` to several apps to share its runs."""
@@ -21,8 +29,9 @@ AppTarget: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any] | BackgroundRunner
 ContextFactory: TypeAlias = Callable[[str], Any]
 """Creates the context object of a run from the name of its owner."""
 
+ACCESS_LOGGER = logging.getLogger("baton.access")
 _ALLOWED_HEADERS = (
-    *("Authorization", "Content-Type", "Accept", "Last-Event-ID", "A2A-Version", "A2A-Extensions"),
+    *("Authorization", "Content-Type", "Accept", "Last-Event-ID", "Idempotency-Key", "A2A-Version", "A2A-Extensions"),
     *("MCP-Protocol-Version", "Mcp-Session-Id"),
 )
 
@@ -60,37 +69,174 @@ def make_context(factory: ContextFactory | None, owner: str) -> Any:
     return None if factory is None else factory(owner)
 
 
-def make_app(
-    background: BackgroundRunner,
-    routes: "Sequence[BaseRoute]",
-    *,
-    cors_origins: Sequence[str],
-    context_factory: ContextFactory | None,
-    exception_handlers: dict[Any, Any] | None = None,
-) -> "Starlette":
-    """Return a Starlette app that recovers abandoned runs and releases its own at shutdown.
+class EndpointOptions(Struct, frozen=True):
+    """The options of an app that streams events.
 
     Args:
-        background: The runner that drives the app's runs.
+        context_factory: Creates the run's context object from the owner's name.
+        heartbeat: Seconds of silence after which a stream sends a comment.
+        cancel_on_disconnect: Whether a run is cancelled when its client disconnects.
+        show_errors: Show callers the message of the exception that failed a run.
+    """
+
+    context_factory: ContextFactory | None = None
+    heartbeat: float = 15.0
+    cancel_on_disconnect: bool = True
+    show_errors: bool = False
+
+    def make_context(self, owner: str) -> Any:
+        """Return the context object for a run of an owner; None without a factory.
+
+        Args:
+            owner: The owner of the run.
+        """
+        return make_context(self.context_factory, owner)
+
+
+class Endpoints:
+    """The endpoints of one app that streams events.
+
+    Args:
+        background: The runner that drives the runs; it must have a store.
+        guard: The checks that every request passes.
+        options: The app's options.
+    """
+
+    def __init__(self, background: BackgroundRunner, guard: "RequestGuard", options: EndpointOptions) -> None:
+        self._background = background
+        self._guard = guard
+        self._options = options
+        self._store = background.runner._require_store("serving")
+
+
+SHUTDOWN = "baton.shutdown"
+"""The key of the ASGI state that holds the app's `Shutdown`."""
+
+
+class SupportsDrain(Protocol):
+    """An object that drives runs, such as a `BackgroundRunner`."""
+
+    async def drain(self, seconds: float = 10.0) -> None:
+        """Take no more runs, let turns in flight finish, and stop driving.
+
+        Args:
+            seconds: The time for the turns in flight.
+        """
+        ...
+
+    async def release_all(self) -> None:
+        """Stop driving now."""
+        ...
+
+
+class Shutdown:
+    """The shutdown of an app, known to its server and to its responses.
+
+    Args:
+        runs: The object that drives the app's runs.
+    """
+
+    def __init__(self, runs: SupportsDrain) -> None:
+        self.has_started = False
+        """True once the server has begun to shut down."""
+        self._runs = runs
+        self._streams: set[asyncio.Timeout] = set()
+
+    @asynccontextmanager
+    async def interrupts_stream(self) -> AsyncGenerator[None]:
+        """Raise TimeoutError in the block as soon as the server begins to shut down."""
+        async with asyncio.timeout(0 if self.has_started else None) as stream:
+            self._streams.add(stream)
+            try:
+                yield
+            finally:
+                self._streams.discard(stream)
+
+    async def run(self, seconds: float) -> None:
+        """End the event streams now, and drain the app's runs.
+
+        Args:
+            seconds: The time for the turns in flight.
+        """
+        self.has_started = True
+        for stream in self._streams:
+            stream.reschedule(0)
+        await self._runs.drain(seconds)
+
+    async def hurry(self) -> None:
+        """Wait no longer for the turns in flight."""
+        await self._runs.release_all()
+
+
+def make_app(
+    routes: "Sequence[BaseRoute]",
+    background: BackgroundRunner,
+    *,
+    start: Callable[[], None],
+    close: Callable[[], Awaitable[None]] | None = None,
+    cors_origins: Sequence[str] = (),
+    exception_handlers: "Mapping[Any, ExceptionHandler] | None" = None,
+) -> "Starlette":
+    """Return a Starlette app that recovers abandoned runs and drains its own at shutdown.
+
+    Args:
         routes: The app's routes.
+        background: The runner that drives the app's runs.
+        start: Starts the recovery of abandoned runs.
+        close: Closes what else the app uses, after its runs are released.
         cors_origins: Origins whose pages may call the app.
-        context_factory: Creates the context objects of recovered runs.
         exception_handlers: Starlette's exception handlers.
     """
     from starlette.applications import Starlette
 
     @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncGenerator[None]:
-        background.start_recovery(context_factory)
-        yield
-        await background.release_all()
+    async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
+        background._reopen()
+        start()
+        try:
+            yield {SHUTDOWN: Shutdown(background)}
+        finally:
+            # A server of ours has drained already.
+            await background.drain()
+            if close is not None:
+                await close()
 
+    middleware = cors_middleware(cors_origins)
     return Starlette(
-        routes=routes,
-        middleware=cors_middleware(cors_origins),
-        lifespan=lifespan,
-        exception_handlers=exception_handlers or {},
+        routes=routes, middleware=middleware, lifespan=lifespan, exception_handlers=exception_handlers or {}
     )
+
+
+class AccessLog:
+    """ASGI middleware that logs each response with its client, method, path, status and time.
+
+    Args:
+        app: The app behind the middleware.
+    """
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = monotonic(), "-"
+
+        async def record(message: "Message") -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, record)
+        finally:
+            client, path = scope.get("client") or ("-",), scope.get("raw_path") or scope["path"].encode()
+            # Queries may contain keys. The path is as the client sent it, so control characters are encoded.
+            text = path.partition(b"?")[0].decode("ascii", "backslashreplace")
+            milliseconds = (monotonic() - started) * 1000
+            ACCESS_LOGGER.info("%s %s %s %s %.0f ms", client[0], scope["method"], text, status, milliseconds)
 
 
 def cors_middleware(origins: Sequence[str]) -> "list[Middleware]":

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from ...arguments import check_choice
+from ...arguments import check_arguments, check_choice
 from ...errors import SetupError
 
 if TYPE_CHECKING:
@@ -117,6 +117,9 @@ class Auth(ABC):
     """The `WWW-Authenticate` value of a 401 response."""
     expects: str = ""
     """A description of the expected credentials for error messages; defaults to `name`."""
+    is_ambient: bool = True
+    """True if browsers add the credentials to requests of any page, as they do with cookies, passwords and
+    certificates; requests of other sites that change something are then refused."""
 
     @abstractmethod
     def openapi_scheme(self) -> Mapping[str, Any]:
@@ -146,7 +149,9 @@ class BearerAuth(Auth):
 
     challenge = "Bearer"
     expects = "Authorization: Bearer …"
+    is_ambient = False
 
+    @check_arguments
     def __init__(self, tokens: TokenLike, *, name: str = "bearer", format: str = "") -> None:
         self.name = name
         self._tokens = TokenRegistry(tokens)
@@ -166,7 +171,7 @@ class BearerAuth(Auth):
         return await self._tokens.find(token) if token else None
 
 
-class JWTAuth(Auth):
+class JWTAuth(BearerAuth):
     """Signed JSON Web Tokens in the `Authorization` header. Unsigned tokens are rejected.
 
     Args:
@@ -181,9 +186,7 @@ class JWTAuth(Auth):
         SetupError: No algorithm is named, or PyJWT is not installed.
     """
 
-    challenge = "Bearer"
-    expects = "Authorization: Bearer …"
-
+    @check_arguments
     def __init__(
         self,
         key: Any,
@@ -200,31 +203,19 @@ class JWTAuth(Auth):
             import jwt
         except ImportError:
             raise SetupError("JWTAuth(…) needs PyJWT: pip install 'pyjwt[crypto]'") from None
-        self.name = name
+        super().__init__(self._find_name, name=name, format="JWT")
         self._jwt: Any = jwt
         self._key = key
         self._options: dict[str, Any] = {"algorithms": list(algorithms), "audience": audience, "issuer": issuer}
         self._claim = claim
 
-    def openapi_scheme(self) -> Mapping[str, Any]:
-        """Return the scheme as an OpenAPI security scheme object."""
-        return {"type": "http", "scheme": "Bearer", "bearerFormat": "JWT"}
-
-    async def authenticate(self, request: "Request") -> Principal | None:
-        """Return the principal named by a valid token, else None.
-
-        Args:
-            request: The incoming request.
-        """
-        token = _credentials(request, "bearer")
-        if not token:
-            return None
+    def _find_name(self, token: str) -> str | None:
         try:
             claims = self._jwt.decode(token, self._key, options={"require": ["exp", self._claim]}, **self._options)
         except self._jwt.PyJWTError:
             return None
         name = claims.get(self._claim)
-        return Principal(name) if isinstance(name, str) and name else None
+        return name if isinstance(name, str) else None
 
 
 class APIKeyAuth(Auth):
@@ -237,6 +228,7 @@ class APIKeyAuth(Auth):
         name: The scheme's name in OpenAPI documents and agent cards.
     """
 
+    @check_arguments
     def __init__(
         self,
         keys: TokenLike,
@@ -248,6 +240,7 @@ class APIKeyAuth(Auth):
         check_choice("APIKeyAuth(location=…)", location, ("header", "query", "cookie"))
         self.name = name
         self.expects = f"{location} {key_name}"
+        self.is_ambient = location == "cookie"
         self._keys = TokenRegistry(keys)
         self._location = location
         self._key_name = key_name
@@ -278,6 +271,7 @@ class BasicAuth(Auth):
     challenge = 'Basic realm="baton"'
     expects = "Authorization: Basic …"
 
+    @check_arguments
     def __init__(
         self,
         passwords: Mapping[str, str] | Callable[[str, str], bool | Awaitable[bool]],
@@ -325,6 +319,7 @@ class MutualTLSAuth(Auth):
 
     expects = "a client certificate"
 
+    @check_arguments
     def __init__(
         self,
         header: str = "X-Client-Cert-Subject",

@@ -1,24 +1,12 @@
 """The mapping from exceptions to HTTP error responses: a status, an error code and a message without internals."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ...errors import (
-    AnswerError,
-    BatonError,
-    LogError,
-    NotEncodableError,
-    RunConflictError,
-    RunError,
-    RunExistsError,
-    RunNotFoundError,
-    StoreError,
-    TeamChangedError,
-    ThreadBusyError,
-)
+from ... import errors
 
 _logger = logging.getLogger("baton.serving")
 
@@ -46,15 +34,16 @@ class ServingError(Exception):
         return JSONResponse(body, self.status, headers=self.headers)
 
 
-_RESPONSES: tuple[tuple[type[BatonError], int, str, str], ...] = (
-    (RunNotFoundError, 404, "not_found", "there is no such run"),
-    (RunExistsError, 409, "run_exists", "a run with this id exists already"),
-    (ThreadBusyError, 409, "thread_busy", "a run of this thread has not ended; answer or cancel it first"),
-    (RunConflictError, 409, "run_busy", "the run is running; cancel it, or wait until it has stopped"),
-    (TeamChangedError, 409, "team_changed", "the team has changed since the run was started"),
-    (NotEncodableError, 422, "invalid", "the body contains a value that cannot be stored as JSON"),
-    (LogError, 503, "unavailable", "the run's log cannot be read"),
-    (StoreError, 503, "unavailable", "the store is unavailable"),
+_RESPONSES: tuple[tuple[type[errors.BatonError], int, str, str], ...] = (
+    (errors.ShuttingDownError, 503, "shutting_down", "the server is shutting down; send the request again"),
+    (errors.RunNotFoundError, 404, "not_found", "there is no such run"),
+    (errors.RunExistsError, 409, "run_exists", "a run with this id exists already"),
+    (errors.ThreadBusyError, 409, "thread_busy", "a run of this thread has not ended; answer or cancel it first"),
+    (errors.RunConflictError, 409, "run_busy", "the run is running; cancel it, or wait until it has stopped"),
+    (errors.TeamChangedError, 409, "team_changed", "the team has changed since the run was started"),
+    (errors.NotEncodableError, 422, "invalid", "the body contains a value that cannot be stored as JSON"),
+    (errors.LogError, 503, "unavailable", "the run's log cannot be read"),
+    (errors.StoreError, 503, "unavailable", "the store is unavailable"),
 )
 
 
@@ -66,17 +55,34 @@ def to_serving_error(error: Exception) -> ServingError:
     """
     if isinstance(error, ServingError):
         return error
-    if isinstance(error, AnswerError):
+    if isinstance(error, errors.AnswerError):
         return ServingError(422, "invalid_answer", str(error))
-    if type(error) is StoreError and not error.store:
+    if type(error) is errors.StoreError and not error.store:
         # The store is available; it rejected the arguments of the request.
         return ServingError(422, "invalid", "the store rejected a parameter of the request")
     for kind, status, code, message in _RESPONSES:
         if isinstance(error, kind):
-            return ServingError(status, code, message)
-    if type(error) is RunError:
+            headers = {"Retry-After": "1"} if kind is errors.ShuttingDownError else None
+            return ServingError(status, code, message, headers=headers)
+    if type(error) is errors.RunError:
         return ServingError(409, "run_ended", "the run has completed and cannot be resumed")
     return ServingError(500, "internal", "internal server error; the server has logged the details")
+
+
+def check_interrupt_ids(given: Iterable[str], interrupts: Collection[str]) -> None:
+    """Raise unless all answered interrupts are open.
+
+    Args:
+        given: The interrupts that a request answers.
+        interrupts: The open interrupts.
+
+    Raises:
+        AnswerError: One of them is not open.
+    """
+    if unknown := [id for id in given if id not in interrupts]:
+        raise errors.AnswerError(
+            f"unknown interrupt {errors.quote_names(unknown)}; open interrupts are: {errors.quote_names([*interrupts])}"
+        )
 
 
 def error_response(request: Request, error: Exception) -> Response:

@@ -1,11 +1,14 @@
-"""Request checks shared by all HTTP apps: authentication, loopback-only access, body size and content type."""
+"""Request checks shared by all HTTP apps: authentication, loopback-only access, other sites, body size and type."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from ...errors import SetupError
 from .auth import AuthLike, Principal, authenticate, to_auth_list, unauthorized
@@ -15,8 +18,13 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 T = TypeVar("T")
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
+BODY_SECONDS = 30.0
+MIN_BODY_RATE = 8 << 10
+"""A body must arrive within `BODY_SECONDS`, plus a second for each `MIN_BODY_RATE` bytes that have arrived."""
 _PRINCIPAL = "baton.principal"
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class RequestGuard:
@@ -26,17 +34,28 @@ class RequestGuard:
         auth: The accepted authentication schemes.
         allow_anonymous: Accept requests from other machines without authentication. Ignored if `auth` is given.
         max_body: The largest accepted body in bytes.
+        cors_origins: Origins whose pages may send requests that change something.
 
     Raises:
         SetupError: `max_body` is less than 1, or `auth` is invalid.
     """
 
-    def __init__(self, auth: AuthLike | None = None, *, allow_anonymous: bool = False, max_body: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        auth: AuthLike | None = None,
+        *,
+        allow_anonymous: bool = False,
+        max_body: int = 1 << 20,
+        cors_origins: Sequence[str] = (),
+    ) -> None:
         if max_body < 1:
             raise SetupError(f"max_body={max_body} would reject every body; pass a number of bytes")
         self.auth = to_auth_list(auth)
         self._allow_anonymous = allow_anonymous
         self._max_body = max_body
+        self._origins = frozenset(cors_origins)
+        # Where callers send their credentials themselves, a page of another site has none to send.
+        self._checks_origin = not self.auth or any(scheme.is_ambient for scheme in self.auth)
 
     async def admit(self, request: Request) -> Principal:
         """Return the principal of a request.
@@ -47,15 +66,49 @@ class RequestGuard:
         Raises:
             ServingError: 401 or 403 if the request is not admitted.
         """
+        self.check_source(request)
         if not self.auth:
-            if not self._allow_anonymous:
-                _require_loopback(request)
             return Principal(sees_all=True)
         principal = await authenticate(request, self.auth)
         if principal is None:
             message, headers = unauthorized(self.auth)
             raise ServingError(401, "unauthorized", message, headers=headers)
         return principal
+
+    def check_source(self, request: Request) -> None:
+        """Reject requests that come from other machines or other sites; `admit` does this too.
+
+        Args:
+            request: The incoming request.
+
+        Raises:
+            ServingError: 403 if the app has no auth and the request is not local, or if a page of another site sent
+                it and the browser may have added credentials.
+        """
+        if not self.auth and not self._allow_anonymous:
+            _require_loopback(request)
+        if request.method in _SAFE_METHODS or not self._checks_origin or not _is_cross_site(request):
+            return
+        origin = request.headers.get("origin", "")
+        if origin not in self._origins and "*" not in self._origins:
+            message = "requests of pages of other sites are refused; the server can allow an origin with cors_origins"
+            raise ServingError(403, "cross_site", message)
+
+    def protect(self, handle: _Endpoint) -> _Endpoint:
+        """Return an endpoint that needs no authentication, with the checks of `check_source`.
+
+        Args:
+            handle: The endpoint without checks.
+        """
+
+        async def checked(request: Request) -> Response:
+            try:
+                self.check_source(request)
+                return await handle(request)
+            except Exception as error:  # noqa: BLE001 - every failure becomes a response
+                return error_response(request, error)
+
+        return checked
 
     async def parse_body(self, request: Request, parse: Callable[[bytes], T], *, default: T | None = None) -> T:
         """Read and parse a JSON body.
@@ -81,26 +134,32 @@ class RequestGuard:
             raise ServingError(400, "malformed_json", "the body is not JSON")
 
     async def read_body(self, request: Request) -> bytes:
-        """Read a body, but no more than `max_body` bytes of it.
+        """Read a body, but no more than `max_body` bytes of it, and only while it keeps arriving.
 
         Args:
             request: The incoming request.
 
         Raises:
-            ServingError: The body is too large or incomplete.
+            ServingError: The body is too large, incomplete or too slow.
         """
         too_large = ServingError(413, "too_large", f"the body is larger than {self._max_body} bytes")
         length = request.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._max_body:
             raise too_large
         content = bytearray()
+        deadline = asyncio.get_running_loop().time() + BODY_SECONDS
         try:
-            async for chunk in request.stream():
-                content += chunk
-                if len(content) > self._max_body:
-                    raise too_large
+            async with asyncio.timeout_at(deadline) as limit:
+                async for chunk in request.stream():
+                    content += chunk
+                    if len(content) > self._max_body:
+                        raise too_large
+                    limit.reschedule(deadline + len(content) / MIN_BODY_RATE)
         except ClientDisconnect:
             raise ServingError(400, "incomplete", "the body is incomplete")
+        except TimeoutError:
+            message = "the body did not arrive in time; send all of it, and without pauses"
+            raise ServingError(408, "timeout", message, headers={"Connection": "close"})
         return bytes(content)
 
 
@@ -133,6 +192,15 @@ def _require_loopback(request: Request) -> None:
     peer: Any = request.client
     if (peer is not None and peer.host and not is_local(peer.host)) or not is_local(request.url.hostname or ""):
         raise ServingError(403, "forbidden", "without auth, this server accepts requests from its own machine only")
+
+
+def _is_cross_site(request: Request) -> bool:
+    """Return whether a page of another origin sent a request; only browsers send the headers."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = request.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != request.headers.get("host", "")
 
 
 class AuthMiddleware:

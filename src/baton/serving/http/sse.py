@@ -1,19 +1,23 @@
 """Server-sent events: frames, heartbeats and responses."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
-from contextlib import aclosing
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing, nullcontext
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from starlette.responses import Response, StreamingResponse
 
+from .app import SHUTDOWN, Shutdown
+
 if TYPE_CHECKING:
-    from starlette.types import Receive, Send
+    from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
 
 HEARTBEAT = b": heartbeat\n\n"
 """A comment frame that keeps the connection open."""
+RECONNECT = b": the server is shutting down\nretry: 1000\n\n"
+"""The last frame of a stream that the server ends early: clients reconnect after a second."""
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _HEARTBEAT_SECONDS = 15.0
@@ -34,14 +38,30 @@ def encode_frame(data: bytes | str, *, event: str = "", id: str = "") -> bytes:
 class SSEResponse(StreamingResponse):
     """A response that streams frames and is never cached or buffered.
 
+    When the server shuts down, the stream ends at once and asks the client to reconnect.
+
     Args:
         frames: The encoded frames.
         on_disconnect: Called if the client disconnects before the end, but not if the server shuts down.
+        on_shutdown: Returns the last frames of a stream that the server ends early.
     """
 
-    def __init__(self, frames: AsyncIterable[bytes], *, on_disconnect: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        frames: AsyncGenerator[bytes],
+        *,
+        on_disconnect: Callable[[], None] | None = None,
+        on_shutdown: Callable[[], Iterable[bytes]] | None = None,
+    ) -> None:
         super().__init__(frames, media_type="text/event-stream", headers=_HEADERS)
+        self._frames = frames
         self._on_disconnect = on_disconnect
+        self._on_shutdown = on_shutdown
+        self._shutdown: Shutdown | None = None
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        self._shutdown = scope.get("state", {}).get(SHUTDOWN)
+        await super().__call__(scope, receive, send)
 
     async def listen_for_disconnect(self, receive: "Receive") -> None:
         """Wait until the client disconnects.
@@ -59,7 +79,18 @@ class SSEResponse(StreamingResponse):
             send: The ASGI send function.
         """
         try:
-            await super().stream_response(send)
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            try:
+                async with self._shutdown.interrupts_stream() if self._shutdown is not None else nullcontext():
+                    async for frame in self._frames:
+                        await send({"type": "http.response.body", "body": frame, "more_body": True})
+            except TimeoutError:
+                if self._shutdown is None or not self._shutdown.has_started:
+                    raise
+                await self._frames.aclose()
+                last = b"".join(() if self._on_shutdown is None else self._on_shutdown())
+                await send({"type": "http.response.body", "body": last + RECONNECT, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
         except OSError:
             self._disconnected()
             raise
@@ -101,6 +132,24 @@ async def _next(source: AsyncGenerator[T]) -> T:
     return await anext(source)
 
 
+async def iter_frames(
+    source: AsyncIterator[T], heartbeat: float, encode: Callable[[T], Iterable[bytes]]
+) -> AsyncGenerator[bytes]:
+    """Yield the items of a source as frames, with a heartbeat after each silence.
+
+    Closes the source.
+
+    Args:
+        source: The items, from a generator.
+        heartbeat: The silence in seconds.
+        encode: Encodes an item as frames.
+    """
+    async with aclosing(with_heartbeat(cast("AsyncGenerator[T]", source), heartbeat)) as items:
+        async for item in items:
+            for frame in (HEARTBEAT,) if item is None else encode(item):
+                yield frame
+
+
 async def stream_response(
     updates: AsyncGenerator[T], encode: Callable[[T], str], encode_error: Callable[[Exception], str]
 ) -> SSEResponse:
@@ -114,11 +163,12 @@ async def stream_response(
     first = await anext(updates)
 
     async def frames() -> AsyncGenerator[bytes]:
-        async with aclosing(with_heartbeat(updates, _HEARTBEAT_SECONDS)) as items:
+        rest = iter_frames(updates, _HEARTBEAT_SECONDS, lambda update: (encode_frame(encode(update)),))
+        async with aclosing(rest):
             yield encode_frame(encode(first))
             try:
-                async for update in items:
-                    yield HEARTBEAT if update is None else encode_frame(encode(update))
+                async for frame in rest:
+                    yield frame
             except Exception as error:  # noqa: BLE001 - the response has started: report the error in the stream
                 yield encode_frame(encode_error(error), event="error")
 

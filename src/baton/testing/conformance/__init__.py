@@ -11,7 +11,7 @@ except ImportError as missing:
     raise SetupError("baton.testing.conformance needs pytest: pip install pytest pytest-asyncio") from missing
 
 # Failing checks then show what they compared, as in the author's own tests.
-pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("models", "realtime")))
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("model_bench", "models", "realtime")))
 
 from .models import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
 from .realtime import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402

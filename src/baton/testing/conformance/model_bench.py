@@ -1,13 +1,14 @@
 """Fixtures of the model suite: the provider, requests, histories, and comparison of what the provider received."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 import pytest
 
+from ...errors import ModelError
 from ...messages import (
     AssistantMessage,
     Audio,
@@ -26,6 +27,7 @@ from ...messages import (
 )
 from ...models import Chunk, Model, ModelRequest, ModelResponse, assemble_response
 from ..scripted import ScriptStep
+from .bench import Bench, close_model
 
 
 class ModelProvider(Protocol):
@@ -52,12 +54,8 @@ P = TypeVar("P", bound=ModelProvider)
 HELLO = (UserMessage("Hello"),)
 
 
-class ModelBench(ABC, Generic[P]):
-    """The methods that the author of a model implements."""
-
-    pytestmark = [pytest.mark.asyncio]
-    cannot: ClassVar[frozenset[str]] = frozenset()
-    """Capabilities that the model lacks, from `MODEL_CAPABILITIES`; their checks are skipped."""
+class ModelBench(Bench[P, Model]):
+    """The methods that the author of a model implements; its model must not retry."""
 
     @abstractmethod
     def provider(self, steps: Iterable[ScriptStep]) -> AbstractAsyncContextManager[P]:
@@ -65,14 +63,6 @@ class ModelBench(ABC, Generic[P]):
 
         Args:
             steps: The script.
-        """
-
-    @abstractmethod
-    def model(self, provider: P) -> Model:
-        """Create the model under test for this provider, without retries.
-
-        Args:
-            provider: The provider, opened.
         """
 
     @asynccontextmanager
@@ -87,18 +77,26 @@ class ModelBench(ABC, Generic[P]):
             try:
                 yield model, provider
             finally:
-                close = getattr(model, "aclose", None)
-                if close is not None:
-                    await close()
+                await close_model(model)
 
-    def needs(self, ability: str) -> None:
-        """Skip the check if the model lacks a capability.
+    async def answer_to(self, step: ScriptStep, **fields: Any) -> tuple[ModelResponse, AssistantMessage]:
+        """Return the model's response to a request for which the provider plays this step."""
+        async with self.played(step) as (model, _):
+            return await answer_of(model, request(**fields))
 
-        Args:
-            ability: The capability.
-        """
-        if ability in self.cannot:
-            pytest.skip(f"{type(self).__name__} says that it cannot do: {ability}")
+    async def failure_of(self, step: ScriptStep, seen: list[Chunk] | None = None, **fields: Any) -> ModelError:
+        """Return the error of a request for which the provider plays this step."""
+        async with self.played(step) as (model, _):
+            with pytest.raises(ModelError) as raised:
+                await chunks_of(model, request(**fields), seen)
+        return raised.value
+
+    async def understood(self, messages: Sequence[Message] = HELLO, **fields: Any) -> ModelRequest:
+        """Return what the provider received of a request, after it was answered."""
+        async with self.played("Understood.") as (model, provider):
+            _, message = await answer_of(model, request(messages, **fields))
+        assert text_of(message.content) == "Understood."
+        return provider.understood[-1]
 
 
 def request(messages: Sequence[Message] = HELLO, **fields: Any) -> ModelRequest:
@@ -112,10 +110,13 @@ def opened(model: Model, asked: ModelRequest) -> aclosing[AsyncGenerator[Chunk, 
     return aclosing(cast("AsyncGenerator[Chunk, None]", aiter(model.respond(asked))))
 
 
-async def chunks_of(model: Model, asked: ModelRequest | None = None) -> list[Chunk]:
-    """Collect the chunks of a response."""
+async def chunks_of(model: Model, asked: ModelRequest | None = None, seen: list[Chunk] | None = None) -> list[Chunk]:
+    """Collect the chunks of a response; after a failure, `seen` has those before it."""
+    seen = [] if seen is None else seen
     async with opened(model, asked or request()) as chunks:
-        return [chunk async for chunk in chunks]
+        async for chunk in chunks:
+            seen.append(chunk)
+    return seen
 
 
 async def answer_of(model: Model, asked: ModelRequest | None = None) -> tuple[ModelResponse, AssistantMessage]:
@@ -131,8 +132,10 @@ _PNG = bytes.fromhex(
 )
 _PDF = b"%PDF-1.4\n%%EOF\n"
 _WAVE, _BOW = ToolCall("call_1", "wave", '{"times":2}'), ToolCall("call_2", "bow")
-_HELLO, _DONE = UserMessage("Hello"), AssistantMessage("Done.")
+(_HELLO,), _DONE = HELLO, AssistantMessage("Done.")
 _WAVED, _BOWED = ToolMessage("call_1", "wave", "waved"), ToolMessage("call_2", "bow", "bowed")
+
+_ASKS_WAVE, _ASKS_BOW = AssistantMessage(tool_calls=(_WAVE,)), AssistantMessage(tool_calls=(_BOW,))
 
 HISTORIES: dict[str, tuple[Message, ...]] = {
     "one message": (_HELLO,),
@@ -147,30 +150,14 @@ HISTORIES: dict[str, tuple[Message, ...]] = {
         UserMessage("For context: [Router] called tool: `wave` with arguments: {}."),
     ),
     "application in the middle": (_HELLO, SystemMessage("The user is in a hurry."), UserMessage("Well?")),
-    "a call and its result": (_HELLO, AssistantMessage(tool_calls=(_WAVE,)), _WAVED),
+    "a call and its result": (_HELLO, _ASKS_WAVE, _WAVED),
     "text beside a call": (_HELLO, AssistantMessage("One moment.", (_WAVE,)), _WAVED, _DONE, UserMessage("Thanks")),
     "two calls at once": (_HELLO, AssistantMessage(tool_calls=(_WAVE, _BOW)), _WAVED, _BOWED),
-    "a call after a call": (
-        _HELLO,
-        AssistantMessage(tool_calls=(_WAVE,)),
-        _WAVED,
-        AssistantMessage(tool_calls=(_BOW,)),
-        _BOWED,
-        _DONE,
-        UserMessage("Thanks"),
-    ),
-    "a result and then the user": (_HELLO, AssistantMessage(tool_calls=(_WAVE,)), _WAVED, UserMessage("Thanks")),
-    "a failed call": (
-        _HELLO,
-        AssistantMessage(tool_calls=(_WAVE,)),
-        ToolMessage("call_1", "wave", "it hurts", is_error=True),
-    ),
-    "an empty result": (_HELLO, AssistantMessage(tool_calls=(_WAVE,)), ToolMessage("call_1", "wave")),
-    "a structured result": (
-        _HELLO,
-        AssistantMessage(tool_calls=(_WAVE,)),
-        ToolMessage("call_1", "wave", (Text("so:"), Data({"waved": 2}))),
-    ),
+    "a call after a call": (_HELLO, _ASKS_WAVE, _WAVED, _ASKS_BOW, _BOWED, _DONE, UserMessage("Thanks")),
+    "a result and then the user": (_HELLO, _ASKS_WAVE, _WAVED, UserMessage("Thanks")),
+    "a failed call": (_HELLO, _ASKS_WAVE, ToolMessage("call_1", "wave", "it hurts", is_error=True)),
+    "an empty result": (_HELLO, _ASKS_WAVE, ToolMessage("call_1", "wave")),
+    "a structured result": (_HELLO, _ASKS_WAVE, ToolMessage("call_1", "wave", (Text("so:"), Data({"waved": 2})))),
     "empty messages": (_HELLO, AssistantMessage(""), UserMessage(""), UserMessage("Anybody there?")),
     "structured input": (UserMessage((Text("Read this:"), Data({"city": "Rome"}))),),
     "thoughts of another provider": (

@@ -1,10 +1,10 @@
 """The conformance suite for realtime models."""
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pytest
 
@@ -38,6 +38,7 @@ from ...realtime.protocol import (
 )
 from ...realtime.settings import RealtimeSettings, SessionConfig, bytes_for
 from ..scripted import ScriptedStream, ScriptStep, call, say
+from .bench import Bench, close_model
 
 SPOKEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(turn_detection=None))
 """A spoken session without turn detection."""
@@ -88,17 +89,18 @@ class ConversationProbe:
             async for signal in self._coming:
                 self.signals.append(signal)
 
+    async def respond(self, nth: int = 1) -> ResponseEnded:
+        """Request the nth response and wait for its end."""
+        await self.send(CreateResponse())
+        return await self.until(ResponseEnded, nth)
+
     def all(self, kind: type[S]) -> list[S]:
         """Return the signals of a type so far."""
         return [signal for signal in self.signals if isinstance(signal, kind)]
 
 
-class RealtimeBench(ABC, Generic[P]):
+class RealtimeBench(Bench[P, RealtimeModel]):
     """The methods that the author of a realtime model implements."""
-
-    pytestmark = [pytest.mark.asyncio]
-    cannot: ClassVar[frozenset[str]] = frozenset()
-    """Capabilities that the model lacks, from `REALTIME_CAPABILITIES`; their checks are skipped."""
 
     @abstractmethod
     def provider(self, steps: Iterable[ScriptStep], hears: Iterable[str]) -> AbstractAsyncContextManager[P]:
@@ -109,39 +111,21 @@ class RealtimeBench(ABC, Generic[P]):
             hears: The words that it recognizes in the user's audio.
         """
 
-    @abstractmethod
-    def model(self, provider: P) -> RealtimeModel:
-        """Create the model under test for this provider.
-
-        Args:
-            provider: The provider, opened.
-        """
-
     @asynccontextmanager
     async def talking(
         self, *steps: ScriptStep, settings: SessionConfig = SPOKEN, hears: Iterable[str] = (), is_in_order: bool = True
     ) -> AsyncGenerator[ConversationProbe, None]:
         """Open a session whose provider plays these steps; it must not reject a command."""
         async with self.provider(steps, hears) as provider:
-            model: Any = self.model(provider)
+            model = self.model(provider)
             connection = await model.connect(settings)
             try:
                 yield ConversationProbe(connection)
             finally:
                 await connection.close()
-                if hasattr(model, "aclose"):
-                    await model.aclose()
+                await close_model(model)
             if is_in_order:
                 assert list(provider.complaints) == []
-
-    def needs(self, ability: str) -> None:
-        """Skip the check if the model lacks a capability.
-
-        Args:
-            ability: The capability.
-        """
-        if ability in self.cannot:
-            pytest.skip(f"{type(self).__name__} says that it cannot do: {ability}")
 
 
 __all__ = ["REALTIME_CAPABILITIES", "RealtimeConformance", "RealtimeProvider"]
@@ -154,8 +138,7 @@ _A_SECOND = b"\0" * bytes_for(1000, "pcm16")
 class _AnswerChecks(RealtimeBench[P]):
     async def test_a_conversation_begins_with_its_session(self) -> None:
         async with self.talking("Hello.") as talking:
-            await talking.send(CreateResponse())
-            await talking.until(ResponseEnded)
+            await talking.respond()
         assert isinstance(talking.signals[0], SessionReady)
         assert talking.all(SessionConfigured) == []
 
@@ -179,8 +162,7 @@ class _AnswerChecks(RealtimeBench[P]):
 
     async def test_a_written_answer_has_only_words(self) -> None:
         async with self.talking("Good day.", settings=WRITTEN) as talking:
-            await talking.send(CreateResponse())
-            ended = await talking.until(ResponseEnded)
+            ended = await talking.respond()
         assert talking.all(AudioChunk) == []
         assert not any(chunk.is_spoken for chunk in talking.all(TranscriptChunk))
         assert "".join(chunk.text for chunk in talking.all(TranscriptChunk)) == ended.message.content == "Good day."
@@ -188,8 +170,7 @@ class _AnswerChecks(RealtimeBench[P]):
     async def test_calls_come_whole_and_in_order(self) -> None:
         step = say("A moment.", call("f", a=1, b="zwei"), call("g"), usage=Usage(30, 5))
         async with self.talking(step, "Done.") as talking:
-            await talking.send(CreateResponse())
-            ended = await talking.until(ResponseEnded)
+            ended = await talking.respond()
             first, second = ended.message.tool_calls
             results = [AddItem(ToolMessage(each.id, each.name, "1"), f"item_{each.name}") for each in (second, first)]
             await talking.send(*results, CreateResponse())
@@ -207,11 +188,9 @@ class _AnswerChecks(RealtimeBench[P]):
 
     async def test_a_response_that_fails_says_so_and_the_next_one_does_not(self) -> None:
         async with self.talking(OverloadedError("too much"), "Hello.") as talking:
-            await talking.send(CreateResponse())
-            failed = await talking.until(ResponseEnded)
+            failed = await talking.respond()
             assert (failed.status, failed.error) == ("failed", "too much")
-            await talking.send(CreateResponse())
-            assert (await talking.until(ResponseEnded, 2)).status == "completed"
+            assert (await talking.respond(2)).status == "completed"
 
     async def test_a_response_can_be_stopped(self) -> None:
         async with self.talking(ScriptedStream("One ", asyncio.Event(), "two."), "Hello.") as talking:
@@ -220,8 +199,7 @@ class _AnswerChecks(RealtimeBench[P]):
             await talking.send(CancelResponse(talking.all(ResponseStarted)[0].response_id))
             ended = await talking.until(ResponseEnded)
             assert (ended.status, ended.message) == ("cancelled", AssistantMessage("One "))
-            await talking.send(CreateResponse())
-            assert (await talking.until(ResponseEnded, 2)).message.content == "Hello."
+            assert (await talking.respond(2)).message.content == "Hello."
 
 
 class _CommandChecks(RealtimeBench[P]):
@@ -237,8 +215,7 @@ class _CommandChecks(RealtimeBench[P]):
         )
         async with self.talking("Yes?") as talking:
             await talking.send(*[AddItem(message, f"item_{number}") for number, message in enumerate(history)])
-            await talking.send(CreateResponse())
-            await talking.until(ResponseEnded)
+            await talking.respond()
         added = talking.all(ItemAdded)
         assert {f"item_{number}" for number in range(len(history))} <= {item.item_id for item in added}
         results = [(item.item_id, item.call_id) for item in added if item.role == "result"]
@@ -247,12 +224,10 @@ class _CommandChecks(RealtimeBench[P]):
     async def test_settings_change_in_the_middle(self) -> None:
         other = SessionConfig("Other", "Be brief.", (ToolSpec("f", "Does it."),), settings=SPOKEN.settings)
         async with self.talking("One.", "Two.") as talking:
-            await talking.send(CreateResponse())
-            await talking.until(ResponseEnded)
+            await talking.respond()
             await talking.send(ConfigureSession(other, changes_voice=False))
             await talking.until(SessionConfigured)
-            await talking.send(CreateResponse())
-            await talking.until(ResponseEnded, 2)
+            await talking.respond(2)
         assert len(talking.all(SessionConfigured)) == 1
 
     async def test_what_the_user_says_is_committed_and_written_down(self) -> None:
@@ -266,8 +241,7 @@ class _CommandChecks(RealtimeBench[P]):
     async def test_what_was_not_heard_is_forgotten(self) -> None:
         self.needs("truncation")
         async with self.talking("One two three four.") as talking:
-            await talking.send(CreateResponse())
-            await talking.until(ResponseEnded)
+            await talking.respond()
             item_id = talking.all(AudioChunk)[0].item_id
             await talking.send(TruncateItem(item_id, 0, 100))
             assert await talking.until(ItemTruncated) == ItemTruncated(item_id, 100)
@@ -286,8 +260,7 @@ class _CommandChecks(RealtimeBench[P]):
         async with self.talking("Hello.", is_in_order=False) as talking:
             await talking.send(AddItem(ToolMessage("call_nobody", "f", "1"), "item_1", id="lonely"))
             assert (await talking.until(ProviderErrorReceived)).command_id == "lonely"
-            await talking.send(CreateResponse())
-            await talking.until(ResponseEnded)
+            await talking.respond()
         assert talking.all(ItemAdded) == []
 
 
@@ -340,10 +313,4 @@ class _EndChecks(RealtimeBench[P]):
 class RealtimeConformance(_AnswerChecks[P], _CommandChecks[P], _EndChecks[P]):
     """The suite: subclass it in a test file and implement `provider` and `model`."""
 
-    def __init_subclass__(cls) -> None:
-        unknown = cls.cannot - REALTIME_CAPABILITIES
-        if unknown:
-            raise TypeError(
-                f"{cls.__name__}.cannot has {sorted(unknown)}; it can have: {sorted(REALTIME_CAPABILITIES)}"
-            )
-        super().__init_subclass__()
+    capabilities = REALTIME_CAPABILITIES

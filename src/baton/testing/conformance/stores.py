@@ -11,88 +11,82 @@ A check is an async function of `open`, which opens a store at a location that w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import Any, TypeAlias
 
 from ...errors import RunConflictError, RunExistsError, StoreError, ThreadBusyError
-from .store_checks import (
-    LEASE_CHECKS,
-    NOTE_CHECKS,
-    THREAD_CHECKS,
-    Open,
-    StoreCheck,
-    check_name,
-    expect,
-    expect_log,
-    expect_same,
-    opened,
-)
-from .store_logs import LISTING_CHECKS, LOG_CHECKS
+from ...stores import Store
+from . import store_logs as store_logs  # Adds its checks.
+from .store_checks import CHECKS, Open, StoreCheck, check_name, expect, expect_log, expect_same, opened, store_check
+
+Work: TypeAlias = Callable[[Open, int], Coroutine[Any, Any, list[str]]]
+"""The work of one process; returns the lines that it reports."""
 
 TASKS = 20
 PROCESSES = 3
 LINES = 25
 
 
-async def one_of_many_writers_wins(open: Open) -> None:
+@store_check
+async def one_of_many_writers_wins(store: Store) -> None:
     """Each line is written by one task; the others get a conflict."""
-    async with opened(open) as store:
-        await store.create("r", [])
-        lines: list[bytes] = []
-        for round_ in range(5):
-            mine = [b"%d by %d" % (round_, task) for task in range(TASKS)]
-            winner = await _one_winner([store.append("r", round_, [line]) for line in mine], RunConflictError)
-            lines.append(mine[winner])
-        await expect_log(store, "r", lines)
+    await store.create("r", [])
+    lines: list[bytes] = []
+    for round_ in range(5):
+        mine = [b"%d by %d" % (round_, task) for task in range(TASKS)]
+        winner = await _one_winner([store.append("r", round_, [line]) for line in mine], RunConflictError)
+        lines.append(mine[winner])
+    await expect_log(store, "r", lines)
 
 
-async def one_of_many_creators_wins(open: Open) -> None:
+@store_check
+async def one_of_many_creators_wins(store: Store) -> None:
     """One task creates a run, and one the next run of a thread."""
-    async with opened(open) as store:
-        winner = await _one_winner([store.create("r", [b"%d" % task]) for task in range(TASKS)], RunExistsError)
-        await expect_log(store, "r", [b"%d" % winner])
-        winner = await _one_winner([store.create(f"t{task}", [], thread="t") for task in range(TASKS)], ThreadBusyError)
-        page = await store.list(thread="t")
-        expect_same([record.run_id for record in page.records], [f"t{winner}"], "the runs of the thread")
+    winner = await _one_winner([store.create("r", [b"%d" % task]) for task in range(TASKS)], RunExistsError)
+    await expect_log(store, "r", [b"%d" % winner])
+    winner = await _one_winner([store.create(f"t{task}", [], thread="t") for task in range(TASKS)], ThreadBusyError)
+    page = await store.list(thread="t")
+    expect_same([record.run_id for record in page.records], [f"t{winner}"], "the runs of the thread")
 
 
-async def one_of_many_workers_wins(open: Open) -> None:
+@store_check
+async def one_of_many_workers_wins(store: Store) -> None:
     """One worker takes a free lease."""
-    async with opened(open) as store:
-        await store.create("r", [])
-        drivers = [store.acquire("r", f"driver {task}", ttl=60) for task in range(TASKS)]
-        winner = await _one_winner(drivers, RunConflictError)
-        record = await store.record("r")
-        expect(record is not None and record.worker == f"driver {winner}", "the record names another owner")
+    await store.create("r", [])
+    drivers = [store.acquire("r", f"driver {task}", ttl=60) for task in range(TASKS)]
+    winner = await _one_winner(drivers, RunConflictError)
+    record = await store.record("r")
+    expect(record is not None and record.worker == f"driver {winner}", "the record names another owner")
 
 
-async def a_cancelled_append_leaves_all_or_nothing(open: Open) -> None:
+@store_check
+async def a_cancelled_append_leaves_all_or_nothing(store: Store) -> None:
     """A cancelled append writes all lines or none, and the store remains usable."""
-    async with opened(open) as store:
-        await store.create("r", [])
-        await store.create("other", [])
-        lines: list[bytes] = []
-        for steps in range(30):
-            mine = [b"%d first" % steps, b"%d second" % steps]
-            task = asyncio.ensure_future(store.append("r", len(lines), mine))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            await store.append("other", steps, [b"%d" % steps])
-            found = list(await store.load("r"))
-            expect(found in (lines, lines + mine), f"a cancelled append left {found[len(lines) :]!r} of {mine!r}")
-            if not task.cancelled():
-                expect_same(found, lines + mine, "the log after an append that ended before it could be cancelled")
-            lines = found
-        await store.append("r", len(lines), [b"last"])
-        await expect_log(store, "r", [*lines, b"last"])
+    await store.create("r", [])
+    await store.create("other", [])
+    lines: list[bytes] = []
+    for steps in range(30):
+        mine = [b"%d first" % steps, b"%d second" % steps]
+        task = asyncio.ensure_future(store.append("r", len(lines), mine))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        await store.append("other", steps, [b"%d" % steps])
+        found = list(await store.load("r"))
+        expect(found in (lines, lines + mine), f"a cancelled append left {found[len(lines) :]!r} of {mine!r}")
+        if not task.cancelled():
+            expect_same(found, lines + mine, "the log after an append that ended before it could be cancelled")
+        lines = found
+    await store.append("r", len(lines), [b"last"])
+    await expect_log(store, "r", [*lines, b"last"])
 
 
 async def processes_share_a_log(open: Open) -> None:
     """Processes that write to one run keep every line once and in order."""
-    wrote = await _in_processes(_write_all, open)
+    wrote = await _in_processes(_write_lines, open)
     async with opened(open) as store:
         lines = [line.decode() for line in await store.load("shared")]
         expect_same(sorted(lines), sorted(line for mine in wrote for line in mine), "the lines of all processes")
@@ -102,14 +96,10 @@ async def processes_share_a_log(open: Open) -> None:
 
 async def processes_create_a_run_once(open: Open) -> None:
     """One of several processes wins each run, lease and thread."""
-    won = await _in_processes(_win_some, open)
+    won = await _in_processes(_count_wins, open)
     for what in ("create", "thread", "acquire"):
         wins = sorted(name for names in won for name in names if name.startswith(what))
         expect_same(wins, sorted(f"{what} {number}" for number in range(LINES)), f"who won {what}, over all processes")
-
-
-def _write_all(open: Open, me: int) -> list[str]:
-    return asyncio.run(_write_lines(open, me))
 
 
 async def _write_lines(open: Open, me: int) -> list[str]:
@@ -121,10 +111,6 @@ async def _write_lines(open: Open, me: int) -> list[str]:
             while not await _succeeds(store.append("shared", seq, [line.encode()]), RunConflictError):
                 seq += len(await store.load("shared", start=seq))
     return mine
-
-
-def _win_some(open: Open, me: int) -> list[str]:
-    return asyncio.run(_count_wins(open, me))
 
 
 async def _count_wins(open: Open, me: int) -> list[str]:
@@ -157,32 +143,24 @@ async def _one_winner(attempts: Sequence[Awaitable[object]], refusal: type[Store
     return winners[0]
 
 
-async def _in_processes(work: Callable[[Open, int], list[str]], open: Open) -> list[list[str]]:
+async def _in_processes(work: Work, open: Open) -> list[list[str]]:
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as processes:
-        calls = [loop.run_in_executor(processes, work, open, number) for number in range(PROCESSES)]
+        calls = [loop.run_in_executor(processes, _run, work, open, number) for number in range(PROCESSES)]
         return await asyncio.gather(*calls)
 
 
-CHECKS: tuple[StoreCheck, ...] = (
-    one_of_many_writers_wins,
-    one_of_many_creators_wins,
-    one_of_many_workers_wins,
-    a_cancelled_append_leaves_all_or_nothing,
-)
-SHARED_CHECKS: tuple[StoreCheck, ...] = (processes_share_a_log, processes_create_a_run_once)
+def _run(work: Work, open: Open, me: int) -> list[str]:
+    return asyncio.run(work(open, me))
 
-STORE_CHECKS: tuple[StoreCheck, ...] = (
-    *LOG_CHECKS,
-    *NOTE_CHECKS,
-    *THREAD_CHECKS,
-    *LEASE_CHECKS,
-    *LISTING_CHECKS,
-    *CHECKS,
-)
+
 """The checks that every store must pass."""
 
-SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = SHARED_CHECKS
+
+STORE_CHECKS: tuple[StoreCheck, ...] = tuple(CHECKS)
+"""The checks that every store must pass."""
+
+SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = (processes_share_a_log, processes_create_a_run_once)
 """Additional checks for stores that several processes share."""
 
 __all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "check_name"]

@@ -2,57 +2,51 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Literal, TypeVar
+
+from msgspec.structs import replace
 
 from ...errors import ModelConnectionError, SetupError, quote_names
-from ...events import Event
-from ...models import Chunk, ModelRequest
 from ...realtime.protocol import AppendAudio, Command, ProviderErrorReceived, SessionReady, Signal
 from ...realtime.settings import SessionConfig
 from ..audio import MS_PER_WORD
-from ..scripted import ScriptedModel, ScriptStep
+from ..scripted import Script, ScriptedModel
 from .conversation import CommandRejectedError, ConversationItem
-from .provider import RealtimeScript, ScriptedProvider, SignalQueue
+from .provider import ScriptedProvider
+from .responses import ItemEvent, ProviderEvent, RealtimeScript
 
 S = TypeVar("S", bound=Signal)
+T = TypeVar("T")
 C = TypeVar("C", bound=Command)
-Intercept = Callable[[Command], "ProviderErrorReceived | ModelConnectionError | None"]
 
 
 class ScriptedConnection:
     """An open session with a scripted provider, with controls for tests.
 
     A rejected command causes a `ProviderErrorReceived`. If the client could have avoided it, that is, if command and
-    signal have not just crossed on the way, it is also reported to `complain`.
+    signal have not just crossed on the way, it is also one of the model's `complaints`.
     """
 
-    def __init__(
-        self,
-        script: RealtimeScript,
-        settings: SessionConfig,
-        *,
-        session_id: str,
-        complain: Callable[[str], None],
-        intercept: Intercept,
-    ) -> None:
+    def __init__(self, model: "ScriptedRealtimeModel", settings: SessionConfig) -> None:
         """Open a session; `ScriptedRealtimeModel.connect` does this.
 
         Args:
-            script: The script of the provider.
+            model: The model that opens it.
             settings: The initial configuration.
-            session_id: Id of the session.
-            complain: Called with each avoidable mistake of the client.
-            intercept: Returns the error that replaces the execution of a command, or None.
         """
         self.sent: list[Command] = []
         """The commands that were received, in order."""
-        self._name = script.name
-        self._complain = complain
-        self._intercept = intercept
-        self._queue = SignalQueue()
-        self._provider = ScriptedProvider(script, settings, self._queue)
-        self.emit(SessionReady(session_id))
+        self.signals: list[Signal] = []
+        """All signals sent, in order; pass one to `emit` to repeat it."""
+        self._model = model
+        self._end: Literal["", "ended", "closed"] | BaseException = ""
+        """Empty while open; "ended" by the provider, "closed" by the client, or the error that cut it."""
+        self._read = 0
+        """The number of signals that the client has read."""
+        self._changed = asyncio.Event()
+        self._provider = ScriptedProvider(model._script, settings, self)
+        self.emit(SessionReady(model._script.new_id("session")))
 
     async def send(self, command: Command) -> None:
         """Execute a command.
@@ -64,16 +58,16 @@ class ScriptedConnection:
             ModelConnectionError: The connection is closed or cut.
         """
         kind = type(command).__name__
-        if self._queue.end == "closed":
-            self._complain(f"{kind} after the connection was closed")
+        if self._end == "closed":
+            self._model.complaints.append(f"{kind} after the connection was closed")
         if not self.is_open:
-            raise ModelConnectionError("the connection is closed", model=self._name, retryable=True)
-        instead = self._intercept(command)
+            raise ModelConnectionError("the connection is closed", model=self._model.name, retryable=True)
+        instead = self._model._intercepted(command)
         if isinstance(instead, ModelConnectionError):
             self.cut(instead)
             raise instead
         self.sent.append(command)
-        self._queue.wake()
+        self._wake()
         if instead is not None:
             self.emit(instead)
             return
@@ -82,16 +76,25 @@ class ScriptedConnection:
         except CommandRejectedError as error:
             self.emit(ProviderErrorReceived(error.code, str(error), command.id))
             if error.is_avoidable:
-                self._complain(f"{kind}: {error}")
+                self._model.complaints.append(f"{kind}: {error}")
 
-    def __aiter__(self) -> AsyncIterator[Signal]:
+    async def __aiter__(self) -> AsyncIterator[Signal]:
         """Iterate over the signals of the provider."""
-        return aiter(self._queue)
+        while self._end != "closed":
+            if self._read < len(self.signals):
+                self._read += 1
+                self._wake()
+                yield self.signals[self._read - 1]
+            elif isinstance(self._end, BaseException):
+                raise self._end
+            elif self._end:
+                return
+            else:
+                await self._changed.wait()
 
     async def close(self) -> None:
         """Close the connection as the client; no more signals are sent."""
-        self._queue.stop("closed")
-        await asyncio.gather(*self._provider.stop(), return_exceptions=True)
+        await asyncio.gather(*self._stop("closed"), return_exceptions=True)
 
     @property
     def settings(self) -> SessionConfig:
@@ -102,11 +105,6 @@ class ScriptedConnection:
     def voice(self) -> str | None:
         """The voice in use."""
         return self._provider.voice
-
-    @property
-    def signals(self) -> list[Signal]:
-        """All signals sent, in order; pass one to `emit` to repeat it."""
-        return self._queue.signals
 
     @property
     def items(self) -> list[ConversationItem]:
@@ -121,7 +119,7 @@ class ScriptedConnection:
     @property
     def is_open(self) -> bool:
         """True if it is neither closed nor cut."""
-        return not self._queue.end
+        return not self._end
 
     def sent_of(self, kind: type[C]) -> list[C]:
         """Return the received commands of a type.
@@ -150,12 +148,7 @@ class ScriptedConnection:
         Raises:
             AssertionError: It did not arrive in time.
         """
-        await self._queue.until(
-            lambda: len(self.sent_of(kind)) >= count,
-            within=within,
-            wanted=lambda: f"{kind.__name__} number {count}; there came: {_kinds(self.sent)}",
-        )
-        return self.sent_of(kind)[count - 1]
+        return await self._wait_for(lambda: self.sent, kind, count, within=within, what="; there came")
 
     async def wait_until_read(self, kind: type[S], *, count: int = 1, within: float = 5.0) -> S:
         """Wait until the client has read a signal and return it.
@@ -168,24 +161,25 @@ class ScriptedConnection:
         Raises:
             AssertionError: It did not happen in time.
         """
+        what = " to be read; there were"
+        return await self._wait_for(lambda: self.signals[: self._read], kind, count, within=within, what=what)
 
-        def read() -> list[S]:
-            return [signal for signal in self._queue.read if isinstance(signal, kind)]
+    def has_unread(self, kind: type[Signal]) -> bool:
+        """Return whether the client has yet to read a signal of a type.
 
-        await self._queue.until(
-            lambda: len(read()) >= count,
-            within=within,
-            wanted=lambda: f"{kind.__name__} number {count} to be read; there were: {_kinds(self._queue.read)}",
-        )
-        return read()[count - 1]
+        Args:
+            kind: The type.
+        """
+        return any(isinstance(signal, kind) for signal in self.signals[self._read :])
 
-    def emit(self, *signals: Signal) -> None:
+    def emit(self, *signals: ProviderEvent) -> None:
         """Send signals to the client, without validation.
 
         Args:
-            *signals: The signals.
+            *signals: The signals; events of the provider that are no signals are left out.
         """
-        self._queue.send(*signals)
+        self.signals += [signal for signal in signals if not isinstance(signal, ItemEvent)]
+        self._wake()
 
     def cut(self, error: BaseException | None = None) -> None:
         """Cut the connection; signals sent before are still read.
@@ -193,13 +187,12 @@ class ScriptedConnection:
         Args:
             error: The error raised to the reader; by default a ModelConnectionError.
         """
-        self._provider.stop()
-        self._queue.stop(error or ModelConnectionError("the connection was cut", model=self._name, retryable=True))
+        name = self._model.name
+        self._stop(error or ModelConnectionError("the connection was cut", model=name, retryable=True))
 
     def end(self) -> None:
         """Close the connection normally, as the provider."""
-        self._provider.stop()
-        self._queue.stop("ended")
+        self._stop("ended")
 
     def user_speaks(self, text: str | None) -> str:
         """Let the user say something.
@@ -211,7 +204,7 @@ class ScriptedConnection:
             The id of the user's item.
         """
         self._provider.start_speech()
-        return self._provider.end_speech(text)
+        return self.user_ceases(text)
 
     def user_begins(self) -> str:
         """Let the user start to speak, and return the id of the item."""
@@ -223,14 +216,37 @@ class ScriptedConnection:
         Args:
             text: The transcript; None if it cannot be transcribed.
         """
-        return self._provider.end_speech(text)
+        return self._provider.end_speech(ValueError("the audio is unintelligible") if text is None else text)
+
+    def _stop(self, end: Literal["ended", "closed"] | BaseException) -> list[asyncio.Task[None]]:
+        # The first end stays, unless the client closes the connection.
+        if not self._end or end == "closed":
+            self._end = end
+        self._wake()
+        return self._provider.stop()
+
+    def _wake(self) -> None:
+        """Wake the tasks that wait for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait_for(
+        self, seen: Callable[[], Sequence[Any]], kind: type[T], count: int, *, within: float, what: str
+    ) -> T:
+        def found() -> list[T]:
+            return [each for each in seen() if isinstance(each, kind)]
+
+        try:
+            async with asyncio.timeout(within):
+                while len(found()) < count:
+                    await self._changed.wait()
+        except TimeoutError:
+            kinds = ", ".join([type(each).__name__ for each in seen()]) or "nothing"
+            raise AssertionError(f"waited {within:g} s for {kind.__name__} number {count}{what}: {kinds}") from None
+        return found()[count - 1]
 
 
-def _kinds(things: Sequence[Any]) -> str:
-    return ", ".join([type(thing).__name__ for thing in things]) or "nothing"
-
-
-class ScriptedRealtimeModel:
+class ScriptedRealtimeModel(ScriptedModel):
     """A realtime model that plays scripted steps, one for each response.
 
     The steps are those of a `ScriptedModel`. A ModelConnectionError as a step cuts the connection, other ModelErrors
@@ -239,7 +255,7 @@ class ScriptedRealtimeModel:
 
     def __init__(
         self,
-        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
+        steps: Script,
         *,
         hears: Iterable[str] = (),
         voices: Sequence[str] | None = None,
@@ -257,41 +273,17 @@ class ScriptedRealtimeModel:
             name: The model's name.
             cycle: Whether to start again after the last step.
         """
-        self.name = name
+        super().__init__(steps, name=name, cycle=cycle, stream=True)
         self.ms_per_word = ms_per_word
         self.connections: list[ScriptedConnection] = []
         """All connections, in order of opening."""
         self.complaints: list[str] = []
         """Avoidable mistakes of clients, in order."""
         self._voices = None if voices is None else tuple(voices)
-        self._hears = list(hears)
-        self._script = ScriptedModel(steps, name=name, cycle=cycle, stream=True)
-        self._counts: Counter[str] = Counter()
+        self._script = RealtimeScript(self, iter(list(hears)), ms_per_word)
         self._interceptions: list[tuple[type[Command], ProviderErrorReceived | ModelConnectionError]] = []
         self._failures: list[Exception] = []
         self._opened = asyncio.Event()
-
-    @property
-    def requests(self) -> list[ModelRequest]:
-        """The request of each response, in order."""
-        return self._script.requests
-
-    @property
-    def remaining(self) -> int:
-        """Number of steps that have not been played."""
-        return self._script.remaining
-
-    def assert_done(self) -> None:
-        """Raise AssertionError if steps were not played."""
-        self._script.assert_done()
-
-    def fast_forward(self, events: Iterable[Event]) -> None:
-        """Skip the steps whose responses are in a log.
-
-        Args:
-            events: The events of the log.
-        """
-        self._script.fast_forward(events)
 
     def check(self, settings: SessionConfig) -> None:
         """Validate a configuration.
@@ -323,13 +315,7 @@ class ScriptedRealtimeModel:
         self.check(settings)
         if self._failures:
             raise self._failures.pop(0)
-        connection = ScriptedConnection(
-            self,
-            settings,
-            session_id=self.new_id("session"),
-            complain=self.complaints.append,
-            intercept=self._intercepted,
-        )
+        connection = ScriptedConnection(self, settings)
         self.connections.append(connection)
         self._opened.set()
         self._opened = asyncio.Event()
@@ -381,34 +367,9 @@ class ScriptedRealtimeModel:
         error = ModelConnectionError("the connection was cut while sending", model=self.name, retryable=True)
         self._interceptions.append((kind, error))
 
-    def new_id(self, kind: str) -> str:
-        """Return a new id such as `piece_1`, distinct from the ids that clients create.
-
-        Args:
-            kind: Prefix of the id.
-        """
-        self._counts[kind] += 1
-        return f"{kind}_{self._counts[kind]}"
-
-    def next_heard(self) -> str | None:
-        """Return the transcript of the user's next turn, None if there is none left."""
-        return self._hears.pop(0) if self._hears else None
-
-    def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]:
-        """Play the next step.
-
-        Args:
-            request: The request of the response.
-        """
-        return self._script.respond(request)
-
     def _intercepted(self, command: Command) -> ProviderErrorReceived | ModelConnectionError | None:
         for index, (kind, error) in enumerate(self._interceptions):
             if isinstance(command, kind):
                 del self._interceptions[index]
-                return (
-                    ProviderErrorReceived(error.code, error.message, command.id)
-                    if isinstance(error, ProviderErrorReceived)
-                    else error
-                )
+                return replace(error, command_id=command.id) if isinstance(error, ProviderErrorReceived) else error
         return None

@@ -1,7 +1,6 @@
 """Rule-based turn detection: loud audio is speech, and enough silence after it ends the turn."""
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -12,20 +11,11 @@ _FRAME_MS = 20
 _SILENCE_BY_EAGERNESS = {"high": 200, "medium": 500, "auto": 500, "low": 1000}
 
 
-class DetectedStart(Struct, frozen=True):
-    """The start of speech."""
+class DetectedTurn(Struct, frozen=True):
+    """The start of speech, or the end of it with all audio of the turn."""
 
     at_ms: int
-
-
-class DetectedEnd(Struct, frozen=True):
-    """The end of speech, with all audio of the turn."""
-
-    at_ms: int
-    audio: bytes
-
-
-DetectedTurn: TypeAlias = DetectedStart | DetectedEnd
+    speech: bytes | None = None
 
 
 class TurnDetector:
@@ -34,7 +24,7 @@ class TurnDetector:
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.is_speech = False
-        self._received_ms = 0.0
+        self.received_ms = 0.0
         self._unread = bytearray()
         self._silence_ms = 0
 
@@ -61,7 +51,7 @@ class TurnDetector:
         """
         if detection is None:
             self.buffer += audio
-            self._received_ms += milliseconds_of(len(audio), format)
+            self.received_ms += milliseconds_of(len(audio), format)
             return
         self._unread += audio
         size = bytes_for(_FRAME_MS, format)
@@ -69,7 +59,7 @@ class TurnDetector:
             frame = bytes(self._unread[:size])
             del self._unread[:size]
             self.buffer += frame
-            self._received_ms += _FRAME_MS
+            self.received_ms += _FRAME_MS
             yield from self._detect(frame, format, detection)
 
     def _detect(self, frame: bytes, format: AudioFormat, detection: TurnDetection) -> Iterator[DetectedTurn]:
@@ -84,14 +74,14 @@ class TurnDetector:
             if self._silence_ms >= _required_silence(detection):
                 self.is_speech = False
                 self._silence_ms = 0
-                yield DetectedEnd(int(self._received_ms), bytes(self.buffer))
+                yield DetectedTurn(int(self.received_ms), bytes(self.buffer))
                 self.buffer.clear()
 
-    def _start(self, format: AudioFormat, padding: int) -> DetectedStart:
+    def _start(self, format: AudioFormat, padding: int) -> DetectedTurn:
         # Only the padding of the silence before the first word belongs to the turn.
         size = bytes_for(padding + _FRAME_MS, format)
         del self.buffer[: max(0, len(self.buffer) - size)]
-        return DetectedStart(max(0, int(self._received_ms) - _FRAME_MS - padding))
+        return DetectedTurn(max(0, int(self.received_ms) - _FRAME_MS - padding))
 
 
 def _required_silence(detection: TurnDetection) -> int:

@@ -1,0 +1,199 @@
+"""The base of OpenAI's two APIs: history, tools and structured output in requests, and the usage in responses."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from ...messages import (
+    AssistantMessage,
+    Content,
+    Message,
+    Part,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+    media_of,
+    text_of,
+)
+from ..base import ModelRequest
+from ..encoding import Block, as_json, unused_name, without_none
+from ..event_stream import EventParser
+from .encoding import about
+from .endpoint import StructuredOutputMode
+
+_CHOICES = ("auto", "required", "none")
+_SCHEMA_PROMPT = "Answer with one JSON object and nothing else. It must fit this JSON schema:"
+
+
+class Dialect(Struct, frozen=True):
+    """The format of an API, and the ways in which its endpoints differ.
+
+    Args:
+        model: The provider's name for the model.
+        name: The model's name in Baton, for errors.
+        provider: The provider, to recognize its own reasoning.
+        structured: The way to request structured output.
+        system_role: The role of system messages.
+    """
+
+    model: str
+    name: str
+    provider: str = "openai"
+    structured: StructuredOutputMode = "native"
+    system_role: str = "system"
+
+    is_flat: ClassVar[bool]
+    """True if an object has its fields beside its type, not below it."""
+
+    def encode_part(self, part: Part) -> Block:
+        """Encode a part of a user message."""
+        raise NotImplementedError
+
+    def encode_result(self, message: ToolMessage, pending: list[Part]) -> Block:
+        """Encode a tool result; media that it may not contain is added to `pending`."""
+        raise NotImplementedError
+
+    def encode_response(self, message: AssistantMessage, text: str) -> list[Block]:
+        """Encode a model's message, whose content without media is `text`."""
+        raise NotImplementedError
+
+    def encode_history(self, messages: Sequence[Message]) -> list[Block]:
+        """Encode messages; media that may not stand where it was produced follows in a user message."""
+        encoded: list[Block] = []
+        pending: list[Part] = []
+        for message in messages:
+            # Results first: a long conversation consists of them. Nothing may stand between a call and its results.
+            if isinstance(message, ToolMessage):
+                encoded.append(self.encode_result(message, pending))
+                continue
+            if pending:
+                encoded.append(self._encode_user(tuple(pending)))
+                pending.clear()
+            if isinstance(message, UserMessage):
+                encoded.append(self._encode_user(message.content))
+                continue
+            text, media = text_of(message.content), media_of(message.content)
+            if isinstance(message, AssistantMessage):
+                pending += about("", media)
+                encoded += self.encode_response(message, text)
+            else:
+                pending += media
+                encoded.append({"role": self.system_role, "content": text})
+        if pending:
+            encoded.append(self._encode_user(tuple(pending)))
+        return encoded
+
+    def _encode_user(self, content: Content) -> Block:
+        parts = content if isinstance(content, str) else [self.encode_part(part) for part in content]
+        return {"role": "user", "content": parts}
+
+    def instructions(self, request: ModelRequest) -> str:
+        """Return the instructions, with the schema appended in JSON mode."""
+        if request.output_schema is None or self.structured != "json_object":
+            return request.instructions
+        prompt = f"{_SCHEMA_PROMPT}\n{as_json(request.output_schema.schema)}"
+        return f"{request.instructions}\n\n{prompt}" if request.instructions else prompt
+
+    def output_format(self, request: ModelRequest) -> Block | None:
+        """Return the format that the response must have, None for any text."""
+        output = request.output_schema
+        if output is None or self.structured == "tool":
+            return None
+        if self.structured == "json_object":
+            return {"type": "json_object"}
+        return self._typed("json_schema", {"name": output.name, "schema": output.schema, "strict": output.strict})
+
+    def output_tool(self, request: ModelRequest) -> ToolSpec | None:
+        """Return the tool whose call is the final answer, for the mode `tool`."""
+        output = request.output_schema
+        if output is None or self.structured != "tool":
+            return None
+        name = unused_name("final_answer", [tool.name for tool in request.tools])
+        description = "Give the final answer. Call it once everything is known."
+        return ToolSpec(name, description, output.schema, output.strict)
+
+    def tool_fields(self, request: ModelRequest) -> Block:
+        """Return the fields for the tools, the output tool and the tool choice."""
+        answer = self.output_tool(request)
+        tools = request.tools if answer is None else (*request.tools, answer)
+        if not tools:
+            return {}
+        choice: Any = _tool_choice(request, answer)
+        if choice is not None and choice not in _CHOICES:
+            choice = self._typed("function", {"name": choice})
+        encoded = [self._encode_tool(spec) for spec in tools]
+        parallel = request.settings.parallel_tool_calls
+        return {"tools": encoded, "tool_choice": choice, "parallel_tool_calls": parallel}
+
+    def _encode_tool(self, spec: ToolSpec) -> Block:
+        function = {
+            "name": spec.name,
+            "parameters": spec.parameters,
+            "description": spec.description or None,
+            # Always sent to Responses, where it is true by default; some servers with Chat Completions do not know it.
+            "strict": spec.strict if self.is_flat else spec.strict or None,
+        }
+        return self._typed("function", without_none(function))
+
+    def _typed(self, kind: str, fields: Block) -> Block:
+        return {"type": kind, **fields} if self.is_flat else {"type": kind, kind: fields}
+
+
+def _tool_choice(request: ModelRequest, answer: ToolSpec | None) -> str | None:
+    """Return the tool choice; with an output tool, some tool must be called."""
+    choice = request.tool_choice
+    if answer is None:
+        return choice
+    if not request.tools or choice == "none":
+        return answer.name
+    return "required" if choice in (None, "auto") else choice
+
+
+class OpenAIStreamParser(EventParser):
+    """Base of the parsers of both APIs.
+
+    Args:
+        dialect: The dialect, for names and the output tool.
+        request: The request.
+    """
+
+    def __init__(self, dialect: Dialect, request: ModelRequest) -> None:
+        super().__init__(dialect.name, dialect.provider)
+        tool = dialect.output_tool(request)
+        self._answer_tool = tool.name if tool is not None else None
+
+
+class TokenDetails(Struct):
+    """The tokens that were read from the cache or spent on reasoning."""
+
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class TokenUsage(Struct):
+    """The usage in a response, in the words of all APIs and of DeepSeek."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: TokenDetails | None = None
+    input_token_details: TokenDetails | None = None
+    """The name in the Realtime API."""
+    output_tokens_details: TokenDetails | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+
+    def to_usage(self) -> Usage:
+        """Return the usage in Baton's format."""
+        read = self.input_tokens_details or self.input_token_details or self.prompt_tokens_details or TokenDetails()
+        written = self.output_tokens_details or self.completion_tokens_details or TokenDetails()
+        return Usage(
+            input_tokens=self.input_tokens or self.prompt_tokens or 0,
+            output_tokens=self.output_tokens or self.completion_tokens or 0,
+            cached_tokens=read.cached_tokens or self.prompt_cache_hit_tokens or 0,
+            reasoning_tokens=written.reasoning_tokens or 0,
+        )

@@ -1,0 +1,73 @@
+"""The wording of values, types and names in error messages. A leaf module: every package builds messages."""
+
+from collections.abc import Iterable, Sequence
+from reprlib import Repr
+
+_MAX_VALUE = 200
+
+
+def quote_names(names: Sequence[str]) -> str:
+    """Format names for an error message: `A`, `B`.
+
+    Args:
+        names: The names; "nothing" stands for none.
+    """
+    return ", ".join(f"`{name}`" for name in names) or "nothing"
+
+
+def nearest(name: object, names: Iterable[str]) -> str:
+    """Suggest the nearest valid name as the end of an error message, or return "".
+
+    Args:
+        name: The misspelt name.
+        names: The valid names.
+    """
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, [*names], n=1) if isinstance(name, str) else []
+    return f"; did you mean `{found[0]}`?" if found else ""
+
+
+def with_article(noun: str) -> str:
+    """Put "a" or "an" before the name of a class: an Agent, a UserMessage."""
+    return f"{'an' if noun[:1] in 'AEIOaeio' else 'a'} {noun}"
+
+
+def type_of(value: object) -> str:
+    """Name the type of a value for an error message: `an int`, `the class Agent`, `None`."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return "None" if value is None else with_article(type(value).__name__)
+
+
+class _ShortRepr(Repr):
+    """A repr of bounded length and depth, which does not fail if a `__repr__` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxstring = self.maxother = self.maxlong = _MAX_VALUE
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Show an integer; Python refuses to print one of thousands of digits."""
+        return super().repr_int(x, level) if x.bit_length() < 1000 else f"<an int of {x.bit_length()} bits>"
+
+
+_short_repr = _ShortRepr()
+
+
+def show(value: object) -> str:
+    """Show a value in an error message, shortened if it is long or deeply nested."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a message about a value must not fail because of the value
+        return _short_repr.repr(value)
+    return text if len(text) <= _MAX_VALUE else _short_repr.repr(value)
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an exception, also if its own `__str__` fails."""
+    try:
+        return str(error)
+    except Exception as problem:  # noqa: BLE001 - it must not replace the error
+        return f"(its text cannot be shown: {type(problem).__name__})"

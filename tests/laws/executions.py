@@ -1,0 +1,123 @@
+"""Execute whole scenarios: a model gives the planned replies, and interrupts get the planned answers."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from types import NoneType
+from typing import Any, TypeVar
+from weakref import WeakSet
+from zlib import crc32
+
+from tests.laws.plans import ReplyPlan, Scenario
+from tests.laws.teams import AnyAgent, Environment, PlannedModel, build_agents, message_for, runner_with
+
+from baton import BatonError, Runner, RunResult, RunStream
+from baton.agents import HistoryPolicy
+from baton.events import AgentResponded, Delta, Event
+from baton.messages import AssistantMessage, RunInput
+from baton.models import ModelRequest
+from baton.runner.result import Interrupt
+
+T = TypeVar("T")
+RUN_ID = "r"
+
+
+class Execution:
+    """One execution of a scenario; a second runner may resume what the first one started."""
+
+    def __init__(self, scenario: Scenario, *, stream: bool = False, projection: HistoryPolicy | None = None) -> None:
+        self.scenario = scenario
+        self.environment = Environment()
+        self.environment.has_open_gates = True
+        self.model = PlannedModel(self._decide, stream=stream)
+        self.responses = 0
+        self._root: AnyAgent
+        self._projection: HistoryPolicy | None = projection
+        self._root, *self._others = build_agents(scenario.team, self.environment)
+        self.runner = self.new_runner()
+
+    def new_runner(self) -> Runner[Any, Any]:
+        """Create a runner without any runs."""
+        return runner_with(self._root, self._others, self.scenario.run, self.model, self._projection)
+
+    async def run(self, input: RunInput = "go", *, deliver_to: list[Event | Delta] | None = None) -> RunResult[Any]:
+        """Run the scenario to its end, answering every interrupt."""
+        return await self._run_to_end(self.runner.stream(input, run_id=RUN_ID), deliver_to)
+
+    async def resume_from(self, events: Sequence[Event]) -> RunResult[Any]:
+        """Resume a run from its log in a new runner, and run it to its end."""
+        self.runner = self.new_runner()
+        self.responses = sum(isinstance(event, AgentResponded) and bool(event.model) for event in events)
+        return await self._run_to_end(self.runner.stream_resume(self.runner.load_log(events)), None)
+
+    async def _run_to_end(self, live: RunStream[Any], deliver_to: list[Event | Delta] | None) -> RunResult[Any]:
+        while True:
+            await _drive(live, deliver_to)
+            if live.result.status != "suspended":
+                return live.result
+            open_questions = live.result.interrupts
+            chosen = open_questions[:1] if self.scenario.one_at_a_time else open_questions
+            live = self.runner.stream_resume(RUN_ID, {question.id: self._answer_to(question) for question in chosen})
+
+    def _decide(self, request: ModelRequest) -> AssistantMessage:
+        number, replies = self.responses, self.scenario.replies
+        self.responses += 1
+        reply = replies[number] if number < len(replies) else ReplyPlan(f"enough {number}")
+        return message_for(reply, self.scenario.team, self.scenario.team[request.agent], number=number)
+
+    def _answer_to(self, question: Interrupt) -> object:
+        choice = self.scenario.approvals if is_approval(question) else self.scenario.answers
+        return choice[crc32(question.id.encode()) % len(choice)]
+
+
+def is_approval(question: Interrupt) -> bool:
+    """Return whether the interrupt asks for an approval."""
+    payload: Any = question.payload
+    return isinstance(payload, dict) and "kind" in payload
+
+
+async def _drive(live: RunStream[Any], deliver_to: list[Event | Delta] | None) -> None:
+    """Drive the run until it stops. The only exception it may raise is a `BatonError`."""
+    with suppress(BatonError):
+        if deliver_to is None:
+            await live._drive()
+        else:
+            async with live as run:
+                async for event in run:
+                    deliver_to.append(event)
+    assert isinstance(live.result.error, BatonError if live.result.status == "failed" else NoneType)
+
+
+class TaskTracker:
+    """A task factory that records tasks, except those started by the `__del__` of other tests' objects."""
+
+    def __init__(self) -> None:
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task[Any](work, loop=loop, **options)
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name != "__del__":
+            frame = frame.f_back
+        if frame is None:
+            self.tasks.add(task)
+        return task
+
+
+def run_in_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a new event loop; assert that no task is left and no exception is unhandled."""
+    unhandled: list[dict[str, Any]] = []
+
+    async def watched() -> T:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unhandled.append(context))
+        loop.set_task_factory(started := TaskTracker())
+        result = await work
+        left = started.tasks & asyncio.all_tasks()
+        assert not left, f"still running: {left}"
+        return result
+
+    result = asyncio.run(watched())
+    assert not unhandled
+    return result

@@ -1,0 +1,89 @@
+"""A naive second implementation of the history policies, for comparison (DESIGN §5, T24, T25)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tests.laws.plans import PolicyName
+
+from baton.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    ToolMessage,
+    UserMessage,
+    is_empty,
+    media_of,
+    pair_calls_with_results,
+    text_of,
+)
+
+
+@dataclass(frozen=True)
+class HistoryLine:
+    """One message of a run with its author and activation, and its forms for later readers.
+
+    `later` omits transfers that did not happen, `bare` omits all transfers; None if nothing remains.
+    """
+
+    message: Message
+    author: str | None
+    activation: int
+    later: Message | None
+    bare: Message | None
+    is_answer: bool = False
+
+
+def project_history(
+    lines: Sequence[HistoryLine], reader: str, activation: int, policy: PolicyName, *, hides_transfers: bool
+) -> list[Message]:
+    """Return the messages that the model of this activation must receive."""
+    before = [line for line in lines if line.activation < activation]
+    own = [line.message for line in lines if line.activation == activation]
+    match policy:
+        case "none":
+            return [*(line.message for line in before if line.author is None), *own]
+        case "answers":
+            kept = [_as_answer(line, reader) for line in before if line.author is None or line.is_answer]
+            return [*pair_calls_with_results(_project_earlier(kept, reader, rewrites=True, hides=True)), *own]
+        case "rewritten" | "lineage":
+            # Transfers only lengthen the path, so every agent before the reader is one of its ancestors.
+            return [*_project_earlier(before, reader, rewrites=True, hides=hides_transfers), *own]
+        case "verbatim":
+            return [*_project_earlier(before, reader, rewrites=False, hides=hides_transfers), *own]
+
+
+def _as_answer(line: HistoryLine, reader: str) -> HistoryLine:
+    """Turn the reader's own direct result into an assistant message: without its call it would be invalid."""
+    if line.author != reader or not isinstance(line.message, ToolMessage):
+        return line
+    said = AssistantMessage(line.message.content)
+    return replace(line, message=said, later=said, bare=said)
+
+
+def _project_earlier(lines: Sequence[HistoryLine], reader: str, *, rewrites: bool, hides: bool) -> list[Message]:
+    projected: list[Message] = []
+    for line in lines:
+        message = line.bare if hides else line.later
+        if message is not None and rewrites and line.author not in (None, reader):
+            message = _rewritten(message, str(line.author))
+        if message is not None:
+            projected.append(message)
+    return projected
+
+
+def _rewritten(message: Message, author: str) -> Message | None:
+    if not isinstance(message, AssistantMessage | ToolMessage):
+        return None if is_empty(message) else message
+    text, media = text_of(message.content), media_of(message.content)
+    sentences: list[str] = []
+    if isinstance(message, ToolMessage):
+        sentences += [f"[{author}] `{message.name}` tool returned result: {text}."] if text else []
+    else:
+        sentences += [f"[{author}] said: {text}."] if text else []
+        sentences += [
+            f"[{author}] called tool: `{call.name}` with arguments: {call.arguments}." for call in message.tool_calls
+        ]
+    if not sentences:
+        return UserMessage(media) if media else None
+    projected = " ".join(["For context:", *sentences])
+    return UserMessage((Text(projected), *media)) if media else UserMessage(projected)
