@@ -13,7 +13,7 @@ import click
 from benchmarks import report
 from benchmarks.budgets import checks
 from benchmarks.cold_import import ImportFailed, import_cost
-from benchmarks.contender import BARE, BATON, PEERS, Contender
+from benchmarks.contender import BARE, BATON, PEERS, PLAIN, Contender
 from benchmarks.durable import measured
 from benchmarks.peer_sessions import peer_session
 from benchmarks.results import Results
@@ -76,7 +76,7 @@ def _measure_here(results: Results, names: tuple[str, ...], effort: Effort) -> N
     for workload in WORKLOADS:
         if workload.name in names:
             _progress(workload.title)
-            measurements, gaps = measure(workload, [BARE, BATON], effort)
+            measurements, gaps = measure(workload, [BARE, *([PLAIN] if workload.has_middleware else []), BATON], effort)
             results.measurements += measurements
             results.gaps += gaps
 

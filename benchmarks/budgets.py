@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import sub
+from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.a2a.cost import StreamCost, cost_of
 from benchmarks.cold_import import ImportCost
-from benchmarks.contender import BATON
+from benchmarks.contender import BATON, PLAIN
 from benchmarks.durable import Durability
 from benchmarks.http.cost import times_cheaper
 from benchmarks.results import Results
@@ -26,6 +28,8 @@ MOST_TIMES_BARE = {
     # The bare side is a nested call of the same loop; here every call is a flow of its own with two model calls.
     "agent_tool": 6.0,
 }
+# Of a model call of the bare loop, added to one without middleware.
+MOST_FOR_A_MIDDLEWARE = 0.3
 MOST_GROWTH_PER_ITERATION = 1.3
 MOST_GROWTH_PER_HANDOFF = 1.3
 MOST_FOR_A_TYPED_HANDOFF = 2.0
@@ -72,6 +76,11 @@ def checks(results: Results) -> list[Check]:
         cell = results.cell(workload, BATON.name)
         if cell is not None:
             found.append(Check(f"{workload}: cost beside the bare loop", cell.ratio, limit, "x"))
+    plain, wrapped = (results.cell("tool_loop_middleware", name) for name in (PLAIN.name, BATON.name))
+    if plain is not None and wrapped is not None:
+        # Within each round, because the difference is smaller than what rounds differ by.
+        added = median(map(sub, wrapped.ratios, plain.ratios))
+        found.append(Check("a pass-through middleware beside a bare model call", added, MOST_FOR_A_MIDDLEWARE, "x"))
     few, many = results.cell("ping_pong_10", BATON.name), results.cell("ping_pong_200", BATON.name)
     if few is not None and many is not None:
         growth = many.microseconds / few.microseconds

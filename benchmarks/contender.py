@@ -39,6 +39,8 @@ BATON = Contender(
     "from baton import Agent, Runner, tool",
     "baton-adk",
 )
+PLAIN = Contender("baton, plain", "benchmarks.contenders.baton_plain", "import baton", "import baton")
+"""Baton without middleware, for the workload that has one."""
 PEERS = (
     Contender(
         "openai-agents",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 Shape = Literal[
@@ -64,6 +64,8 @@ class Workload:
     """How many runs are in flight at once."""
     least_read: int = 0
     """How many messages the last model call must read at least; 0: one for each reply."""
+    has_middleware: bool = False
+    """Whether Baton's model calls pass through a middleware that does nothing."""
     is_for_peers: bool = True
     """Whether other libraries are measured with it; if not, it compares Baton with itself."""
 
@@ -78,6 +80,12 @@ def tool_loop(name: str, title: str, *, tool_calls: int = 10, copies: int = 1) -
     replies = (*steps, Reply(FINAL_TEXT))
     unit, units = ("model call", len(replies)) if copies == 1 else ("run", copies)
     return Workload(name, title, "tool_loop", unit, units, ("A0",), replies, Outcome(FINAL_TEXT, "A0"), copies)
+
+
+def with_middleware() -> Workload:
+    """The tool loop again, with a middleware around each model call that only calls `next`."""
+    plain = tool_loop("tool_loop_middleware", "tool loop, one pass-through middleware")
+    return replace(plain, has_middleware=True, is_for_peers=False)
 
 
 def chain(handoffs: int) -> Workload:
@@ -186,6 +194,7 @@ def _transfer(number: int, target: str) -> Reply:
 WORKLOADS: tuple[Workload, ...] = (
     single_turn(),
     tool_loop("tool_loop", "tool loop, 10 tool calls"),
+    with_middleware(),
     chain(10),
     ping_pong(10),
     ping_pong(50),

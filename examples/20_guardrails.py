@@ -8,26 +8,27 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from baton import Agent, GuardrailVerdict, RunContext, Runner, guardrail
-from baton.agents import with_guardrails
+from baton import Agent, GuardrailVerdict, RunContext, Runner, guardrail, tool
 from baton.errors import GuardrailTrippedError
 from baton.messages import Message, text_of
 from baton.testing import ScriptedModel, call
-from baton.tools import with_tool_guardrails
 
 paid: list[float] = []
-
-
-def pay(amount: float) -> str:
-    """Pay money back."""
-    paid.append(amount)
-    return f"{amount:.2f} EUR paid back"
 
 
 def at_most_100(ctx: RunContext[Any], arguments: dict[str, Any]) -> GuardrailVerdict:
     return GuardrailVerdict(arguments["amount"] <= 100, "more than 100 EUR needs the head office")
 
 
+@tool(input_guardrails=[at_most_100])
+def pay(amount: float) -> str:
+    """Pay money back."""
+    paid.append(amount)
+    return f"{amount:.2f} EUR paid back"
+
+
+# In parallel: the model is called while the guardrail runs; its answer is held back until the guardrail passes.
+@guardrail(parallel=True)
 async def no_legal_advice(ctx: RunContext[Any], messages: Sequence[Message]) -> GuardrailVerdict:
     return GuardrailVerdict("sue" not in text_of(messages[-1].content), "we give no legal advice")
 
@@ -37,10 +38,7 @@ def no_promises(ctx: RunContext[Any], output: str) -> bool:
     return "guarantee" not in output
 
 
-safe_pay = with_tool_guardrails(pay, input_guardrails=[at_most_100])
-clerk = Agent("Clerk", instructions="Settle refunds.", tools=[safe_pay])
-# In parallel: the model is called while the guardrail runs; its answer is held back until the guardrail passes.
-desk = with_guardrails(clerk, input_guardrails=[no_legal_advice], output_guardrails=[no_promises], mode="parallel")
+desk = Agent("Clerk", tools=[pay], input_guardrails=[no_legal_advice], output_guardrails=[no_promises])
 refunds = [call("pay", amount=500), call("pay", amount=80), "80 EUR are on their way."]
 
 

@@ -44,6 +44,9 @@ class RecordingSink:
     async def drain(self) -> None:
         await self.emptied.wait()
 
+    async def catch_up(self) -> None:
+        await self.emptied.wait()
+
 
 def test_a_written_event_is_found_by_its_key() -> None:
     log = Log()

@@ -10,6 +10,7 @@ from baton import Agent, BaseAgent, Handoff, Limits, LoopAgent, ParallelAgent, R
 from baton.events import TextDelta
 from baton.handoffs import HandoffInputData
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
+from baton.middleware import NextModelCall, model_middleware
 from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
 from benchmarks.contender import RunOnce
 from benchmarks.script import Script
@@ -50,6 +51,11 @@ class StubModel:
             return self.script.next(len(messages))
         last = messages[-1]
         return self.script.after(text_of(last.content) if isinstance(last, ToolMessage) else "", len(messages))
+
+
+@model_middleware
+async def pass_through(ctx: RunContext, request: ModelRequest, next: NextModelCall) -> ModelResponse:
+    return await next(request)
 
 
 @dataclass
@@ -107,7 +113,8 @@ def build_workflow(workload: Workload) -> BaseAgent[Any, Any] | None:
 
 def prepare(workload: Workload, script: Script) -> RunOnce:
     root = build_workflow(workload) or build_agents(workload, script)
-    runner = Runner(root, model=StubModel(script), limits=LIMITS)
+    middleware = [pass_through] if workload.has_middleware else []
+    runner = Runner(root, model=StubModel(script), limits=LIMITS, middleware=middleware)
 
     async def run_once() -> Outcome:
         result = await runner.run(QUESTION)

@@ -9,11 +9,21 @@ from .lazy import lazy_exports
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, then_transfer
+    from .agents import (
+        Agent,
+        AgentContext,
+        AgentHooks,
+        AgentOptions,
+        BaseAgent,
+        RunHooks,
+        agent,
+        then_transfer,
+    )
     from .context import Limits, RunContext
     from .errors import BatonError, ModelError, RunError, SetupError, ToolError
     from .events import Exit, Transfer
     from .handoffs import Handoff, HandoffInputData, handoff
+    from .middleware import Middleware
     from .models import FallbackModel, Model, ModelSettings, RetryModel
     from .patterns import deep_agent, plan_execute, supervisor
     from .runner import Runner, RunResult, RunStream
@@ -21,11 +31,21 @@ if TYPE_CHECKING:
     from .workflows import LoopAgent, ParallelAgent, SequentialAgent
 
 _PACKAGES = {
-    "agents": ("Agent", "AgentContext", "AgentHooks", "BaseAgent", "RunHooks", "agent", "then_transfer"),
+    "agents": (
+        "Agent",
+        "AgentContext",
+        "AgentHooks",
+        "AgentOptions",
+        "BaseAgent",
+        "RunHooks",
+        "agent",
+        "then_transfer",
+    ),
     "context": ("Limits", "RunContext"),
     "errors": ("BatonError", "ModelError", "RunError", "SetupError", "ToolError"),
     "events": ("Exit", "Transfer"),
     "handoffs": ("Handoff", "HandoffInputData", "handoff"),
+    "middleware": ("Middleware",),
     "models": ("FallbackModel", "Model", "ModelSettings", "RetryModel"),
     "patterns": ("deep_agent", "plan_execute", "supervisor"),
     "runner": ("RunResult", "RunStream", "Runner"),
@@ -37,6 +57,7 @@ __all__ = [
     "Agent",
     "AgentContext",
     "AgentHooks",
+    "AgentOptions",
     "Approval",
     "BaseAgent",
     "BatonError",
@@ -47,6 +68,7 @@ __all__ = [
     "HandoffInputData",
     "Limits",
     "LoopAgent",
+    "Middleware",
     "Model",
     "ModelError",
     "ModelSettings",

@@ -27,14 +27,14 @@ _SYNONYMS = {
     "input_json_schema": "input_type",
 }
 """Arguments of other kits, and what they are called here."""
-_GUARDRAILS = "use with_guardrails(agent, input_guardrails=…, output_guardrails=…)"
+_GUARDRAILS = "use Agent(input_guardrails=…, output_guardrails=…), or with_guardrails(agent, …) for any other agent"
 _ELSEWHERE = {
     "max_turns": "use Agent(max_turns=…) for each agent, or limits=Limits(model_calls=…) for a run",
     "mcp_servers": "put an MCPToolset(…) into tools",
     "input_guardrails": _GUARDRAILS,
     "output_guardrails": _GUARDRAILS,
-    "run_config": "its options are arguments of Runner(…)",
-    "tool_use_behavior": "use @tool(return_directly=True) for tools whose result is the answer",
+    "run_config": "its options are arguments of Runner(…) and of run(…)",
+    "tool_use_behavior": "use Agent(tool_use_behavior=…)",
 }
 """Arguments of other kits, and what to write instead."""
 
@@ -205,6 +205,8 @@ def _call_checked(
             if name not in known:
                 raise unknown_argument(callee, name, known) from None
         problem = _find_problem(signed, owner or f"{callee}()", args, kwargs)
+        if not problem and isinstance(error, TypeError):
+            problem = _find_binding_problem(signed, callee, args, kwargs)
         if not problem and isinstance(error, RecursionError):
             problem = f"{callee}() has an argument that is nested too deeply; give a flatter one"
         if problem:
@@ -212,6 +214,20 @@ def _call_checked(
         raise
     require(_find_problem(signed, owner or f"{callee}()", args, kwargs))
     return result
+
+
+def _find_binding_problem(signed: Callable[..., Any], callee: str, args: tuple[Any, ...], kwargs: Any) -> str:
+    """Describe missing or too many arguments; "" if there are neither."""
+    try:
+        signature(signed).bind(*args, **kwargs)
+    except TypeError as error:
+        parameters = signature(signed).parameters.values()
+        by_name = [f"{each.name}=…" for each in parameters if each.kind is each.KEYWORD_ONLY]
+        if "too many" in str(error) and by_name:
+            examples = ", ".join(by_name[:3])
+            return f"{callee}() has too many positional arguments; give the others by name, such as {examples}"
+        return f"{callee}() is {error}"
+    return ""
 
 
 def require(problem: str) -> None:
@@ -227,12 +243,20 @@ class CheckedStructMeta(StructMeta):
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - the object of a metaclass is a class
             check_keywords(cls.__name__, kwargs, cls.__struct_fields__)
-            made = super().__call__(*args, **kwargs)
+            try:
+                made = super().__call__(*args, **kwargs)
+            except (TypeError, ValueError, AttributeError) as error:
+                # The struct's own check may not expect a value of another type.
+                cls._check_types(args, kwargs, cause=error)
+                raise
+            cls._check_types(args, kwargs)
+            return made
+
+        def _check_types(cls, args: tuple[Any, ...], kwargs: dict[str, Any], *, cause: Exception | None = None) -> None:  # noqa: N805
             expected = _expected_by_field(cls)
             for name, value in (*zip(cls.__struct_fields__, args, strict=False), *kwargs.items()):
                 if name in expected and not expected[name].accepts(value):
-                    raise SetupError(_describe(f"{cls.__name__}()", name, value, expected[name]))
-            return made
+                    raise SetupError(_describe(f"{cls.__name__}()", name, value, expected[name])) from cause
 
 
 @cache
@@ -382,4 +406,8 @@ def _list_of(item: _Expected | None) -> _Expected:
         is_read_once = not isinstance(value, Collection)
         return is_read_once or item is None or all(item.accepts(each) for each in cast("Collection[Any]", value))
 
-    return _Expected(accepts, "a list" if item is None else f"a list of {item.words.removeprefix('a ')}")
+    if item is None:
+        return _Expected(accepts, "a list")
+    article, _, noun = item.words.partition(" ")
+    is_noun = article in ("a", "an") and noun.isalpha()
+    return _Expected(accepts, f"a list of {noun}s" if is_noun else f"a list of {item.words}")

@@ -1,57 +1,6 @@
 """Every error that Baton raises: one tree under `BatonError`, branched by who can fix the problem.
 
-BatonError
-├── SetupError                  the program: a tool, agent or team that cannot work as written
-│   ├── AddressError                a server cannot listen on its address: it is in use or invalid
-│   └── MissingExtraError           a feature needs a package that is not installed
-├── ModelError                  the model or its provider
-│   ├── AuthenticationError         the API key is missing or was rejected
-│   ├── ModelNotFoundError          unknown model, or no access to it
-│   ├── WeightsError                the weights of an embedded model are missing, damaged or cannot be downloaded
-│   ├── ModelRequestError           the provider rejected the request
-│   │   └── ContextTooLongError         the conversation exceeds the model's context window
-│   ├── ContentFilterError          the provider's content filter blocked the request or the response
-│   ├── RateLimitError              too many requests
-│   ├── OverloadedError             the provider is temporarily unavailable
-│   ├── ModelTimeoutError           no response in time
-│   ├── ModelConnectionError        the connection failed or broke off
-│   │   └── SessionLostError            a realtime session was lost and could not be reopened
-│   ├── MalformedResponseError      the response is not in the provider's format
-│   ├── EmptyResponseError          the response has neither text nor tool calls
-│   ├── OutputError                 the answer does not fit the agent's output type
-│   └── UnknownToolError            the model keeps calling a tool that does not exist
-├── ToolError                   a tool
-│   ├── ToolFailedError             a tool with `on_error="raise"` raised
-│   ├── ToolTimeoutError            a tool exceeded its timeout
-│   ├── ToolResultError             a tool returned a value that no model can read
-│   └── ToolsUnavailableError       a toolset, such as an MCP server, cannot be reached
-├── RunError                    the run: limits, transfers, guardrails, logs
-│   ├── LimitError                  a limit of the run was reached
-│   ├── TurnLimitError              an agent used up its turns without an answer
-│   ├── TransferError               a transfer that is not possible
-│   │   ├── HandoffInputError           the model gave a handoff invalid input
-│   │   └── LoopError                   agents transfer in a cycle without progress
-│   ├── BranchesFailedError         branches of a parallel agent failed
-│   ├── BranchTimeoutError          a branch of a parallel agent exceeded its timeout
-│   ├── GuardrailTrippedError       a guardrail rejected input, output or a tool call
-│   ├── GuardrailFailedError        a guardrail raised an exception
-│   ├── TaskFailedError             an agent cannot fulfil the task, and says why to the caller
-│   │   └── TaskDeclinedError           an agent declines the task
-│   ├── NotEncodableError           a value that cannot be written to the log
-│   ├── RunNotFoundError            no such run
-│   ├── TeamChangedError            the team differs from the one the run began with
-│   ├── AnswerError                 an answer that fits no open interrupt
-│   ├── OpenInterruptError          code went on without the answer to its interrupt
-│   ├── ShuttingDownError           the worker is shutting down and takes no more runs
-│   ├── ReplayMismatchError         the code no longer does what the log recorded
-│   └── LogError                    a log that cannot be read
-├── StoreError                  the store: unreachable, full, locked or read-only
-│   ├── RunConflictError            another worker drives the run
-│   ├── RunExistsError              the run id is taken
-│   └── ThreadBusyError             the thread has an unfinished run
-└── RemoteError                 an agent of another service failed
-    ├── RemoteRejectedError         it rejected the task
-    └── RemoteUnavailableError      it cannot be reached
+The page "Errors" of the documentation shows the tree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -179,6 +128,10 @@ class OutputError(ModelError):
         self.agent, self.expected, self.problems = agent, expected, problems
 
 
+class TaskResultError(OutputError):
+    """The result of a task does not fit the `result_type` of its handoff."""
+
+
 class UnknownToolError(ModelError):
     """The model keeps calling a tool that does not exist.
 
@@ -190,9 +143,7 @@ class UnknownToolError(ModelError):
 
     def __init__(self, agent: str, tool: str, available: Sequence[str]) -> None:
         super().__init__(f"the model of `{agent}` keeps calling `{tool}`; its tools are: {quote_names(available)}")
-        self.agent = agent
-        self.tool = tool
-        self.available = tuple(available)
+        self.agent, self.tool, self.available = agent, tool, tuple(available)
 
 
 class ToolError(BatonError):
@@ -237,8 +188,7 @@ class ToolsUnavailableError(ToolError):
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(f"could not load tools from {source}: {reason}")
-        self.source = source
-        self.reason = reason
+        self.source, self.reason = source, reason
 
 
 class RunError(BatonError):
@@ -258,8 +208,7 @@ class LimitError(RunError):
     def __init__(self, limit: str, allowed: float, path: Sequence[str], *, share: object = None) -> None:
         where, part = " → ".join(path[-8:]), "an agent called as a tool" if share is not None else "the run"
         super().__init__(f"{part} reached its limit of {allowed:g} {limit} at {where}; raise it with Limits({limit}=…)")
-        self.share, self.limit, self.allowed = share, limit, allowed
-        self.path = tuple(path)
+        self.share, self.limit, self.allowed, self.path = share, limit, allowed, tuple(path)
 
 
 class TurnLimitError(RunError):
@@ -272,8 +221,7 @@ class TurnLimitError(RunError):
 
     def __init__(self, agent: str, max_turns: int) -> None:
         super().__init__(f"`{agent}` has no answer after {max_turns} turns; raise the limit with Agent(max_turns=…)")
-        self.agent = agent
-        self.max_turns = max_turns
+        self.agent, self.max_turns = agent, max_turns
 
 
 class TransferError(RunError):
@@ -288,9 +236,7 @@ class TransferError(RunError):
     def __init__(self, source: str, target: str, reachable: Sequence[str], *, reason: str = "") -> None:
         known = f"`{source}` cannot transfer to `{target}`; it can reach: {quote_names(reachable)}"
         super().__init__(reason or known + (nearest(target, reachable) or "."))
-        self.source = source
-        self.target = target
-        self.reachable = tuple(reachable)
+        self.source, self.target, self.reachable = source, target, tuple(reachable)
 
 
 class HandoffInputError(TransferError):
@@ -320,9 +266,7 @@ class LoopError(TransferError):
         what = f"`{source}` and `{target}` transferred back and forth" if is_pair else f"control went round {ring}"
         advice = "change their instructions, or name an agent that takes over with Runner(loop_fallback=…)"
         super().__init__(source, target, (), reason=f"{what} {times} times without progress; {advice}")
-        self.times = times
-        self.path = tuple(path)
-        self.cycle = tuple(cycle)
+        self.times, self.path, self.cycle = times, tuple(path), tuple(cycle)
 
 
 class BranchesFailedError(RunError):
@@ -336,8 +280,7 @@ class BranchesFailedError(RunError):
     def __init__(self, agent: str, errors: Mapping[str, Exception]) -> None:
         each = "; ".join(f"`{name}`: {type(error).__name__}: {error}" for name, error in errors.items())
         super().__init__(f"{len(errors)} of the branches of `{agent}` failed: {each}")
-        self.agent = agent
-        self.errors = dict(errors)
+        self.agent, self.errors = agent, dict(errors)
 
 
 class BranchTimeoutError(RunError):
@@ -417,8 +360,7 @@ class RemoteError(BatonError):
 
     def __init__(self, agent: str, reason: str, *, task_id: str = "", state: str = "") -> None:
         super().__init__(f"remote agent `{agent}` failed: {reason}")
-        self.agent, self.reason, self.task_id = agent, reason, task_id
-        self.state = state
+        self.agent, self.reason, self.task_id, self.state = agent, reason, task_id, state
 
 
 class RemoteRejectedError(RemoteError):
@@ -438,12 +380,9 @@ class NotEncodableError(RunError):
     """
 
     def __init__(self, what: str, value: object, reason: str) -> None:
-        super().__init__(
-            f"{what} is {type_of(value)}, which cannot be written to the log ({reason}); "
-            "use JSON values, dataclasses or pydantic models, and keep other objects in the run's context"
-        )
-        self.what = what
-        self.value = value
+        remedy = "use JSON values, dataclasses or pydantic models, and keep other objects in the run's context"
+        super().__init__(f"{what} is {type_of(value)}, which cannot be written to the log ({reason}); {remedy}")
+        self.what, self.value = what, value
 
 
 class RunNotFoundError(RunError):
@@ -462,9 +401,7 @@ class RunNotFoundError(RunError):
             else f"no run `{run_id}` waits to be resumed: it is finished, or belongs to another runner; "
             f"waiting here: {quote_names(waiting[:5])}{nearest(run_id, waiting)}"
         )
-        self.run_id = run_id
-        self.waiting = tuple(waiting)
-        self.store = store
+        self.run_id, self.waiting, self.store = run_id, tuple(waiting), store
 
 
 class TeamChangedError(RunError):
@@ -480,8 +417,29 @@ class TeamChangedError(RunError):
         need = f"because it started with `{missing_root}`, which this team does not have"
         remedy = f"Resume it with the original team, {need if missing_root else accept}"
         super().__init__(f"run `{run_id}` began with a different team: {'; '.join(differences)}. {remedy}")
-        self.run_id = run_id
-        self.differences = tuple(differences)
+        self.run_id, self.differences = run_id, tuple(differences)
+
+
+class MissingOptionsError(RunError):
+    """Options of a run that a log cannot hold, such as a model object, were not passed again.
+
+    Attributes:
+        run_id: The run.
+        missing: The name of the agent, "" for all agents, and the field of each option.
+    """
+
+    def __init__(self, run_id: str, missing: Sequence[tuple[str, str]]) -> None:
+        by_agent: dict[str, dict[str, None]] = {}
+        for name, field in missing:
+            option, _, part = field.partition(".")
+            by_agent.setdefault(name, {})[f"{option}=ModelSettings({part}=…)" if part else f"{option}=…"] = None
+        arguments = [*by_agent.pop("", {})]
+        if by_agent:
+            agents = [f"{name!r}: AgentOptions({', '.join(fields)})" for name, fields in by_agent.items()]
+            arguments.append(f"agent_options={{{', '.join(agents)}}}")
+        what = "options that a log cannot hold, and that must be passed again"
+        super().__init__(f"run `{run_id}` has {what}: resume({run_id!r}, {', '.join(arguments)})")
+        self.run_id, self.missing = run_id, tuple(missing)
 
 
 class AnswerError(RunError):
@@ -520,8 +478,7 @@ class LogError(RunError):
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"the log cannot be read at event {position}: {reason}")
-        self.position = position
-        self.reason = reason
+        self.position, self.reason = position, reason
 
 
 class StoreError(BatonError):
@@ -544,10 +501,9 @@ class RunConflictError(StoreError):
         reason: The conflict.
     """
 
-    def __init__(self, run_id: str, reason: str) -> None:
-        super().__init__(f"run `{run_id}` is driven by another worker: {reason}")
-        self.run_id = run_id
-        self.reason = reason
+    def __init__(self, run_id: str, reason: str, *, problem: str = "is driven by another worker") -> None:
+        super().__init__(f"run `{run_id}` {problem}: {reason}")
+        self.run_id, self.reason = run_id, reason
 
 
 class RunExistsError(StoreError):
@@ -573,9 +529,27 @@ class ThreadBusyError(StoreError):
 
     def __init__(self, thread: str, run_id: str, status: str) -> None:
         super().__init__(
-            f"thread `{thread}` is busy: its run `{run_id}` is {status}; resume, cancel or delete that run first"
+            f"thread `{thread}` is busy: its run `{run_id}` is {status}; resume, cancel or delete that run first, "
+            'or let the message wait: when_busy="queue"'
         )
         self.thread, self.run_id, self.status = thread, run_id, status
+
+
+class InboxFullError(StoreError):
+    """Too many messages wait for a thread."""
+
+    def __init__(self, thread: str, limit: int) -> None:
+        hint = "wait for its run to finish, or cancel some of them"
+        super().__init__(f"{limit} messages wait for thread `{thread}` already; {hint}")
+        self.thread, self.limit = thread, limit
+
+
+class MessageGoneError(StoreError):
+    """A message does not wait any more: it has become a run, steered one, or was cancelled."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"message `{run_id}` does not wait any more: it was taken by a run, or cancelled")
+        self.run_id = run_id
 
 
 def ends_run(error: Exception) -> bool:

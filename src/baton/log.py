@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from .errors import ReplayMismatchError
-from .events import Delta, Event, InterruptAnswered, InterruptRaised, Origin, ToolReturned
+from .events import AgentResponded, Delta, Event, InterruptAnswered, InterruptRaised, Origin, ToolReturned
 
 E = TypeVar("E", bound=Event)
 
 FAILED = "failed"
 """The last part of the key of a failure that the run tolerated."""
+DISMISSED = "dismissed"
+"""The last part of the key of the decision that a call is not executed, or its interrupts are not answered."""
+_CLOSING = (f"/{FAILED}", f"/{DISMISSED}")
 
 
 class EventSink(Protocol):
@@ -50,6 +53,9 @@ class EventSink(Protocol):
 
     async def drain(self) -> None:
         """Wait until the sink can accept more."""
+
+    async def catch_up(self) -> None:
+        """Wait until a reader that is busy with events has asked for the next one."""
 
 
 class Log:
@@ -149,6 +155,14 @@ class Log:
         """
         return key in self._indexed()
 
+    def peek(self, key: str) -> Event | None:
+        """Return the event with this key, without marking it as visited.
+
+        Args:
+            key: The key.
+        """
+        return self._indexed().get(key)
+
     def attach(self, sink: EventSink | None) -> None:
         """Pass new events to a sink from now on.
 
@@ -206,16 +220,16 @@ class Log:
             await self.sink.drain()
 
     def open_interrupts(self) -> dict[str, InterruptRaised]:
-        """Return the unanswered interrupts by id, except those whose tool call or branch has ended."""
+        """Return the open interrupts by id, except those inside calls and branches that have ended."""
         waiting: dict[str, InterruptRaised] = {}
         for event in self.events:
             if isinstance(event, InterruptRaised):
                 waiting[event.key] = event
             elif isinstance(event, InterruptAnswered):
                 waiting.pop(event.interrupt_id, None)
-            elif waiting and (isinstance(event, ToolReturned) or event.key.endswith(f"/{FAILED}")):
+            elif waiting and (isinstance(event, ToolReturned | AgentResponded) or event.key.endswith(_CLOSING)):
                 # It ended without the answer. An interrupt raised later, by a hook for instance, stays open.
-                inside = f"{event.key.removesuffix(FAILED).removesuffix('/')}/"
+                inside = f"{event.key.removesuffix(_CLOSING[0]).removesuffix(_CLOSING[1])}/"
                 waiting = {key: asked for key, asked in waiting.items() if not key.startswith(inside)}
         return waiting
 

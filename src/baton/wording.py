@@ -1,9 +1,37 @@
-"""The wording of values, types and names in error messages. A leaf module: every package builds messages."""
+"""The wording of values, types and names in messages, and text that is safe to print on a terminal.
+
+A leaf module: every package builds messages.
+"""
 
 from collections.abc import Iterable, Sequence
 from reprlib import Repr
 
 _MAX_VALUE = 200
+
+UNSAFE_CODES = (
+    *(*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
+    *(*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080)),
+)
+"""Codes of control characters, and of invisible ones that reorder or hide text. Tabs and line breaks are harmless."""
+_SYMBOLS = {code: chr(0x2400 + code) if code < 0x20 else "\ufffd" for code in UNSAFE_CODES} | {0x0D: ""}
+
+
+def printable(text: str) -> str:
+    """Make control characters visible, so that no text can control the terminal.
+
+    Args:
+        text: The text; its line breaks and tabs are kept.
+    """
+    return text.translate(_SYMBOLS)
+
+
+def one_line(text: str) -> str:
+    """Make control characters and line breaks visible, for a cell of a table.
+
+    Args:
+        text: The text.
+    """
+    return printable(text).replace("\n", "␊").replace("\t", " ")
 
 
 def quote_names(names: Sequence[str]) -> str:

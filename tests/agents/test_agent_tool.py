@@ -1,4 +1,4 @@
-"""An agent as a tool: what it is told, what comes back, what stays inside and what crosses (A1 to A5, H16, T23)."""
+"""Agents as tools: input, output, limits, interrupts and what the caller sees (A1 to A5, H16, T23)."""
 
 import asyncio
 from dataclasses import dataclass
@@ -41,43 +41,47 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def desk(inner: BaseAgent[Any, Any], steps: list[Any], others: dict[str, list[Any]], **facts: Any) -> Runner[Any, Any]:
-    """A runner of one agent that has another as its tool."""
-    model = ScriptedModel({"Desk": steps, **others}, stream=facts.pop("stream", False))
-    limits = facts.pop("run_limits", None)
-    return Runner(Agent("Desk", tools=[inner.as_tool(**facts)]), model=model, limits=limits)
+def runner_with_tool(
+    inner: BaseAgent[Any, Any], steps: list[Any], others: dict[str, list[Any]], **options: Any
+) -> Runner[Any, Any]:
+    """Create a runner whose root agent has the inner agent as a tool."""
+    model = ScriptedModel({"Desk": steps, **others}, stream=options.pop("stream", False))
+    limits = options.pop("run_limits", None)
+    return Runner(Agent("Desk", tools=[inner.as_tool(**options)]), model=model, limits=limits)
 
 
-def hearing(heard: list[list[str]]) -> Any:
-    """A step of a model that notes what it reads, and says ok."""
+def recording_step(seen: list[list[str]]) -> Any:
+    """Return a model step that records the texts of its request and answers "ok"."""
 
-    def hear(request: ModelRequest) -> str:
-        heard.append([text_of(message.content) for message in request.messages])
+    def record(request: ModelRequest) -> str:
+        seen.append([text_of(message.content) for message in request.messages])
         return "ok"
 
-    return hear
+    return record
 
 
-def results_of(events: tuple[Event, ...]) -> list[tuple[str, str, bool]]:
-    """Who got which result, and whether it is an error."""
+def tool_results(events: tuple[Event, ...]) -> list[tuple[str, str, bool]]:
+    """Return the agent, text and error flag of each tool result."""
     return [(each.agent, text_of(each.content), each.is_error) for each in events if isinstance(each, ToolReturned)]
 
 
-# --- A1: what it is told
+# --- A1: input
 
 
 async def test_the_request_becomes_the_user_message() -> None:
     # A1, T23
-    heard: list[list[str]] = []
-    runner = desk(Agent("Helper"), [call("helper", request="find it"), "thanks"], {"Helper": [hearing(heard)]})
+    seen: list[list[str]] = []
+    runner = runner_with_tool(
+        Agent("Helper"), [call("helper", request="find it"), "thanks"], {"Helper": [recording_step(seen)]}
+    )
     result = await runner.run("hello")
-    assert heard == [["find it"]]
-    assert texts(result) == ["", "ok", "thanks"], "what was said inside is not part of the caller's history"
+    assert seen == [["find it"]]
+    assert texts(result) == ["", "ok", "thanks"], "messages of the inner agent are not in the caller's history"
     assert paths(result.events) == ["Desk", "Desk.Helper", "Desk"]
     await check_replay(runner, result)
 
 
-def test_the_spec_of_the_tool() -> None:
+def test_the_tool_is_named_after_the_agent_unless_given() -> None:
     # A1
     helper = Agent("My Helper", description="Helps.")
     spec = helper.as_tool().spec
@@ -88,11 +92,11 @@ def test_the_spec_of_the_tool() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{}", "", "[]", '{"request": 5}', "not json", '{"request": null}'])
-async def test_arguments_that_do_not_fit_go_back_to_the_model(arguments: str) -> None:
+async def test_invalid_arguments_are_returned_to_the_model_as_an_error(arguments: str) -> None:
     # A1
-    runner = desk(Agent("Helper"), [ToolCall("c1", "helper", arguments), "sorry"], {"Helper": ["never"]})
+    runner = runner_with_tool(Agent("Helper"), [ToolCall("c1", "helper", arguments), "sorry"], {"Helper": ["never"]})
     result = await runner.run("hello")
-    ((_, text, is_error),) = results_of(result.events)
+    ((_, text, is_error),) = tool_results(result.events)
     assert is_error
     assert text.startswith("The arguments of `helper` do not fit: ")
     assert paths(result.events) == ["Desk", "Desk"]
@@ -104,18 +108,18 @@ class Order:
     count: int
 
 
-async def test_an_input_type_is_checked_and_told_as_json() -> None:
+async def test_arguments_are_validated_by_the_input_type_and_passed_as_json() -> None:
     # A1
     steps = [call("helper", item="tea", count="two"), call("helper", item="tea", count=2), "thanks"]
-    heard: list[list[str]] = []
-    runner = desk(Agent("Helper"), steps, {"Helper": [hearing(heard)]}, input_type=Order)
+    seen: list[list[str]] = []
+    runner = runner_with_tool(Agent("Helper"), steps, {"Helper": [recording_step(seen)]}, input_type=Order)
     result = await runner.run("hello")
-    (_, complaint, is_error), (_, answer, _) = results_of(result.events)
-    assert (is_error, answer, heard) == (True, "ok", [['{"item":"tea","count":2}']])
-    assert "count" in complaint
+    (_, problem, is_error), (_, answer, _) = tool_results(result.events)
+    assert (is_error, answer, seen) == (True, "ok", [['{"item":"tea","count":2}']])
+    assert "count" in problem
 
 
-async def test_an_input_type_that_is_no_object_is_wrapped() -> None:
+async def test_an_input_type_that_is_not_an_object_is_wrapped() -> None:
     # A1
     tool = Agent("Helper").as_tool(input_type=list[int])
     assert list(tool.spec.parameters["properties"]) == ["input"]
@@ -131,25 +135,25 @@ POLICIES: dict[Any, list[str]] = {
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
-async def test_what_it_reads_of_the_callers_conversation(policy: Any) -> None:
-    # A1: never of the turn that calls it, which is not over yet.
+async def test_the_history_policy_decides_which_messages_of_the_caller_it_reads(policy: Any) -> None:
+    # A1: without the turn that calls it, which has not finished.
     @tool
     async def note() -> str:
         """Note."""
         return "noted"
 
-    heard: list[list[str]] = []
+    seen: list[list[str]] = []
     steps = [say("let me see", call("note")), say("asking", call("helper", request="now")), "thanks"]
-    model = ScriptedModel({"Desk": steps, "Helper": [hearing(heard)]})
+    model = ScriptedModel({"Desk": steps, "Helper": [recording_step(seen)]})
     runner = Runner(Agent("Desk", tools=[note, Agent("Helper").as_tool(history=policy)]), model=model)
     result = await runner.run("hello")
-    assert heard == [POLICIES[policy]]
+    assert seen == [POLICIES[policy]]
     await check_replay(runner, result)
 
 
-async def test_lineage_and_a_function_as_projections() -> None:
+async def test_the_history_can_be_lineage_or_a_function() -> None:
     # A1
-    heard: list[list[str]] = []
+    seen: list[list[str]] = []
 
     def inputs(entries: Any) -> list[Message]:
         return [entry.message for entry in entries if entry.is_user_input]
@@ -158,23 +162,23 @@ async def test_lineage_and_a_function_as_projections() -> None:
     model = ScriptedModel(
         {
             "Desk": [call("one", request="1"), call("two", request="2"), "end"],
-            "One": [hearing(heard)],
-            "Two": [hearing(heard)],
+            "One": [recording_step(seen)],
+            "Two": [recording_step(seen)],
         }
     )
     steps = SequentialAgent("S", sub_agents=[speaker("a"), Agent("Desk", tools=tools)])
     await Runner(steps, model=model).run("hello")
-    assert heard == [["hello", "For context: [a] said: a.", "1"], ["hello", "2"]]
+    assert seen == [["hello", "For context: [a] said: a.", "1"], ["hello", "2"]]
 
 
-# --- A2: what comes back
+# --- A2: output
 
 
-async def test_structured_output_comes_back_as_json() -> None:
+async def test_structured_output_is_returned_as_json() -> None:
     # A2
     helper = Agent("Helper", output_type=Order)
-    runner = desk(helper, [call("helper", request="x"), "ok"], {"Helper": ['{"item": "tea", "count": 2}']})
-    assert results_of((await runner.run("hi")).events)[0][1] == '{"item":"tea","count":2}'
+    runner = runner_with_tool(helper, [call("helper", request="x"), "ok"], {"Helper": ['{"item": "tea", "count": 2}']})
+    assert tool_results((await runner.run("hi")).events)[0][1] == '{"item":"tea","count":2}'
 
 
 @pytest.mark.parametrize(
@@ -189,55 +193,57 @@ async def test_structured_output_comes_back_as_json() -> None:
         (LoopAgent("T", sub_agents=[speaker("a", then=BreakLoop())]), "a"),
     ],
 )
-async def test_every_kind_of_agent_as_a_tool(inner: BaseAgent[Any, Any], expected: str) -> None:
+async def test_every_kind_of_agent_can_be_a_tool(inner: BaseAgent[Any, Any], expected: str) -> None:
     # A1, A2, A3: exit and break stay inside.
-    runner = desk(inner, [call("t", request="x"), "and on"], {})
+    runner = runner_with_tool(inner, [call("t", request="x"), "and on"], {})
     result = await runner.run("hi")
-    assert results_of(result.events)[-1] == ("Desk", expected, False)
+    assert tool_results(result.events)[-1] == ("Desk", expected, False)
     assert (result.output, result.agent) == ("and on", "Desk")
     await check_replay(runner, result)
 
 
-async def test_an_extractor_makes_the_result() -> None:
+async def test_an_output_extractor_makes_the_result() -> None:
     # A2
-    def loud(report: AgentToolResult) -> str:
-        return report.output.upper()
+    def upper(inner_result: AgentToolResult) -> str:
+        return inner_result.output.upper()
 
-    async def later(report: AgentToolResult) -> dict[str, Any]:
-        return {"who": report.agent, "said": [text_of(each.content) for each in report.messages]}
+    async def as_dict(inner_result: AgentToolResult) -> dict[str, Any]:
+        return {"who": inner_result.agent, "said": [text_of(each.content) for each in inner_result.messages]}
 
     inner = SequentialAgent("T", sub_agents=[speaker("a"), speaker("b")])
-    for extract, expected in ((loud, "B"), (later, '{"who":"T","said":["a","b"]}')):
-        runner = desk(inner, [call("t", request="x"), "ok"], {}, output_extractor=extract)
-        assert results_of((await runner.run("hi")).events)[0][1] == expected
+    for extract, expected in ((upper, "B"), (as_dict, '{"who":"T","said":["a","b"]}')):
+        runner = runner_with_tool(inner, [call("t", request="x"), "ok"], {}, output_extractor=extract)
+        assert tool_results((await runner.run("hi")).events)[0][1] == expected
 
 
-async def test_an_extractor_that_raises_is_told_to_the_caller() -> None:
+async def test_an_error_in_the_output_extractor_is_returned_to_the_calling_model() -> None:
     # A2
-    def extract(report: AgentToolResult) -> str:
+    def extract(inner_result: AgentToolResult) -> str:
         raise KeyError("nothing there")
 
-    result = await desk(speaker("T"), [call("t", request="x"), "ok"], {}, output_extractor=extract).run("hi")
-    assert results_of(result.events) == [("Desk", "KeyError: 'nothing there'", True)]
+    result = await runner_with_tool(speaker("T"), [call("t", request="x"), "ok"], {}, output_extractor=extract).run(
+        "hi"
+    )
+    assert tool_results(result.events) == [("Desk", "KeyError: 'nothing there'", True)]
 
 
-async def test_a_failure_is_told_to_the_callers_model() -> None:
+async def test_an_error_in_the_agent_is_returned_to_the_calling_model() -> None:
     # A2
     inner = SequentialAgent("T", sub_agents=[writer("w", x=1), failing("f")])
-    runner = desk(inner, [call("t", request="x"), "never mind"], {})
+    runner = runner_with_tool(inner, [call("t", request="x"), "never mind"], {})
     result = await runner.run("hi")
-    assert results_of(result.events) == [("Desk", "[T] failed: ValueError: f cannot", True)]
+    assert tool_results(result.events) == [("Desk", "[T] failed: ValueError: f cannot", True)]
     assert (result.output, result.values) == ("never mind", {"x": 1})
     await check_replay(runner, result)
 
 
-# --- A3, H16: what stays inside, and what crosses
+# --- A3, H16: handoffs, interrupts, events and values
 
 
-async def test_a_handoff_inside_keeps_the_caller() -> None:
+async def test_the_caller_stays_active_after_a_handoff_inside() -> None:
     # H16, A3
     router = Agent("Router", sub_agents=[Agent("Expert", description="knows")], description="routes")
-    runner = desk(
+    runner = runner_with_tool(
         router, [call("router", request="x"), "so it is"], {"Router": [transfer_to("Expert")], "Expert": ["42"]}
     )
     result = await runner.run("hi")
@@ -247,7 +253,7 @@ async def test_a_handoff_inside_keeps_the_caller() -> None:
     await check_replay(runner, result)
 
 
-async def test_a_question_crosses_and_the_answer_goes_back_to_the_same_call() -> None:
+async def test_an_interrupt_suspends_the_run_and_its_answer_reaches_the_same_call() -> None:
     # A3
     taken: list[str] = []
 
@@ -258,58 +264,63 @@ async def test_a_question_crosses_and_the_answer_goes_back_to_the_same_call() ->
     def make() -> Runner[Any, Any]:
         chat = Agent("Chat", tools=[ask])
         inner = SequentialAgent("T", sub_agents=[first, chat, speaker("last")])
-        return desk(inner, [call("t", request="x"), "done"], {"Chat": [call("ask", question="sure?"), "asked"]})
+        return runner_with_tool(
+            inner, [call("t", request="x"), "done"], {"Chat": [call("ask", question="sure?"), "asked"]}
+        )
 
     runner = make()
     result = await runner.run("hi")
     (question,) = result.interrupts
     assert question.path == ("Desk", "T", "first", "Chat")
-    assert question.id == "1/m1.0/1/1/1/m1.0/ask1", "caller, call, and the way inside"
-    for one in (await runner.resume(result.run_id, "yes"), await elsewhere(_continued, result, {question.id: "yes"})):
-        assert (one.output, taken) == ("done", ["first"])
-        assert results_of(one.events) == [("Chat", "yes", False), ("Desk", "last", False)]
-        await check_replay(make(), one)
+    assert question.id == "1/m1.0/1/1/1/m1.0/ask1", "caller, call, and position inside the call"
+    for resumed in (
+        await runner.resume(result.run_id, "yes"),
+        await elsewhere(_runner_after_the_first_step, result, {question.id: "yes"}),
+    ):
+        assert (resumed.output, taken) == ("done", ["first"])
+        assert tool_results(resumed.events) == [("Chat", "yes", False), ("Desk", "last", False)]
+        await check_replay(make(), resumed)
 
 
-def _continued() -> Runner[Any, Any]:
+def _runner_after_the_first_step() -> Runner[Any, Any]:
     @agent("first")
     async def first(ctx: AgentContext) -> None:
         await ctx.step("take", lambda: 1 / 0)
 
     inner = SequentialAgent("T", sub_agents=[first, Agent("Chat", tools=[ask]), speaker("last")])
-    return desk(inner, ["done"], {"Chat": ["asked"]})
+    return runner_with_tool(inner, ["done"], {"Chat": ["asked"]})
 
 
-async def test_inner_events_are_delivered_live_or_not_at_all() -> None:
+async def test_stream_events_decides_whether_inner_events_are_delivered() -> None:
     # A3, A1
-    def run_with(events: Any) -> Runner[Any, Any]:
+    def runner_with(events: Any) -> Runner[Any, Any]:
         chat = Agent("Chat", tools=[ask])
         steps = {"Chat": [call("ask", question="sure?"), "a word inside"]}
-        return desk(chat, [call("chat", request="x"), "a word"], steps, stream_events=events, stream=True)
+        return runner_with_tool(chat, [call("chat", request="x"), "a word"], steps, stream_events=events, stream=True)
 
     for events in (True, False):
-        runner, heard = run_with(events), list[Any]()
+        runner, received = runner_with(events), list[Any]()
         async with runner.stream("hi") as run:
-            heard += [event async for event in run]
+            received += [event async for event in run]
         async with runner.stream_resume(run.run_id, "yes") as run:
-            heard += [event async for event in run]
-        inside = [event for event in heard if event.agent == "Chat"]
+            received += [event async for event in run]
+        inside = [event for event in received if event.agent == "Chat"]
         logged = [event for event in run.result.events if event.agent == "Chat"]
         deltas = "".join(event.text for event in inside if isinstance(event, TextDelta))
-        # Somebody must hear the question, or nobody could answer it.
+        # Interrupts are always delivered; otherwise they could not be answered.
         if events:
             assert deltas == "a word inside"
             assert [event for event in inside if isinstance(event, Event)] == logged
         else:
             assert deltas == ""
             assert [type(event).__name__ for event in inside] == ["InterruptRaised", "InterruptAnswered"]
-        assert "a word" in "".join(event.text for event in heard if isinstance(event, TextDelta))
+        assert "a word" in "".join(event.text for event in received if isinstance(event, TextDelta))
         assert sum(isinstance(event, AgentResponded) for event in logged) == 2
 
 
 @pytest.mark.parametrize("events", [True, False])
-async def test_what_is_not_delivered_is_stored_all_the_same(events: Any) -> None:
-    # A3, D8: another process takes the run up where it was.
+async def test_inner_events_are_stored_even_if_not_delivered(events: Any) -> None:
+    # A3, D8: another process resumes the run.
     store = MemoryStore()
 
     def runner(**steps: list[Any]) -> Runner[Any, Any]:
@@ -318,17 +329,17 @@ async def test_what_is_not_delivered_is_stored_all_the_same(events: Any) -> None
 
     first = runner(Desk=[call("chat", request="x")], Chat=[call("ask", question="sure?")])
     async with first.stream("hi", run_id="r") as run:
-        heard = [event async for event in run]
+        received = [event async for event in run]
     assert run.result.status == "suspended"
-    told = sum(isinstance(event, AgentResponded) and event.agent == "Chat" for event in heard)
-    assert told == (1 if events else 0)
+    delivered = sum(isinstance(event, AgentResponded) and event.agent == "Chat" for event in received)
+    assert delivered == (1 if events else 0)
     second = runner(Desk=["done"], Chat=["asked"])
     result = await second.resume("r", "yes")
-    assert results_of(result.events) == [("Chat", "yes", False), ("Desk", "asked", False)]
+    assert tool_results(result.events) == [("Chat", "yes", False), ("Desk", "asked", False)]
     assert result.output == "done"
 
 
-async def test_values_are_shared_both_ways_and_history_is_not() -> None:
+async def test_values_are_shared_in_both_directions_but_history_is_not() -> None:
     # A4
     @agent("T")
     async def inner(ctx: AgentContext) -> None:
@@ -344,7 +355,7 @@ async def test_values_are_shared_both_ways_and_history_is_not() -> None:
     model = ScriptedModel({"Desk": [call("t", request="q"), call("peek"), call("ask", question="?"), "end"]})
     runner = Runner(Agent("Desk", tools=[inner.as_tool(), peek, ask]), model=model)
     result = await runner.run("hi", values={"x": "mine", "y": "yours"})
-    assert [text for _, text, _ in results_of(result.events)] == ["found mine, read 1", "changed None"]
+    assert [text for _, text, _ in tool_results(result.events)] == ["found mine, read 1", "changed None"]
     result = await answered(runner, result)
     assert result.values == {"x": "changed"}
     await check_replay(runner, result)
@@ -353,26 +364,29 @@ async def test_values_are_shared_both_ways_and_history_is_not() -> None:
 # --- A4: limits
 
 
-async def test_a_share_of_its_own_ends_only_the_call() -> None:
+async def test_reaching_the_limits_of_the_tool_ends_only_the_call() -> None:
     # A4
     inner = LoopAgent("T", sub_agents=[Agent("Chat")])
-    facts = {"limits": Limits(model_calls=2), "run_limits": Limits(model_calls=10)}
-    runner = desk(inner, [call("t", request="x"), "enough"], {"Chat": ["1", "2", "3"]}, **facts)
+    options = {"limits": Limits(model_calls=2), "run_limits": Limits(model_calls=10)}
+    runner = runner_with_tool(inner, [call("t", request="x"), "enough"], {"Chat": ["1", "2", "3"]}, **options)
     result = await runner.run("hi")
-    ((_, text, is_error),) = results_of(result.events)
+    ((_, text, is_error),) = tool_results(result.events)
     assert (is_error, result.output) == (True, "enough")
     assert text.startswith(
         "[T] failed: LimitError: an agent called as a tool reached its limit of 2 model_calls at Desk"
     )
 
 
-async def test_a_share_is_part_of_the_whole() -> None:
-    # A4: also a share within a share.
+async def test_calls_count_against_the_limits_of_every_enclosing_call_and_of_the_run() -> None:
+    # A4: also a call with limits inside a call with limits.
     innermost = Agent("C").as_tool(limits=Limits(model_calls=5))
     inner = Agent("B", tools=[innermost]).as_tool(limits=Limits(model_calls=2))
     steps = {"A": [call("b", request="x"), "a"], "B": [call("c", request="y"), "never"], "C": ["c1", "c2"]}
     result = await Runner(Agent("A", tools=[inner]), model=ScriptedModel(steps)).run("hi")
-    assert [(who, is_error) for who, _, is_error in results_of(result.events)] == [("B", False), ("A", True)]
+    assert [(agent_name, is_error) for agent_name, _, is_error in tool_results(result.events)] == [
+        ("B", False),
+        ("A", True),
+    ]
     steps = {"A": [call("b", request="x"), "a"], "B": [call("c", request="y"), "b"], "C": ["c"]}
     runner = Runner(Agent("A", tools=[inner]), model=ScriptedModel(steps), limits=Limits(model_calls=3))
     with pytest.raises(LimitError, match="the run reached its limit of 3 model_calls"):
@@ -380,26 +394,26 @@ async def test_a_share_is_part_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost=0.5), Limits(transfers=0), Limits(seconds=0.3)])
-async def test_every_limit_of_a_share_counts(limits: Limits) -> None:
+async def test_every_kind_of_limit_applies_to_the_tool(limits: Limits) -> None:
     # A4
     @tool
     async def wait() -> str:
-        """Wait, if there is a clock."""
+        """Wait, if there is a time limit."""
         await asyncio.sleep(60 if limits.seconds else 0)
         return "waited"
 
     inner = Agent("T", tools=[wait], sub_agents=[Agent("U", description="u")], description="t")
     used = Usage(input_tokens=8, output_tokens=8, cost=1.0)
     steps = [say("", call("wait"), usage=used), transfer_to("U")]
-    runner = desk(inner, [call("t", request="x"), "end"], {"T": steps, "U": ["u"]}, limits=limits)
+    runner = runner_with_tool(inner, [call("t", request="x"), "end"], {"T": steps, "U": ["u"]}, limits=limits)
     result = await runner.run("hi")
-    text = next(text for who, text, is_error in results_of(result.events) if who == "Desk" and is_error)
-    (named,) = [name for name in ("tokens", "cost", "transfers", "seconds") if f" {name} at Desk" in text]
-    assert getattr(limits, named) is not None
+    text = next(text for agent_name, text, is_error in tool_results(result.events) if agent_name == "Desk" and is_error)
+    (exceeded,) = [name for name in ("tokens", "cost", "transfers", "seconds") if f" {name} at Desk" in text]
+    assert getattr(limits, exceeded) is not None
     assert result.output == "end"
 
 
-async def test_what_it_used_counts_after_a_resume_as_well() -> None:
+async def test_the_usage_of_a_call_counts_after_a_resume() -> None:
     # A4, DESIGN §10
     steps = [call("helper", request="1"), call("helper", request="2"), call("ask", question="?"), "end"]
     for allowed in (6, 5):
@@ -416,7 +430,7 @@ async def test_what_it_used_counts_after_a_resume_as_well() -> None:
                 await answered(runner, result)
 
 
-async def test_what_an_ignored_branch_used_counts_after_a_resume_as_well() -> None:
+async def test_the_usage_of_an_ignored_branch_counts_after_a_resume() -> None:
     # W3, DESIGN §10
     bad = SequentialAgent("Bad", sub_agents=[Agent("Chat"), failing("f")])
     parallel = ParallelAgent("P", sub_agents=[bad, asker("a")], on_error="ignore")
@@ -429,31 +443,31 @@ async def test_what_an_ignored_branch_used_counts_after_a_resume_as_well() -> No
         await answered(runner, result)
 
 
-# --- A5: twice at once
+# --- A5: concurrent calls
 
 
 def ask_for_request(request: ModelRequest) -> ToolCall:
-    """Ask a person just what was requested."""
+    """Call `ask` with the text of the request."""
     return call("ask", question=text_of(request.messages[0].content))
 
 
-def tell_result(request: ModelRequest) -> str:
-    """Say what the tool gave."""
+def say_result(request: ModelRequest) -> str:
+    """Say the result of the tool."""
     return f"got {text_of(request.messages[-1].content)}"
 
 
 def fetch_expert(request: ModelRequest) -> ToolCall:
-    """Fetch an expert in what was requested."""
+    """Call `fetch` with the text of the request."""
     return call("fetch", topic=text_of(request.messages[0].content))
 
 
-async def test_the_same_agent_called_twice_at_once() -> None:
+async def test_concurrent_calls_of_one_agent_are_separate() -> None:
     # A5
     chat = Agent("Chat", tools=[ask])
     model = ScriptedModel(
         {
             "Desk": [[call("chat", request="one"), call("chat", request="two")], "both"],
-            "Chat": [ask_for_request] * 2 + [tell_result] * 2,
+            "Chat": [ask_for_request] * 2 + [say_result] * 2,
         }
     )
     runner = Runner(Agent("Desk", tools=[chat.as_tool()]), model=model)
@@ -468,7 +482,7 @@ async def test_the_same_agent_called_twice_at_once() -> None:
     await check_replay(runner, result)
 
 
-async def test_functions_that_bring_in_agents_do_not_mix_up_two_calls() -> None:
+async def test_concurrent_calls_do_not_mix_up_agents_that_functions_return() -> None:
     # A5, T13
     @tool
     async def fetch(topic: str) -> BaseAgent[Any, Any]:
@@ -486,7 +500,7 @@ async def test_functions_that_bring_in_agents_do_not_mix_up_two_calls() -> None:
     assert texts(result) == ["", "expert in tea", "expert in wine", "both"]
 
 
-async def test_a_call_that_goes_on_has_seen_what_calls_beside_it_wrote() -> None:
+async def test_a_resumed_call_sees_values_written_by_concurrent_calls() -> None:
     # A4, A5
     @agent("T")
     async def inner(ctx: AgentContext) -> None:
@@ -506,7 +520,7 @@ async def test_a_call_that_goes_on_has_seen_what_calls_beside_it_wrote() -> None
     await check_replay(runner, result)
 
 
-async def test_the_same_agent_as_step_and_as_tool() -> None:
+async def test_one_agent_can_be_a_step_a_tool_and_a_sub_agent() -> None:
     # A5, W1
     both = Agent("Both", description="b")
     boss = Agent("Boss", tools=[both.as_tool()], sub_agents=[both], description="c")
@@ -523,62 +537,66 @@ async def test_the_same_agent_as_step_and_as_tool() -> None:
 # --- approval, wrappers
 
 
-async def test_a_call_may_need_approval() -> None:
+async def test_a_call_can_need_approval() -> None:
     # A1, H14
-    runner = desk(asker("T"), [call("t", request="x"), "end"], {}, needs_approval=True)
+    runner = runner_with_tool(asker("T"), [call("t", request="x"), "end"], {}, needs_approval=True)
     result = await runner.run("hi")
     (question,) = result.interrupts
     assert question.payload == {"kind": "approval", "tool": "t", "arguments": {"request": "x"}}
     result = await runner.resume(result.run_id, Approval(True, arguments={"request": "y"}))
     result = await answered(runner, result)
-    assert results_of(result.events) == [("Desk", "T: yes to T?", False)]
+    assert tool_results(result.events) == [("Desk", "T: yes to T?", False)]
     await check_replay(runner, result)
 
 
-async def test_a_call_that_is_not_approved_never_begins() -> None:
+async def test_a_rejected_call_does_not_run_the_agent() -> None:
     # A1
     asked: list[str] = []
 
-    def judge(ctx: RunContext, arguments: dict[str, Any]) -> bool:
+    def needs_approval(ctx: RunContext, arguments: dict[str, Any]) -> bool:
         asked.append(arguments["request"])
         return True
 
-    runner = desk(speaker("T"), [call("t", request="x"), call("t", wrong=1), "end"], {}, needs_approval=judge)
+    runner = runner_with_tool(
+        speaker("T"), [call("t", request="x"), call("t", wrong=1), "end"], {}, needs_approval=needs_approval
+    )
     result = await runner.run("hi")
     result = await runner.resume(result.run_id, {"approved": False, "reason": "not now"})
-    assert [is_error for _, _, is_error in results_of(result.events)] == [True, True]
+    assert [is_error for _, _, is_error in tool_results(result.events)] == [True, True]
     assert (asked, paths(result.events)) == (["x"], ["Desk", "Desk", "Desk"])
 
 
-async def test_a_guarded_agent_as_a_tool() -> None:
+async def test_a_guarded_agent_can_be_a_tool() -> None:
     # A1, A2
     def no_secrets(ctx: RunContext, output: str) -> bool:
         return "secret" not in output
 
     model = {"T": ["a secret"]}
-    runner = desk(with_guardrails(Agent("T"), output_guardrails=[no_secrets]), [call("t", request="x"), "sorry"], model)
+    runner = runner_with_tool(
+        with_guardrails(Agent("T"), output_guardrails=[no_secrets]), [call("t", request="x"), "sorry"], model
+    )
     result = await runner.run("hi")
-    ((_, text, is_error),) = results_of(result.events)
+    ((_, text, is_error),) = tool_results(result.events)
     assert is_error
     assert text.startswith("[T] failed: GuardrailTrippedError: guardrail `no_secrets` stopped the output of `T`")
     assert result.output == "sorry"
 
 
-async def test_an_agent_that_hands_on_as_a_tool() -> None:
+async def test_an_agent_with_then_transfer_can_be_a_tool() -> None:
     # T21, H16
     inner = then_transfer(Agent("T", handoffs=[speaker("Next")]), to="Next")
-    runner = desk(inner, [call("t", request="x"), "end"], {"T": ["first"]})
+    runner = runner_with_tool(inner, [call("t", request="x"), "end"], {"T": ["first"]})
     result = await runner.run("hi")
-    assert results_of(result.events)[-1] == ("Desk", "Next", False)
+    assert tool_results(result.events)[-1] == ("Desk", "Next", False)
     assert paths(result.events) == ["Desk", "Desk.T", "Desk.T", "Desk.T.Next", "Desk"]
     await check_replay(runner, result)
 
 
-# --- depth
+# --- nesting
 
 
-async def test_a_parallel_in_a_loop_in_a_sequence_in_an_agent_as_tool() -> None:
-    # A3, W5, T22: transfers inside each, questions at every leaf, answered from the last to the first.
+async def test_interrupts_of_deeply_nested_agents_can_be_answered_in_any_order() -> None:
+    # A3, W5, T22: a parallel in a loop in a sequence in a tool, with transfers; the last interrupt is answered first.
     leaf = Agent("Leaf", description="l", tools=[ask])
     router = Agent("Router", description="r", sub_agents=[leaf])
     loop = LoopAgent("L", sub_agents=[ParallelAgent("P", sub_agents=[router, asker("a")])], max_iterations=2)
@@ -588,7 +606,9 @@ async def test_a_parallel_in_a_loop_in_a_sequence_in_an_agent_as_tool() -> None:
         "Router": [transfer_to("Leaf")] * 2,
         "Leaf": [call("ask", question="leaf?"), "leaf"] * 2,
     }
-    runner = desk(SequentialAgent("T", sub_agents=[pre, loop, speaker("z")]), [call("t", request="x"), "end"], model)
+    runner = runner_with_tool(
+        SequentialAgent("T", sub_agents=[pre, loop, speaker("z")]), [call("t", request="x"), "end"], model
+    )
     result = await runner.run("hi")
     asked: list[str] = []
     while result.status == "suspended":
@@ -607,10 +627,10 @@ async def test_a_parallel_in_a_loop_in_a_sequence_in_an_agent_as_tool() -> None:
     await check_replay(runner, result)
 
 
-async def test_nothing_of_a_nested_run_reaches_the_callers_messages() -> None:
+async def test_messages_of_nested_calls_are_not_in_the_callers_messages() -> None:
     # T23
     inner = Agent("B", tools=[Agent("C").as_tool()])
-    runner = desk(inner, [call("b", request="x"), "a"], {"B": [call("c", request="y"), "b"], "C": ["c"]})
+    runner = runner_with_tool(inner, [call("b", request="x"), "a"], {"B": [call("c", request="y"), "b"], "C": ["c"]})
     result = await runner.run("hi")
     said = [message for message in result.messages if isinstance(message, AssistantMessage)]
     assert [(len(message.tool_calls), text_of(message.content)) for message in said] == [(1, ""), (0, "a")]
@@ -625,7 +645,7 @@ async def test_nothing_of_a_nested_run_reaches_the_callers_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "complaint"),
+    ("options", "message"),
     [
         ({"events": "loud"}, "as_tool has no argument `events`; did you mean `stream_events`?"),
         (
@@ -637,22 +657,22 @@ async def test_nothing_of_a_nested_run_reaches_the_callers_messages() -> None:
         ({"needs_approval": "yes"}, "has needs_approval='yes'"),
     ],
 )
-def test_a_tool_that_cannot_work(facts: dict[str, Any], complaint: str) -> None:
+def test_invalid_arguments_of_as_tool_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SetupError) as caught:
-        speaker("T").as_tool(**facts)
-    assert complaint in str(caught.value)
+        speaker("T").as_tool(**options)
+    assert message in str(caught.value)
 
 
-async def test_a_tool_of_ones_own_cannot_call_an_agent_that_is_no_part() -> None:
+async def test_a_function_tool_cannot_call_an_agent_that_is_not_in_the_team() -> None:
     # A1
     hidden = speaker("Hidden").as_tool()
 
     @tool
-    async def sneak(ctx: RunContext) -> str:
-        """Call somebody nobody knows."""
+    async def call_hidden(ctx: RunContext) -> str:
+        """Call an agent outside the team."""
         return str((await hidden.call(ctx, '{"request": "x"}')).content)
 
-    runner = Runner(Agent("Desk", tools=[sneak]), model=ScriptedModel([call("sneak"), "end"]))
+    runner = Runner(Agent("Desk", tools=[call_hidden]), model=ScriptedModel([call("call_hidden"), "end"]))
     with pytest.raises(
         SetupError, match=r"`Desk` runs FunctionAgent\('Hidden'\) inside it, but its inner_agents\(\) do not list it"
     ):

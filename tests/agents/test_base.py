@@ -1,4 +1,4 @@
-"""The contract for agents of your own, and what they are given."""
+"""Custom agents: subclasses of `BaseAgent` and their context."""
 
 import pytest
 
@@ -11,10 +11,10 @@ from baton.testing import ScriptedModel, transcript, transfer_to
 
 
 class Greeter(BaseAgent):
-    """As in DESIGN §7."""
+    """The custom agent of DESIGN §7."""
 
     name = "Greeter"
-    description = "greets and hands on"
+    description = "greets and transfers"
     handoffs = ("Chat",)
 
     async def run(self, ctx: AgentContext) -> Action | None:
@@ -23,7 +23,7 @@ class Greeter(BaseAgent):
         return Transfer("Chat")
 
 
-async def test_an_agent_of_your_own_takes_steps_speaks_and_transfers() -> None:
+async def test_a_custom_agent_runs_steps_sends_messages_and_transfers() -> None:
     # T17, DESIGN §7
     chat = Agent("Chat", model=ScriptedModel(["how are you?"]))
     result = await Runner(Greeter(), extra_agents=[chat]).run("hi")
@@ -42,24 +42,24 @@ async def test_an_agent_of_your_own_takes_steps_speaks_and_transfers() -> None:
     ]
 
 
-def test_facts_come_from_the_class_or_from_the_call() -> None:
+def test_options_are_class_attributes_or_constructor_arguments() -> None:
     greeter = Greeter("Other", description="different", handoffs=["Boss"])
     assert (greeter.name, greeter.description) == ("Other", "different")
     assert [edge.target for edge in greeter._edges()] == ["Boss"]
     assert [edge.target for edge in Greeter()._edges()] == ["Chat"]
-    assert (Greeter().name, Greeter().description) == ("Greeter", "greets and hands on")
+    assert (Greeter().name, Greeter().description) == ("Greeter", "greets and transfers")
     assert repr(greeter) == "Greeter('Other')"
 
 
-def test_an_agent_without_a_way_to_run_cannot_be_made() -> None:
-    class Lazy(BaseAgent):
-        name = "Lazy"
+def test_a_custom_agent_must_define_run() -> None:
+    class WithoutRun(BaseAgent):
+        name = "WithoutRun"
 
     with pytest.raises(TypeError, match="abstract"):
-        Lazy()  # pyright: ignore[reportAbstractUsage]
+        WithoutRun()  # pyright: ignore[reportAbstractUsage]
 
 
-def test_an_agent_of_your_own_needs_a_name_too() -> None:
+def test_a_custom_agent_needs_a_name() -> None:
     class Nameless(BaseAgent):
         async def run(self, ctx: AgentContext) -> Action | None: ...
 
@@ -67,8 +67,8 @@ def test_an_agent_of_your_own_needs_a_name_too() -> None:
         Nameless()
 
 
-async def test_what_it_says_may_be_more_than_text() -> None:
-    # T24: media survive.
+async def test_a_message_can_contain_media() -> None:
+    # T24: media are kept.
     picture = Image(url="https://example.org/cat.png")
 
     class Painter(BaseAgent):
@@ -87,7 +87,7 @@ async def test_what_it_says_may_be_more_than_text() -> None:
     ]
 
 
-async def test_it_reads_the_conversation_as_it_grows() -> None:
+async def test_messages_include_those_sent_in_the_same_activation() -> None:
     # T23
     class Reader(BaseAgent):
         name = "Reader"
@@ -102,7 +102,7 @@ async def test_it_reads_the_conversation_as_it_grows() -> None:
     assert (await Runner(Reader()).run("hi")).output == (1, 3)
 
 
-async def test_what_was_said_last_is_the_output_unless_it_sets_one() -> None:
+async def test_the_last_message_is_the_output() -> None:
     class Talker(BaseAgent):
         name = "Talker"
 
@@ -116,7 +116,7 @@ async def test_what_was_said_last_is_the_output_unless_it_sets_one() -> None:
     assert [event.text for event in result.events if isinstance(event, AgentResponded)] == ["one", "two"]
 
 
-async def test_an_agent_that_says_nothing_comes_to_nothing() -> None:
+async def test_the_output_of_an_agent_without_messages_is_none() -> None:
     class Silent(BaseAgent):
         name = "Silent"
 
@@ -127,8 +127,8 @@ async def test_an_agent_that_says_nothing_comes_to_nothing() -> None:
     assert (result.status, result.output) == ("completed", None)
 
 
-async def test_each_thing_it_says_has_a_key_of_its_own() -> None:
-    # DESIGN §6: old logs are found again by these keys, so they must not change.
+async def test_each_message_and_interrupt_has_its_own_stable_key() -> None:
+    # DESIGN §6: resuming old logs depends on these keys, so they must not change.
     class Talker(BaseAgent):
         name = "Talker"
 
@@ -156,7 +156,7 @@ async def test_each_thing_it_says_has_a_key_of_its_own() -> None:
     ]
 
 
-async def test_what_it_says_is_an_answer_to_those_who_read_only_answers() -> None:
+async def test_a_message_of_a_custom_agent_is_an_answer_for_history_answers() -> None:
     # T25
     class Talker(BaseAgent):
         name = "Talker"
@@ -174,25 +174,25 @@ async def test_what_it_says_is_an_answer_to_those_who_read_only_answers() -> Non
     ]
 
 
-async def test_it_may_decline_a_conversation() -> None:
+async def test_a_custom_agent_can_decline_a_transfer() -> None:
     # handoffs.md H15
-    class Shy(BaseAgent):
-        name = "Shy"
-        description = "shy"
+    class Declining(BaseAgent):
+        name = "Declining"
+        description = "may decline"
 
         async def run(self, ctx: AgentContext) -> Action | None:
             await ctx.say("hello")
             return None
 
-    model = ScriptedModel([transfer_to("Shy"), "I stay"])
-    shy = Shy(accepts=lambda ctx, payload: "not today")
-    assert (await Runner(Agent("A", model=model, sub_agents=[shy])).run("hi")).output == "I stay"
-    willing = ScriptedModel([transfer_to("Shy")])
-    assert (await Runner(Agent("A", model=willing, sub_agents=[Shy()])).run("hi")).output == "hello"
+    model = ScriptedModel([transfer_to("Declining"), "I stay"])
+    declining = Declining(accepts=lambda ctx, payload: "not today")
+    assert (await Runner(Agent("A", model=model, sub_agents=[declining])).run("hi")).output == "I stay"
+    accepting_model = ScriptedModel([transfer_to("Declining")])
+    assert (await Runner(Agent("A", model=accepting_model, sub_agents=[Declining()])).run("hi")).output == "hello"
 
 
 class Writer(BaseAgent):
-    """Says things piece by piece, and asks in between."""
+    """Streams the text of its messages, with an interrupt in between."""
 
     name = "Writer"
 
@@ -205,29 +205,29 @@ class Writer(BaseAgent):
         await ctx.say("three")
 
 
-async def test_what_it_writes_is_heard_while_it_is_made_and_not_again_on_a_resume() -> None:
+async def test_streamed_text_is_delivered_immediately_and_not_again_after_a_resume() -> None:
     runner = Runner(Writer(), store="memory:")
 
-    async def heard(live: RunStream[str]) -> list[str]:
-        async with live as run:
+    async def texts(stream: RunStream[str]) -> list[str]:
+        async with stream as run:
             return [event.text async for event in run if isinstance(event, TextDelta)]
 
-    assert await heard(runner.stream("hi", run_id="r")) == ["one ", "two"]
-    assert await heard(runner.stream_resume("r", "yes")) == ["three"]
+    assert await texts(runner.stream("hi", run_id="r")) == ["one ", "two"]
+    assert await texts(runner.stream_resume("r", "yes")) == ["three"]
     assert [event.message.content for event in await runner.events("r") if isinstance(event, AgentResponded)] == [
         "one two",
         "three",
     ]
 
 
-async def test_an_agent_that_declines_ends_the_run_with_its_reason() -> None:
-    class Picky(BaseAgent):
-        name = "Picky"
+async def test_a_declined_task_ends_the_run_with_its_reason() -> None:
+    class Specialist(BaseAgent):
+        name = "Specialist"
 
         async def run(self, ctx: AgentContext) -> None:
             raise TaskDeclinedError("not my field")
 
-    runner = Runner(Picky(), store="memory:")
+    runner = Runner(Specialist(), store="memory:")
     with pytest.raises(TaskDeclinedError, match="not my field"):
         await runner.run("hi", run_id="r")
     assert transcript(await runner.events("r"))[-1] == "run failed with TaskDeclinedError: not my field"

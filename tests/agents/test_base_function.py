@@ -1,4 +1,4 @@
-"""Agents made of a function."""
+"""Agents made from functions with `@agent`."""
 
 import pytest
 
@@ -17,7 +17,7 @@ async def test_a_function_with_a_name_is_an_agent() -> None:
     assert (result.agent, result.output) == ("Greeter", "hello")
 
 
-def test_name_and_description_come_from_the_function_if_need_be() -> None:
+def test_name_and_description_default_to_those_of_the_function() -> None:
     @agent()
     async def greeter(ctx: AgentContext) -> None:
         """Greets people.
@@ -28,17 +28,17 @@ def test_name_and_description_come_from_the_function_if_need_be() -> None:
     assert (greeter.name, greeter.description) == ("greeter", "Greets people.")
 
 
-async def test_an_agent_made_of_a_function_has_edges_and_a_history_of_its_own() -> None:
+async def test_a_function_agent_has_sub_agents_and_a_history_policy() -> None:
     # T12, T25
-    read: list[int] = []
+    message_counts: list[int] = []
 
     @agent(sub_agents=[Agent("Child", model=ScriptedModel(["from the child"]))], history="none")
     async def parent(ctx: AgentContext) -> Transfer:
-        read.append(len(ctx.messages()))
+        message_counts.append(len(ctx.messages()))
         return Transfer("Child")
 
     result = await Runner(parent).run([UserMessage("a"), UserMessage("b")])
-    assert (result.agent, result.output, read) == ("Child", "from the child", [2])
+    assert (result.agent, result.output, message_counts) == ("Child", "from the child", [2])
     assert parent.history == "none"
 
 

@@ -1,4 +1,4 @@
-"""How the tools of one turn run: at once, results in order, each told when it happens, failures as results."""
+"""The tool calls of one turn: concurrency, order of results, errors, timeouts and interrupts."""
 
 import asyncio
 import threading
@@ -22,66 +22,68 @@ from baton.tools import FunctionTool, ToolResult
 from baton.tools.base import ToolWrapper
 
 
-def run_of(*tools: FunctionTool[..., Any], calls: list[str], **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
-    """`A` calls these tools in one response, then says that it is done."""
+def make_runner(
+    *tools: FunctionTool[..., Any], calls: list[str], **options: Any
+) -> tuple[Runner[Any, str], ScriptedModel]:
+    """Create a runner of agent `A`, which calls these tools in one response and then says "done"."""
     model = ScriptedModel([[call(name) for name in calls], "done"])
-    return Runner(Agent("A", model=model, tools=tools, **facts)), model
+    return Runner(Agent("A", model=model, tools=tools, **options)), model
 
 
-async def test_tools_of_one_turn_run_at_the_same_time() -> None:
-    # T9: each waits for the other, so one after the other they would never end.
-    here, there = asyncio.Event(), asyncio.Event()
+async def test_tools_of_one_turn_run_concurrently() -> None:
+    # T9: each waits for the other, so they would never finish one after another.
+    one_started, two_started = asyncio.Event(), asyncio.Event()
 
     @tool
     async def one() -> str:
-        here.set()
-        await there.wait()
+        one_started.set()
+        await two_started.wait()
         return "1"
 
     @tool
     async def two() -> str:
-        there.set()
-        await here.wait()
+        two_started.set()
+        await one_started.wait()
         return "2"
 
-    runner, _ = run_of(one, two, calls=["one", "two"])
+    runner, _ = make_runner(one, two, calls=["one", "two"])
     assert (await runner.run("hi")).output == "done"
 
 
-async def test_results_enter_history_in_the_order_of_the_calls_and_are_told_when_they_happen() -> None:
+async def test_results_are_delivered_when_they_arrive_and_read_in_call_order() -> None:
     # T9
-    second_told = asyncio.Event()
+    second_delivered = asyncio.Event()
 
     @tool
     async def first() -> str:
-        await second_told.wait()
+        await second_delivered.wait()
         return "1"
 
     @tool
     async def second() -> str:
         return "2"
 
-    runner, model = run_of(first, second, calls=["first", "second"])
-    told: list[str] = []
-    async with runner.stream("hi") as live:
-        async for event in live:
+    runner, model = make_runner(first, second, calls=["first", "second"])
+    delivered: list[str] = []
+    async with runner.stream("hi") as stream:
+        async for event in stream:
             if isinstance(event, ToolReturned):
-                told.append(event.tool_name)
-                # Only who has been told of the second lets the first go on.
-                second_told.set()
-    assert told == ["second", "first"]
+                delivered.append(event.tool_name)
+                # The first tool waits until the result of the second was delivered.
+                second_delivered.set()
+    assert delivered == ["second", "first"]
     results = [message for message in model.requests[1].messages if isinstance(message, ToolMessage)]
     assert [result.name for result in results] == ["first", "second"]
 
 
-async def test_one_at_a_time_if_that_is_wanted() -> None:
+async def test_tools_run_one_after_another_without_concurrent_tools() -> None:
     # T9
     running: list[str] = []
-    at_once: list[int] = []
+    running_counts: list[int] = []
 
     async def work(name: str) -> str:
         running.append(name)
-        at_once.append(len(running))
+        running_counts.append(len(running))
         for _ in range(3):
             await asyncio.sleep(0)
         running.remove(name)
@@ -95,14 +97,14 @@ async def test_one_at_a_time_if_that_is_wanted() -> None:
     async def two() -> str:
         return await work("two")
 
-    sequential, _ = run_of(one, two, calls=["two", "one", "two"], concurrent_tools=False)
+    sequential, _ = make_runner(one, two, calls=["two", "one", "two"], concurrent_tools=False)
     result = await sequential.run("hi")
-    assert at_once == [1, 1, 1]
+    assert running_counts == [1, 1, 1]
     assert [event.tool_name for event in result.events if isinstance(event, ToolReturned)] == ["two", "one", "two"]
-    at_once.clear()
-    parallel, _ = run_of(one, two, calls=["two", "one", "two"])
+    running_counts.clear()
+    parallel, _ = make_runner(one, two, calls=["two", "one", "two"])
     await parallel.run("hi")
-    assert max(at_once) == 3
+    assert max(running_counts) == 3
 
 
 async def test_a_sync_function_runs_in_a_worker_thread() -> None:
@@ -111,24 +113,24 @@ async def test_a_sync_function_runs_in_a_worker_thread() -> None:
 
     @tool
     def blocking() -> str:
-        # Blocks its thread until the other call has come: in the event loop's own thread that would never be.
+        # Blocks its thread until the other call runs, which would never happen in the event loop's thread.
         barrier.wait()
         return threading.current_thread().name
 
-    runner, _ = run_of(blocking, calls=["blocking", "blocking"])
+    runner, _ = make_runner(blocking, calls=["blocking", "blocking"])
     result = await runner.run("hi")
     names = {text_of(event.content) for event in result.events if isinstance(event, ToolReturned)}
     assert names
     assert threading.current_thread().name not in names
 
 
-async def test_a_failing_tool_is_an_error_result_for_the_model() -> None:
+async def test_the_error_of_a_tool_is_returned_to_the_model() -> None:
     # T9
     @tool
     async def fragile() -> str:
         raise OSError("disk full")
 
-    runner, model = run_of(fragile, calls=["fragile"])
+    runner, model = make_runner(fragile, calls=["fragile"])
     assert (await runner.run("hi")).output == "done"
     result = model.requests[1].messages[-1]
     assert isinstance(result, ToolMessage)
@@ -136,22 +138,22 @@ async def test_a_failing_tool_is_an_error_result_for_the_model() -> None:
     assert result.content == "tool `fragile` failed: OSError: disk full"
 
 
-async def test_a_tool_that_is_no_function_fails_the_same_way() -> None:
-    # T9: the contract is the protocol's, not only that of functions.
-    class Wild:
-        spec = ToolSpec("wild")
+async def test_the_error_of_a_custom_tool_is_returned_to_the_model() -> None:
+    # T9: the contract holds for every tool, not only for functions.
+    class BrokenTool:
+        spec = ToolSpec("broken")
 
         async def call(self, ctx: RunContext, arguments: str) -> ToolResult:
             raise OSError("disk full")
 
-    class Polite:
-        spec = ToolSpec("polite")
+    class ToolErrorTool:
+        spec = ToolSpec("with_message")
 
         async def call(self, ctx: RunContext, arguments: str) -> ToolResult:
             raise ToolError("please try again")
 
-    model = ScriptedModel([[call("wild"), call("polite")], "done"])
-    result = await Runner(Agent("A", model=model, tools=[Wild(), Polite()])).run("hi")
+    model = ScriptedModel([[call("broken"), call("with_message")], "done"])
+    result = await Runner(Agent("A", model=model, tools=[BrokenTool(), ToolErrorTool()])).run("hi")
     returned = [event for event in result.events if isinstance(event, ToolReturned)]
     assert [(event.content, event.is_error) for event in returned] == [
         ("OSError: disk full", True),
@@ -159,7 +161,7 @@ async def test_a_tool_that_is_no_function_fails_the_same_way() -> None:
     ]
 
 
-async def test_on_error_raise_ends_the_run_after_the_others_have_finished() -> None:
+async def test_on_error_raise_ends_the_run_after_the_other_tools_have_finished() -> None:
     # T9
     failed = asyncio.Event()
 
@@ -174,18 +176,18 @@ async def test_on_error_raise_ends_the_run_after_the_others_have_finished() -> N
         await asyncio.sleep(0)
         return "finished"
 
-    runner, _ = run_of(strict, other, calls=["strict", "other"])
-    live = runner.stream("hi")
+    runner, _ = make_runner(strict, other, calls=["strict", "other"])
+    stream = runner.stream("hi")
     with pytest.raises(ToolFailedError, match="`strict` failed: OSError: disk full") as caught:
-        await live._drive()
+        await stream._drive()
     assert caught.value.tool == "strict"
     assert isinstance(caught.value.__cause__, OSError)
-    assert [event.tool_name for event in live.result.events if isinstance(event, ToolReturned)] == ["other"]
-    assert live.result.status == "failed"
+    assert [event.tool_name for event in stream.result.events if isinstance(event, ToolReturned)] == ["other"]
+    assert stream.result.status == "failed"
 
 
-async def test_one_at_a_time_the_others_still_run_after_one_that_fails_or_asks() -> None:
-    # T9, DESIGN §6: siblings finish.
+async def test_sequential_tools_run_even_after_one_that_fails_or_interrupts() -> None:
+    # T9, DESIGN §6: the other calls of the turn finish.
     done: list[str] = []
 
     @tool(on_error="raise")
@@ -204,16 +206,16 @@ async def test_one_at_a_time_the_others_still_run_after_one_that_fails_or_asks()
         done.append("other")
         return "ok"
 
-    runner, _ = run_of(asks, other, calls=["asks", "other"], concurrent_tools=False)
+    runner, _ = make_runner(asks, other, calls=["asks", "other"], concurrent_tools=False)
     assert ((await runner.run("hi")).status, done) == ("suspended", ["other"])
-    runner, _ = run_of(asks, strict, other, calls=["asks", "strict", "other"], concurrent_tools=False)
+    runner, _ = make_runner(asks, strict, other, calls=["asks", "strict", "other"], concurrent_tools=False)
     with pytest.raises(ToolFailedError):
         await runner.run("hi")
     assert done == ["other", "other"]
 
 
-async def test_a_failed_turn_resumed_runs_only_what_failed() -> None:
-    # T9, DESIGN §1: what is recorded is not done again.
+async def test_a_resumed_turn_runs_only_the_failed_tool() -> None:
+    # T9, DESIGN §1: recorded calls are not executed again.
     runs: list[str] = []
 
     @tool(on_error="raise")
@@ -228,12 +230,12 @@ async def test_a_failed_turn_resumed_runs_only_what_failed() -> None:
         runs.append("other")
         return "finished"
 
-    runner, model = run_of(strict, other, calls=["strict", "other"])
-    live = runner.stream("hi")
+    runner, model = make_runner(strict, other, calls=["strict", "other"])
+    stream = runner.stream("hi")
     with pytest.raises(ToolFailedError):
-        await live._drive()
+        await stream._drive()
     assert runs == ["strict", "other"]
-    result = await runner.resume(live.run_id)
+    result = await runner.resume(stream.run_id)
     assert result.output == "done"
     assert runs == ["strict", "other", "strict"]
     assert len(model.requests) == 2
@@ -250,7 +252,7 @@ async def test_a_tool_has_its_own_timeout() -> None:
     async def other() -> str:
         return "finished"
 
-    runner, model = run_of(hangs, other, calls=["hangs", "other"])
+    runner, model = make_runner(hangs, other, calls=["hangs", "other"])
     assert (await runner.run("hi")).output == "done"
     results = [message for message in model.requests[1].messages if isinstance(message, ToolMessage)]
     assert [(result.content, result.is_error) for result in results] == [
@@ -259,25 +261,25 @@ async def test_a_tool_has_its_own_timeout() -> None:
     ]
 
 
-async def test_a_timeout_may_end_the_run() -> None:
+async def test_a_timeout_with_on_error_raise_ends_the_run() -> None:
     # T9
     @tool(timeout=0.01, on_error="raise")
     async def hangs() -> str:
         await asyncio.Event().wait()
         return "never"
 
-    runner, _ = run_of(hangs, calls=["hangs"])
+    runner, _ = make_runner(hangs, calls=["hangs"])
     with pytest.raises(ToolFailedError, match=r"tool `hangs` did not finish within 0\.01 s"):
         await runner.run("hi")
 
 
-async def test_what_no_model_can_read_ends_the_run() -> None:
-    # T9: the program's author must mend it, so the model is not bothered.
+async def test_a_result_that_cannot_be_encoded_ends_the_run() -> None:
+    # T9: only the developer can fix it, so it is not returned to the model.
     @tool
     async def odd() -> object:
         return object()
 
-    runner, model = run_of(odd, calls=["odd"])
+    runner, model = make_runner(odd, calls=["odd"])
     with pytest.raises(ToolResultError, match="tool `odd` returned a object") as caught:
         await runner.run("hi")
     assert caught.value.tool == "odd"
@@ -290,12 +292,12 @@ async def test_a_value_that_cannot_be_stored_ends_the_run() -> None:
         ctx.values.set("lock", threading.Lock())
         return "never"
 
-    runner, _ = run_of(odd, calls=["odd"])
+    runner, _ = make_runner(odd, calls=["odd"])
     with pytest.raises(NotEncodableError, match="value `lock` is a lock"):
         await runner.run("hi")
 
 
-async def test_a_tool_knows_its_call_its_agent_and_a_key_for_outside_systems() -> None:
+async def test_a_tool_can_read_its_call_its_agent_and_an_idempotency_key() -> None:
     seen: list[tuple[str, tuple[str, ...], str, str]] = []
 
     @tool
@@ -304,14 +306,14 @@ async def test_a_tool_knows_its_call_its_agent_and_a_key_for_outside_systems() -
         seen.append((ctx.agent, ctx.path, ctx.tool_call.name, ctx.idempotency_key))
         return str(await ctx.interrupt("?"))
 
-    runner, _ = run_of(look, calls=["look", "look"])
+    runner, _ = make_runner(look, calls=["look", "look"])
     suspended = await runner.run("hi", run_id="r1")
     assert [entry[:3] for entry in seen] == [("A", ("A",), "look")] * 2
     keys = [entry[3] for entry in seen]
     assert len(set(keys)) == 2
     assert all(key.startswith("r1:") for key in keys)
     await runner.resume(suspended.run_id, {question.id: "x" for question in suspended.interrupts})
-    # The same for every attempt at the same call.
+    # Every attempt of a call has the same key.
     assert [entry[3] for entry in seen[2:]] == keys
 
 
@@ -321,7 +323,7 @@ async def test_values_a_tool_writes_are_recorded_with_its_result() -> None:
         ctx.values.set("x", 1)
         return "ok"
 
-    runner, _ = run_of(write, calls=["write"])
+    runner, _ = make_runner(write, calls=["write"])
     result = await runner.run("hi")
     (returned,) = [event for event in result.events if isinstance(event, ToolReturned)]
     assert returned.value_changes is not None
@@ -329,33 +331,33 @@ async def test_values_a_tool_writes_are_recorded_with_its_result() -> None:
     assert result.values == {"x": 1}
 
 
-async def test_a_result_may_bring_values_with_it() -> None:
+async def test_a_tool_result_can_contain_values() -> None:
     # swarm.md S1
     @tool
     async def find(ctx: RunContext) -> ToolResult:
         """Find."""
         return ToolResult("found", values={"where": "here"})
 
-    runner, _ = run_of(find, calls=["find"])
+    runner, _ = make_runner(find, calls=["find"])
     result = await runner.run("hi")
     assert result.values == {"where": "here"}
     assert (await runner.replay(result.events)).values == {"where": "here"}
 
 
-async def test_a_tool_that_names_an_agent_nobody_knows_ends_the_run() -> None:
-    # T13, T19: no model can mend it.
+async def test_a_transfer_of_a_tool_to_an_unknown_agent_ends_the_run() -> None:
+    # T13, T19: a model cannot correct it.
     @tool
-    async def lost() -> ToolResult:
-        """Hand over to nobody."""
-        return ToolResult("going", transfer_to="Nobody")
+    async def transfer_away() -> ToolResult:
+        """Transfer to an unknown agent."""
+        return ToolResult("going", transfer_to="Unknown")
 
-    runner, _ = run_of(lost, calls=["lost"])
-    with pytest.raises(TransferError, match=r"`A` cannot transfer to `Nobody`; it can reach: nothing\."):
+    runner, _ = make_runner(transfer_away, calls=["transfer_away"])
+    with pytest.raises(TransferError, match=r"`A` cannot transfer to `Unknown`; it can reach: nothing\."):
         await runner.run("hi")
 
 
-async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_must_wait() -> None:
-    # T13, T18: it has run, and must not run again when the approval comes.
+async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_is_suspended() -> None:
+    # T13, T18: it has run and must not run again after the approval.
     runs: list[str] = []
     sales = Agent("Sales")
 
@@ -377,10 +379,10 @@ async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_must_
     assert sum(isinstance(event, StepCompleted) and event.name == "to_sales" for event in result.events) == 1
 
 
-# --- F12: tools that go on without the answer
+# --- F12: tools that continue without the answer
 
 
-async def test_a_tool_that_swallows_its_suspension_is_an_error_and_not_a_result() -> None:
+async def test_a_tool_that_swallows_its_interrupt_ends_the_run() -> None:
     # F12
     @tool
     async def book(ctx: RunContext) -> str:
@@ -389,19 +391,19 @@ async def test_a_tool_that_swallows_its_suspension_is_an_error_and_not_a_result(
         except BaseException:  # noqa: BLE001 - the mistake under test
             return "any seat"
 
-    runner, model = run_of(book, calls=["book"])
-    live = runner.stream("hi")
+    runner, model = make_runner(book, calls=["book"])
+    stream = runner.stream("hi")
     with pytest.raises(
         OpenInterruptError, match=r"tool `book` of `A` went on while its question `1/m1.0/ask1` is open"
     ):
-        await live._drive()
-    assert live.result.status == "failed"
+        await stream._drive()
+    assert stream.result.status == "failed"
     assert len(model.requests) == 1
-    assert (await runner.resume(live.run_id, "12A")).output == "done"
+    assert (await runner.resume(stream.run_id, "12A")).output == "done"
 
 
-async def test_a_tool_that_fails_while_its_question_is_open_is_an_error_too() -> None:
-    # F12: otherwise the question that was shown would silently be closed.
+async def test_a_tool_that_turns_its_interrupt_into_an_error_ends_the_run() -> None:
+    # F12: otherwise a delivered interrupt would be closed silently.
     @tool
     async def book(ctx: RunContext) -> str:
         try:
@@ -409,12 +411,12 @@ async def test_a_tool_that_fails_while_its_question_is_open_is_an_error_too() ->
         except BaseException as error:
             raise ValueError("no seat") from error
 
-    runner, _ = run_of(book, calls=["book"])
+    runner, _ = make_runner(book, calls=["book"])
     with pytest.raises(OpenInterruptError, match="tool `book`"):
         await runner.run("hi")
 
 
-async def test_a_tool_that_swallows_the_question_of_an_agent_inside_is_an_error() -> None:
+async def test_a_tool_wrapper_that_swallows_the_interrupt_of_an_agent_ends_the_run() -> None:
     # F12
     @tool
     async def ask(ctx: RunContext) -> str:
@@ -422,7 +424,7 @@ async def test_a_tool_that_swallows_the_question_of_an_agent_inside_is_an_error(
 
     inner = Agent("Inner", model=ScriptedModel([call("ask"), "asked"]), tools=[ask])
 
-    class Careless(ToolWrapper):
+    class SwallowingWrapper(ToolWrapper):
         async def call(self, ctx: RunContext, arguments: str) -> ToolResult:
             try:
                 return await self.inner.call(ctx, arguments)
@@ -430,7 +432,7 @@ async def test_a_tool_that_swallows_the_question_of_an_agent_inside_is_an_error(
                 return ToolResult("never mind")
 
     outer = Agent(
-        "Outer", model=ScriptedModel([call("inner", request="go"), "done"]), tools=[Careless(inner.as_tool())]
+        "Outer", model=ScriptedModel([call("inner", request="go"), "done"]), tools=[SwallowingWrapper(inner.as_tool())]
     )
     with pytest.raises(
         OpenInterruptError, match=r"tool `inner` of `Outer` went on while its question .*/ask1` is open"
@@ -438,8 +440,8 @@ async def test_a_tool_that_swallows_the_question_of_an_agent_inside_is_an_error(
         await Runner(outer).run("hi")
 
 
-async def test_a_question_of_an_agent_that_failed_is_closed() -> None:
-    # F12: the agent as a tool failed as a whole, and the caller reads why.
+async def test_the_interrupt_of_an_agent_that_failed_is_closed() -> None:
+    # F12: the call as a whole failed, and the calling model gets the error.
     @tool
     async def ask(ctx: RunContext) -> str:
         return await ctx.interrupt("?")

@@ -1,4 +1,4 @@
-"""Whether a transfer happens: typed input, the target's own word, a person's approval, and the callback, each once."""
+"""Checks before a transfer: typed input, approval, acceptance by the target and `on_handoff`, each once."""
 
 import logging
 from typing import Any
@@ -15,7 +15,7 @@ from baton.testing import ScriptedModel, call, transcript, transfer_to
 
 
 class Reason(BaseModel):
-    """Why somebody is handed over."""
+    """The reason for a transfer."""
 
     reason: str
     urgency: int = 1
@@ -27,25 +27,25 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def desk(*steps: Any, target: Agent | None = None, **facts: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
-    """`A` plays these steps and can hand over to `B` along one edge."""
+def make_runner(*steps: Any, target: Agent | None = None, **options: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
+    """Create a runner of agent `A`, which follows these steps and has a handoff to `B` with these options."""
     model = ScriptedModel({"A": steps, "B": [call("ask", question="?"), "B is done"], "C": ["C is here"]})
     b = target or Agent("B", tools=[ask])
-    a = Agent("A", handoffs=[handoff(b, **facts), Agent("C")], tools=[ask])
+    a = Agent("A", handoffs=[handoff(b, **options), Agent("C")], tools=[ask])
     return Runner(a, model=model), model
 
 
 # --- input
 
 
-async def test_typed_input_is_read_and_recorded() -> None:
+async def test_typed_input_is_parsed_and_recorded() -> None:
     # handoffs.md H4, H5
-    runner, model = desk(call("transfer_to_b", reason="angry", urgency=3), input_type=Reason)
+    runner, model = make_runner(call("transfer_to_b", reason="angry", urgency=3), input_type=Reason)
     result = await runner.run("hi")
     assert result.agent == "B"
     (transferred,) = [event for event in result.events if isinstance(event, ControlTransferred)]
     assert transferred.payload == {"reason": "angry", "urgency": 3}
-    # Nobody else takes it, so it is a message for the target.
+    # Without on_handoff the input becomes a message for the target.
     assert model.requests[1].messages[-1] == UserMessage(
         'For context: [A] handed over with: {"reason":"angry","urgency":3}.'
     )
@@ -62,22 +62,22 @@ async def test_typed_input_is_read_and_recorded() -> None:
         ('{"reason": "x", "urgency": "3"}', "urgency: Input should be a valid integer"),
     ],
 )
-async def test_wrong_input_goes_back_to_the_model_which_may_correct_it(arguments: str, problem: str) -> None:
+async def test_invalid_input_is_returned_to_the_model_which_can_correct_it(arguments: str, problem: str) -> None:
     # handoffs.md H6: strict, no coercion.
     wrong = AssistantMessage(tool_calls=(ToolCall("x", "transfer_to_b", arguments),))
-    runner, model = desk(wrong, call("transfer_to_b", reason="angry"), input_type=Reason)
+    runner, model = make_runner(wrong, call("transfer_to_b", reason="angry"), input_type=Reason)
     result = await runner.run("hi")
     assert result.agent == "B"
-    told = model.requests[1].messages[-1]
-    assert text_of(told.content).startswith("Not transferred to [B]: ")
-    assert problem in text_of(told.content)
-    # Whoever comes later does not read of it.
+    error_result = model.requests[1].messages[-1]
+    assert text_of(error_result.content).startswith("Not transferred to [B]: ")
+    assert problem in text_of(error_result.content)
+    # Later agents do not read the rejected attempt.
     assert not any("Not transferred" in text_of(message.content) for message in model.requests[2].messages)
 
 
-async def test_wrong_input_for_ever_is_a_typed_error() -> None:
+async def test_repeated_invalid_input_raises_a_handoff_input_error() -> None:
     # handoffs.md H6
-    runner, model = desk(*[call("transfer_to_b", reason=7)] * 9, input_type=Reason)
+    runner, model = make_runner(*[call("transfer_to_b", reason=7)] * 9, input_type=Reason)
     with pytest.raises(HandoffInputError, match="the model of `A` gave invalid input for the handoff to `B`") as caught:
         await runner.run("hi")
     assert (caught.value.source, caught.value.target) == ("A", "B")
@@ -86,20 +86,20 @@ async def test_wrong_input_for_ever_is_a_typed_error() -> None:
     assert len(model.requests) == 3
 
 
-async def test_values_of_wrong_input_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_values_of_invalid_input_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     # handoffs.md H6
     caplog.set_level(logging.INFO)
     secret = {"reason": {"card": "4111-1111"}}
-    runner, _ = desk(call("transfer_to_b", **secret), "sorry", input_type=Reason)
+    runner, _ = make_runner(call("transfer_to_b", **secret), "sorry", input_type=Reason)
     await runner.run("hi")
     assert "4111" not in caplog.text
 
 
 @pytest.mark.parametrize(("kind", "value"), [(int, 3), (list[str], ["a", "b"]), (str | None, None)])
-async def test_input_that_is_no_object_is_unwrapped(kind: Any, value: Any) -> None:
+async def test_input_that_is_not_an_object_is_unwrapped(kind: Any, value: Any) -> None:
     # handoffs.md H4
-    callback = Callback()
-    runner, _ = desk(call("transfer_to_b", input=value), input_type=kind, on_handoff=callback)
+    callback = RecordingCallback()
+    runner, _ = make_runner(call("transfer_to_b", input=value), input_type=kind, on_handoff=callback)
     await runner.run("hi")
     assert callback.calls == [(value,)]
 
@@ -107,20 +107,20 @@ async def test_input_that_is_no_object_is_unwrapped(kind: Any, value: Any) -> No
 # --- on_handoff
 
 
-class Callback:
-    """A callable object."""
+class RecordingCallback:
+    """An `on_handoff` callback that records its arguments after the context."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def __call__(self, *given: Any) -> None:
-        self.calls.append(given[1:])
+    def __call__(self, *arguments: Any) -> None:
+        self.calls.append(arguments[1:])
 
 
-async def test_the_callback_is_called_once_ever_also_across_resume() -> None:
+async def test_on_handoff_is_called_once_even_across_resumes_and_replays() -> None:
     # handoffs.md H5, DESIGN §4 clause 6
-    callback = Callback()
-    runner, _ = desk(call("transfer_to_b"), on_handoff=callback)
+    callback = RecordingCallback()
+    runner, _ = make_runner(call("transfer_to_b"), on_handoff=callback)
     suspended = await runner.run("hi")
     assert suspended.agent == "B"
     assert callback.calls == [()]
@@ -130,20 +130,20 @@ async def test_the_callback_is_called_once_ever_also_across_resume() -> None:
     assert callback.calls == [()]
 
 
-async def test_the_callback_may_be_sync_or_async_and_write_values() -> None:
+async def test_on_handoff_can_be_sync_or_async_and_write_values() -> None:
     # handoffs.md H5, H17
     def sync(ctx: RunContext) -> None:
         ctx.values.set("who", ctx.agent)
 
-    async def with_input(ctx: RunContext, given: Reason) -> None:
-        ctx.values.set("why", given.reason)
+    async def with_input(ctx: RunContext, input: Reason) -> None:
+        ctx.values.set("why", input.reason)
 
-    runner, _ = desk(call("transfer_to_b"), on_handoff=sync)
+    runner, _ = make_runner(call("transfer_to_b"), on_handoff=sync)
     assert (await runner.run("hi")).values == {"who": "A"}
-    runner, model = desk(call("transfer_to_b", reason="angry"), on_handoff=with_input, input_type=Reason)
+    runner, model = make_runner(call("transfer_to_b", reason="angry"), on_handoff=with_input, input_type=Reason)
     suspended = await runner.run("hi")
     assert suspended.values == {"why": "angry"}
-    # Who takes the input with a callback does not want it told a second time.
+    # If on_handoff takes the input, the target gets no message with it.
     assert not any("handed over with" in text_of(message.content) for message in model.requests[1].messages)
     assert (await runner.resume(suspended.run_id, "yes")).values == {"why": "angry"}
 
@@ -154,14 +154,14 @@ def no_parameters() -> None: ...
 def one_parameter(ctx: Any) -> None: ...
 
 
-def two_parameters(ctx: Any, given: Any) -> None: ...
+def two_parameters(ctx: Any, input: Any) -> None: ...
 
 
-def three_parameters(ctx: Any, given: Any, more: Any) -> None: ...
+def three_parameters(ctx: Any, input: Any, more: Any) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("callback", "input_type", "wanted"),
+    ("callback", "input_type", "message"),
     [
         (no_parameters, None, r"is called with \(ctx\), because it has no input_type, but it takes \(\)"),
         (two_parameters, None, r"is called with \(ctx\), because it has no input_type, but it takes \(ctx"),
@@ -170,43 +170,45 @@ def three_parameters(ctx: Any, given: Any, more: Any) -> None: ...
         (42, None, "must be callable, not 42"),
     ],
 )
-def test_a_callback_of_the_wrong_form_is_refused_at_once(callback: Any, input_type: Any, wanted: str) -> None:
+def test_on_handoff_with_wrong_parameters_is_refused_at_construction(
+    callback: Any, input_type: Any, message: str
+) -> None:
     # handoffs.md H5
-    with pytest.raises(SetupError, match=f"on_handoff of the handoff to `B` {wanted}"):
+    with pytest.raises(SetupError, match=f"on_handoff of the handoff to `B` {message}"):
         handoff("B", on_handoff=callback, input_type=input_type)
 
 
-async def test_a_callback_that_fails_ends_the_run_and_is_tried_again_on_resume() -> None:
+async def test_an_error_in_on_handoff_ends_the_run_and_a_resume_calls_it_again() -> None:
     # handoffs.md H13
     tries: list[int] = []
 
-    def fragile(ctx: RunContext) -> None:
+    def fails_once(ctx: RunContext) -> None:
         tries.append(1)
         if len(tries) == 1:
             raise OSError("disk full")
 
-    runner, model = desk(call("transfer_to_b"), on_handoff=fragile)
-    live = runner.stream("hi")
+    runner, model = make_runner(call("transfer_to_b"), on_handoff=fails_once)
+    stream = runner.stream("hi")
     with pytest.raises(OSError, match="disk full"):
-        await live._drive()
-    assert not any(isinstance(event, ControlTransferred) for event in live.result.events)
-    suspended = await runner.resume(live.run_id)
+        await stream._drive()
+    assert not any(isinstance(event, ControlTransferred) for event in stream.result.events)
+    suspended = await runner.resume(stream.run_id)
     assert suspended.agent == "B"
     assert [request.agent for request in model.requests] == ["A", "B"]
 
 
-async def test_the_callback_of_a_transfer_that_lost_is_not_called() -> None:
+async def test_on_handoff_is_not_called_for_a_transfer_that_is_not_followed() -> None:
     # handoffs.md H8, DESIGN §4 clause 6
-    callback = Callback()
-    runner, _ = desk([call("transfer_to_c"), call("transfer_to_b")], on_handoff=callback)
+    callback = RecordingCallback()
+    runner, _ = make_runner([call("transfer_to_c"), call("transfer_to_b")], on_handoff=callback)
     assert (await runner.run("hi")).agent == "C"
     assert callback.calls == []
 
 
-async def test_the_callback_waits_for_the_tools_of_the_turn() -> None:
+async def test_on_handoff_is_called_after_the_tools_of_the_turn() -> None:
     # handoffs.md H13, DESIGN §4 clause 1
-    callback = Callback()
-    runner, _ = desk([call("transfer_to_b"), call("ask", question="first?")], on_handoff=callback)
+    callback = RecordingCallback()
+    runner, _ = make_runner([call("transfer_to_b"), call("ask", question="first?")], on_handoff=callback)
     suspended = await runner.run("hi")
     assert (suspended.agent, callback.calls) == ("A", [])
     assert (await runner.resume(suspended.run_id, "yes")).agent == "B"
@@ -216,9 +218,9 @@ async def test_the_callback_waits_for_the_tools_of_the_turn() -> None:
 # --- approval
 
 
-async def test_a_handoff_may_need_approval() -> None:
+async def test_a_handoff_can_need_approval() -> None:
     # handoffs.md H14
-    runner, _ = desk(call("transfer_to_b", reason="angry"), input_type=Reason, needs_approval=True)
+    runner, _ = make_runner(call("transfer_to_b", reason="angry"), input_type=Reason, needs_approval=True)
     suspended = await runner.run("hi")
     assert (suspended.status, suspended.agent) == ("suspended", "A")
     (question,) = suspended.interrupts
@@ -241,66 +243,66 @@ async def test_a_handoff_may_need_approval() -> None:
     )
 
 
-async def test_a_rejected_handoff_is_told_to_the_model_with_the_reason() -> None:
+async def test_the_rejection_of_a_handoff_is_returned_to_the_model_with_its_reason() -> None:
     # handoffs.md H14
-    runner, model = desk(call("transfer_to_b"), "I will do it myself", needs_approval=True)
+    runner, model = make_runner(call("transfer_to_b"), "I will do it myself", needs_approval=True)
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, {"approved": False, "reason": "B is on holiday"})
     assert (result.agent, result.output) == ("A", "I will do it myself")
     assert model.requests[1].messages[-1].content == "Not transferred to [B]: B is on holiday"
 
 
-async def test_whether_approval_is_needed_may_depend_on_the_input() -> None:
+async def test_needs_approval_can_depend_on_the_input() -> None:
     # handoffs.md H14
-    def is_urgent(ctx: RunContext, given: Reason) -> bool:
-        return given.urgency > 2
+    def is_urgent(ctx: RunContext, input: Reason) -> bool:
+        return input.urgency > 2
 
     for urgency, agent_name in ((1, "B"), (3, "A")):
-        runner, _ = desk(
+        runner, _ = make_runner(
             call("transfer_to_b", reason="x", urgency=urgency), input_type=Reason, needs_approval=is_urgent
         )
         assert (await runner.run("hi")).agent == agent_name
 
 
-async def test_a_person_may_change_the_input() -> None:
+async def test_an_approval_can_change_the_input() -> None:
     # handoffs.md H14
-    runner, _ = desk(call("transfer_to_b", reason="angry"), input_type=Reason, needs_approval=True)
+    runner, _ = make_runner(call("transfer_to_b", reason="angry"), input_type=Reason, needs_approval=True)
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, {"approved": True, "arguments": {"reason": "calm"}})
     (transferred,) = [event for event in result.events if isinstance(event, ControlTransferred)]
     assert transferred.payload == {"reason": "calm", "urgency": 1}
 
 
-# --- negotiation
+# --- acceptance by the target
 
 
-async def test_a_target_may_decline_with_a_reason() -> None:
+async def test_a_target_can_decline_with_a_reason() -> None:
     # handoffs.md H15
     def accepts(ctx: RunContext, payload: Any) -> bool | str:
         return "we are closed"
 
     closed = Agent("B", accepts=accepts, tools=[ask])
-    runner, model = desk(call("transfer_to_b"), call("transfer_to_c"), target=closed)
+    runner, model = make_runner(call("transfer_to_b"), call("transfer_to_c"), target=closed)
     result = await runner.run("hi")
     assert result.agent == "C"
     assert model.requests[1].messages[-1].content == "Not transferred: [B] declined: we are closed"
-    # And nobody reads of it later.
+    # Later agents do not read the declined attempt.
     assert not any("declined" in text_of(message.content) for message in model.requests[2].messages)
 
 
-async def test_a_target_may_look_at_the_input() -> None:
+async def test_a_target_can_decline_depending_on_the_input() -> None:
     # handoffs.md H15
     async def accepts(ctx: RunContext, payload: Reason) -> bool | str:
         return True if payload.urgency < 3 else "too urgent for me"
 
-    picky = Agent("B", accepts=accepts, tools=[ask])
+    selective = Agent("B", accepts=accepts, tools=[ask])
     steps = [call("transfer_to_b", reason="x", urgency=5), call("transfer_to_b", reason="x", urgency=1)]
-    runner, model = desk(*steps, target=picky, input_type=Reason)
+    runner, model = make_runner(*steps, target=selective, input_type=Reason)
     assert (await runner.run("hi")).agent == "B"
     assert "too urgent for me" in text_of(model.requests[1].messages[-1].content)
 
 
-async def test_a_target_is_asked_once_also_across_resume() -> None:
+async def test_accepts_is_called_once_even_across_resumes() -> None:
     # handoffs.md H13, H15
     asked: list[int] = []
 
@@ -308,25 +310,28 @@ async def test_a_target_is_asked_once_also_across_resume() -> None:
         asked.append(1)
         return True
 
-    runner, _ = desk(call("transfer_to_b"), target=Agent("B", accepts=accepts, tools=[ask]))
+    runner, _ = make_runner(call("transfer_to_b"), target=Agent("B", accepts=accepts, tools=[ask]))
     suspended = await runner.run("hi")
     await runner.resume(suspended.run_id, "yes")
     assert asked == [1]
 
 
-async def test_a_target_reached_through_the_one_tool_or_a_function_is_asked_too() -> None:
+async def test_accepts_is_also_called_for_sub_agents_and_functions_that_return_agents() -> None:
     # handoffs.md H15, T12, T13
     def accepts(ctx: RunContext, payload: Any) -> str:
         return "not today"
 
-    shy = Agent("B", accepts=accepts)
+    declining = Agent("B", accepts=accepts)
 
-    def to_shy() -> Agent:
-        return shy
+    def to_declining() -> Agent:
+        return declining
 
-    for agents, step in (({"sub_agents": [shy]}, transfer_to("B")), ({"tools": [to_shy]}, call("to_shy"))):
-        facts: dict[str, Any] = agents
+    for agents, step in (
+        ({"sub_agents": [declining]}, transfer_to("B")),
+        ({"tools": [to_declining]}, call("to_declining")),
+    ):
+        options: dict[str, Any] = agents
         model = ScriptedModel([step, "I stay"])
-        result = await Runner(Agent("A", model=model, **facts)).run("hi")
+        result = await Runner(Agent("A", model=model, **options)).run("hi")
         assert (result.agent, result.output) == ("A", "I stay")
         assert "declined: not today" in text_of(model.requests[1].messages[-1].content)

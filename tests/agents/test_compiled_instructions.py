@@ -1,4 +1,4 @@
-"""Instructions as a model reads them: filled in only where that was asked for, and never an error."""
+"""Instructions as they are sent to the model: templates and the section about transfers."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ from baton.testing import ScriptedModel, call
 VALUES = {"user": "Ada", "n": 3, "empty": "", "list": [1, 2], "odd": "{user}"}
 
 
-async def instructions_read(agent: Agent, values: dict[str, Any] = VALUES) -> str:
-    """What the agent's model is told."""
+async def sent_instructions(agent: Agent, values: dict[str, Any] = VALUES) -> str:
+    """Return the instructions that the agent's model receives."""
     model = ScriptedModel(["ok"])
     await Runner(agent, model=model).run("hi", values=values)
     return model.requests[0].instructions
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("Hello {user}.", "Hello Ada."),
         ("{user} has {n}, {user}!", "Ada has 3, Ada!"),
@@ -33,27 +33,27 @@ async def instructions_read(agent: Agent, values: dict[str, Any] = VALUES) -> st
         ("{user.name} {user!r} {0}", "{user.name} {user!r} {0}"),
     ],
 )
-async def test_a_template_fills_in_values_that_exist_and_leaves_every_other_brace(text: str, wanted: str) -> None:
+async def test_a_template_replaces_known_values_and_keeps_other_braces(text: str, expected: str) -> None:
     # T4
-    assert await instructions_read(Agent("A", instructions=text, template=True)) == wanted
+    assert await sent_instructions(Agent("A", instructions=text, template=True)) == expected
 
 
 @pytest.mark.parametrize("text", ["Hello {user}.", '{"user": {n}}', "{"])
-async def test_without_template_nothing_is_filled_in(text: str) -> None:
+async def test_instructions_without_template_are_unchanged(text: str) -> None:
     # T4
-    assert await instructions_read(Agent("A", instructions=text)) == text
+    assert await sent_instructions(Agent("A", instructions=text)) == text
 
 
-async def test_what_a_function_gives_is_a_template_too() -> None:
+async def test_the_result_of_an_instructions_function_can_be_a_template() -> None:
     # T4
     def instructions(ctx: AgentContext) -> str:
-        return "I am {user}, not {nobody}."
+        return "I am {user}, not {missing}."
 
-    assert await instructions_read(Agent("A", instructions=instructions, template=True)) == "I am Ada, not {nobody}."
-    assert await instructions_read(Agent("A", instructions=instructions)) == "I am {user}, not {nobody}."
+    assert await sent_instructions(Agent("A", instructions=instructions, template=True)) == "I am Ada, not {missing}."
+    assert await sent_instructions(Agent("A", instructions=instructions)) == "I am {user}, not {missing}."
 
 
-async def test_values_written_in_one_turn_are_read_in_the_next() -> None:
+async def test_values_written_in_one_turn_are_used_in_the_next() -> None:
     # T4
     @tool
     async def remember(ctx: RunContext, city: str) -> str:
@@ -66,15 +66,15 @@ async def test_values_written_in_one_turn_are_read_in_the_next() -> None:
     assert [request.instructions for request in model.requests] == ["City: {city}", "City: Rome"]
 
 
-async def test_the_section_about_transfers_follows_the_agents_own_words_and_is_no_template() -> None:
+async def test_the_transfer_section_follows_the_instructions_and_is_not_a_template() -> None:
     # T4, T12
     child = Agent("B", description="knows about {user}")
-    text = await instructions_read(Agent("A", instructions="Hello {user}.", template=True, sub_agents=[child]))
+    text = await sent_instructions(Agent("A", instructions="Hello {user}.", template=True, sub_agents=[child]))
     assert text.startswith("Hello Ada.\n\nYou work in a team.")
     assert "- B: knows about {user}" in text
 
 
-async def test_an_agent_without_instructions_has_only_the_section() -> None:
+async def test_an_agent_without_instructions_has_only_the_transfer_section() -> None:
     # T12
-    assert (await instructions_read(Agent("A", sub_agents=[Agent("B", description="b")]))).startswith("You work")
-    assert await instructions_read(Agent("A")) == ""
+    assert (await sent_instructions(Agent("A", sub_agents=[Agent("B", description="b")]))).startswith("You work")
+    assert await sent_instructions(Agent("A")) == ""

@@ -1,4 +1,4 @@
-"""Tools that are known only while a run lasts: asked for before each model call, and not for what is on record."""
+"""Toolsets: loaded before each model call, not for recorded calls, and closed at the end of the run."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,119 +33,121 @@ async def pay() -> str:
     return "paid"
 
 
-class Shelf:
-    """A source whose tools the test changes; counts how often it is asked and closed."""
+class FakeToolset:
+    """A toolset with replaceable tools that counts how often it is loaded and closed."""
 
     def __init__(self, *tools: Tool) -> None:
-        self.offered: Sequence[Tool] = tools
-        self.asked = 0
-        self.closed = 0
+        self.tools: Sequence[Tool] = tools
+        self.load_count = 0
+        self.close_count = 0
 
     async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Tool]:
-        self.asked += 1
-        ctx._run.opened[self] = Opened(self)
-        return self.offered
+        self.load_count += 1
+        ctx._run.opened[self] = OpenedToolset(self)
+        return self.tools
 
 
-class Opened(AsyncCloseable):
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+class OpenedToolset(AsyncCloseable):
+    def __init__(self, toolset: FakeToolset) -> None:
+        self.toolset = toolset
 
     async def close(self) -> None:
-        self.shelf.closed += 1
+        self.toolset.close_count += 1
 
 
 def _look_up_once(request: ModelRequest) -> Any:
     return [call("look_up", city="Rome")] if len(request.messages) == 1 else "done"
 
 
-def names(model: ScriptedModel, turn: int) -> list[str]:
+def tool_names(model: ScriptedModel, turn: int) -> list[str]:
     return [spec.name for spec in model.requests[turn].tools]
 
 
-async def test_a_source_offers_its_tools_beside_the_agents_own_and_is_closed_at_the_end() -> None:
-    shelf = Shelf(look_up)
-    assert isinstance(shelf, Toolset)
+async def test_a_toolset_adds_its_tools_and_is_closed_at_the_end_of_the_run() -> None:
+    toolset = FakeToolset(look_up)
+    assert isinstance(toolset, Toolset)
     model = ScriptedModel([[call("look_up", city="Rome"), call("book", city="Rome")], "done"])
-    result = await Runner(Agent("A", tools=[book, shelf], model=model)).run("hi")
-    assert names(model, 0) == ["book", "look_up"]
+    result = await Runner(Agent("A", tools=[book, toolset], model=model)).run("hi")
+    assert tool_names(model, 0) == ["book", "look_up"]
     assert [event.content for event in result.events if isinstance(event, ToolReturned)] == [
         "sunny in Rome",
         "booked Rome",
     ]
-    assert (shelf.asked, shelf.closed) == (2, 1)
+    assert (toolset.load_count, toolset.close_count) == (2, 1)
 
 
-async def test_what_the_model_sees_changes_when_the_source_does_and_only_then() -> None:
-    shelf = Shelf(look_up)
+async def test_the_tools_change_when_the_toolset_changes() -> None:
+    toolset = FakeToolset(look_up)
 
     @tool
-    async def restock() -> str:
-        shelf.offered = (book,)
-        return "restocked"
+    async def replace_tools() -> str:
+        toolset.tools = (book,)
+        return "replaced"
 
-    model = ScriptedModel([[call("look_up", city="Rome")], [call("restock")], [call("book", city="Rome")], "done"])
-    await Runner(Agent("A", tools=[restock, shelf], model=model)).run("hi")
-    assert [names(model, turn) for turn in range(4)] == [
-        ["restock", "look_up"],
-        ["restock", "look_up"],
-        ["restock", "book"],
-        ["restock", "book"],
+    model = ScriptedModel(
+        [[call("look_up", city="Rome")], [call("replace_tools")], [call("book", city="Rome")], "done"]
+    )
+    await Runner(Agent("A", tools=[replace_tools, toolset], model=model)).run("hi")
+    assert [tool_names(model, turn) for turn in range(4)] == [
+        ["replace_tools", "look_up"],
+        ["replace_tools", "look_up"],
+        ["replace_tools", "book"],
+        ["replace_tools", "book"],
     ]
     assert model.requests[0].tools is model.requests[1].tools
 
 
-async def test_the_same_agent_may_run_with_a_source_many_times_at_once() -> None:
-    shelf = Shelf(look_up)
+async def test_concurrent_runs_can_share_a_toolset() -> None:
+    toolset = FakeToolset(look_up)
     model = ScriptedModel([_look_up_once], cycle=True)
-    runner = Runner(Agent("A", tools=[shelf], model=model))
+    runner = Runner(Agent("A", tools=[toolset], model=model))
     results = await asyncio.gather(*[runner.run("hi") for _ in range(20)])
     assert {result.output for result in results} == {"done"}
-    assert shelf.closed == 20
+    assert toolset.close_count == 20
 
 
-async def test_calls_on_record_are_answered_without_asking_the_source() -> None:
-    shelf = Shelf(look_up)
+async def test_recorded_calls_are_replayed_without_loading_the_toolset() -> None:
+    toolset = FakeToolset(look_up)
     model = ScriptedModel([[call("look_up", city="Rome")], [call("look_up", city="Oslo")], "done"])
-    runner = Runner(Agent("A", tools=[shelf], model=model))
+    runner = Runner(Agent("A", tools=[toolset], model=model))
     result = await runner.run("hi")
-    gone = Shelf()
-    replayed = await Runner(Agent("A", tools=[gone], model=model)).replay(result.events)
+    empty = FakeToolset()
+    replayed = await Runner(Agent("A", tools=[empty], model=model)).replay(result.events)
     assert replayed.output == "done"
-    assert (gone.asked, gone.closed) == (0, 0)
+    assert (empty.load_count, empty.close_count) == (0, 0)
 
 
-async def test_a_call_that_is_not_on_record_is_made_when_the_run_is_resumed() -> None:
-    shelf = Shelf(look_up)
-    result = await Runner(Agent("A", tools=[shelf], model=ScriptedModel([[call("look_up", city="Rome")], "done"]))).run(
-        "hi"
-    )
-    said = next(place for place, event in enumerate(result.events) if isinstance(event, AgentResponded))
-    later = Shelf(look_up)
+async def test_an_unrecorded_call_is_executed_when_the_run_is_resumed() -> None:
+    toolset = FakeToolset(look_up)
+    result = await Runner(
+        Agent("A", tools=[toolset], model=ScriptedModel([[call("look_up", city="Rome")], "done"]))
+    ).run("hi")
+    position = next(index for index, event in enumerate(result.events) if isinstance(event, AgentResponded))
+    later = FakeToolset(look_up)
     runner = Runner(Agent("A", tools=[later], model=ScriptedModel(["done"])))
-    resumed = await runner.resume(runner.load_log(result.events[: said + 1]))
+    resumed = await runner.resume(runner.load_log(result.events[: position + 1]))
     assert resumed.output == "done"
-    assert later.asked == 2
+    assert later.load_count == 2
 
 
-async def test_a_call_that_waits_for_an_answer_does_not_need_its_source() -> None:
-    shelf = Shelf(pay)
+async def test_a_suspended_call_does_not_load_its_toolset() -> None:
+    toolset = FakeToolset(pay)
     model = ScriptedModel([[call("pay")], "done"])
-    runner = Runner(Agent("A", tools=[shelf], model=model))
+    runner = Runner(Agent("A", tools=[toolset], model=model))
     result = await runner.run("hi")
     assert result.status == "suspended"
-    assert (shelf.asked, shelf.closed) == (1, 1)
+    assert (toolset.load_count, toolset.close_count) == (1, 1)
     assert (await runner.replay(result.events)).status == "suspended"
     assert (await runner.resume(result.run_id)).status == "suspended"
-    assert shelf.asked == 1
+    assert toolset.load_count == 1
     assert (await runner.resume(result.run_id, True)).output == "done"
-    assert shelf.asked == 3
+    assert toolset.load_count == 3
 
 
-async def test_a_tool_that_nobody_offered_is_still_unknown_when_the_run_is_replayed() -> None:
-    # C3: the fault counts, and would not if the call were taken for one of the source's.
+async def test_a_call_of_an_unknown_tool_is_still_an_error_in_a_replay() -> None:
+    # C3: the call counts as an error; a replay must not take it for a call of the toolset.
     model = ScriptedModel([[call("nonsense")]] * 3)
-    runner = Runner(Agent("A", tools=[Shelf(look_up)], model=model))
+    runner = Runner(Agent("A", tools=[FakeToolset(look_up)], model=model))
     with pytest.raises(UnknownToolError):
         await runner.run("hi", run_id="r")
     events = await runner.events("r")
@@ -154,50 +156,52 @@ async def test_a_tool_that_nobody_offered_is_still_unknown_when_the_run_is_repla
 
 
 @pytest.mark.parametrize("own", [look_up, None])
-async def test_two_tools_of_one_name_cannot_be_told_apart(own: Tool | None) -> None:
-    sources = [Shelf(look_up)] if own is not None else [Shelf(look_up), Shelf(look_up)]
-    agent = Agent("A", tools=[*([own] if own else []), *sources], model=ScriptedModel(["never"]))
+async def test_two_tools_with_the_same_name_are_refused(own: Tool | None) -> None:
+    toolsets = [FakeToolset(look_up)] if own is not None else [FakeToolset(look_up), FakeToolset(look_up)]
+    agent = Agent("A", tools=[*([own] if own else []), *toolsets], model=ScriptedModel(["never"]))
     with pytest.raises(SetupError, match="`A` has two tools called `look_up`; give one of the toolsets a prefix"):
         await Runner(agent).run("hi")
 
 
-async def test_a_source_cannot_take_the_name_of_a_transfer() -> None:
+async def test_a_toolset_cannot_use_the_name_of_a_transfer_tool() -> None:
     @tool
     async def transfer_to_b() -> str:
         return ""
 
-    agent = Agent("A", tools=[Shelf(transfer_to_b)], handoffs=[Agent("B")], model=ScriptedModel(["never"]))
+    agent = Agent("A", tools=[FakeToolset(transfer_to_b)], handoffs=[Agent("B")], model=ScriptedModel(["never"]))
     with pytest.raises(SetupError, match="two tools called `transfer_to_b`"):
         await Runner(agent).run("hi")
 
 
-async def test_what_was_opened_is_closed_when_the_run_fails_or_is_cancelled() -> None:
-    shelf, begun = Shelf(look_up), asyncio.Event()
+async def test_a_toolset_is_closed_when_the_run_fails_or_is_cancelled() -> None:
+    toolset, started = FakeToolset(look_up), asyncio.Event()
 
     @tool
     async def wait() -> str:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
         return ""
 
     with pytest.raises(UnknownToolError):
-        await Runner(Agent("A", tools=[shelf], model=ScriptedModel([[call("x")]] * 3))).run("hi")
-    assert shelf.closed == 1
-    async with Runner(Agent("A", tools=[shelf, wait], model=ScriptedModel([[call("wait")]]))).stream("hi") as live:
-        await begun.wait()
-        await live.cancel()
-    assert shelf.closed == 2
+        await Runner(Agent("A", tools=[toolset], model=ScriptedModel([[call("x")]] * 3))).run("hi")
+    assert toolset.close_count == 1
+    async with Runner(Agent("A", tools=[toolset, wait], model=ScriptedModel([[call("wait")]]))).stream("hi") as stream:
+        await started.wait()
+        await stream.cancel()
+    assert toolset.close_count == 2
 
 
-async def test_what_does_not_close_well_is_logged_and_spoils_no_result(caplog: pytest.LogCaptureFixture) -> None:
-    class Stuck(Shelf):
+async def test_an_error_while_closing_a_toolset_is_logged_and_does_not_fail_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class FailsToClose(FakeToolset):
         async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Tool]:
             ctx._run.opened[self] = self
             return ()
 
         async def close(self) -> None:
-            raise OSError("the door is stuck")
+            raise OSError("cannot close")
 
-    result = await Runner(Agent("A", tools=[Stuck()], model=ScriptedModel(["done"]))).run("hi")
+    result = await Runner(Agent("A", tools=[FailsToClose()], model=ScriptedModel(["done"]))).run("hi")
     assert result.output == "done"
     assert "could not close a resource" in caplog.text

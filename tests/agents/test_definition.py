@@ -1,4 +1,4 @@
-"""What one can say about an agent: a frozen value, with sensible defaults, that many runs may share."""
+"""The options of an agent: a frozen value with defaults that concurrent runs can share."""
 
 import asyncio
 from dataclasses import FrozenInstanceError, fields
@@ -18,7 +18,7 @@ def look_up(city: str) -> str:
     return f"sunny in {city}"
 
 
-def test_an_agent_needs_nothing_but_a_name() -> None:
+def test_an_agent_needs_only_a_name() -> None:
     # T1
     plain = Agent("Plain")
     assert plain.name == "Plain"
@@ -46,8 +46,8 @@ def test_an_agent_is_frozen() -> None:
     assert agent.name == "A"
 
 
-def test_lists_given_to_an_agent_stay_the_callers_own() -> None:
-    # T1: frozen also means that a list changed afterwards changes no agent.
+def test_changing_a_list_afterwards_does_not_change_the_agent() -> None:
+    # T1: the agent keeps copies of its lists.
     tools = [look_up]
     children = [Agent("B")]
     agent = Agent("A", tools=tools, sub_agents=children, handoffs=children)
@@ -58,7 +58,7 @@ def test_lists_given_to_an_agent_stay_the_callers_own() -> None:
     assert [edge.target for edge in agent._edges()] == ["B"]
 
 
-def test_clone_changes_what_it_is_told_and_nothing_else() -> None:
+def test_clone_changes_only_the_given_options() -> None:
     # T1
     agent = Agent("A", description="does things", instructions="Do.", tools=[look_up], max_turns=3)
     other = agent.clone(name="B", max_turns=4)
@@ -67,14 +67,14 @@ def test_clone_changes_what_it_is_told_and_nothing_else() -> None:
     assert (agent.name, agent.max_turns) == ("A", 3)
 
 
-def test_a_clone_is_checked_like_a_new_agent() -> None:
+def test_a_clone_is_validated() -> None:
     # T1
     with pytest.raises(SetupError, match="at least one turn"):
         Agent("A").clone(max_turns=0)
 
 
-async def test_a_clone_has_tools_of_its_own() -> None:
-    # T1: what is compiled once per agent is not carried over to its clones.
+async def test_a_clone_has_its_own_tools() -> None:
+    # T1: the compiled agent is not shared with its clones.
     model = ScriptedModel(["hello", "hello"])
     agent = Agent("A", model=model, tools=[look_up])
     await Runner(agent).run("hi")
@@ -82,17 +82,17 @@ async def test_a_clone_has_tools_of_its_own() -> None:
     assert [[spec.name for spec in request.tools] for request in model.requests] == [["look_up"], []]
 
 
-async def test_a_plain_function_may_stand_among_the_tools() -> None:
+async def test_a_plain_function_can_be_a_tool() -> None:
     # T1
-    def shout(text: str) -> str:
+    def uppercase(text: str) -> str:
         return text.upper()
 
-    model = ScriptedModel([call("shout", text="hey"), "done"])
-    result = await Runner(Agent("A", model=model, tools=[shout])).run("hi")
+    model = ScriptedModel([call("uppercase", text="hey"), "done"])
+    result = await Runner(Agent("A", model=model, tools=[uppercase])).run("hi")
     assert result.messages[2].content == "HEY"
 
 
-async def test_instructions_may_be_text_or_a_function_sync_or_async() -> None:
+async def test_instructions_can_be_text_or_a_sync_or_async_function() -> None:
     # T1
     def by_function(ctx: AgentContext) -> str:
         return f"You are {ctx.agent} of {ctx.values['company']}."
@@ -101,31 +101,31 @@ async def test_instructions_may_be_text_or_a_function_sync_or_async() -> None:
         await asyncio.sleep(0)
         return f"Path: {'/'.join(ctx.path)}"
 
-    for instructions, wanted in [
+    for instructions, expected in [
         ("Be kind.", "Be kind."),
         (by_function, "You are A of Baton."),
         (by_coroutine, "Path: A"),
     ]:
         model = ScriptedModel(["hello"])
         await Runner(Agent("A", model=model, instructions=instructions)).run("hi", values={"company": "Baton"})
-        assert model.requests[0].instructions == wanted
+        assert model.requests[0].instructions == expected
 
 
-async def test_a_function_of_instructions_is_asked_every_turn() -> None:
+async def test_an_instructions_function_is_called_in_every_turn() -> None:
     # T1
-    asked: list[int] = []
+    message_counts: list[int] = []
 
     def instructions(ctx: AgentContext) -> str:
-        asked.append(len(ctx.messages()))
-        return f"turn {len(asked)}"
+        message_counts.append(len(ctx.messages()))
+        return f"turn {len(message_counts)}"
 
     model = ScriptedModel([call("look_up", city="Rome"), "done"])
     await Runner(Agent("A", model=model, instructions=instructions, tools=[look_up])).run("hi")
-    assert asked == [1, 3]
+    assert message_counts == [1, 3]
     assert [request.instructions for request in model.requests] == ["turn 1", "turn 2"]
 
 
-async def test_the_model_may_be_an_object_a_string_or_the_runners() -> None:
+async def test_the_model_is_an_object_a_string_or_the_runners_default() -> None:
     # T1
     by_name = ScriptedModel(["by name"], cycle=True)
     own, default = ScriptedModel(["own"]), ScriptedModel(["the runner's"])
@@ -136,7 +136,7 @@ async def test_the_model_may_be_an_object_a_string_or_the_runners() -> None:
     assert (await Runner(Agent("A"), model="definition-test:x").run("hi")).output == "by name"
 
 
-async def test_an_agents_settings_go_before_the_runners() -> None:
+async def test_an_agents_model_settings_override_the_runners() -> None:
     # T1
     model = ScriptedModel(["hello"])
     agent = Agent("A", model=model, model_settings=ModelSettings(temperature=0.5))
@@ -144,15 +144,15 @@ async def test_an_agents_settings_go_before_the_runners() -> None:
     assert model.requests[0].settings == ModelSettings(temperature=0.5, max_tokens=7)
 
 
-@pytest.mark.parametrize("wanted", ["required", "none", "look_up"])
-async def test_tool_use_binds_the_first_turn_only(wanted: str) -> None:
+@pytest.mark.parametrize("tool_choice", ["required", "none", "look_up"])
+async def test_tool_choice_applies_to_the_first_turn_only(tool_choice: str) -> None:
     # T1
     model = ScriptedModel([call("look_up", city="Rome"), "done"])
-    await Runner(Agent("A", model=model, tools=[look_up], tool_choice=wanted)).run("hi")
-    assert [request.tool_choice for request in model.requests] == [wanted, None]
+    await Runner(Agent("A", model=model, tools=[look_up], tool_choice=tool_choice)).run("hi")
+    assert [request.tool_choice for request in model.requests] == [tool_choice, None]
 
 
-async def test_one_agent_may_run_many_times_at_once() -> None:
+async def test_concurrent_runs_can_share_an_agent() -> None:
     # T1, DESIGN §2: an agent keeps no state of any run.
     def answer(request: ModelRequest) -> str:
         return f"echo {request.messages[0].content}"
@@ -163,18 +163,18 @@ async def test_one_agent_may_run_many_times_at_once() -> None:
     assert len({result.run_id for result in results}) == 50
 
 
-async def test_one_runner_keeps_limits_of_one_run_from_the_next() -> None:
+async def test_limits_are_counted_for_each_run_separately() -> None:
     # T1, T20: limits are per run.
     runner = Runner(Agent("A", model=ScriptedModel(["hello"], cycle=True)), limits=Limits(model_calls=1))
     assert [(await runner.run("hi")).output for _ in range(3)] == ["hello"] * 3
 
 
 @pytest.mark.parametrize("kind", [Agent, AgentContext, Runner, Limits, Handoff])
-def test_type_hints_can_be_read_at_run_time(kind: type) -> None:
+def test_type_hints_are_available_at_run_time(kind: type) -> None:
     assert get_type_hints(kind) or get_type_hints(kind.__init__)
 
 
-def test_the_type_hints_of_an_agent_name_all_its_options() -> None:
+def test_an_agent_has_type_hints_for_all_options() -> None:
     hints = get_type_hints(Agent)
     assert {field.name for field in fields(Agent)} <= hints.keys()
     assert hints["max_turns"] is int

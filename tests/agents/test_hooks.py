@@ -1,4 +1,4 @@
-"""Hooks: who is told of what, in which order, once; and one that fails ends the run."""
+"""Run and agent hooks: order, number of calls, errors and replay."""
 
 import asyncio
 from contextlib import suppress
@@ -16,8 +16,8 @@ from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call, transfer_to
 
 
-class Diary(RunHooks):
-    """Writes everything down."""
+class RecordingHooks(RunHooks):
+    """Run hooks that record every call."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -65,12 +65,12 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-async def test_hooks_are_told_of_everything_in_order() -> None:
+async def test_run_hooks_are_called_in_order() -> None:
     # handoffs.md H12
-    diary = Diary()
+    hooks = RecordingHooks()
     model = ScriptedModel({"A": [call("look_up", city="Rome"), call("transfer_to_b")], "B": ["done"]})
-    await Runner(Agent("A", tools=[look_up], handoffs=[Agent("B")]), model=model, hooks=diary).run("hi")
-    assert diary.lines == [
+    await Runner(Agent("A", tools=[look_up], handoffs=[Agent("B")]), model=model, hooks=hooks).run("hi")
+    assert hooks.lines == [
         "run start A",
         "agent start A",
         "model start A 1",
@@ -89,108 +89,108 @@ async def test_hooks_are_told_of_everything_in_order() -> None:
     ]
 
 
-async def test_an_agents_own_hooks_are_told_of_it_alone() -> None:
+async def test_agent_hooks_are_called_for_their_agent_only() -> None:
     # handoffs.md H12
-    told: list[str] = []
+    calls: list[str] = []
 
-    class Own(AgentHooks):
+    class RecordingAgentHooks(AgentHooks):
         def on_start(self, ctx: RunContext[Any], agent: Any) -> None:
-            told.append(f"start {agent.name}")
+            calls.append(f"start {agent.name}")
 
         async def on_end(self, ctx: RunContext[Any], agent: Any, output: Any) -> None:
-            told.append(f"end {agent.name} {output}")
+            calls.append(f"end {agent.name} {output}")
 
         def on_handoff(self, ctx: RunContext[Any], agent: Any, source: Any) -> None:
-            told.append(f"handoff {source.name} {agent.name}")
+            calls.append(f"handoff {source.name} {agent.name}")
 
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("transfer_to_c")], "C": ["done"]})
     c = Agent("C")
-    b = Agent("B", hooks=Own(), handoffs=[c])
+    b = Agent("B", hooks=RecordingAgentHooks(), handoffs=[c])
     await Runner(Agent("A", handoffs=[b]), model=model).run("hi")
-    # Of a handoff both its source and its target are told.
-    assert told == ["handoff A B", "start B", "handoff B C", "end B None"]
+    # on_handoff is called for the source and for the target.
+    assert calls == ["handoff A B", "start B", "handoff B C", "end B None"]
 
 
-async def test_the_hooks_of_a_handoff_run_at_once() -> None:
+async def test_the_hooks_of_a_handoff_run_concurrently() -> None:
     # handoffs.md H12
     arrived: list[str] = []
-    everybody = asyncio.Event()
+    all_arrived = asyncio.Event()
 
-    async def arrive(who: str) -> None:
-        arrived.append(who)
+    async def arrive(name: str) -> None:
+        arrived.append(name)
         if len(arrived) == 3:
-            everybody.set()
-        await everybody.wait()
+            all_arrived.set()
+        await all_arrived.wait()
 
-    class OfRun(RunHooks):
+    class WaitingRunHooks(RunHooks):
         async def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
             await arrive("run")
 
-    class OfAgent(AgentHooks):
+    class WaitingAgentHooks(AgentHooks):
         async def on_handoff(self, ctx: RunContext[Any], agent: Any, source: Any) -> None:
             await arrive("agent")
 
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["done"]})
-    a = Agent("A", hooks=OfAgent(), handoffs=[Agent("B", hooks=OfAgent())])
-    assert (await Runner(a, model=model, hooks=OfRun()).run("hi")).output == "done"
+    a = Agent("A", hooks=WaitingAgentHooks(), handoffs=[Agent("B", hooks=WaitingAgentHooks())])
+    assert (await Runner(a, model=model, hooks=WaitingRunHooks()).run("hi")).output == "done"
     assert sorted(arrived) == ["agent", "agent", "run"]
 
 
-async def test_hooks_are_not_told_again_after_resume() -> None:
+async def test_hooks_are_not_called_again_after_a_resume_or_in_a_replay() -> None:
     # handoffs.md H12
-    diary = Diary()
+    hooks = RecordingHooks()
     model = ScriptedModel(
         {"A": [call("look_up", city="Rome"), call("transfer_to_b")], "B": [call("ask", question="sure?"), "done"]}
     )
     a = Agent("A", tools=[look_up], handoffs=[Agent("B", tools=[ask])])
-    runner = Runner(a, model=model, hooks=diary)
+    runner = Runner(a, model=model, hooks=hooks)
     suspended = await runner.run("hi")
-    assert diary.lines[-1] == "interrupt sure?"
-    before = list(diary.lines)
+    assert hooks.lines[-1] == "interrupt sure?"
+    before = list(hooks.lines)
     result = await runner.resume(suspended.run_id, "yes")
-    new = [entry for entry in diary.lines[len(before) :] if not entry.startswith("tool start")]
+    new = [entry for entry in hooks.lines[len(before) :] if not entry.startswith("tool start")]
     assert new == ["tool end ask yes", "model start B 7", "model end B", "agent end B done", "run end B done"]
-    told = len(diary.lines)
+    count = len(hooks.lines)
     await runner.replay(result.events)
-    assert len(diary.lines) == told
+    assert len(hooks.lines) == count
 
 
-async def test_a_tool_that_asks_is_started_once() -> None:
-    # handoffs.md H12: none of them runs again on resume.
-    diary = Diary()
+async def test_on_tool_start_is_called_once_for_a_tool_that_interrupts() -> None:
+    # handoffs.md H12: hooks do not run again after a resume.
+    hooks = RecordingHooks()
     model = ScriptedModel([call("ask", question="sure?"), "done"])
-    runner = Runner(Agent("A", model=model, tools=[ask]), hooks=diary)
+    runner = Runner(Agent("A", model=model, tools=[ask]), hooks=hooks)
     suspended = await runner.run("hi")
     await runner.resume(suspended.run_id, "yes")
-    assert diary.lines.count("tool start ask") == 1
+    assert hooks.lines.count("tool start ask") == 1
 
 
-async def test_every_start_of_a_tool_has_its_end() -> None:
-    # handoffs.md H12: also that of a function that returns an agent.
-    diary = Diary()
+async def test_on_tool_end_is_called_for_a_function_that_returns_an_agent() -> None:
+    # handoffs.md H12
+    hooks = RecordingHooks()
     sales = Agent("Sales")
 
     def to_sales() -> Agent:
-        """Hand over."""
+        """Transfer to sales."""
         return sales
 
     model = ScriptedModel({"A": [call("to_sales")], "Sales": ["hello"]})
-    await Runner(Agent("A", tools=[to_sales]), model=model, hooks=diary).run("hi")
-    starts = [entry for entry in diary.lines if entry.startswith("tool start")]
-    ends = [entry for entry in diary.lines if entry.startswith("tool end")]
+    await Runner(Agent("A", tools=[to_sales]), model=model, hooks=hooks).run("hi")
+    starts = [entry for entry in hooks.lines if entry.startswith("tool start")]
+    ends = [entry for entry in hooks.lines if entry.startswith("tool end")]
     assert len(starts) == len(ends) == 1
 
 
-async def driven_to_the_end(runner: Runner[Any, Any]) -> RunResult[Any]:
-    """Start a run and take it up again, with answers, until it is completed."""
-    live = runner.stream("hi", run_id="r1")
+async def run_until_completed(runner: Runner[Any, Any]) -> RunResult[Any]:
+    """Start a run and resume it, with answers, until it is completed."""
+    stream = runner.stream("hi", run_id="r1")
     for _ in range(5):
         with suppress(ZeroDivisionError):
-            await live._drive()
-        if live.result.status == "completed":
-            return live.result
-        live = runner.stream_resume("r1", {question.id: "yes" for question in live.result.interrupts})
-    raise AssertionError("it never ends")
+            await stream._drive()
+        if stream.result.status == "completed":
+            return stream.result
+        stream = runner.stream_resume("r1", {question.id: "yes" for question in stream.result.interrupts})
+    raise AssertionError("the run was not completed")
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ async def driven_to_the_end(runner: Runner[Any, Any]) -> RunResult[Any]:
         "on_run_end",
     ],
 )
-async def test_a_hook_that_fails_ends_the_run_and_a_resume_repeats_nothing(name: str) -> None:
+async def test_an_error_in_a_hook_ends_the_run_and_a_resume_repeats_nothing(name: str) -> None:
     # handoffs.md H12, H13
-    ran, failures = list[str](), list[str]()
+    executed, failures = list[str](), list[str]()
 
-    def fail_once(*given: Any) -> None:
+    def fail_once(*arguments: Any) -> None:
         if not failures:
             failures.append(name)
             raise ZeroDivisionError(name)
@@ -220,87 +220,89 @@ async def test_a_hook_that_fails_ends_the_run_and_a_resume_repeats_nothing(name:
     @tool
     async def work() -> str:
         """Work."""
-        ran.append("work")
+        executed.append("work")
         return "ok"
 
     hooks = RunHooks()
     setattr(hooks, name, fail_once)
     model = ScriptedModel({"A": [call("work"), call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
     a = Agent("A", tools=[work], handoffs=[Agent("B", tools=[ask])])
-    result = await driven_to_the_end(Runner(a, model=model, hooks=hooks))
+    result = await run_until_completed(Runner(a, model=model, hooks=hooks))
     assert failures == [name]
     assert result.output == "done"
-    assert ran == ["work"]
+    assert executed == ["work"]
     assert len(model.requests) == 4
 
 
-async def test_a_hook_that_fails_ends_the_run_with_its_own_error() -> None:
+async def test_a_run_fails_with_the_error_of_its_hook() -> None:
     # handoffs.md H12
-    class Strict(RunHooks):
+    class RefusingHooks(RunHooks):
         def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
             raise PermissionError(f"{from_agent.name} must not call {to_agent.name}")
 
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["never"]})
-    live = Runner(Agent("A", handoffs=[Agent("B")]), model=model, hooks=Strict()).stream("hi")
+    stream = Runner(Agent("A", handoffs=[Agent("B")]), model=model, hooks=RefusingHooks()).stream("hi")
     with pytest.raises(PermissionError, match="A must not call B"):
-        await live._drive()
-    assert live.result.status == "failed"
+        await stream._drive()
+    assert stream.result.status == "failed"
     assert model.remaining == 1
 
 
-async def test_what_a_hook_wrote_is_recorded_with_it_alone_also_when_the_run_is_taken_up() -> None:
-    class Counting(RunHooks):
+async def test_values_written_by_a_hook_are_not_recorded_with_the_tool_result() -> None:
+    class WritingHooks(RunHooks):
         def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> None:
             ctx.values.set("started", 1)
 
     def new_runner() -> Runner:
         steps = [call("look_up", city="Rome"), "Sunny."]
-        return Runner(Agent("A", tools=[look_up]), model=ScriptedModel(steps), hooks=Counting())
+        return Runner(Agent("A", tools=[look_up]), model=ScriptedModel(steps), hooks=WritingHooks())
 
-    whole = await new_runner().run("Go.")
-    cut = next(place for place, event in enumerate(whole.events) if isinstance(event, ToolReturned))
+    uninterrupted = await new_runner().run("Go.")
+    position = next(index for index, event in enumerate(uninterrupted.events) if isinstance(event, ToolReturned))
     runner = new_runner()
     assert isinstance(runner.model, ScriptedModel)
-    runner.model.fast_forward(whole.events[:cut])
-    again = await runner.resume(runner.load_log(whole.events[:cut]))
-    returned = [event for result in (whole, again) for event in result.events if isinstance(event, ToolReturned)]
+    runner.model.fast_forward(uninterrupted.events[:position])
+    resumed = await runner.resume(runner.load_log(uninterrupted.events[:position]))
+    returned = [
+        event for result in (uninterrupted, resumed) for event in result.events if isinstance(event, ToolReturned)
+    ]
     assert [event.value_changes for event in returned] == [None, None]
-    assert again.values == whole.values == {"started": 1}
+    assert resumed.values == uninterrupted.values == {"started": 1}
 
 
-async def test_a_hook_that_swallows_its_suspension_ends_the_run() -> None:
-    # F12: also a hook of the run, which is outside of every activation.
-    class Careless(RunHooks):
+async def test_a_hook_that_swallows_its_interrupt_ends_the_run() -> None:
+    # F12: on_run_start runs outside of every activation.
+    class SwallowingHooks(RunHooks):
         async def on_run_start(self, ctx: RunContext[Any], agent: Any) -> None:
             try:
                 await ctx.interrupt("sure?")
             except BaseException:  # noqa: BLE001 - the mistake under test
                 return
 
-    runner = Runner(Agent("A", model=ScriptedModel(["done"])), hooks=Careless())
+    runner = Runner(Agent("A", model=ScriptedModel(["done"])), hooks=SwallowingHooks())
     with pytest.raises(OpenInterruptError, match="the hook on_run_start went on while its question"):
         await runner.run("hi")
 
 
 class FalsyRunHooks(list[str], RunHooks):
-    """Hooks that are falsy as long as nothing was recorded."""
+    """Run hooks that are falsy as long as nothing was recorded."""
 
     def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
         self.append(f"start {agent.name}")
 
 
 class FalsyAgentHooks(list[str], AgentHooks):
-    """Hooks of one agent that are falsy as long as nothing was recorded."""
+    """Agent hooks that are falsy as long as nothing was recorded."""
 
     def on_handoff(self, ctx: RunContext[Any], agent: Any, source: Any) -> None:
         self.append(f"{source.name} to {agent.name}")
 
 
 async def test_falsy_hooks_are_called() -> None:
-    # F31: an empty list that is a hooks object was taken for no hooks.
-    of_run, of_source, of_target = FalsyRunHooks(), FalsyAgentHooks(), FalsyAgentHooks()
+    # F31: hooks that are also an empty list were ignored.
+    run_hooks, source_hooks, target_hooks = FalsyRunHooks(), FalsyAgentHooks(), FalsyAgentHooks()
     model = ScriptedModel({"A": [transfer_to("B")], "B": ["done"]})
-    team = Agent("A", hooks=of_source, sub_agents=[Agent("B", hooks=of_target)])
-    await Runner(team, model=model, hooks=of_run).run("hi")
-    assert of_run == ["start A", "start B"]
-    assert of_source == of_target == ["A to B"]
+    team = Agent("A", hooks=source_hooks, sub_agents=[Agent("B", hooks=target_hooks)])
+    await Runner(team, model=model, hooks=run_hooks).run("hi")
+    assert run_hooks == ["start A", "start B"]
+    assert source_hooks == target_hooks == ["A to B"]

@@ -1,4 +1,4 @@
-"""Several callbacks at once: all of them end before anything goes on, and the first failure is the one raised."""
+"""Concurrent callbacks: all of them finish before the caller continues, and the first error is raised."""
 
 import asyncio
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from baton.agents.hooks import gather_callbacks, maybe_await
 
 
-class Later:
-    """Something to wait for that is no coroutine."""
+class CustomAwaitable:
+    """An awaitable that is not a coroutine."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -19,92 +19,97 @@ class Later:
         return self.value
 
 
-async def soon(value: Any) -> Any:
-    """The value, in a while."""
+async def return_later(value: Any) -> Any:
+    """Return the value in the next iteration of the event loop."""
     await asyncio.sleep(0)
     return value
 
 
-class Sleeper:
-    """Waits for ever, and notes how it ends."""
+class WaitingCallback:
+    """A callback that waits until it is cancelled and records its cleanup."""
 
     def __init__(self) -> None:
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self.ended: list[str] = []
 
-    async def sleep(self) -> None:
-        self.begun.set()
+    async def run(self) -> None:
+        self.started.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            # Tidying up takes a while; it is waited for.
+            # The caller waits for this cleanup.
             await asyncio.sleep(0)
-            self.ended.append("tidied up")
+            self.ended.append("cleaned up")
             raise
 
 
 @pytest.mark.parametrize("value", [None, 0, "text", [], {"a": 1}, (1, 2), object])
-async def test_a_value_is_settled_as_it_is(value: Any) -> None:
+async def test_a_plain_value_is_returned_unchanged(value: Any) -> None:
     # H12: sync
     assert await maybe_await(value) is value
 
 
-async def test_whatever_can_be_awaited_is_awaited() -> None:
+async def test_every_awaitable_is_awaited() -> None:
     # H12: async
     future = asyncio.get_running_loop().create_future()
     future.set_result("future")
-    task = asyncio.create_task(soon("task"))
-    assert [await maybe_await(each) for each in (soon(1), Later(2), future, task)] == [1, 2, "future", "task"]
+    task = asyncio.create_task(return_later("task"))
+    assert [await maybe_await(each) for each in (return_later(1), CustomAwaitable(2), future, task)] == [
+        1,
+        2,
+        "future",
+        "task",
+    ]
 
 
-@pytest.mark.parametrize("waiting", [0, 1, 2, 3])
-async def test_values_and_awaitables_come_back_in_order(waiting: int) -> None:
-    # H12: sync and async in one point.
-    values = [soon(number) if number < waiting else number for number in range(4)]
+@pytest.mark.parametrize("awaitable_count", [0, 1, 2, 3])
+async def test_results_of_values_and_awaitables_are_in_order(awaitable_count: int) -> None:
+    # H12: sync and async callbacks together.
+    values = [return_later(number) if number < awaitable_count else number for number in range(4)]
     assert await gather_callbacks(*values) == [0, 1, 2, 3]
 
 
-async def test_nothing_together_is_nothing() -> None:
+async def test_no_callbacks_give_an_empty_list() -> None:
     assert await gather_callbacks() == []
 
 
-async def test_all_run_at_once() -> None:
-    # H7, H12: none of them would end if they ran one after the other.
-    meeting = asyncio.Barrier(3)
-    assert sorted(await gather_callbacks(*[meeting.wait() for _ in range(3)])) == [0, 1, 2]
+async def test_callbacks_run_concurrently() -> None:
+    # H7, H12: none would finish if they ran one after another.
+    barrier = asyncio.Barrier(3)
+    assert sorted(await gather_callbacks(*[barrier.wait() for _ in range(3)])) == [0, 1, 2]
 
 
-async def test_the_first_failure_is_raised_and_the_others_are_cancelled_and_awaited() -> None:
+async def test_the_first_error_is_raised_and_the_others_are_cancelled_and_awaited() -> None:
     # H7
-    sleepers = [Sleeper(), Sleeper()]
+    callbacks = [WaitingCallback(), WaitingCallback()]
 
     async def fail() -> None:
-        for sleeper in sleepers:
-            await sleeper.begun.wait()
+        for callback in callbacks:
+            await callback.started.wait()
         raise LookupError("first")
 
     with pytest.raises(LookupError, match="first"):
-        await gather_callbacks(sleepers[0].sleep(), fail(), sleepers[1].sleep())
-    assert [sleeper.ended for sleeper in sleepers] == [["tidied up"], ["tidied up"]]
+        await gather_callbacks(callbacks[0].run(), fail(), callbacks[1].run())
+    assert [callback.ended for callback in callbacks] == [["cleaned up"], ["cleaned up"]]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_what_had_ended_before_the_failure_does_not_hide_it() -> None:
+async def test_an_error_is_raised_after_other_callbacks_have_finished() -> None:
     # H7
     async def fail() -> None:
         raise LookupError("it")
 
     with pytest.raises(LookupError, match="it"):
-        await gather_callbacks(soon(1), fail(), 2)
+        await gather_callbacks(return_later(1), fail(), 2)
 
 
-async def test_whoever_is_cancelled_takes_all_of_them_along() -> None:
+async def test_cancelling_the_caller_cancels_all_callbacks() -> None:
     # H7, D10
-    sleepers = [Sleeper(), Sleeper()]
-    task = asyncio.create_task(gather_callbacks(*[sleeper.sleep() for sleeper in sleepers]))
-    for sleeper in sleepers:
-        await sleeper.begun.wait()
+    callbacks = [WaitingCallback(), WaitingCallback()]
+    task = asyncio.create_task(gather_callbacks(*[callback.run() for callback in callbacks]))
+    for callback in callbacks:
+        await callback.started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [sleeper.ended for sleeper in sleepers] == [["tidied up"], ["tidied up"]]
+    assert [callback.ended for callback in callbacks] == [["cleaned up"], ["cleaned up"]]

@@ -1,4 +1,4 @@
-"""One activation of an agent that asks a model: turns, limits, answers, and what reaches the model."""
+"""Activations of an agent that calls a model: requests, turns, limits and output."""
 
 from collections.abc import Callable
 from datetime import date
@@ -14,7 +14,7 @@ from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, U
 from baton.models import CompleteResponse, FallbackModel, Model, ModelRequest, ModelResponse, RetryModel
 from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript
 
-_LAST_WORD = "Answer now, as well as you can"
+_FINAL_REQUEST = "Answer now, as well as you can"
 
 
 @tool
@@ -30,7 +30,7 @@ async def ask(ctx: RunContext, question: str) -> str:
 
 
 class Report(BaseModel):
-    """An answer with a form."""
+    """A structured answer."""
 
     city: str
     degrees: int = Field(ge=-90, le=60)
@@ -39,7 +39,7 @@ class Report(BaseModel):
 REPORT = '{"city": "Rome", "degrees": 25}'
 
 
-# --- T2: ask, run the calls, ask again
+# --- T2: model calls and tool calls
 
 
 async def test_an_agent_without_tools_is_one_model_call() -> None:
@@ -54,7 +54,7 @@ async def test_an_agent_without_tools_is_one_model_call() -> None:
     assert request.output_schema is None
 
 
-async def test_results_are_appended_and_the_model_is_asked_again() -> None:
+async def test_results_are_appended_and_the_model_is_called_again() -> None:
     # T2
     model = ScriptedModel([call("look_up", city="Rome"), say("Now Oslo.", call("look_up", city="Oslo")), "both sunny"])
     result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
@@ -71,16 +71,16 @@ async def test_results_are_appended_and_the_model_is_asked_again() -> None:
     assert [spec.name for spec in model.requests[2].tools] == ["look_up"]
 
 
-async def test_text_beside_calls_is_not_the_answer() -> None:
-    # T2, T18: text and calls together go on.
+async def test_text_in_a_response_with_calls_is_not_the_output() -> None:
+    # T2, T18: a response with calls is not final.
     model = ScriptedModel([say("One moment.", call("look_up", city="Rome")), "done"])
     result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
     assert result.output == "done"
     assert text_of(result.messages[1].content) == "One moment."
 
 
-async def test_call_ids_that_a_provider_leaves_out_or_repeats_are_made_unique() -> None:
-    # T26: calls and results must pair up, whatever the provider counts.
+async def test_repeated_call_ids_are_made_unique() -> None:
+    # T26: calls and results are paired by id.
     def calls(request: ModelRequest) -> AssistantMessage:
         return AssistantMessage(tool_calls=(ToolCall("0", "look_up", '{"city":"Rome"}'),))
 
@@ -95,7 +95,7 @@ async def test_call_ids_that_a_provider_leaves_out_or_repeats_are_made_unique() 
 # --- T3: turns
 
 
-async def test_at_the_limit_one_last_call_without_tools_must_answer() -> None:
+async def test_at_the_turn_limit_the_model_is_called_once_more_without_tools() -> None:
     # T3
     model = ScriptedModel([call("look_up", city="Rome"), call("look_up", city="Oslo"), "best effort"])
     result = await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
@@ -103,12 +103,12 @@ async def test_at_the_limit_one_last_call_without_tools_must_answer() -> None:
     assert [[spec.name for spec in request.tools] for request in model.requests] == [["look_up"], ["look_up"], []]
     last = model.requests[2].messages[-1]
     assert isinstance(last, UserMessage)
-    assert _LAST_WORD in text_of(last.content)
-    # The urging is for the model alone: it is in nobody's history.
-    assert not any(_LAST_WORD in text_of(message.content) for message in result.messages)
+    assert _FINAL_REQUEST in text_of(last.content)
+    # The request for a final answer is not part of the history.
+    assert not any(_FINAL_REQUEST in text_of(message.content) for message in result.messages)
 
 
-async def test_an_answer_in_the_last_ordinary_turn_needs_no_last_call() -> None:
+async def test_an_answer_in_the_last_turn_needs_no_final_call() -> None:
     # T3
     model = ScriptedModel([call("look_up", city="Rome"), "done"])
     result = await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
@@ -117,7 +117,7 @@ async def test_an_answer_in_the_last_ordinary_turn_needs_no_last_call() -> None:
     assert [spec.name for spec in model.requests[1].tools] == ["look_up"]
 
 
-async def test_calls_in_the_last_call_end_the_run() -> None:
+async def test_tool_calls_in_the_final_response_end_the_run() -> None:
     # T3
     model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
     with pytest.raises(TurnLimitError, match="`A` has no answer after 2 turns; raise the limit with Agent") as caught:
@@ -126,7 +126,7 @@ async def test_calls_in_the_last_call_end_the_run() -> None:
     assert len(model.requests) == 3
 
 
-async def test_an_answer_of_the_wrong_form_in_the_last_call_ends_the_run() -> None:
+async def test_invalid_output_in_the_final_response_ends_the_run() -> None:
     # T3, T6
     model = ScriptedModel([call("look_up", city="Rome"), "not JSON"])
     agent = Agent("A", model=model, tools=[look_up], max_turns=1, output_type=Report)
@@ -135,7 +135,7 @@ async def test_an_answer_of_the_wrong_form_in_the_last_call_ends_the_run() -> No
     model.assert_done()
 
 
-async def test_on_limit_error_skips_the_last_call() -> None:
+async def test_on_max_turns_error_skips_the_final_call() -> None:
     # T3
     model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
     with pytest.raises(TurnLimitError):
@@ -143,7 +143,7 @@ async def test_on_limit_error_skips_the_last_call() -> None:
     assert len(model.requests) == 2
 
 
-async def test_the_remaining_turns_survive_resume() -> None:
+async def test_turns_before_a_resume_count_towards_the_limit() -> None:
     # T3
     model = ScriptedModel([call("look_up", city="Rome"), call("ask", question="?"), call("look_up", city="Rome")])
     runner = Runner(Agent("A", model=model, tools=[look_up, ask], max_turns=2, on_max_turns="error"))
@@ -155,7 +155,7 @@ async def test_the_remaining_turns_survive_resume() -> None:
 
 
 async def test_turns_are_counted_per_activation() -> None:
-    # T3: an agent that gets the floor again starts anew.
+    # T3: a second activation of an agent starts at zero.
     model = ScriptedModel(
         {
             "A": [call("look_up", city="Rome"), call("transfer_to_b"), call("look_up", city="Rome"), "done"],
@@ -172,33 +172,33 @@ async def test_turns_are_counted_per_activation() -> None:
 # --- T5: output_key
 
 
-async def test_output_key_keeps_the_answer() -> None:
+async def test_output_key_stores_the_answer() -> None:
     # T5
     result = await Runner(Agent("A", model=ScriptedModel(["hello"]), output_key="greeting")).run("hi")
     assert result.values == {"greeting": "hello"}
 
 
-async def test_output_key_keeps_a_structured_answer_as_plain_data() -> None:
+async def test_output_key_stores_structured_output_as_plain_data() -> None:
     # T5, T6
     agent = Agent("A", model=ScriptedModel([REPORT]), output_key="report", output_type=Report)
     assert (await Runner(agent).run("hi")).values == {"report": {"city": "Rome", "degrees": 25}}
 
 
-async def test_output_key_keeps_nothing_on_error() -> None:
+async def test_output_key_stores_nothing_on_error() -> None:
     # T5
     @tool(on_error="raise")
     async def fail() -> str:
         raise OSError("disk full")
 
     runner = Runner(Agent("A", model=ScriptedModel([say("text", call("fail"))]), tools=[fail], output_key="x"))
-    live = runner.stream("hi")
+    stream = runner.stream("hi")
     with pytest.raises(BatonError):
-        await live._drive()
-    assert live.result.status == "failed"
-    assert live.result.values == {}
+        await stream._drive()
+    assert stream.result.status == "failed"
+    assert stream.result.values == {}
 
 
-async def test_output_key_keeps_nothing_on_interrupt_and_the_answer_afterwards() -> None:
+async def test_output_key_stores_the_answer_only_after_an_interrupt_is_answered() -> None:
     # T5
     model = ScriptedModel([say("text", call("ask", question="?")), "done"])
     runner = Runner(Agent("A", model=model, tools=[ask], output_key="x"))
@@ -207,7 +207,7 @@ async def test_output_key_keeps_nothing_on_interrupt_and_the_answer_afterwards()
     assert (await runner.resume(suspended.run_id, "yes")).values == {"x": "done"}
 
 
-async def test_output_key_keeps_nothing_on_transfer() -> None:
+async def test_output_key_stores_nothing_on_transfer() -> None:
     # T5
     model = ScriptedModel({"A": [say("over to B", call("transfer_to_b"))], "B": ["done"]})
     result = await Runner(Agent("A", handoffs=[Agent("B")], output_key="x"), model=model).run("hi")
@@ -218,7 +218,7 @@ async def test_output_key_keeps_nothing_on_transfer() -> None:
 # --- T6: output types
 
 
-async def test_an_answer_is_read_as_the_output_type() -> None:
+async def test_an_answer_is_parsed_as_the_output_type() -> None:
     # T6
     model = ScriptedModel([REPORT])
     result = await Runner(Agent("A", model=model, output_type=Report)).run("hi")
@@ -229,7 +229,7 @@ async def test_an_answer_is_read_as_the_output_type() -> None:
     assert set(schema.schema["properties"]) == {"city", "degrees"}
 
 
-async def test_an_invalid_answer_goes_back_with_what_is_wrong_at_most_twice() -> None:
+async def test_invalid_output_is_returned_to_the_model_with_the_problems() -> None:
     # T6
     model = ScriptedModel(["Rome is warm", '{"city": "Rome", "degrees": 99}', REPORT])
     result = await Runner(Agent("A", model=model, output_type=Report)).run("hi")
@@ -242,7 +242,7 @@ async def test_an_invalid_answer_goes_back_with_what_is_wrong_at_most_twice() ->
     assert roles == ["UserMessage", "AssistantMessage", "UserMessage", "AssistantMessage", "UserMessage"]
 
 
-async def test_a_third_invalid_answer_ends_the_run() -> None:
+async def test_the_third_invalid_output_ends_the_run() -> None:
     # T6
     model = ScriptedModel(['{"city": "Rome"}'], cycle=True)
     with pytest.raises(OutputError, match="`A` must answer with `Report`") as caught:
@@ -252,8 +252,8 @@ async def test_a_third_invalid_answer_ends_the_run() -> None:
     assert len(model.requests) == 3
 
 
-async def test_corrections_of_the_output_survive_resume() -> None:
-    # T6: two are allowed in one activation, not two after every resume.
+async def test_output_corrections_before_a_resume_count() -> None:
+    # T6: two corrections per activation, not two after every resume.
     model = ScriptedModel(["no", call("ask", question="?"), "no", "no", REPORT])
     runner = Runner(Agent("A", model=model, tools=[ask], output_type=Report))
     suspended = await runner.run("hi")
@@ -262,23 +262,23 @@ async def test_corrections_of_the_output_survive_resume() -> None:
     assert model.remaining == 1
 
 
-# --- what a model must not do
+# --- empty responses, errors and usage
 
 
-async def test_a_model_that_says_nothing_twice_is_an_error_that_may_pass() -> None:
+async def test_two_empty_responses_raise_a_retryable_error() -> None:
     with pytest.raises(EmptyResponseError, match="`quiet` of `A` answered with neither text nor calls") as caught:
         await Runner(Agent("A", model=ScriptedModel([AssistantMessage()] * 2, name="quiet"))).run("hi")
     assert caught.value.model == "quiet"
     assert caught.value.retryable
 
 
-async def test_a_model_that_only_thinks_has_said_nothing() -> None:
-    thought = AssistantMessage(reasoning=(Reasoning("hm"),))
+async def test_a_response_with_only_reasoning_is_empty() -> None:
+    reasoning_only = AssistantMessage(reasoning=(Reasoning("hm"),))
     with pytest.raises(EmptyResponseError):
-        await Runner(Agent("A", model=ScriptedModel([thought] * 2))).run("hi")
+        await Runner(Agent("A", model=ScriptedModel([reasoning_only] * 2))).run("hi")
 
 
-NOTHING = (
+EMPTY_RESPONSES = (
     AssistantMessage(),
     AssistantMessage(reasoning=(Reasoning("hm"),)),
     ScriptedStream(""),
@@ -286,10 +286,10 @@ NOTHING = (
 )
 
 
-@pytest.mark.parametrize("nothing", NOTHING)
-async def test_a_model_that_says_nothing_is_asked_once_more(nothing: Any) -> None:
-    # F22: the run ended, though the error said that it may pass.
-    model = ScriptedModel([nothing, "hello"])
+@pytest.mark.parametrize("empty", EMPTY_RESPONSES)
+async def test_a_model_is_called_again_after_an_empty_response(empty: Any) -> None:
+    # F22: the run ended although the error was retryable.
+    model = ScriptedModel([empty, "hello"])
     runner = Runner(Agent("A", model=model))
     async with runner.stream("hi") as run:
         async for _ in run:
@@ -300,7 +300,7 @@ async def test_a_model_that_says_nothing_is_asked_once_more(nothing: Any) -> Non
     assert responded.text == "hello"
 
 
-async def test_both_calls_count_when_a_model_is_asked_once_more() -> None:
+async def test_usage_and_limits_count_the_empty_response() -> None:
     # F22
     first = ModelResponse(AssistantMessage(), usage=Usage(3, 1))
     model = ScriptedModel([first, ModelResponse(AssistantMessage("hello"), usage=Usage(3, 2))])
@@ -311,45 +311,45 @@ async def test_both_calls_count_when_a_model_is_asked_once_more() -> None:
         await Runner(Agent("A", model=model), limits=Limits(model_calls=1)).run("hi")
 
 
-def retrying(model: Model) -> Model:
+def with_retry(model: Model) -> Model:
     return RetryModel(model, attempts=2, initial_delay=0)
 
 
-def falling_back(model: Model) -> Model:
+def with_fallback(model: Model) -> Model:
     return FallbackModel(model, model)
 
 
-@pytest.mark.parametrize("wrap", [retrying, falling_back])
-async def test_a_model_that_gave_up_is_not_asked_once_more(wrap: Callable[[Model], Model]) -> None:
-    # F22: the wrapper decides how often.
+@pytest.mark.parametrize("wrap", [with_retry, with_fallback])
+async def test_a_wrapper_decides_how_often_an_empty_response_is_retried(wrap: Callable[[Model], Model]) -> None:
+    # F22
     model = ScriptedModel([AssistantMessage()] * 9)
     with pytest.raises(EmptyResponseError):
         await Runner(Agent("A", model=wrap(model))).run("hi")
     assert len(model.requests) == 2
 
 
-async def test_a_model_that_will_say_nothing_again_is_not_asked_once_more() -> None:
+async def test_an_empty_response_that_is_not_retryable_ends_the_run() -> None:
     # F22
-    model = ScriptedModel([EmptyResponseError("max_tokens is used up"), "never asked for"])
+    model = ScriptedModel([EmptyResponseError("max_tokens is used up"), "never requested"])
     with pytest.raises(EmptyResponseError, match="used up"):
         await Runner(Agent("A", model=model)).run("hi")
 
 
-async def test_an_error_of_a_model_is_a_model_error_with_its_cause() -> None:
+async def test_an_exception_in_a_model_becomes_a_model_error_with_its_cause() -> None:
     with pytest.raises(ModelError, match="the model `m` of `A` raised OSError: gone") as caught:
         await Runner(Agent("A", model=ScriptedModel([OSError("gone")], name="m"))).run("hi")
     assert caught.value.model == "m"
     assert isinstance(caught.value.__cause__, OSError)
 
 
-async def test_a_models_own_error_is_passed_on_as_it_is() -> None:
+async def test_a_model_error_is_raised_unchanged() -> None:
     overloaded = ModelError("overloaded", model="m", retryable=True, retry_after=3.0)
     with pytest.raises(ModelError) as caught:
         await Runner(Agent("A", model=ScriptedModel([overloaded]))).run("hi")
     assert caught.value is overloaded
 
 
-async def test_what_a_model_says_it_consumed_is_in_the_log_and_added_up() -> None:
+async def test_usage_is_summed_by_agent_and_by_model() -> None:
     used = Usage(input_tokens=10, output_tokens=2, cost=0.5)
     model = ScriptedModel([say("", call("look_up", city="Rome"), usage=used), say("done", usage=used)], name="m")
     result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
@@ -363,7 +363,7 @@ async def test_what_a_model_says_it_consumed_is_in_the_log_and_added_up() -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "answer", "wanted"),
+    ("kind", "answer", "expected"),
     [
         (int, '{"response": 3}', 3),
         (int, "3", 3),
@@ -374,18 +374,18 @@ async def test_what_a_model_says_it_consumed_is_in_the_log_and_added_up() -> Non
         (Report, f"```\n{REPORT}```", Report(city="Rome", degrees=25)),
     ],
 )
-async def test_an_output_type_may_be_whatever_pydantic_can_read(kind: Any, answer: str, wanted: Any) -> None:
+async def test_an_output_type_can_be_any_type_that_pydantic_validates(kind: Any, answer: str, expected: Any) -> None:
     # T6
     model = ScriptedModel([answer])
     result = await Runner(Agent("A", model=model, output_type=kind)).run("hi")
-    assert result.output == wanted
+    assert result.output == expected
     schema = model.requests[0].output_schema
     assert schema is not None
     assert schema.schema.get("type") == "object" or "$ref" in schema.schema
 
 
-async def test_an_output_type_that_is_no_object_is_wrapped_in_one() -> None:
-    # T6: providers demand an object.
+async def test_an_output_type_that_is_not_an_object_is_wrapped() -> None:
+    # T6: providers require an object.
     model = ScriptedModel(['{"response": [{"city": "Rome", "degrees": 25}]}'])
     result = await Runner(Agent("A", model=model, output_type=list[Report])).run("hi")
     assert result.output == [Report(city="Rome", degrees=25)]
@@ -396,8 +396,8 @@ async def test_an_output_type_that_is_no_object_is_wrapped_in_one() -> None:
     assert "$defs" not in schema.schema["properties"]["response"]
 
 
-async def test_the_transcript_of_a_corrected_answer() -> None:
-    # T6: what was wrong stays in the log; the complaint is told to the model and is no event.
+async def test_the_log_contains_invalid_output_but_not_the_correction_request() -> None:
+    # T6
     result = await Runner(Agent("A", model=ScriptedModel(["no", REPORT]), output_type=Report)).run("hi")
     assert transcript(result.events) == [
         'run of A started with "hi"',
@@ -410,20 +410,20 @@ async def test_the_transcript_of_a_corrected_answer() -> None:
 
 
 async def test_a_falsy_model_is_called() -> None:
-    # F31: a model that is an empty list was taken for no model.
-    class Recorder(list[ModelRequest]):
-        name = "recorder"
+    # F31: a model that is also an empty list was ignored.
+    class RecordingModel(list[ModelRequest]):
+        name = "recording"
 
         def respond(self, request: ModelRequest) -> CompleteResponse:
             self.append(request)
             return CompleteResponse(ModelResponse(AssistantMessage("mine")))
 
-    model = Recorder()
+    model = RecordingModel()
     assert (await Runner(Agent("A", model=model), model=ScriptedModel(["other"])).run("hi")).output == "mine"
 
 
 async def test_a_retry_tells_subscribers_that_the_streamed_response_is_discarded() -> None:
-    # F33: they saw the text of both attempts as one.
+    # F33: they received the text of both attempts as one response.
     broken = ScriptedStream("Good", ModelError("broken", retryable=True))
     model = RetryModel(ScriptedModel([broken, ScriptedStream("Hel", "lo")]), initial_delay=0, after_output=True)
     async with Runner(Agent("A", model=model)).stream("hi") as run:
@@ -434,7 +434,7 @@ async def test_a_retry_tells_subscribers_that_the_streamed_response_is_discarded
     assert run.result.output == "Hello"
 
 
-async def test_asking_once_more_tells_subscribers_that_the_reasoning_is_discarded() -> None:
+async def test_a_second_call_tells_subscribers_that_the_reasoning_is_discarded() -> None:
     # F33, F22
     model = ScriptedModel([AssistantMessage(reasoning=(Reasoning("hm"),)), ScriptedStream("hello")])
     async with Runner(Agent("A", model=model)).stream("hi") as run:

@@ -1,4 +1,4 @@
-"""The handoff contract, clause by clause: what becomes of the calls in one response."""
+"""The handoff contract: how the calls in one model response are executed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,33 +34,33 @@ async def pay(euro: int) -> str:
     return f"paid {euro}"
 
 
-def team(*steps: Any, **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
-    """`A` plays these steps and can transfer to `B` and `C`, who say who they are."""
+def make_runner(*steps: Any, **options: Any) -> tuple[Runner[Any, str], ScriptedModel]:
+    """Create a runner of agent `A`, which follows these steps and can transfer to `B` and `C`."""
     model = ScriptedModel({"A": steps, "B": ["B is here"], "C": ["C is here"]})
     children = [Agent("B", description="b"), Agent("C", description="c")]
-    facts.setdefault("tools", [note, direct, pay])
-    runner_facts = {name: facts.pop(name) for name in ("multiple_transfers", "max_corrections") if name in facts}
-    return Runner(Agent("A", sub_agents=children, **facts), model=model, **runner_facts), model
+    options.setdefault("tools", [note, direct, pay])
+    runner_options = {name: options.pop(name) for name in ("multiple_transfers", "max_corrections") if name in options}
+    return Runner(Agent("A", sub_agents=children, **options), model=model, **runner_options), model
 
 
-def results(result: RunResult[Any]) -> list[tuple[str, str, bool]]:
-    """Every result of a call: its tool, its text, and whether it is an error."""
+def tool_results(result: RunResult[Any]) -> list[tuple[str, str, bool]]:
+    """Return the tool, text and error flag of every tool result."""
     events = [event for event in result.events if isinstance(event, ToolReturned)]
     return [(event.tool_name, text_of(event.content), event.is_error) for event in events]
 
 
 def assert_every_call_has_one_result(result: RunResult[Any]) -> None:
-    """DESIGN §4, clause 4."""
-    said = [
+    """Check clause 4 of DESIGN §4."""
+    call_ids = [
         each.id for event in result.events if isinstance(event, AgentResponded) for each in event.message.tool_calls
     ]
-    returned = [event.call_id for event in result.events if isinstance(event, ToolReturned)]
-    assert sorted(said) == sorted(returned)
-    assert_paired(result.messages)
+    result_ids = [event.call_id for event in result.events if isinstance(event, ToolReturned)]
+    assert sorted(call_ids) == sorted(result_ids)
+    assert_calls_and_results_are_paired(result.messages)
 
 
-def assert_paired(messages: Sequence[Message]) -> None:
-    """Every call has its result directly after, in the order of the calls, and no result is without a call."""
+def assert_calls_and_results_are_paired(messages: Sequence[Message]) -> None:
+    """Check that the results of each response follow it directly, in the order of its calls."""
     expected: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):
@@ -72,12 +72,12 @@ def assert_paired(messages: Sequence[Message]) -> None:
     assert not expected
 
 
-# --- T7: results that are the answer
+# --- T7: return_directly
 
 
-async def test_a_result_returned_directly_is_the_answer() -> None:
+async def test_the_result_of_a_return_directly_tool_is_the_output() -> None:
     # T7
-    runner, model = team(call("direct", text="x"))
+    runner, model = make_runner(call("direct", text="x"))
     result = await runner.run("hi")
     assert (result.output, result.agent) == ("direct x", "A")
     assert len(model.requests) == 1
@@ -93,7 +93,7 @@ async def test_a_result_returned_directly_is_the_answer() -> None:
     )
 
 
-async def test_the_other_tools_finish_before_a_direct_result_is_the_answer() -> None:
+async def test_the_other_tools_finish_before_a_direct_result_ends_the_turn() -> None:
     # T7
     finished: list[str] = []
     answered = asyncio.Event()
@@ -110,15 +110,15 @@ async def test_the_other_tools_finish_before_a_direct_result_is_the_answer() -> 
         finished.append("slow")
         return "slow"
 
-    runner, _ = team([call("slow"), call("quick"), call("slow")], tools=[quick, slow])
+    runner, _ = make_runner([call("slow"), call("quick"), call("slow")], tools=[quick, slow])
     result = await runner.run("hi")
     assert result.output == "quick"
     assert finished == ["slow", "slow"]
     assert_every_call_has_one_result(result)
 
 
-async def test_of_several_direct_results_the_last_in_call_order_counts() -> None:
-    # T7: in the order of the calls, not in the order in which they end.
+async def test_the_last_direct_result_in_call_order_is_the_output() -> None:
+    # T7: the order of the calls counts, not the order in which they finish.
     second_done = asyncio.Event()
 
     @tool(return_directly=True)
@@ -131,36 +131,36 @@ async def test_of_several_direct_results_the_last_in_call_order_counts() -> None
         second_done.set()
         return "second"
 
-    runner, _ = team([call("first"), call("note", text="x"), call("second")], tools=[first, second, note])
+    runner, _ = make_runner([call("first"), call("note", text="x"), call("second")], tools=[first, second, note])
     result = await runner.run("hi")
-    assert [name for name, _, _ in results(result)].index("second") < [name for name, _, _ in results(result)].index(
-        "first"
-    )
+    assert [name for name, _, _ in tool_results(result)].index("second") < [
+        name for name, _, _ in tool_results(result)
+    ].index("first")
     assert result.output == "second"
 
 
-async def test_a_result_may_say_itself_that_it_is_the_answer() -> None:
+async def test_a_tool_result_can_be_final() -> None:
     # T7
     @tool
-    async def maybe(final: bool) -> ToolResult:
+    async def decide(final: bool) -> ToolResult:
         return ToolResult("settled", is_final=final)
 
-    runner, _ = team(call("maybe", final=False), call("maybe", final=True), tools=[maybe])
+    runner, _ = make_runner(call("decide", final=False), call("decide", final=True), tools=[decide])
     assert (await runner.run("hi")).output == "settled"
 
 
-async def test_an_error_of_a_direct_tool_goes_back_to_the_model() -> None:
+async def test_the_error_of_a_direct_tool_is_returned_to_the_model() -> None:
     # T7, T9
     @tool(return_directly=True)
-    async def fragile() -> str:
+    async def failing() -> str:
         raise OSError("broken")
 
-    runner, model = team(call("fragile"), "sorry", tools=[fragile])
+    runner, model = make_runner(call("failing"), "sorry", tools=[failing])
     assert (await runner.run("hi")).output == "sorry"
     assert len(model.requests) == 2
 
 
-async def test_a_direct_answer_is_of_the_output_type_too() -> None:
+async def test_a_direct_result_is_parsed_as_the_output_type() -> None:
     # T1, T6, T7
     @tool(return_directly=True)
     async def count() -> int:
@@ -171,9 +171,9 @@ async def test_a_direct_answer_is_of_the_output_type_too() -> None:
     assert (await runner.run("hi")).output + 1 == 8
 
 
-async def test_a_direct_answer_is_kept_under_the_output_key() -> None:
+async def test_a_direct_result_is_stored_under_the_output_key() -> None:
     # T5, T7
-    runner, _ = team(call("direct", text="x"), output_key="answer")
+    runner, _ = make_runner(call("direct", text="x"), output_key="answer")
     assert (await runner.run("hi")).values == {"answer": "direct x"}
 
 
@@ -182,7 +182,7 @@ async def test_a_direct_answer_is_kept_under_the_output_key() -> None:
 
 async def test_exit_ends_the_run_with_its_result() -> None:
     # T8
-    runner, model = team([call("note", text="x"), call("exit", final_result="that is all")], exit_tool=True)
+    runner, model = make_runner([call("note", text="x"), call("exit", final_result="that is all")], exit_tool=True)
     result = await runner.run("hi")
     assert (result.output, result.status) == ("that is all", "completed")
     assert len(model.requests) == 1
@@ -199,20 +199,20 @@ async def test_exit_ends_the_run_with_its_result() -> None:
     )
 
 
-async def test_the_exit_tool_is_offered_only_where_it_was_asked_for() -> None:
+async def test_the_exit_tool_is_offered_only_with_exit_tool() -> None:
     # T8
-    runner, model = team("hello", exit_tool=True)
+    runner, model = make_runner("hello", exit_tool=True)
     await runner.run("hi")
     spec = next(spec for spec in model.requests[0].tools if spec.name == "exit")
     assert spec.parameters["required"] == ["final_result"]
     assert spec.parameters["additionalProperties"] is False
-    plain, plain_model = team(call("exit", final_result="x"), "hello")
-    result = await plain.run("hi")
-    assert "exit" not in [spec.name for spec in plain_model.requests[0].tools]
-    assert results(result)[0][2]
+    runner_without_exit, model_without_exit = make_runner(call("exit", final_result="x"), "hello")
+    result = await runner_without_exit.run("hi")
+    assert "exit" not in [spec.name for spec in model_without_exit.requests[0].tools]
+    assert tool_results(result)[0][2]
 
 
-async def test_exit_goes_through_every_agent_that_waits_for_control_to_come_back() -> None:
+async def test_exit_ends_the_run_despite_return_to_caller() -> None:
     # T8, T21
     last = Agent("C", exit_tool=True)
     middle = Agent("B", handoffs=[handoff(last, return_to="caller")])
@@ -224,39 +224,39 @@ async def test_exit_goes_through_every_agent_that_waits_for_control_to_come_back
     model.assert_done()
 
 
-async def test_an_agent_of_your_own_may_exit_with_or_without_a_result() -> None:
+async def test_a_custom_agent_can_exit_with_or_without_a_result() -> None:
     # T8
     @agent()
-    async def silent(ctx: AgentContext) -> Exit:
-        await ctx.say("my last words")
+    async def without_result(ctx: AgentContext) -> Exit:
+        await ctx.say("last message")
         return Exit()
 
     @agent()
-    async def clear(ctx: AgentContext) -> Exit:
+    async def with_result(ctx: AgentContext) -> Exit:
         await ctx.say("ignored")
         return Exit("the result")
 
-    assert (await Runner(silent).run("hi")).output == "my last words"
-    assert (await Runner(clear).run("hi")).output == "the result"
+    assert (await Runner(without_result).run("hi")).output == "last message"
+    assert (await Runner(with_result).run("hi")).output == "the result"
 
 
-async def test_wrong_arguments_of_exit_go_back_to_the_model() -> None:
+async def test_invalid_arguments_of_exit_are_returned_to_the_model() -> None:
     # T8
     wrong = AssistantMessage(tool_calls=(ToolCall("x", "exit", "{}"),))
-    runner, _ = team(wrong, call("exit", final_result="done"), exit_tool=True)
+    runner, _ = make_runner(wrong, call("exit", final_result="done"), exit_tool=True)
     result = await runner.run("hi")
     assert result.output == "done"
-    assert results(result)[0] == ("exit", 'Not ended: arguments must be {"final_result": "…"}.', True)
+    assert tool_results(result)[0] == ("exit", 'Not ended: arguments must be {"final_result": "…"}.', True)
 
 
 # --- T10: unknown tools
 
 
-async def test_an_unknown_tool_is_told_what_there_is() -> None:
+async def test_a_call_of_an_unknown_tool_returns_the_known_tools() -> None:
     # T10
-    runner, model = team(call("nope"), "sorry", exit_tool=True)
+    runner, model = make_runner(call("nope"), "sorry", exit_tool=True)
     result = await runner.run("hi")
-    assert results(result) == [
+    assert tool_results(result) == [
         (
             "nope",
             "There is no tool `nope`; the tools are: `note`, `direct`, `pay`, `exit`, `transfer_to_agent`.",
@@ -264,12 +264,12 @@ async def test_an_unknown_tool_is_told_what_there_is() -> None:
         )
     ]
     assert result.output == "sorry"
-    assert_paired(model.requests[1].messages)
+    assert_calls_and_results_are_paired(model.requests[1].messages)
 
 
-async def test_unknown_tools_for_ever_end_in_a_typed_error() -> None:
-    # T10, T19: within the same budget of corrections.
-    runner, model = team(*[call("nope")] * 9, tools=[note])
+async def test_repeated_calls_of_unknown_tools_raise_an_error() -> None:
+    # T10, T19: they count as failed corrections.
+    runner, model = make_runner(*[call("nope")] * 9, tools=[note])
     with pytest.raises(UnknownToolError, match="keeps calling `nope`; its tools are: `note`") as caught:
         await runner.run("hi")
     assert (caught.value.agent, caught.value.tool) == ("A", "nope")
@@ -280,92 +280,92 @@ async def test_unknown_tools_for_ever_end_in_a_typed_error() -> None:
 # --- T18: mixtures
 
 
-async def test_ordinary_calls_run_first_wherever_the_transfer_stands() -> None:
+async def test_ordinary_calls_run_before_the_transfer_in_any_order() -> None:
     # T18, DESIGN §4 clause 1
     for calls in (
         [transfer_to("B"), call("note", text="x"), call("note", text="y")],
         [call("note", text="x"), transfer_to("B"), call("note", text="y")],
         [call("note", text="x"), call("note", text="y"), transfer_to("B")],
     ):
-        runner, _ = team(calls)
+        runner, _ = make_runner(calls)
         result = await runner.run("hi")
         assert (result.agent, result.output) == ("B", "B is here")
-        assert [text for name, text, _ in results(result) if name == "note"] == ["noted x", "noted y"]
-        # The transfer's result comes last, though history has it in the order of the calls.
-        assert results(result)[-1] == ("transfer_to_agent", "successfully transferred to agent [B]", False)
+        assert [text for name, text, _ in tool_results(result) if name == "note"] == ["noted x", "noted y"]
+        # The result of the transfer is the last event, but the history has the order of the calls.
+        assert tool_results(result)[-1] == ("transfer_to_agent", "successfully transferred to agent [B]", False)
         assert_every_call_has_one_result(result)
 
 
-async def test_of_several_transfers_the_first_is_followed() -> None:
+async def test_the_first_of_several_transfers_is_followed() -> None:
     # T18, DESIGN §4 clause 2
-    runner, _ = team([transfer_to("B"), transfer_to("C")])
+    runner, _ = make_runner([transfer_to("B"), transfer_to("C")])
     result = await runner.run("hi")
     assert result.agent == "B"
     assert sum(isinstance(event, ControlTransferred) for event in result.events) == 1
-    lost = "Not transferred to [C]: only one transfer is followed per response, and that is the one to [B]."
-    assert ("transfer_to_agent", lost, True) in results(result)
+    refusal = "Not transferred to [C]: only one transfer is followed per response, and that is the one to [B]."
+    assert ("transfer_to_agent", refusal, True) in tool_results(result)
     assert_every_call_has_one_result(result)
 
 
-async def test_of_several_transfers_the_last_is_followed_if_that_is_the_policy() -> None:
+async def test_the_last_of_several_transfers_is_followed_with_the_policy_last() -> None:
     # T18, DESIGN §4 clause 2
-    runner, _ = team([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="last")
+    runner, _ = make_runner([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="last")
     result = await runner.run("hi")
     assert result.agent == "C"
-    lost = "Not transferred to [B]: only one transfer is followed per response, and that is the one to [C]."
-    assert ("transfer_to_agent", lost, True) in results(result)
+    refusal = "Not transferred to [B]: only one transfer is followed per response, and that is the one to [C]."
+    assert ("transfer_to_agent", refusal, True) in tool_results(result)
     assert_every_call_has_one_result(result)
 
 
-async def test_several_transfers_are_an_error_if_that_is_the_policy() -> None:
+async def test_several_transfers_raise_an_error_with_the_policy_error() -> None:
     # T18, DESIGN §4 clause 2
-    runner, _ = team([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="error")
-    live = runner.stream("hi")
+    runner, _ = make_runner([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="error")
+    stream = runner.stream("hi")
     with pytest.raises(TransferError, match="`A` asked for several transfers at once: `B`, `C`") as caught:
-        await live._drive()
+        await stream._drive()
     assert (caught.value.source, caught.value.reachable) == ("A", ("B", "C"))
-    told = "only one transfer is followed per response, and several were asked for at once."
-    assert results(live.result) == [
+    reason = "only one transfer is followed per response, and several were asked for at once."
+    assert tool_results(stream.result) == [
         ("note", "noted x", False),
-        ("transfer_to_agent", f"Not transferred to [B]: {told}", True),
-        ("transfer_to_agent", f"Not transferred to [C]: {told}", True),
+        ("transfer_to_agent", f"Not transferred to [B]: {reason}", True),
+        ("transfer_to_agent", f"Not transferred to [C]: {reason}", True),
     ]
 
 
-async def test_a_transfer_beats_text_in_the_same_response() -> None:
+async def test_a_transfer_takes_precedence_over_text() -> None:
     # T18, DESIGN §4 clause 3
-    runner, _ = team(say("My answer is 42.", transfer_to("B")), output_key="answer")
+    runner, _ = make_runner(say("My answer is 42.", transfer_to("B")), output_key="answer")
     result = await runner.run("hi")
     assert (result.agent, result.output, result.values) == ("B", "B is here", {})
 
 
-async def test_a_transfer_beats_an_exit() -> None:
+async def test_a_transfer_takes_precedence_over_an_exit() -> None:
     # T18
-    runner, _ = team([call("exit", final_result="bye"), transfer_to("B")], exit_tool=True)
+    runner, _ = make_runner([call("exit", final_result="bye"), transfer_to("B")], exit_tool=True)
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("B", "B is here")
-    assert ("exit", "Not ended: a transfer to [B] was asked for in the same response.", True) in results(result)
+    assert ("exit", "Not ended: a transfer to [B] was asked for in the same response.", True) in tool_results(result)
     assert_every_call_has_one_result(result)
 
 
-async def test_a_transfer_beats_a_direct_result() -> None:
+async def test_a_transfer_takes_precedence_over_a_direct_result() -> None:
     # T18
-    runner, _ = team([call("direct", text="x"), transfer_to("B")], output_key="answer")
+    runner, _ = make_runner([call("direct", text="x"), transfer_to("B")], output_key="answer")
     result = await runner.run("hi")
     assert (result.agent, result.output, result.values) == ("B", "B is here", {})
     assert_every_call_has_one_result(result)
 
 
-async def test_an_exit_beats_a_direct_result() -> None:
+async def test_an_exit_takes_precedence_over_a_direct_result() -> None:
     # T18, T8
-    runner, _ = team([call("exit", final_result="bye"), call("direct", text="x")], exit_tool=True)
+    runner, _ = make_runner([call("exit", final_result="bye"), call("direct", text="x")], exit_tool=True)
     result = await runner.run("hi")
     assert result.output == "bye"
     assert_every_call_has_one_result(result)
 
 
-async def test_a_transfer_beats_an_answer_of_the_wrong_form() -> None:
-    # T18: text beside a transfer is no answer, so nothing is validated.
+async def test_a_transfer_takes_precedence_over_invalid_output() -> None:
+    # T18: text in a response with a transfer is not the output and is not validated.
     model = ScriptedModel({"A": [say("not a number", transfer_to("B"))], "B": ["B is here"]})
     result = await Runner(Agent("A", output_type=int, sub_agents=[Agent("B")]), model=model).run("hi")
     assert result.agent == "B"
@@ -373,16 +373,19 @@ async def test_a_transfer_beats_an_answer_of_the_wrong_form() -> None:
 
 async def test_an_unknown_tool_does_not_stop_a_valid_transfer() -> None:
     # T18
-    runner, _ = team([call("nope"), transfer_to("B")])
+    runner, _ = make_runner([call("nope"), transfer_to("B")])
     result = await runner.run("hi")
     assert result.agent == "B"
-    assert [(name, is_error) for name, _, is_error in results(result)] == [("nope", True), ("transfer_to_agent", False)]
+    assert [(name, is_error) for name, _, is_error in tool_results(result)] == [
+        ("nope", True),
+        ("transfer_to_agent", False),
+    ]
     assert_every_call_has_one_result(result)
 
 
-async def test_a_valid_transfer_beside_an_impossible_one_is_followed() -> None:
+async def test_a_valid_transfer_is_followed_despite_an_invalid_one() -> None:
     # T18, T19
-    runner, _ = team([transfer_to("Nobody"), transfer_to("C")])
+    runner, _ = make_runner([transfer_to("Unknown"), transfer_to("C")])
     result = await runner.run("hi")
     assert result.agent == "C"
     assert_every_call_has_one_result(result)
@@ -391,21 +394,21 @@ async def test_a_valid_transfer_beside_an_impossible_one_is_followed() -> None:
 async def test_a_failing_tool_does_not_stop_a_transfer() -> None:
     # T18, T9
     @tool
-    async def fragile() -> str:
+    async def failing() -> str:
         raise OSError("broken")
 
-    runner, _ = team([call("fragile"), transfer_to("B")], tools=[fragile])
+    runner, _ = make_runner([call("failing"), transfer_to("B")], tools=[failing])
     result = await runner.run("hi")
     assert result.agent == "B"
-    assert results(result)[0] == ("fragile", "tool `fragile` failed: OSError: broken", True)
+    assert tool_results(result)[0] == ("failing", "tool `failing` failed: OSError: broken", True)
 
 
-async def test_everything_at_once() -> None:
+async def test_all_kinds_of_calls_in_one_response() -> None:
     # T18: text, tools, an unknown tool, two transfers, an exit and a direct result in one response.
-    runner, model = team(
+    runner, model = make_runner(
         say(
             "Let me see.",
-            transfer_to("Nobody"),
+            transfer_to("Unknown"),
             call("direct", text="d"),
             call("exit", final_result="bye"),
             transfer_to("C"),
@@ -421,8 +424,8 @@ async def test_everything_at_once() -> None:
         [
             'run of A started with "hi"',
             "A started",
-            'A: said "Let me see." + transfer_to_agent({"agent_name":"Nobody"}) + direct({"text":"d"}) + exit({"final_result":"bye"}) + transfer_to_agent({"agent_name":"C"}) + nope({}) + transfer_to_agent({"agent_name":"B"}) + note({"text":"n"})',  # noqa: E501
-            "A: transfer_to_agent failed -> Not transferred: there is no `Nobody`; you can transfer to: `B`, `C`.",
+            'A: said "Let me see." + transfer_to_agent({"agent_name":"Unknown"}) + direct({"text":"d"}) + exit({"final_result":"bye"}) + transfer_to_agent({"agent_name":"C"}) + nope({}) + transfer_to_agent({"agent_name":"B"}) + note({"text":"n"})',  # noqa: E501
+            "A: transfer_to_agent failed -> Not transferred: there is no `Unknown`; you can transfer to: `B`, `C`.",
             "A: nope failed -> There is no tool `nope`; the tools are: `note`, `direct`, `pay`, `exit`, `transfer_to_agent`.",  # noqa: E501
             "A: direct -> direct d (final)",
             "A: note -> noted n",
@@ -437,24 +440,24 @@ async def test_everything_at_once() -> None:
             "run completed",
         ]
     )
-    # What C reads has no trace of the transfers that did not happen.
+    # C does not read the transfers that did not happen.
     read = "\n".join(text_of(message.content) for message in model.requests[-1].messages)
-    assert "Nobody" not in read
+    assert "Unknown" not in read
     assert "[B]" not in read
 
 
-async def test_an_approval_comes_before_a_transfer_and_both_happen_once() -> None:
+async def test_an_approval_is_answered_before_a_transfer_and_both_happen_once() -> None:
     # T18, DESIGN §4 clause 3
-    runner, model = team([transfer_to("B"), call("pay", euro=5)])
+    runner, model = make_runner([transfer_to("B"), call("pay", euro=5)])
     suspended = await runner.run("hi")
     assert suspended.status == "suspended"
     assert suspended.agent == "A"
-    assert results(suspended) == []
+    assert tool_results(suspended) == []
     (question,) = suspended.interrupts
     assert question.payload == {"kind": "approval", "tool": "pay", "arguments": {"euro": 5}}
     result = await runner.resume(suspended.run_id, True)
     assert (result.agent, result.output) == ("B", "B is here")
-    assert results(result) == [
+    assert tool_results(result) == [
         ("pay", "paid 5", False),
         ("transfer_to_agent", "successfully transferred to agent [B]", False),
     ]
@@ -465,18 +468,18 @@ async def test_an_approval_comes_before_a_transfer_and_both_happen_once() -> Non
 
 async def test_a_rejected_approval_does_not_stop_the_transfer() -> None:
     # T18
-    runner, _ = team([call("pay", euro=5), transfer_to("B")])
+    runner, _ = make_runner([call("pay", euro=5), transfer_to("B")])
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, False)
     assert result.agent == "B"
-    assert results(result)[0][2]
-    assert "was not approved" in results(result)[0][1]
+    assert tool_results(result)[0][2]
+    assert "was not approved" in tool_results(result)[0][1]
 
 
-async def test_an_approval_comes_before_an_exit_and_a_direct_result() -> None:
+async def test_an_approval_is_answered_before_an_exit_or_a_direct_result() -> None:
     # T18
     for last in (call("exit", final_result="bye"), call("direct", text="bye")):
-        runner, _ = team([last, call("pay", euro=5)], exit_tool=True)
+        runner, _ = make_runner([last, call("pay", euro=5)], exit_tool=True)
         suspended = await runner.run("hi")
         assert suspended.status == "suspended"
         result = await runner.resume(suspended.run_id, True)
@@ -487,74 +490,74 @@ async def test_an_approval_comes_before_an_exit_and_a_direct_result() -> None:
 # --- T19: unknown targets
 
 
-async def test_an_unknown_target_is_told_whom_it_can_reach() -> None:
+async def test_a_transfer_to_an_unknown_agent_returns_the_reachable_agents() -> None:
     # T19
-    runner, model = team(transfer_to("Kitchen"), transfer_to("C"))
+    runner, model = make_runner(transfer_to("Kitchen"), transfer_to("C"))
     result = await runner.run("hi")
     assert result.agent == "C"
-    told = "Not transferred: there is no `Kitchen`; you can transfer to: `B`, `C`."
-    assert results(result)[0] == ("transfer_to_agent", told, True)
-    assert_paired(model.requests[1].messages)
+    refusal = "Not transferred: there is no `Kitchen`; you can transfer to: `B`, `C`."
+    assert tool_results(result)[0] == ("transfer_to_agent", refusal, True)
+    assert_calls_and_results_are_paired(model.requests[1].messages)
 
 
 @pytest.mark.parametrize("arguments", ["", "{}", "not json", '{"agent_name": 7}', "null", '["B"]'])
-async def test_a_transfer_call_that_cannot_be_read_is_told_what_to_write(arguments: str) -> None:
+async def test_invalid_arguments_of_a_transfer_return_the_expected_form(arguments: str) -> None:
     # T19
-    garbage = AssistantMessage(tool_calls=(ToolCall("x", "transfer_to_agent", arguments),))
-    runner, _ = team(garbage, transfer_to("B"))
+    invalid = AssistantMessage(tool_calls=(ToolCall("x", "transfer_to_agent", arguments),))
+    runner, _ = make_runner(invalid, transfer_to("B"))
     result = await runner.run("hi")
     assert result.agent == "B"
-    told = 'Not transferred: arguments must be {"agent_name": "…"}; you can transfer to: `B`, `C`.'
-    assert results(result)[0] == ("transfer_to_agent", told, True)
+    refusal = 'Not transferred: arguments must be {"agent_name": "…"}; you can transfer to: `B`, `C`.'
+    assert tool_results(result)[0] == ("transfer_to_agent", refusal, True)
 
 
 @pytest.mark.parametrize("corrections", [0, 1, 2, 3])
-async def test_after_so_many_failed_corrections_there_is_a_typed_error(corrections: int) -> None:
+async def test_too_many_failed_corrections_raise_a_transfer_error(corrections: int) -> None:
     # T19
-    runner, model = team(*[transfer_to("Kitchen")] * 9, max_corrections=corrections)
-    live = runner.stream("hi")
+    runner, model = make_runner(*[transfer_to("Kitchen")] * 9, max_corrections=corrections)
+    stream = runner.stream("hi")
     with pytest.raises(TransferError, match=r"`A` cannot transfer to `Kitchen`; it can reach: `B`, `C`\.") as caught:
-        await live._drive()
+        await stream._drive()
     assert (caught.value.source, caught.value.target, caught.value.reachable) == ("A", "Kitchen", ("B", "C"))
-    # The first mistake is none of the corrections.
+    # The first attempt is not a correction.
     assert len(model.requests) == corrections + 1
-    assert_every_call_has_one_result(live.result)
+    assert_every_call_has_one_result(stream.result)
 
 
 async def test_two_corrections_are_allowed_by_default() -> None:
     # T19
-    runner, model = team(*[transfer_to("Kitchen")] * 9)
+    runner, model = make_runner(*[transfer_to("Kitchen")] * 9)
     with pytest.raises(TransferError):
         await runner.run("hi")
     assert len(model.requests) == 3
 
 
-async def test_failed_corrections_are_counted_across_the_activation() -> None:
-    # T19: something sensible in between does not give the budget back.
+async def test_failed_corrections_are_counted_for_the_whole_activation() -> None:
+    # T19: a valid response in between does not reset the count.
     steps = [transfer_to("K"), transfer_to("K"), call("note", text="x"), transfer_to("K"), transfer_to("K"), "never"]
-    runner, model = team(*steps)
+    runner, model = make_runner(*steps)
     with pytest.raises(TransferError):
         await runner.run("hi")
-    assert model.remaining == 3  # "never", and what B and C would have said
+    assert model.remaining == 3  # "never", and the steps of B and C
 
 
-async def test_a_mistake_that_is_corrected_costs_nothing() -> None:
+async def test_a_corrected_mistake_does_not_count() -> None:
     # T19
     steps = [step for _ in range(5) for step in (transfer_to("K"), call("note", text="x"))]
-    runner, _ = team(*steps, "done")
+    runner, _ = make_runner(*steps, "done")
     assert (await runner.run("hi")).output == "done"
 
 
-async def test_failed_corrections_survive_resume() -> None:
+async def test_failed_corrections_before_a_resume_count() -> None:
     # T19
-    runner, model = team(transfer_to("K"), [transfer_to("K"), call("pay", euro=1)], transfer_to("K"), "never")
+    runner, model = make_runner(transfer_to("K"), [transfer_to("K"), call("pay", euro=1)], transfer_to("K"), "never")
     suspended = await runner.run("hi")
     with pytest.raises(TransferError):
         await runner.resume(suspended.run_id, True)
     assert [request.agent for request in model.requests] == ["A"] * 3
 
 
-async def test_each_activation_has_its_own_budget() -> None:
+async def test_each_activation_has_its_own_corrections() -> None:
     # T19
     model = ScriptedModel(
         {"A": [transfer_to("K"), transfer_to("K"), transfer_to("B")], "B": [transfer_to("K"), transfer_to("K"), "done"]}
@@ -571,7 +574,7 @@ async def test_a_function_that_returns_an_agent_is_a_transfer() -> None:
     sales = Agent("Sales")
 
     def to_sales() -> Agent:
-        """Hand over to sales."""
+        """Transfer to sales."""
         return sales
 
     model = ScriptedModel({"A": [[call("to_sales"), call("note", text="x")]], "Sales": ["hello"]})
@@ -595,29 +598,29 @@ async def test_a_function_that_returns_an_agent_is_a_transfer() -> None:
     )
 
 
-async def test_functions_that_return_agents_and_transfer_tools_are_one_contract() -> None:
-    # T13, T18: the policy is about all of them, in the order of the calls.
+async def test_multiple_transfers_also_applies_to_functions_that_return_agents() -> None:
+    # T13, T18: the order of the calls decides.
     sales = Agent("Sales")
 
     def to_sales() -> Agent:
         return sales
 
     policies: list[tuple[MultipleTransfers, str]] = [("first", "Sales"), ("last", "B")]
-    for policy, winner in policies:
+    for policy, target in policies:
         model = ScriptedModel({"A": [[call("to_sales"), transfer_to("B")]], "B": ["x"], "Sales": ["x"]})
         a = Agent("A", tools=[to_sales], sub_agents=[Agent("B")])
         result = await Runner(a, model=model, multiple_transfers=policy).run("hi")
-        assert result.agent == winner
+        assert result.agent == target
         assert_every_call_has_one_result(result)
 
 
-async def test_a_tool_may_name_the_agent_it_transfers_to() -> None:
+async def test_a_tool_result_can_name_the_target_of_a_transfer() -> None:
     # T13
     @tool
     async def route(ctx: RunContext) -> ToolResult:
         return ToolResult("going", transfer_to="B")
 
-    runner, _ = team(call("route"), tools=[route])
+    runner, _ = make_runner(call("route"), tools=[route])
     result = await runner.run("hi")
     assert result.agent == "B"
-    assert results(result) == [("route", "going", False)]
+    assert tool_results(result) == [("route", "going", False)]

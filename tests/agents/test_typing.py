@@ -1,4 +1,4 @@
-"""What a type checker knows of a run: its output, its context. Checked by pyright as much as by pytest."""
+"""Static types of runs: output and context. pyright checks this module as well as pytest."""
 
 from dataclasses import dataclass
 from typing import Any, assert_type
@@ -11,7 +11,7 @@ from baton.testing import ScriptedModel, call
 
 
 class Report(BaseModel):
-    """An answer with a form."""
+    """A structured answer."""
 
     city: str
     degrees: int
@@ -19,7 +19,7 @@ class Report(BaseModel):
 
 @dataclass
 class Customer:
-    """What the application knows of a user."""
+    """The application's context object."""
 
     name: str
 
@@ -27,7 +27,7 @@ class Customer:
 REPORT = '{"city": "Rome", "degrees": 25}'
 
 
-async def test_the_output_of_an_agent_with_an_output_type_is_of_that_type() -> None:
+async def test_the_output_has_the_output_type_of_the_agent() -> None:
     # T1
     reporter = Agent("Reporter", model=ScriptedModel([REPORT]), output_type=Report)
     runner = Runner(reporter)
@@ -39,39 +39,38 @@ async def test_the_output_of_an_agent_with_an_output_type_is_of_that_type() -> N
     assert result.output.degrees + 1 == 26
 
 
-async def test_the_output_of_an_agent_is_text_unless_it_says_otherwise() -> None:
+async def test_the_output_is_text_by_default() -> None:
     # T1
     result = await Runner(Agent("A", model=ScriptedModel(["hello"]))).run("hi")
-    # BUG: pyright infers Agent[Any, Any], because the default of `output_type` is cast(Any, str).
     assert_type(result, RunResult[str])
     assert result.output.upper() == "HELLO"
 
 
-def test_run_sync_knows_the_type_too() -> None:
+def test_run_sync_returns_the_output_type() -> None:
     # T1
     result = Runner(Agent("A", model=ScriptedModel([REPORT]), output_type=Report)).run_sync("Rome?")
     assert_type(result, RunResult[Report])
     assert result.output.city == "Rome"
 
 
-async def test_a_stream_and_a_resumed_run_know_the_type_too() -> None:
+async def test_streams_and_resumed_runs_have_the_output_type() -> None:
     # T1
     @tool
     async def ask(ctx: RunContext) -> str:
-        return str(await ctx.interrupt("go on?"))
+        return str(await ctx.interrupt("continue?"))
 
     runner = Runner(Agent("A", model=ScriptedModel([call("ask"), REPORT]), tools=[ask], output_type=Report))
-    live = runner.stream("Rome?")
-    assert_type(live, RunStream[Report])
-    async with live:
-        _ = [event async for event in live]
-    assert_type(live.result, RunResult[Report])
-    resumed = await runner.resume(live.run_id, "yes")
+    stream = runner.stream("Rome?")
+    assert_type(stream, RunStream[Report])
+    async with stream:
+        _ = [event async for event in stream]
+    assert_type(stream.result, RunResult[Report])
+    resumed = await runner.resume(stream.run_id, "yes")
     assert_type(resumed, RunResult[Report])
     assert resumed.output == Report(city="Rome", degrees=25)
 
 
-async def test_the_context_is_of_the_type_the_agent_asks_for() -> None:
+async def test_the_context_has_the_context_type_of_the_agent() -> None:
     # T1
     def instructions(ctx: AgentContext[Customer]) -> str:
         assert_type(ctx.context, Customer)
@@ -79,7 +78,7 @@ async def test_the_context_is_of_the_type_the_agent_asks_for() -> None:
 
     @tool
     async def name_of_customer(ctx: RunContext[Customer]) -> str:
-        """The customer's name."""
+        """Return the customer's name."""
         assert_type(ctx.context, Customer)
         return ctx.context.name.upper()
 
@@ -93,7 +92,7 @@ async def test_the_context_is_of_the_type_the_agent_asks_for() -> None:
     assert result.messages[2].content == "ADA"
 
 
-async def test_an_agent_of_your_own_has_types_as_well() -> None:
+async def test_a_custom_agent_has_a_context_type_and_an_output_type() -> None:
     # T1
     class Counter(BaseAgent[Customer, int]):
         name = "Counter"
@@ -110,7 +109,7 @@ async def test_an_agent_of_your_own_has_types_as_well() -> None:
     assert result.output == 3
 
 
-async def test_an_agent_made_of_a_function_may_come_to_anything() -> None:
+async def test_the_output_of_a_function_agent_is_any() -> None:
     # T1
     @agent()
     async def greeter(ctx: AgentContext) -> None:

@@ -1,4 +1,4 @@
-"""Agents around workflows: guardrails, agents that hand on, hooks; and what they do to steps (W1, T21, H12)."""
+"""Wrappers and hooks together with workflows: guardrails, `then_transfer` and hooks (W1, T21, H12)."""
 
 from typing import Any
 
@@ -27,23 +27,23 @@ from baton.testing import ScriptedModel, call
 from baton.workflows import BreakLoop
 
 
-def polite(ctx: RunContext, given: Any) -> bool:
-    """Whether nobody is rude."""
-    return "rude" not in str(given)
+def polite(ctx: RunContext, checked: Any) -> bool:
+    """Check that the text is not rude."""
+    return "rude" not in str(checked)
 
 
-def steps(*agents: BaseAgent[Any, Any], **facts: Any) -> SequentialAgent:
-    """A sequence called S."""
-    return SequentialAgent("S", sub_agents=agents, **facts)
+def sequence(*agents: BaseAgent[Any, Any], **options: Any) -> SequentialAgent:
+    """Create a sequence called S."""
+    return SequentialAgent("S", sub_agents=agents, **options)
 
 
 # --- guardrails
 
 
-async def test_guardrails_around_a_workflow_judge_its_input_and_its_last_answer() -> None:
+async def test_guardrails_around_a_workflow_check_its_input_and_output() -> None:
     # W1
     runner = Runner(
-        with_guardrails(steps(speaker("a"), asker("b")), input_guardrails=[polite], output_guardrails=[polite])
+        with_guardrails(sequence(speaker("a"), asker("b")), input_guardrails=[polite], output_guardrails=[polite])
     )
     result = await answered(runner, await runner.run("go"))
     assert texts(result) == ["a", "b begins", "b: yes to b?"]
@@ -55,30 +55,30 @@ async def test_guardrails_around_a_workflow_judge_its_input_and_its_last_answer(
     with pytest.raises(GuardrailTrippedError, match="the input of `S`"):
         await runner.run("rude")
     with pytest.raises(GuardrailTrippedError, match="the output of `S`"):
-        await Runner(with_guardrails(steps(speaker("a", "rude")), output_guardrails=[polite])).run("go")
+        await Runner(with_guardrails(sequence(speaker("a", "rude")), output_guardrails=[polite])).run("go")
 
 
-async def test_a_guarded_step_stops_the_sequence_and_only_its_branch() -> None:
+async def test_a_guarded_step_stops_its_sequence_or_only_its_branch() -> None:
     # W1, W3
     rude = with_guardrails(speaker("a", "rude"), output_guardrails=[polite])
     with pytest.raises(GuardrailTrippedError):
-        await Runner(steps(rude, speaker("b"))).run("go")
+        await Runner(sequence(rude, speaker("b"))).run("go")
     result = await Runner(ParallelAgent("P", sub_agents=[rude, speaker("b")], on_error="ignore")).run("go")
     assert texts(result)[0].startswith("[a] failed: GuardrailTrippedError")
     assert result.output == {"b": "b"}
 
 
-async def test_guardrails_beside_the_model_of_a_step() -> None:
+async def test_parallel_guardrails_work_in_a_branch() -> None:
     # W1
-    asking = with_guardrails(Agent("A"), input_guardrails=[polite], mode="parallel")
-    runner = Runner(ParallelAgent("P", sub_agents=[asking, Agent("B")]), model=ScriptedModel({"A": ["a"], "B": ["b"]}))
+    guarded = with_guardrails(Agent("A"), input_guardrails=[polite], mode="parallel")
+    runner = Runner(ParallelAgent("P", sub_agents=[guarded, Agent("B")]), model=ScriptedModel({"A": ["a"], "B": ["b"]}))
     assert (await runner.run("go")).output == {"A": "a", "B": "b"}
 
 
-# --- agents that hand on
+# --- then_transfer
 
 
-async def test_a_workflow_that_hands_on() -> None:
+async def test_then_transfer_wraps_a_workflow() -> None:
     # T21
     inner = SequentialAgent("W", sub_agents=[speaker("a"), asker("b")], handoffs=[speaker("next")])
     runner = Runner(then_transfer(inner, to="next"))
@@ -89,26 +89,26 @@ async def test_a_workflow_that_hands_on() -> None:
 
 
 @pytest.mark.parametrize("action", [Exit("over"), BreakLoop()])
-async def test_exit_and_break_pass_through_an_agent_that_hands_on(action: Any) -> None:
+async def test_exit_and_break_loop_are_passed_on_by_then_transfer(action: Any) -> None:
     # T21, W2
     inner = SequentialAgent("W", sub_agents=[speaker("a", then=action)], handoffs=[speaker("next")])
     loop = LoopAgent("L", sub_agents=[then_transfer(inner, to="next")])
-    result = await Runner(steps(loop, speaker("end"))).run("go")
+    result = await Runner(sequence(loop, speaker("end"))).run("go")
     assert texts(result) == ["a"] if isinstance(action, Exit) else ["a", "end"]
 
 
-async def test_a_step_that_hands_on_stays_inside_the_step() -> None:
+async def test_then_transfer_in_a_step_stays_inside_the_step() -> None:
     # T21, W1
     step = then_transfer(Agent("A", handoffs=[speaker("next")]), to="next")
-    runner = Runner(steps(step, speaker("z")), model=ScriptedModel({"A": ["a"]}))
+    runner = Runner(sequence(step, speaker("z")), model=ScriptedModel({"A": ["a"]}))
     result = await runner.run("go")
     assert paths(result.events) == ["S.A", "S.A", "S.A.next", "S.A.z"]
     with pytest.raises(SetupError, match="an agent that runs inside another one cannot reach agents outside"):
-        Runner(steps(then_transfer(speaker("a"), to="z"), speaker("z")))
+        Runner(sequence(then_transfer(speaker("a"), to="z"), speaker("z")))
 
 
-async def test_a_reported_failure_leaves_the_same_values_live_and_after_a_resume() -> None:
-    # T21, W4: what was written in branches that were never joined is not there, all else is.
+async def test_a_reported_error_leaves_the_same_values_before_and_after_a_resume() -> None:
+    # T21, W4: only values of branches that were never joined are lost.
     branches = ParallelAgent("P", sub_agents=[writer("lost", lost=1), failing("f")])
     inside = SequentialAgent("W", sub_agents=[writer("kept", kept=1, gone=None), branches], handoffs=[asker("next")])
     runner = Runner(then_transfer(inside, to="next", on_error="report"))
@@ -122,17 +122,17 @@ async def test_a_reported_failure_leaves_the_same_values_live_and_after_a_resume
     await check_replay(runner, result)
 
 
-async def test_a_reported_failures_model_calls_count_after_a_resume() -> None:
+async def test_model_calls_before_a_reported_error_count_after_a_resume() -> None:
     # T21, DESIGN §10
     inside = SequentialAgent("W", sub_agents=[Agent("A"), failing("f")], handoffs=[asker("next")])
     step = then_transfer(inside, to="next", on_error="report")
-    runner = Runner(steps(step, Agent("B")), model=ScriptedModel({"A": ["a"]}), limits=Limits(model_calls=1))
+    runner = Runner(sequence(step, Agent("B")), model=ScriptedModel({"A": ["a"]}), limits=Limits(model_calls=1))
     result = await runner.run("go")
     with pytest.raises(LimitError):
         await answered(runner, result)
 
 
-async def test_what_must_end_the_run_is_not_reported() -> None:
+async def test_an_exceeded_run_limit_is_not_reported() -> None:
     # T21, DESIGN §10
     inside = LoopAgent("W", sub_agents=[Agent("A")], handoffs=[speaker("next")])
     runner = Runner(
@@ -147,8 +147,8 @@ async def test_what_must_end_the_run_is_not_reported() -> None:
 # --- hooks
 
 
-class Notes(RunHooks):
-    """Notes who starts and ends, who hands over and who asks."""
+class RecordingHooks(RunHooks):
+    """Run hooks that record the starts, ends, handoffs and interrupts of agents."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -169,8 +169,8 @@ class Notes(RunHooks):
         self.lines.append(f"end of {agent.name}")
 
 
-class Own(AgentHooks):
-    """Writes a value when its agent starts and ends."""
+class WritingHooks(AgentHooks):
+    """Agent hooks that write a value when the agent starts and ends."""
 
     def on_start(self, ctx: RunContext, agent: Any) -> None:
         ctx.values.set(f"{agent.name} started", True)
@@ -179,15 +179,15 @@ class Own(AgentHooks):
         ctx.values.set(f"{agent.name} ended", output)
 
 
-async def test_hooks_are_told_of_everything_inside_once() -> None:
+async def test_run_hooks_are_called_once_for_nested_agents() -> None:
     # H12
-    notes = Notes()
+    hooks = RecordingHooks()
     inner = SequentialAgent("T", sub_agents=[asker("b")])
     boss = Agent("Boss", tools=[inner.as_tool()])
     model = ScriptedModel({"Boss": [call("t", request="x"), "done"]})
-    runner = Runner(steps(speaker("a"), boss), model=model, hooks=notes)
+    runner = Runner(sequence(speaker("a"), boss), model=model, hooks=hooks)
     result = await answered(runner, await runner.run("go"))
-    assert notes.lines == [
+    assert hooks.lines == [
         *("+S", "+a", "-a=a", "+Boss", "+T", "+b", "?b"),
         *("-b=b: yes to b?", "-T=b: yes to b?", "-Boss=done", "-S=done", "end of S"),
     ]
@@ -195,11 +195,11 @@ async def test_hooks_are_told_of_everything_inside_once() -> None:
     await check_replay(runner, result)
 
 
-async def test_hooks_of_workflows_and_steps() -> None:
+async def test_agent_hooks_of_workflows_and_branches_can_write_values() -> None:
     # H12, W4
-    branch = Agent("A", hooks=Own())
-    parallel = ParallelAgent("P", sub_agents=[branch, asker("b")], hooks=Own())
-    runner = Runner(steps(parallel, hooks=Own()), model=ScriptedModel({"A": ["a"]}))
+    branch = Agent("A", hooks=WritingHooks())
+    parallel = ParallelAgent("P", sub_agents=[branch, asker("b")], hooks=WritingHooks())
+    runner = Runner(sequence(parallel, hooks=WritingHooks()), model=ScriptedModel({"A": ["a"]}))
     result = await runner.run("go")
     assert result.values == {"S started": True, "P started": True}, "the branch is not joined yet"
     result = await answered(runner, result)
@@ -213,13 +213,13 @@ async def test_hooks_of_workflows_and_steps() -> None:
     await check_replay(runner, result)
 
 
-async def test_a_hook_that_asks_in_a_branch() -> None:
+async def test_a_hook_can_interrupt_in_a_branch() -> None:
     # H12, W5
-    class Asking(AgentHooks):
+    class InterruptingHooks(AgentHooks):
         async def on_start(self, ctx: RunContext, agent: Any) -> None:
             ctx.values.set("allowed", await ctx.interrupt(f"may {agent.name}?"))
 
-    branches = [Agent("A", hooks=Asking()), asker("b"), speaker("c")]
+    branches = [Agent("A", hooks=InterruptingHooks()), asker("b"), speaker("c")]
     runner = Runner(ParallelAgent("P", sub_agents=branches), model=ScriptedModel({"A": ["a"]}))
     result = await runner.run("go")
     assert [question.payload for question in result.interrupts] == ["may A?", "b?"]
@@ -228,12 +228,12 @@ async def test_a_hook_that_asks_in_a_branch() -> None:
     await check_replay(runner, result)
 
 
-async def test_a_hook_that_fails_in_a_branch_fails_the_branch() -> None:
+async def test_an_error_in_a_hook_of_a_branch_fails_the_branch() -> None:
     # H12, W3
-    class Failing(AgentHooks):
+    class FailingHooks(AgentHooks):
         def on_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
             raise ValueError("not like this")
 
-    branches = [Agent("A", hooks=Failing()), speaker("b")]
+    branches = [Agent("A", hooks=FailingHooks()), speaker("b")]
     runner = Runner(ParallelAgent("P", sub_agents=branches, on_error="ignore"), model=ScriptedModel({"A": ["a"]}))
     assert (await runner.run("go")).output == {"b": "b"}

@@ -1,4 +1,4 @@
-"""An agent that fails leaves one message and what it did to the values; what must end the run is not reported."""
+"""`then_transfer(…, on_error="report")`: values of the failed agent, and errors that are not reported."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from baton.testing import ScriptedModel, call
 
 
 @tool(on_error="raise")
-async def spoil(ctx: RunContext[Any]) -> str:
-    """Write something, remove something, and fail."""
-    ctx.values.set("spoilt", True)
-    ctx.values.delete("whole")
+async def write_and_fail(ctx: RunContext[Any]) -> str:
+    """Write a value, delete a value and fail."""
+    ctx.values.set("written", True)
+    ctx.values.delete("deleted")
     raise OSError("disk full")
 
 
@@ -24,35 +24,35 @@ async def ask(ctx: RunContext[Any]) -> str:
     return str(await ctx.interrupt("?"))
 
 
-def desk(model: Any, **facts: Any) -> Runner[Any, Any]:
-    """`Worker` hands on to `Boss`, also when it fails."""
-    worker = then_transfer(Agent("Worker", description="works", tools=[spoil]), to="Boss", on_error="report")
-    return Runner(worker, extra_agents=[Agent("Boss", description="decides", tools=[ask])], model=model, **facts)
+def make_runner(model: Any, **options: Any) -> Runner[Any, Any]:
+    """Create a runner whose `Worker` transfers to `Boss`, also after an error."""
+    worker = then_transfer(Agent("Worker", description="works", tools=[write_and_fail]), to="Boss", on_error="report")
+    return Runner(worker, extra_agents=[Agent("Boss", description="decides", tools=[ask])], model=model, **options)
 
 
-async def test_what_a_failed_agent_did_to_the_values_is_there_after_a_resume() -> None:
-    # T21: also what the very call did that failed, and that no other event has.
-    model = ScriptedModel({"Worker": [call("spoil")], "Boss": [call("ask")]})
-    stopped = await desk(model).run("go", values={"whole": 1, "other": 2})
-    assert stopped.values == {"other": 2, "spoilt": True}
-    (failed,) = [event for event in stopped.events if isinstance(event, StepCompleted)]
-    assert failed.value_changes == ValueChanges({"spoilt": True}, ("whole",))
-    later = desk(ScriptedModel({"Boss": ["noted"]}))
-    result = await later.resume(later.load_log(decode_log(encode_log(stopped.events))), "yes")
-    assert (result.output, result.values) == ("noted", stopped.values)
+async def test_values_changed_by_a_failed_agent_are_kept_after_a_resume() -> None:
+    # T21: also values of the failed call, which no other event records.
+    model = ScriptedModel({"Worker": [call("write_and_fail")], "Boss": [call("ask")]})
+    suspended = await make_runner(model).run("go", values={"deleted": 1, "other": 2})
+    assert suspended.values == {"other": 2, "written": True}
+    (failed,) = [event for event in suspended.events if isinstance(event, StepCompleted)]
+    assert failed.value_changes == ValueChanges({"written": True}, ("deleted",))
+    other = make_runner(ScriptedModel({"Boss": ["noted"]}))
+    result = await other.resume(other.load_log(decode_log(encode_log(suspended.events))), "yes")
+    assert (result.output, result.values) == ("noted", suspended.values)
 
 
-async def test_limits_end_the_run() -> None:
+async def test_an_exceeded_limit_ends_the_run() -> None:
     model = ScriptedModel({"Worker": ["a"], "Boss": ["b"]})
     with pytest.raises(LimitError, match="model_calls"):
-        await desk(model, limits=Limits(model_calls=0)).run("go")
+        await make_runner(model, limits=Limits(model_calls=0)).run("go")
 
 
-async def test_what_the_programs_author_must_mend_ends_the_run() -> None:
+async def test_a_setup_error_ends_the_run() -> None:
     @agent("Worker", description="works")
     async def worker(ctx: AgentContext) -> None:
-        raise SetupError("written wrongly")
+        raise SetupError("invalid setup")
 
     team = then_transfer(worker, to="Boss", on_error="report")
-    with pytest.raises(SetupError, match="written wrongly"):
+    with pytest.raises(SetupError, match="invalid setup"):
         await Runner(team, extra_agents=[Agent("Boss", description="d")], model=ScriptedModel([])).run("go")

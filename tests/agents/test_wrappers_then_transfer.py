@@ -1,4 +1,4 @@
-"""An agent that always hands on: after a normal end and only then."""
+"""`then_transfer`: an agent that transfers control when it finishes."""
 
 from typing import Any
 
@@ -25,18 +25,18 @@ async def fail() -> str:
     raise OSError("disk full")
 
 
-def desk(**facts: Any) -> Runner[Any, Any]:
-    """`Worker` always hands on to `Boss`."""
+def make_runner(**options: Any) -> Runner[Any, Any]:
+    """Create a runner whose `Worker` transfers to `Boss`."""
     worker = Agent("Worker", description="works", tools=[ask, fail], exit_tool=True)
     boss = Agent("Boss", description="decides")
-    on_error = facts.pop("on_error", "raise")
-    return Runner(then_transfer(worker, to="Boss", on_error=on_error), extra_agents=[boss], **facts)
+    on_error = options.pop("on_error", "raise")
+    return Runner(then_transfer(worker, to="Boss", on_error=on_error), extra_agents=[boss], **options)
 
 
-async def test_after_a_normal_end_control_goes_on() -> None:
-    # T21: the same trace as a transfer that a model asked for.
+async def test_an_agent_that_finishes_transfers_control() -> None:
+    # T21: the same events as for a transfer that a model requested.
     model = ScriptedModel({"Worker": ["work done"], "Boss": ["well done"]})
-    result = await desk(model=model).run("go")
+    result = await make_runner(model=model).run("go")
     assert (result.agent, result.output) == ("Boss", "well done")
     assert transcript(result.events) == snapshot(
         [
@@ -60,45 +60,45 @@ async def test_the_synthetic_call_is_valid_json_for_any_name() -> None:
     name = 'the "Boss" \\ 上司'
     worker = then_transfer(Agent("Worker", model=ScriptedModel(["done"])), to=name)
     result = await Runner(worker, extra_agents=[Agent(name, model=ScriptedModel(["ok"]))]).run("go")
-    (spoken,) = [event for event in result.events if isinstance(event, AgentResponded) and event.message.tool_calls]
-    assert msgspec.json.decode(spoken.message.tool_calls[0].arguments) == {"agent_name": name}
+    (response,) = [event for event in result.events if isinstance(event, AgentResponded) and event.message.tool_calls]
+    assert msgspec.json.decode(response.message.tool_calls[0].arguments) == {"agent_name": name}
     assert result.agent == name
 
 
 async def test_the_agent_keeps_its_name_description_tools_and_edges() -> None:
-    # T21: it wraps any agent.
+    # T21
     child = Agent("Child", description="c", model=ScriptedModel(["from the child"]))
     model = ScriptedModel([transfer_to("Child")])
     worker = Agent("Worker", description="works", model=model, tools=[ask], sub_agents=[child])
     wrapped = then_transfer(worker, to="Boss")
     assert (wrapped.name, wrapped.description) == ("Worker", "works")
     result = await Runner(wrapped, extra_agents=[Agent("Boss")]).run("go")
-    # The model's own transfer passes; only a normal end hands on.
+    # The model's own transfer is followed instead.
     assert (result.agent, result.output) == ("Child", "from the child")
     assert [spec.name for spec in model.requests[0].tools] == ["ask", "transfer_to_agent"]
     assert model.requests[0].tools[1].parameters["properties"]["agent_name"]["enum"] == ["Child"]
 
 
-async def test_it_wraps_an_agent_of_your_own() -> None:
+async def test_a_custom_agent_can_be_wrapped() -> None:
     # T21
     @agent()
     async def worker(ctx: AgentContext) -> None:
-        await ctx.say("done by hand")
+        await ctx.say("done by a function")
 
     model = ScriptedModel(["well done"])
     result = await Runner(then_transfer(worker, to="Boss"), extra_agents=[Agent("Boss", model=model)]).run("go")
     assert result.agent == "Boss"
-    assert UserMessage("For context: [worker] said: done by hand.") in model.requests[0].messages
+    assert UserMessage("For context: [worker] said: done by a function.") in model.requests[0].messages
 
 
-async def test_an_exit_passes() -> None:
+async def test_an_exit_is_not_followed_by_a_transfer() -> None:
     # T21
     model = ScriptedModel({"Worker": [call("exit", final_result="that is all")]})
-    result = await desk(model=model).run("go")
+    result = await make_runner(model=model).run("go")
     assert (result.agent, result.output) == ("Worker", "that is all")
 
 
-async def test_a_transfer_of_its_own_passes() -> None:
+async def test_the_agents_own_transfer_takes_precedence() -> None:
     # T21
     @agent(handoffs=["Other"])
     async def worker(ctx: AgentContext) -> Transfer:
@@ -109,10 +109,10 @@ async def test_a_transfer_of_its_own_passes() -> None:
 
 
 @pytest.mark.parametrize("on_error", ["raise", "report"])
-async def test_an_interrupt_passes_and_control_goes_on_after_the_answer(on_error: str) -> None:
+async def test_an_interrupt_suspends_the_run_and_the_transfer_follows_the_answer(on_error: str) -> None:
     # T21
     model = ScriptedModel({"Worker": [call("ask", question="?"), "done"], "Boss": ["well done"]})
-    runner = desk(model=model, on_error=on_error)
+    runner = make_runner(model=model, on_error=on_error)
     suspended = await runner.run("go")
     assert (suspended.status, suspended.agent) == ("suspended", "Worker")
     result = await runner.resume(suspended.run_id, "yes")
@@ -122,17 +122,17 @@ async def test_an_interrupt_passes_and_control_goes_on_after_the_answer(on_error
 async def test_an_error_ends_the_run() -> None:
     # T21
     model = ScriptedModel({"Worker": [call("fail")], "Boss": ["never"]})
-    live = desk(model=model).stream("go")
+    stream = make_runner(model=model).stream("go")
     with pytest.raises(Exception, match="disk full"):
-        await live._drive()
-    assert live.result.status == "failed"
+        await stream._drive()
+    assert stream.result.status == "failed"
     assert [request.agent for request in model.requests] == ["Worker"]
 
 
-async def test_an_error_is_reported_as_a_message_if_that_is_wanted() -> None:
+async def test_an_error_is_reported_as_a_message_with_on_error_report() -> None:
     # T21
     model = ScriptedModel({"Worker": [call("fail")], "Boss": ["we will manage"]})
-    result = await desk(model=model, on_error="report").run("go")
+    result = await make_runner(model=model, on_error="report").run("go")
     assert (result.agent, result.output) == ("Boss", "we will manage")
     assert list(model.requests[1].messages) == snapshot(
         [
@@ -164,10 +164,10 @@ async def test_an_error_is_reported_as_a_message_if_that_is_wanted() -> None:
     )
 
 
-async def test_a_reported_error_leaves_no_half_a_conversation_behind() -> None:
-    # T21, T26: the message is all that is left of the agent's attempt.
+async def test_a_reported_error_removes_the_messages_of_the_failed_agent() -> None:
+    # T21, T26: only the message about the error remains.
     model = ScriptedModel({"Worker": [call("ask", question="?"), call("fail")], "Boss": ["ok"]})
-    runner = desk(model=model, on_error="report", history="verbatim")
+    runner = make_runner(model=model, on_error="report", history="verbatim")
     suspended = await runner.run("go")
     await runner.resume(suspended.run_id, "yes")
     assert [type(message).__name__ for message in model.requests[-1].messages] == [
@@ -178,7 +178,7 @@ async def test_a_reported_error_leaves_no_half_a_conversation_behind() -> None:
     ]
 
 
-async def test_a_reported_error_is_not_tried_again_on_resume() -> None:
+async def test_an_agent_with_a_reported_error_does_not_run_again_after_a_resume() -> None:
     # T21, DESIGN §1
     runs: list[str] = []
 
@@ -198,9 +198,9 @@ async def test_a_reported_error_is_not_tried_again_on_resume() -> None:
     assert (result.output, runs, result.values) == ("ok", ["worker"], {"tried": 1})
 
 
-async def test_a_turn_limit_is_an_error_like_any_other() -> None:
+async def test_the_turn_limit_is_raised_or_reported() -> None:
     # T21, T3
-    steps = {"Worker": [call("ask_nobody")] * 5, "Boss": ["ok"]}
+    steps = {"Worker": [call("unknown_tool")] * 5, "Boss": ["ok"]}
     worker = Agent("Worker", tools=[ask], max_turns=1, on_max_turns="error")
     with pytest.raises(TurnLimitError):
         await Runner(then_transfer(worker, to="Boss"), extra_agents=[Agent("Boss")], model=ScriptedModel(steps)).run(
@@ -211,7 +211,7 @@ async def test_a_turn_limit_is_an_error_like_any_other() -> None:
     assert result.agent == "Boss"
 
 
-async def test_a_chain_of_agents_that_hand_on() -> None:
+async def test_agents_can_be_chained() -> None:
     # T21, T22
     first = then_transfer(Agent("One"), to="Two")
     second = then_transfer(Agent("Two"), to="Three")
@@ -221,7 +221,7 @@ async def test_a_chain_of_agents_that_hand_on() -> None:
     assert result.events[-2].path == ("One", "Two", "Three")
 
 
-async def test_exit_of_the_last_agent_of_a_chain_does_not_come_back() -> None:
+async def test_an_exit_of_the_target_ends_the_run() -> None:
     # T21, T8
     @agent()
     async def last(ctx: AgentContext) -> Exit:
@@ -232,27 +232,27 @@ async def test_exit_of_the_last_agent_of_a_chain_does_not_come_back() -> None:
     assert result.output == "over"
 
 
-def test_it_must_not_hand_on_to_itself() -> None:
+def test_an_agent_that_transfers_to_itself_is_refused() -> None:
     # T21
     with pytest.raises(SetupError, match=r"then_transfer\(`A`, to=`A`\) would never end"):
         then_transfer(Agent("A"), to="A")
 
 
-def test_it_must_hand_on_to_somebody() -> None:
+def test_an_unknown_target_is_refused() -> None:
     # T11, T21
-    with pytest.raises(SetupError, match="`A` has a handoff to `Nobody`, but the team has no agent of that name"):
-        Runner(then_transfer(Agent("A"), to="Nobody"))
+    with pytest.raises(SetupError, match="`A` has a handoff to `Unknown`, but the team has no agent of that name"):
+        Runner(then_transfer(Agent("A"), to="Unknown"))
 
 
-async def test_the_models_own_tools_do_not_show_where_it_hands_on() -> None:
-    # T21: the edge is for the code, not for the model.
+async def test_the_model_has_no_tool_for_the_transfer() -> None:
+    # T21: the model does not see this handoff.
     model = ScriptedModel({"Worker": ["done"], "Boss": ["ok"]})
-    await desk(model=model).run("go")
+    await make_runner(model=model).run("go")
     assert [spec.name for spec in model.requests[0].tools] == ["ask", "fail", "exit"]
     assert model.requests[0].instructions == ""
 
 
-async def test_what_it_says_is_recorded_once_across_resume() -> None:
+async def test_the_events_of_the_wrapped_agent_are_unchanged_after_a_resume() -> None:
     # T21
     model = ScriptedModel({"Worker": ["done"], "Boss": [call("ask", question="?"), "ok"]})
     worker = Agent("Worker")
@@ -260,7 +260,7 @@ async def test_what_it_says_is_recorded_once_across_resume() -> None:
     suspended = await runner.run("go")
     result = await runner.resume(suspended.run_id, "yes")
 
-    def of_worker(events: tuple[Event, ...]) -> list[Event]:
+    def events_of_worker(events: tuple[Event, ...]) -> list[Event]:
         return [event for event in events if event.agent == "Worker"]
 
-    assert of_worker(result.events) == of_worker(suspended.events)
+    assert events_of_worker(result.events) == events_of_worker(suspended.events)

@@ -18,8 +18,8 @@ ROOT = "(root)"
 """The name of the package's own `__init__.py` among the packages."""
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 70
-MAX_MODULES = 240
-MAX_CODE_LINES = 31_300
+MAX_MODULES = 270
+MAX_CODE_LINES = 37_000
 """It grows only with features: raise it in the commit that adds one."""
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "core", "manager", "impl", "internal", "misc"})
 ALLOWED_NAMES = frozenset({"baton.swarm.core", "baton.swarm.util"})
@@ -80,13 +80,17 @@ def layers_of(packages: Mapping[str, set[str]]) -> dict[str, int]:
 
 def long_modules(modules: Mapping[str, Module]) -> list[str]:
     """List the modules that are too long."""
-    return [f"{m.path}: {m.lines} lines" for m in modules.values() if m.lines > MAX_MODULE_LINES]
+    return [
+        f"{m.path}: {m.lines} lines; move a part of it into a module of its own (at most {MAX_MODULE_LINES} lines)"
+        for m in modules.values()
+        if m.lines > MAX_MODULE_LINES
+    ]
 
 
 def long_functions(modules: Mapping[str, Module]) -> list[str]:
     """List the functions that are too long."""
     return [
-        f"{module.path}: {name} has {lines} lines"
+        f"{module.path}: {name} has {lines} lines; split it (at most {MAX_FUNCTION_LINES})"
         for module in modules.values()
         for name, lines in module.functions.items()
         if lines > MAX_FUNCTION_LINES

@@ -7,8 +7,7 @@ Run it on the whole package or on parts of it:
     python tests/architecture/style.py --tests
     python tests/architecture/style.py --tests tests/runner
 
-It reads docstrings, comments and string literals, and in tests also the names of functions and classes. Packages listed
-in `pending.txt` and test folders listed in `pending_tests.txt` are not checked by the tests; the lists may only shrink.
+It reads docstrings, comments and string literals, and in tests also the names of functions and classes.
 """
 
 import ast
@@ -24,8 +23,6 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "src" / "baton"
 TESTS = REPOSITORY / "tests"
-PENDING = Path(__file__).with_name("pending.txt")
-PENDING_TESTS = Path(__file__).with_name("pending_tests.txt")
 SWARM_NAMES = frozenset({"Agent"})
 """Names that OpenAI Swarm has chosen; `baton.swarm` keeps them."""
 MAX_SUMMARY = 90
@@ -113,23 +110,6 @@ def check_class_names(paths: Iterable[Path]) -> list[Violation]:
 def python_files(*roots: Path) -> list[Path]:
     """List the Python files at or below these paths."""
     return [file for root in roots for file in ([root] if root.is_file() else sorted(root.rglob("*.py")))]
-
-
-def package_of(path: Path) -> str:
-    """Return the direct child of the package that a file belongs to, such as `agents` or `errors`."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-def pending(file: Path = PENDING) -> set[str]:
-    """Read the exempt packages, or the exempt paths below `tests` with `PENDING_TESTS`."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
-
-
-def checked_tests() -> list[Path]:
-    """List the test files that are not exempt."""
-    exempt = [TESTS / entry for entry in pending(PENDING_TESTS)]
-    return [file for file in python_files(TESTS) if not any(file.is_relative_to(entry) for entry in exempt)]
 
 
 def _relative(path: Path) -> str:

@@ -49,6 +49,12 @@ KEY_LINES = {
     "31_never_twice.py": "completed: Ada has her 100 EUR. The tool ran 1 time.",
     "32_fork.py": "second: You fly to Rome at 07:10.",
     "33_crash_laboratory.py": "15 crashes in a run of 9 events, 15 resumes: the same outcome every time",
+    "34_middleware.py": "Billing: The bill is on its way to ada@example.org. (5 model calls)",
+    "35_compaction.py": "1/m4/compact replaced everything up to 1/m2: Orders A-1 to A-2 were delivered.",
+    "36_options_per_run.py": "Help customers. Be brief. [track]",
+    "37_steer_a_conversation.py": "first:    I have read: Red shoes, please. / Blue ones, I mean.",
+    "38_streaming_tools.py": "2 model calls; the answer: 6 letters are in letters.zip",
+    "39_task_with_a_digression.py": 'Desk reads as the result of its call: {"day":"Monday","people":2}',
     "40_mcp.py": "warehouse_reserve failed: Error executing tool reserve: there are only 3 of lamp",
     "41_a2a.py": "completed: Weather says Rome has been warned.",
     "42_three_mcp_servers.py": "in the log of git: Say when the call is",
@@ -79,9 +85,9 @@ def _commands_in(example: Path) -> list[list[str]]:
 
 
 def test_every_example_has_a_key_line_and_a_line_in_the_list() -> None:
-    assert [example.name for example in EXAMPLES] == list(KEY_LINES)
+    assert [example.name for example in EXAMPLES] == list(KEY_LINES), "add a line that the lesson prints to KEY_LINES"
     listed = re.findall(r"\(([0-9]{2}_\w+\.py)\)", (REPOSITORY / "examples" / "README.md").read_text(encoding="utf-8"))
-    assert listed == list(KEY_LINES)
+    assert listed == list(KEY_LINES), "add the lesson to the table in examples/README.md"
 
 
 # A lesson may fetch a server with npx the first time.
@@ -93,21 +99,23 @@ def test_an_example_runs_and_shows_its_lesson(example: Path) -> None:
         pytest.skip(finished.stderr.strip())
     assert finished.returncode == 0, finished.stderr
     lines = finished.stdout.splitlines()
-    assert lines[0].startswith("scripted model")
+    notice = "print the notice first: `print(model.notice)` with scripted_or_real"
+    assert lines[0].startswith("scripted model"), f"{notice}, or the same sentence as the other lessons"
     assert KEY_LINES[example.name] in lines
     assert "Traceback" not in finished.stderr
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_an_example_is_one_page(example: Path) -> None:
-    assert len(example.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+    assert len(example.read_text(encoding="utf-8").splitlines()) <= MOST_LINES, f"at most {MOST_LINES} lines"
 
 
 @pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda example: example.stem)
 def test_the_commands_in_its_docstring_work(example: Path) -> None:
     (python, script), *others = _commands_in(example)
     assert (python, script) == ("python", f"examples/{example.name}")
-    assert any(command[:2] == ["baton", "check"] for command in others)
+    checks = f"add a line `baton check examples/{example.name}:AGENT` to the docstring"
+    assert any(command[:2] == ["baton", "check"] for command in others), checks
     for _, verb, target, *rest in others:
         assert target.startswith(f"examples/{example.name}:")
         strict = ["--strict"] if verb == "check" else []

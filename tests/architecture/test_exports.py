@@ -25,7 +25,8 @@ def _sort_key(name: str) -> tuple[int, str]:
 def test_the_root_exports_names_of_packages() -> None:
     exported = [name for names in EXPORTED.values() for name in names]
     assert sorted(exported) == sorted(baton.__all__)
-    assert len(set(exported)) == len(exported) <= MAX_ROOT_NAMES
+    assert len(set(exported)) == len(exported)
+    assert len(exported) <= MAX_ROOT_NAMES, f"at most {MAX_ROOT_NAMES} names; export it from its package only"
     for package, names in EXPORTED.items():
         module = import_module(f"baton.{package}")
         assert [name for name in names if getattr(baton, name) is not getattr(module, name)] == []
@@ -86,11 +87,25 @@ def test_the_reference_has_a_page_for_each_package() -> None:
         assert f"\n::: baton.{package}\n" in (REFERENCE / f"{package}.md").read_text(encoding="utf-8")
 
 
-def test_the_page_on_errors_shows_the_tree_of_errors() -> None:
-    docstring = (import_module("baton.errors").__doc__ or "").rstrip()
-    tree = docstring[docstring.index("\nBatonError\n") + 1 :]
+def _tree_of_errors() -> str:
     page = (REPOSITORY / "docs" / "concepts" / "errors.md").read_text(encoding="utf-8")
-    assert f"```text\n{tree}\n```" in page
+    (shown,) = re.findall(r"^```text\n(BatonError\n.*?)\n```$", page, re.MULTILINE | re.DOTALL)
+    return shown
+
+
+def test_the_tree_of_errors_has_every_error_below_its_base() -> None:
+    branches: list[str] = []
+    shown: dict[str, str] = {}
+    for line in _tree_of_errors().splitlines()[1:]:
+        indent, _, entry = line.partition("── ")
+        name = entry.split()[0]
+        branches[len(indent) // 4 :] = [name]
+        shown[name] = (["BatonError", *branches])[-2]
+    kinds = [kind for kind in vars(import_module("baton.errors")).values() if isinstance(kind, type)]
+    bases = {kind.__name__: kind.__bases__[0].__name__ for kind in kinds if issubclass(kind, BatonError)}
+    assert shown == {name: base for name, base in bases.items() if name != "BatonError"}, (
+        "correct the tree in docs/concepts/errors.md"
+    )
 
 
 def test_errors_have_six_branches() -> None:

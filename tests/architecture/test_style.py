@@ -7,22 +7,14 @@ import pytest
 from tests.architecture.public import public_objects, undocumented
 from tests.architecture.shape import PACKAGE
 from tests.architecture.style import (
-    PENDING_TESTS,
     TESTS,
     check_class_names,
     check_files,
     check_tests,
-    checked_tests,
-    package_of,
-    pending,
     python_files,
 )
 
-CHECKED = [path for path in python_files(PACKAGE) if package_of(path) not in pending()]
-
-
-def test_pending_packages_exist() -> None:
-    assert pending() <= {package_of(path) for path in python_files(PACKAGE)}
+CHECKED = python_files(PACKAGE)
 
 
 def test_the_package_keeps_to_the_style_guide() -> None:
@@ -30,12 +22,7 @@ def test_the_package_keeps_to_the_style_guide() -> None:
 
 
 def test_the_tests_keep_to_the_style_guide() -> None:
-    assert [str(violation) for violation in check_tests(checked_tests())] == []
-
-
-@pytest.mark.parametrize("entry", sorted(pending(PENDING_TESTS)))
-def test_pending_tests_still_have_violations(entry: str) -> None:
-    assert check_tests(python_files(TESTS / entry)), f"remove `{entry}` from {PENDING_TESTS.name}"
+    assert [str(violation) for violation in check_tests(python_files(TESTS))] == []
 
 
 def test_public_class_names_are_unique() -> None:
@@ -43,13 +30,7 @@ def test_public_class_names_are_unique() -> None:
 
 
 def test_public_parameters_are_documented() -> None:
-    found = [
-        missing
-        for name, value in public_objects()
-        if name.split(".")[1] not in pending()
-        for missing in undocumented(name, value)
-    ]
-    assert found == []
+    assert [missing for name, value in public_objects() for missing in undocumented(name, value)] == []
 
 
 @pytest.mark.parametrize(

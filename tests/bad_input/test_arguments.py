@@ -13,6 +13,7 @@ from baton import (
     AgentHooks,
     BaseAgent,
     Limits,
+    ParallelAgent,
     RunHooks,
     Runner,
     SetupError,
@@ -70,9 +71,13 @@ def test_a_misspelt_argument_is_named(
 
 
 def test_a_type_error_of_another_kind_is_passed_through() -> None:
-    make: Any = Agent
-    with pytest.raises(TypeError, match="name"):
-        make()
+    class Broken(Agent):
+        def __init__(self, name: str) -> None:
+            super().__init__(name)
+            raise TypeError("an error of its own")
+
+    with pytest.raises(TypeError, match="an error of its own"):
+        Broken("A")
 
 
 def test_dir_of_an_agent_shows_public_names_only() -> None:
@@ -84,6 +89,7 @@ def test_dir_of_an_agent_shows_public_names_only() -> None:
 # Untyped, because type checkers refuse these mistakes too.
 new_agent: Any = Agent
 new_runner: Any = Runner
+new_parallel: Any = ParallelAgent
 new_handoff: Any = handoff
 
 
@@ -101,6 +107,11 @@ new_handoff: Any = handoff
         (
             lambda: new_runner(A, limits={"model_calls": 1}),
             "Runner() has limits={'model_calls': 1}; give Limits(…) or None",
+        ),
+        (lambda: new_agent(), "Agent() is missing a required argument: 'name'"),
+        (
+            lambda: new_parallel("P", [A]),
+            "ParallelAgent() has too many positional arguments; give the others by name, such as sub_agents=…",
         ),
         (lambda: Limits(model_calls=-1), "Limits(model_calls=-1) is negative; give 0 or more, or None for no limit"),
         (lambda: new_handoff(A, input_filter=5), "input_filter of the handoff to `A` is 5; give a function (data)"),

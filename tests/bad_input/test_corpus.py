@@ -15,6 +15,7 @@ from tests.bad_input.corpus import POOL, Target
 from baton import (
     Agent,
     AgentContext,
+    AgentOptions,
     Approval,
     BaseAgent,
     BatonError,
@@ -35,9 +36,18 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.agents import with_guardrails
+from baton.agents import Compaction, StopAt, with_guardrails
 from baton.cli.main import COMMANDS, main
+from baton.handoffs import prompt_with_handoff_instructions
 from baton.mcp import MCPToolset
+from baton.middleware import (
+    Cache,
+    ClearToolResults,
+    PromptCache,
+    RateLimit,
+    RequireAnnouncedHandoff,
+    ValidateOutput,
+)
 from baton.models import resolve_model
 from baton.otel import OTelObserver
 from baton.patterns import make_executor, make_planner, make_replanner
@@ -47,6 +57,7 @@ from baton.serving import (
     APIKeyAuth,
     BasicAuth,
     BearerAuth,
+    ClientOptions,
     JWTAuth,
     MutualTLSAuth,
     a2a_app,
@@ -113,6 +124,7 @@ WITH_TOOLS = {
     "instructions": "prompt",
     "tools": "agents",
     "concurrent_tools": "flag",
+    "max_parallel_tools": "count?",
     "template": "flag",
     "exit_tool": "flag",
 }
@@ -126,7 +138,10 @@ TOOL = {
     "effect": "choice",
     "return_directly": "flag",
     "strict": "flag",
+    "input_guardrails": "agents",
+    "output_guardrails": "agents",
     "in_thread": "flag",
+    "is_enabled": "approval",
 }
 RUNNER = {
     "model": "model?",
@@ -159,7 +174,7 @@ SETTINGS = {
     "extra_headers": "dict?",
     "extra_body": "dict?",
 }
-COUNTS = dict.fromkeys(("model_calls", "transfers", "idle_cycles", "tokens"), "count?")
+COUNTS = dict.fromkeys(("model_calls", "transfers", "idle_cycles", "open_tasks", "tokens"), "count?")
 
 CONSTRUCTORS = (
     Target(
@@ -172,8 +187,35 @@ CONSTRUCTORS = (
             "tool_choice": "text",
             "max_turns": "count",
             "on_max_turns": "choice",
+            "tool_use_behavior": "function of two",
             "history": "history?",
+            "compaction": "object?",
             "output_key": "text?",
+            "input_guardrails": "agents",
+            "output_guardrails": "agents",
+        },
+    ),
+    Target(
+        AgentOptions,
+        {},
+        {
+            "model": "nothing?",
+            "model_settings": "object?",
+            "instructions": "prompt?",
+            "tools": "agents?",
+            "max_turns": "count?",
+        },
+    ),
+    Target(StopAt, {}, {"tools": "list of texts"}),
+    Target(
+        ClientOptions,
+        {},
+        {
+            "models": "list of texts",
+            "model_settings": "list of texts",
+            "instructions": "flag",
+            "tools": "flag",
+            "max_turns": "flag",
         },
     ),
     Target(Own, {"name": "A"}, {**BASE, "history": "history?"}),
@@ -203,7 +245,8 @@ CONSTRUCTORS = (
         {"tool": look_up, "input_guardrails": [check]},
         {"input_guardrails": "agents", "output_guardrails": "agents", "on_trip": "choice"},
     ),
-    Target(guardrail, {"check": check}, {"name": "text?"}),
+    Target(guardrail, {"check": check}, {"name": "text?", "parallel": "flag"}),
+    Target(prompt_with_handoff_instructions, {}, {"prompt": "text"}),
     Target(tool, {}, TOOL, first=(look_up,)),
     Target(as_tool, {}, {"given": "function?"}, label="tool"),
     Target(
@@ -218,6 +261,7 @@ CONSTRUCTORS = (
             "is_enabled": "approval",
             "needs_approval": "approval",
             "return_to": "text?",
+            "until": "choice",
         },
     ),
     Target(
@@ -231,13 +275,25 @@ CONSTRUCTORS = (
             "stream_events": "flag",
             "limits": "object?",
             "needs_approval": "approval",
+            "is_enabled": "approval",
         },
     ),
+    Target(Compaction, {"at_tokens": 100}, {"at_tokens": "count", "keep_last": "count", "instructions": "text?"}),
     Target(Limits, {}, {**COUNTS, "seconds": "seconds?", "cost": "seconds?"}),
     Target(ModelSettings, {}, SETTINGS),
     Target(
         Approval, {"approved": True}, {"approved": "flag", "reason": "text", "arguments": "dict?", "always": "flag"}
     ),
+    Target(
+        ClearToolResults,
+        {},
+        {"keep_last": "count", "over_tokens": "count?", "keep_tools": "list of texts", "note": "text"},
+    ),
+    Target(ValidateOutput, {"function": check}, {"function": "strict callback of two", "holds_deltas": "flag"}),
+    Target(Cache, {"store": {}}, {"store": "address or dict"}),
+    Target(RateLimit, {"per_minute": 5}, {"per_minute": "count?", "tokens_per_minute": "count?"}),
+    Target(PromptCache, {}, {"ttl": "choice"}),
+    Target(RequireAnnouncedHandoff, {}, {"phrases": "list of texts?", "holds_deltas": "flag"}),
     Target(
         RetryModel,
         {"model": MODEL},
@@ -266,6 +322,7 @@ CONSTRUCTORS = (
             "model_settings": "object?",
             "store": "store?",
             "history": "history",
+            "compaction": "object?",
             "show_transfers": "flag",
             "handoff_input_filter": "class only?",
             "loop_fallback": "object?",
@@ -368,7 +425,7 @@ CONSTRUCTORS = (
             "suspend_timeout": "seconds",
         },
     ),
-    Target(api_app, {}, {**APP, "heartbeat": "seconds"}, first=(A,)),
+    Target(api_app, {}, {**APP, "heartbeat": "seconds", "client_options": "object?"}, first=(A,)),
     Target(agui_app, {}, {**APP, "on_disconnect": "choice", "heartbeat": "seconds"}, first=(A,)),
     Target(a2a_app, {}, {**APP, "store": "store?"}, first=(A,)),
     Target(mcp_app, {}, {**APP, "store": "store?", "tool_per_agent": "flag"}, first=(A,)),
@@ -404,6 +461,7 @@ def on_runner(method: str) -> Callable[..., Any]:
     return called
 
 
+OPTIONS = {"model": "nothing?", "model_settings": "object?", "agent_options": "nothing?"}
 RUN_ARGS = {
     "input": "text",
     "values": "dict?",
@@ -412,8 +470,9 @@ RUN_ARGS = {
     "limits": "object?",
     "run_id": "text?",
     "owner": "text",
+    **OPTIONS,
 }
-RESUME_ARGS = {"values": "nothing?", "limits": "object?", "accept_changes": "flag"}
+RESUME_ARGS = {"values": "nothing?", "limits": "object?", "accept_changes": "flag", **OPTIONS}
 METHODS = tuple(
     Target(on_runner(name), valid, kinds, label=f"Runner.{name}")
     for name, valid, kinds in (

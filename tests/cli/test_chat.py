@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from baton.cli.display import Screen
+
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
 
@@ -478,3 +480,71 @@ def test_only_y_or_n_decides_about_the_last_run(write: Write, baton: Invoke) -> 
     shown = baton("chat", "desk:agent", *thread, input="what?\ny\ny\n").output
     assert "y resumes it; n cancels it" in shown
     assert "It said: 30 paid" in shown
+
+
+def test_open_tasks_are_shown_in_the_prompt(write: Write, baton: Invoke) -> None:
+    # M22
+    write(
+        """
+        pay = Agent("Pay", description="d")
+        booking = Agent("Booking", description="d", handoffs=[handoff(pay, return_to="caller", until="finished")])
+        desk = Agent("Desk", handoffs=[handoff(booking, return_to="caller", until="finished")])
+        model = ScriptedModel({
+            "Desk": [call("transfer_to_booking"), "Booked."],
+            "Booking": ["Which day?", call("transfer_to_pay"), call("finish_task", result="Monday")],
+            "Pay": ["Which card?", call("finish_task", result="paid")],
+        })
+        runner = Runner(desk, model=model)
+        """
+    )
+    shown = baton("chat", "desk", input="A table\nMonday\nVisa\n").output
+    assert "  task of Booking until it is finished" in shown
+    assert "task of Pay finished: paid" in shown
+    assert "task of Booking finished: Monday" in shown
+    assert "The task is finished." not in shown
+
+
+def test_the_prompt_names_the_agents_of_open_tasks(
+    monkeypatch: pytest.MonkeyPatch, write: Write, baton: Invoke
+) -> None:
+    # M22
+    prompts: list[str] = []
+
+    def read(self: Screen, prompt: str) -> str:
+        prompts.append(prompt)
+        if len(prompts) > 2:
+            raise EOFError
+        return "hello"
+
+    monkeypatch.setattr(Screen, "read", read)
+    write(
+        """
+        booking = Agent("Booking", description="d")
+        desk = Agent("Desk", handoffs=[handoff(booking, return_to="caller", until="finished")])
+        model = ScriptedModel({
+            "Desk": [call("transfer_to_booking"), "Booked."],
+            "Booking": ["Which day?", call("finish_task", result="Monday")],
+        })
+        runner = Runner(desk, model=model)
+        """
+    )
+    baton("chat", "desk")
+    assert prompts == ["you › ", "you (Desk → Booking) › ", "you › "]
+
+
+def test_a_question_of_a_nested_task_is_shown_as_text(write: Write, baton: Invoke) -> None:
+    # M22
+    write(
+        """
+        booking = Agent("Booking", description="d")
+        desk = Agent("Desk", handoffs=[handoff(booking, return_to="caller", until="finished")])
+        model = ScriptedModel({
+            "Desk": [call("transfer_to_booking"), "Booked."],
+            "Booking": ["Which day?", call("finish_task", result="Monday")],
+        })
+        runner = Runner(SequentialAgent("Flow", sub_agents=[desk]), model=model)
+        """
+    )
+    shown = baton("chat", "desk", input="A table\nMonday\n").output
+    assert "? Booking: Which day?" in shown
+    assert "Booked." in shown

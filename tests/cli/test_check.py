@@ -108,7 +108,14 @@ def test_the_report_as_json(write: Write, baton: Invoke) -> None:
         ("function", "Expert", "to_expert"),
     ]
     assert chat["edges"] == [
-        {"source": "Chat", "target": "Router", "kind": "parent", "via": "transfer_to_agent", "returns": None}
+        {
+            "source": "Chat",
+            "target": "Router",
+            "kind": "parent",
+            "via": "transfer_to_agent",
+            "returns": None,
+            "until": "answered",
+        }
     ]
     assert router["estimated_tokens_per_call"]["targets"] == 2
     assert report["agents"][-1]["estimated_tokens_per_call"] is None
@@ -301,3 +308,16 @@ def test_an_agent_used_as_a_tool_is_not_the_root(write: Write, baton: Invoke) ->
         """
     )
     assert baton("check", "desk").stdout.startswith("Clerk\n")
+
+
+def test_a_task_handoff_is_marked_and_its_target_may_end_the_run(write: Write, baton: Invoke) -> None:
+    # M22
+    write("""
+    booking = Agent("Booking", description="Books.")
+    desk = Agent("Desk", tool_choice="required",
+                 handoffs=[handoff(booking, return_to="caller", until="finished")])
+    """)
+    result = baton("check", "desk:desk")
+    assert "handoff Booking — Books.  [transfer_to_booking]  and back when finished" in result.stdout
+    # Without a task, Desk and Booking would pass control in a cycle.
+    assert "no findings" in result.stdout

@@ -10,7 +10,6 @@ from baton import Agent, ParallelAgent, Runner, SequentialAgent, agent, handoff,
 from baton.agents import AgentContext
 from baton.cli import display
 from baton.cli.display import Screen, format_call, format_usage, format_value, shorten
-from baton.cli.output import printable
 from baton.context import RunContext
 from baton.events import (
     AgentResponded,
@@ -33,6 +32,7 @@ from baton.events import (
 from baton.events.base import RUN_ORIGIN
 from baton.messages import AssistantMessage, Image, Text, ToolCall, Usage
 from baton.testing import ScriptedModel, ScriptedStream, call, say
+from baton.wording import printable
 
 ROUTER = Origin("1", "Router")
 WEATHER = Origin("2", "Weather", ROUTER)

@@ -225,3 +225,15 @@ def test_a_folder_that_does_not_exist_is_named(write: Write, baton: Invoke) -> N
     result = baton("graph", "desk:agent", "-o", "no/such/folder/team.mmd")
     assert result.exit_code == 2
     assert result.stderr == "error: --output no/such/folder/team.mmd cannot be written: No such file or directory\n"
+
+
+def test_a_task_handoff_is_marked(write: Write, baton: Invoke) -> None:
+    # M22
+    write("""
+    booking = Agent("Booking", description="d")
+    desk = Agent("Desk", handoffs=[handoff(booking, return_to="caller", until="finished")])
+    """)
+    assert (
+        '    a0 <-->|"transfer_to_booking, and back when finished"| a1'
+        in baton("graph", "desk:desk").stdout.splitlines()
+    )

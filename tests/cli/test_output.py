@@ -10,8 +10,9 @@ import pytest
 
 import baton.cli
 from baton import Agent, Runner
-from baton.cli.output import escape_json, one_line, printable
+from baton.cli.output import escape_json
 from baton.testing import ScriptedModel
+from baton.wording import one_line, printable
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -103,7 +104,7 @@ def test_an_answer_on_a_terminal_is_sanitised(write: Write, terminal: Callable[.
     assert "␛[2J␇\ufffd31m\ufffdgnp\ufffd" in program.read_until("gnp\ufffd")
 
 
-@pytest.mark.parametrize("text", [UNSAFE, "tag \U000e0041", "\ufffa", "plain\ttext\n"])
+@pytest.mark.parametrize("text", [UNSAFE, "tag \U000e0041", "\ufffa", "\x7f", "plain\ttext\n"])
 def test_escaped_json_has_the_same_value(text: str) -> None:
     escaped = escape_json(json.dumps(text, ensure_ascii=False))
     assert json.loads(escaped) == text
@@ -117,8 +118,7 @@ def test_text_that_is_safe_is_unchanged() -> None:
 
 
 def test_commands_write_through_this_module_only() -> None:
-    # Except for `serve`, whose only output is the address.
     folder = Path(baton.cli.__file__).parent
     direct = re.compile(r"click\.echo\(|click\.secho\(|(?<![\w.])print\(|sys\.std(out|err)\.write")
     found = [path.name for path in folder.glob("*.py") if direct.search(path.read_text(encoding="utf-8"))]
-    assert sorted(found) == ["output.py", "serve.py"]
+    assert found == ["output.py"]

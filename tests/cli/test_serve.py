@@ -259,6 +259,61 @@ async def test_failures_and_requests_are_logged(write: Write) -> None:
     assert "s3cret" not in output
 
 
+UNSAFE = "\x1b[2J\x9b31m\u202egnp\x7f"
+UNSAFE_TEAM = f"""
+import asyncio, logging
+from baton.serving.http.auth import Auth
+BAD = {UNSAFE!r}
+
+class BrokenAuth(Auth):
+    name = "broken"
+
+    def openapi_scheme(self):
+        return {{}}
+
+    async def authenticate(self, request):
+        raise RuntimeError(BAD)
+
+async def never_awaited_for():
+    raise RuntimeError(BAD)
+
+def answer(request):
+    logging.getLogger("a_library").warning(BAD + "\\nwarning: run `x` failed")
+    asyncio.get_running_loop().create_task(never_awaited_for())
+    raise RuntimeError(BAD)
+
+auth = BrokenAuth()
+desk = Agent("Desk" + BAD, model=ScriptedModel([answer], cycle=True))
+"""
+RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+async def test_nothing_that_is_logged_controls_the_terminal(write: Write, debug: tuple[str, ...]) -> None:
+    # F19: records of Baton, of libraries, of asyncio and of uvicorn.
+    write(UNSAFE_TEAM)
+    async with Server("desk:desk", *debug) as server, aiohttp.ClientSession() as session:
+        client = Client(session, server.url)
+        _, run = await client.post("/runs", {"input": "hi"})
+        assert [frame["event"] async for frame in client.events(f"/runs/{run['id']}/events")][-1] == "RunFailed"
+        server.process.send_signal(signal.SIGTERM)
+        logged = await server.wait()
+    async with Server("desk:desk", "--auth", "desk:auth", *debug) as server, aiohttp.ClientSession() as session:
+        async with session.get(f"{server.url}/runs") as refused:
+            assert refused.status == 500
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"\x1b[2J\r\n\r\n")
+        await reader.read()
+        writer.close()
+        server.process.send_signal(signal.SIGTERM)
+        logged += await server.wait()
+    for text in ("failed: ModelError", "warning: ␛[2J", "error: GET /runs failed", "warning: Invalid HTTP request"):
+        assert text in logged
+    assert "error: Task exception was never retrieved" in logged
+    assert not RAW.findall(logged), logged
+    assert "\nwarning: run `x` failed" not in logged
+
+
 async def test_the_landing_page_links_what_is_served() -> None:
     # F36
     runner = Runner(Agent("Desk", description="Secret plans."), store="memory:")

@@ -12,7 +12,12 @@ from baton.testing.conformance import ModelConformance
 class TestAnthropic(ModelConformance[AnthropicServer]):
     """A model of today, which takes no sampling parameters."""
 
-    cannot = frozenset({"temperature", "top_p", "seed"})
+    cannot = frozenset(
+        {
+            *("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty"),
+            *("verbosity", "truncation", "logprobs", "top_logprobs"),
+        }
+    )
     name = "claude-opus-5-5"
 
     def provider(self, steps: Iterable[ScriptStep]) -> AnthropicServer:

@@ -12,7 +12,7 @@ from baton.testing.conformance import ModelConformance
 class TestGoogle(ModelConformance[GoogleServer]):
     """A model of today, which cannot be told to make one call at a time."""
 
-    cannot = frozenset({"parallel_tool_calls"})
+    cannot = frozenset({"parallel_tool_calls", "verbosity", "truncation"})
 
     def provider(self, steps: Iterable[ScriptStep]) -> GoogleServer:
         return GoogleServer(steps)

@@ -17,7 +17,7 @@ MODEL = "gpt-5"
 class TestChatCompletions(ModelConformance[OpenAIServer]):
     """Chat Completions as OpenAI has them: without any thoughts."""
 
-    cannot = frozenset({"reasoning"})
+    cannot = frozenset({"reasoning", "top_k", "truncation"})
 
     def provider(self, steps: Iterable[ScriptStep]) -> OpenAIServer:
         return OpenAIServer(steps)
@@ -27,9 +27,9 @@ class TestChatCompletions(ModelConformance[OpenAIServer]):
 
 
 class TestResponses(ModelConformance[OpenAIServer]):
-    """Responses, which know neither `stop` nor `seed`."""
+    """Responses, which have fewer sampling settings."""
 
-    cannot = frozenset({"stop_sequences", "seed"})
+    cannot = frozenset({"stop_sequences", "seed", "top_k", "presence_penalty", "frequency_penalty"})
 
     def provider(self, steps: Iterable[ScriptStep]) -> OpenAIServer:
         return OpenAIServer(steps)
@@ -47,7 +47,7 @@ class _Official(OpenAIServer):
 class TestTheOfficialClient(ModelConformance[_Official]):
     """Chat Completions over OpenAI's own client."""
 
-    cannot = frozenset({"reasoning"})
+    cannot = frozenset({"reasoning", "top_k", "truncation"})
 
     @asynccontextmanager
     async def provider(self, steps: Iterable[ScriptStep]) -> AsyncGenerator[_Official, None]:

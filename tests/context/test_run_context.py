@@ -1,6 +1,7 @@
 """The run context: steps, interrupts, `once`, progress. Each effect is recorded and happens once."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -353,3 +354,91 @@ async def test_a_step_may_end_while_a_question_beside_it_is_open() -> None:
     suspended = await runner.run("hi")
     assert suspended.status == "suspended"
     assert (await runner.resume(suspended.run_id, "yes")).output == "yes"
+
+
+Start = Callable[[Coroutine[Any, Any, str]], Awaitable[str]]
+
+
+def in_thread(work: Coroutine[Any, Any, str]) -> Awaitable[str]:
+    loop = asyncio.get_running_loop()
+    return asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(work, loop).result())
+
+
+async def in_task_group(work: Coroutine[Any, Any, str]) -> str:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+    return task.result()
+
+
+STARTS: list[Start] = [asyncio.create_task, in_task_group, in_thread, lambda work: asyncio.wait_for(work, 60)]
+
+
+@pytest.mark.parametrize("start", STARTS)
+async def test_a_step_whose_task_swallows_the_suspension_is_an_error_and_not_recorded(start: Start) -> None:
+    # F12: the step was recorded, and the error came only at the end of the agent; the answer had no effect then.
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        async def ask() -> str:
+            try:
+                return await ctx.interrupt("sure?")
+            except BaseException:  # noqa: BLE001 - the mistake under test
+                return "assumed"
+
+        async def careless() -> str:
+            return await start(ask())
+
+        await ctx.say(await ctx.step("check", careless))
+
+    runner = Runner(a)
+    live = runner.stream("hi")
+    with pytest.raises(OpenInterruptError, match="step `check` of `A` went on while its question `1/ask1` is open"):
+        await live._drive()
+    assert not any(isinstance(event, StepCompleted) for event in live.result.events)
+    assert (await runner.resume(live.run_id, "certain")).output == "certain"
+
+
+async def test_a_step_around_a_step_is_an_error_too() -> None:
+    # F12
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        async def ask() -> str:
+            return await asyncio.create_task(ctx.interrupt("sure?"))
+
+        async def careless() -> str:
+            (answer,) = await asyncio.gather(ctx.step("inner", ask), return_exceptions=True)
+            return str(answer)
+
+        await ctx.say(await ctx.step("outer", careless))
+
+    runner = Runner(a)
+    live = runner.stream("hi")
+    with pytest.raises(OpenInterruptError, match="step `outer` of `A` went on"):
+        await live._drive()
+    assert (await runner.resume(live.run_id, "certain")).output == "certain"
+
+
+async def test_a_question_asked_by_an_older_task_is_found_at_the_end_of_the_agent() -> None:
+    # F12: nothing connects such a task with the step.
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        may_ask = asyncio.Event()
+
+        async def ask() -> str:
+            await may_ask.wait()
+            try:
+                return await ctx.interrupt("sure?")
+            except BaseException:  # noqa: BLE001 - the mistake under test
+                return "assumed"
+
+        asking = asyncio.create_task(ask())
+
+        async def careless() -> str:
+            may_ask.set()
+            return await asking
+
+        await ctx.say(await ctx.step("check", careless))
+
+    live = Runner(a).stream("hi")
+    with pytest.raises(OpenInterruptError, match="`A` went on while its question `1/ask1` is open"):
+        await live._drive()
+    assert live.result.status == "failed"

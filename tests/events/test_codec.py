@@ -17,8 +17,12 @@ from baton.events import (
     CustomDelta,
     Delta,
     Event,
+    EventRef,
+    HistoryCompacted,
+    HistorySummary,
     InterruptAnswered,
     InterruptRaised,
+    OpenTask,
     Origin,
     ProgressDelta,
     ReasoningDelta,
@@ -30,6 +34,9 @@ from baton.events import (
     RunStarted,
     RunSuspended,
     StepCompleted,
+    SummaryMessage,
+    TaskEnded,
+    TaskOpened,
     TextDelta,
     ToolCallDelta,
     ToolReturned,
@@ -62,6 +69,7 @@ from baton.testing import ScriptedModel, call, transfer_to
 A = Origin("1", "A")
 B = Origin("2", "B", A)
 CALL = ToolCall("call_1", "look_up", '{"city": "Rom\u00e9 \U0001f600"}')
+TASK = OpenTask("1/task", "B", "A", "C", "transfer_to_b", "call_1", ("D",), "r0")
 CHANGES = ValueChanges({"x": [1, {"y": None}]}, ("z",))
 PARTS = (
     Text("look"),
@@ -71,6 +79,7 @@ PARTS = (
     Data({"nested": [1, 2.5, "three", None, True]}),
 )
 USAGE = Usage(10, 2, 3, 1, 0.25, 0)
+SUMMARY = SummaryMessage(AssistantMessage("a", (CALL,)), "A", "r0:1/0/2", True, (0, -1), (1,))
 
 EVENTS: list[Event] = [
     RunStarted(
@@ -83,6 +92,7 @@ EVENTS: list[Event] = [
         {"x": 1},
     ),
     RunStarted("run", RUN_ORIGIN, 1.5, "r1", "A"),
+    RunStarted("run", RUN_ORIGIN, 1.5, "r1", "A", options={"": {"model": "m"}, "B": {"not_recorded": ["tools"]}}),
     AgentStarted("1/start", A, 2.0),
     AgentResponded(
         "1/m1",
@@ -95,10 +105,18 @@ EVENTS: list[Event] = [
         CHANGES,
     ),
     AgentResponded("1/say1", A, 2.5, AssistantMessage("plain")),
+    AgentResponded("1/m4", A, 2.5, AssistantMessage("plain"), disabled_tools=("refund",)),
     UserMessageAdded("1/i1", A, 2.6, UserMessage(PARTS), "item_1"),
     UserMessageAdded("1/i2", A, 2.6, UserMessage("written")),
     ResponseTruncated("1/i3/cut", A, 2.7, "1/i3", "so far", 1200),
     ResponseTruncated("1/i4/cut", A, 2.7, "1/i4"),
+    HistoryCompacted(
+        "1/m2/compact", A, 2.8, EventRef("r0", "1/m9"), (SUMMARY, SummaryMessage(UserMessage("s"))), USAGE, "acme:small"
+    ),
+    HistoryCompacted("1/m3/compact", A, 2.8, EventRef("r1", "1/m1"), readers="answers", is_local=True),
+    RunStarted(
+        "run", RUN_ORIGIN, 1.5, "r1", "A", summaries=(HistorySummary(EventRef("r0", "1/m1"), (SUMMARY,), "none"),)
+    ),
     ToolReturned("1/m1.0", A, 3.0, "call_1", "look_up", PARTS, True, False, CHANGES),
     ToolReturned("1/m2.0", A, 3.0, "call_2", "look_up", "sunny", False, True),
     ToolReturned("1/m3.0", A, 3.0, "call_3", "quiet"),
@@ -106,6 +124,10 @@ EVENTS: list[Event] = [
     StepCompleted("1/step:y", A, 3.5, "y"),
     ControlTransferred("1/to", A, 4.0, "A", "B", "call_1", {"reason": "bored"}, "loop", CHANGES),
     ControlTransferred("1/to2", A, 4.0, "A", "B"),
+    TaskOpened("1/task", A, 4.2, TASK),
+    TaskEnded("2/task1", B, 4.3, TASK, "finished", {"day": [1, "two"]}),
+    TaskEnded("2/task2", B, 4.3, OpenTask("1/task", "B", "A", "A"), "cancelled", reason="too late"),
+    RunStarted("run2", RUN_ORIGIN, 4.4, "r2", "B", tasks=(TASK,)),
     AgentFinished("1/end", A, 4.5, CHANGES),
     AgentStarted("2/start", B, 5.0),
     InterruptRaised("2/m1.0/ask1", B, 5.5, {"kind": "approval"}, CALL),
@@ -114,6 +136,7 @@ EVENTS: list[Event] = [
     InterruptAnswered("2/ask2!", B, 6.0, "2/ask2"),
     RunSuspended("suspended1", RUN_ORIGIN, 6.5, ("2/ask1",)),
     RunResumed("resumed2", RUN_ORIGIN, 7.0),
+    RunResumed("resumed3", RUN_ORIGIN, 7.0, {"": {"model": "m"}}),
     RunFailed("failed3", RUN_ORIGIN, 7.5, "LimitError", "too many"),
     RunCancelled("cancelled4", RUN_ORIGIN, 8.0),
     RunCompleted("completed", RUN_ORIGIN, 8.5),
@@ -121,9 +144,8 @@ EVENTS: list[Event] = [
 
 
 def test_there_is_an_example_of_every_event_class() -> None:
-    assert {type(event) for event in EVENTS} == {
-        kind for kind in Event.__subclasses__() if kind is not UnknownEvent and kind.__module__.startswith("baton.")
-    }
+    kinds = {kind for kind in Event.__subclasses__() if kind.__module__.startswith("baton.")} - {UnknownEvent}
+    assert {type(event) for event in EVENTS} == kinds, "add an event of the new class to EVENTS"
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: f"{type(event).__name__} {event.key}")

@@ -1,4 +1,4 @@
-"""Who has the floor next: transfers of every kind, where control goes afterwards, and the path that records it."""
+"""Transfers of every kind, returning control, run paths and the output of a run."""
 
 import asyncio
 from typing import Any
@@ -21,19 +21,19 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def kinds(events: tuple[Event, ...]) -> list[tuple[str, str]]:
-    """What happened to whom."""
+def events_of_agents(events: tuple[Event, ...]) -> list[tuple[str, str]]:
+    """Return the type and agent of each event that belongs to an agent."""
     return [(type(event).__name__, event.agent) for event in events if event.agent]
 
 
-# --- T16, T17: a transfer
+# --- T16, T17: transfers
 
 
-async def test_the_events_of_a_transfer_through_the_one_tool() -> None:
+async def test_the_events_of_a_transfer_to_a_sub_agent() -> None:
     # T16
     model = ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
-    assert kinds(result.events) == [
+    assert events_of_agents(result.events) == [
         ("AgentStarted", "A"),
         ("AgentResponded", "A"),
         ("ToolReturned", "A"),
@@ -43,27 +43,27 @@ async def test_the_events_of_a_transfer_through_the_one_tool() -> None:
         ("AgentResponded", "B"),
         ("AgentFinished", "B"),
     ]
-    said, returned, transferred = result.events[2:5]
-    assert isinstance(said, AgentResponded)
+    response, returned, transferred = result.events[2:5]
+    assert isinstance(response, AgentResponded)
     assert isinstance(returned, ToolReturned)
     assert isinstance(transferred, ControlTransferred)
-    (wish,) = said.message.tool_calls
+    (transfer_call,) = response.message.tool_calls
     assert (returned.content, returned.call_id, returned.is_error) == (
         "successfully transferred to agent [B]",
-        wish.id,
+        transfer_call.id,
         False,
     )
-    assert (transferred.source, transferred.target, transferred.call_id) == ("A", "B", wish.id)
+    assert (transferred.source, transferred.target, transferred.call_id) == ("A", "B", transfer_call.id)
     assert (transferred.payload, transferred.reason) == (None, "")
 
 
-async def test_the_events_of_a_transfer_through_a_tool_per_target() -> None:
+async def test_the_events_of_a_transfer_through_a_handoff_tool() -> None:
     # T16
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["hello"]})
     result = await Runner(Agent("A", handoffs=[Agent("B")]), model=model).run("hi")
     returned = next(event for event in result.events if isinstance(event, ToolReturned))
     assert returned.content == '{"assistant":"B"}'
-    assert [name for name, _ in kinds(result.events)] == [
+    assert [name for name, _ in events_of_agents(result.events)] == [
         "AgentStarted",
         "AgentResponded",
         "ToolReturned",
@@ -75,7 +75,7 @@ async def test_the_events_of_a_transfer_through_a_tool_per_target() -> None:
     ]
 
 
-async def test_the_result_of_a_tool_per_target_is_json_for_any_name() -> None:
+async def test_the_result_of_a_handoff_tool_is_json_for_any_name() -> None:
     # T16
     name = 'the "Boss" 上司'
     model = ScriptedModel({"A": [call("go")], name: ["hello"]})
@@ -85,7 +85,7 @@ async def test_the_result_of_a_tool_per_target_is_json_for_any_name() -> None:
     assert returned.content == '{"assistant":"the \\"Boss\\" 上司"}'
 
 
-async def test_the_target_works_on_the_original_input_and_the_history() -> None:
+async def test_the_target_reads_the_input_and_the_history() -> None:
     # T17
     model = ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})
     result = await Runner(Agent("A", sub_agents=[Agent("B", instructions="Be B.")]), model=model).run("hi")
@@ -108,15 +108,15 @@ async def test_the_transferring_agent_does_not_run_again() -> None:
     assert [request.agent for request in model.requests] == ["A", "B"]
 
 
-async def test_it_runs_again_when_somebody_transfers_to_it() -> None:
+async def test_an_agent_runs_again_after_a_transfer_back() -> None:
     # T17, T22
     model = ScriptedModel({"A": [transfer_to("B"), "back again"], "B": [transfer_to("A")]})
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
     assert (result.agent, result.output) == ("A", "back again")
 
 
-async def test_an_agent_of_your_own_transfers_with_a_payload() -> None:
-    # T16: no call asked for it, so there is none to answer.
+async def test_a_custom_agent_can_transfer_with_a_payload() -> None:
+    # T16: no call requested it, so there is no tool result.
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer("B", payload={"reason": "bored"})
@@ -136,7 +136,7 @@ async def test_an_agent_of_your_own_transfers_with_a_payload() -> None:
     )
 
 
-async def test_an_agent_of_your_own_cannot_transfer_where_no_edge_goes() -> None:
+async def test_a_custom_agent_cannot_transfer_without_a_handoff() -> None:
     # T14, T19
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
@@ -148,7 +148,7 @@ async def test_an_agent_of_your_own_cannot_transfer_where_no_edge_goes() -> None
     assert (caught.value.source, caught.value.target, caught.value.reachable) == ("A", "C", ("B",))
 
 
-async def test_values_flow_along_a_transfer() -> None:
+async def test_the_target_sees_the_values_of_the_source() -> None:
     # T17
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
@@ -165,7 +165,7 @@ async def test_values_flow_along_a_transfer() -> None:
     assert [change.written if change else None for change in changes] == [{"x": 1}, {"y": 2}]
 
 
-async def test_breaking_a_loop_where_there_is_none_just_ends() -> None:
+async def test_break_loop_without_a_loop_ends_the_run() -> None:
     @agent("A")
     async def a(ctx: AgentContext) -> BreakLoop:
         await ctx.say("enough")
@@ -175,17 +175,17 @@ async def test_breaking_a_loop_where_there_is_none_just_ends() -> None:
     assert (result.status, result.output) == ("completed", "enough")
 
 
-# --- T21: where control goes afterwards
+# --- T21: returning control
 
 
-async def test_control_stays_by_default() -> None:
+async def test_control_stays_with_the_target_by_default() -> None:
     # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "never"], "B": ["the end"]})
     result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to=None)]), model=model).run("hi")
     assert (result.agent, result.output) == ("B", "the end")
 
 
-async def test_control_goes_back_to_the_caller_who_sees_the_result() -> None:
+async def test_control_returns_to_the_caller_which_reads_the_result() -> None:
     # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "A sums up"], "B": ["B's finding"]})
     result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model).run("hi")
@@ -211,7 +211,7 @@ async def test_control_goes_back_to_the_caller_who_sees_the_result() -> None:
     )
 
 
-async def test_control_goes_on_to_a_named_agent() -> None:
+async def test_control_can_continue_with_a_named_agent() -> None:
     # T21
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["B's finding"], "C": ["C sums up"]})
     edge = handoff(Agent("B"), return_to="C")
@@ -220,17 +220,17 @@ async def test_control_goes_on_to_a_named_agent() -> None:
     assert [event.path for event in result.events if isinstance(event, AgentStarted)][-1] == ("A", "B", "C")
 
 
-async def test_a_transfer_of_the_target_goes_before_what_the_edge_says() -> None:
+async def test_a_transfer_of_the_target_takes_precedence_over_return_to() -> None:
     # T21: only a target that finishes without a transfer gives control back.
     model = ScriptedModel({"A": [call("transfer_to_b"), "A again"], "B": [call("transfer_to_a")]})
     b = Agent("B", handoffs=["A"])
     result = await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")]), model=model).run("hi")
     assert (result.agent, result.output) == ("A", "A again")
-    # A was called back by name, so nobody waits any more: its answer is the end.
+    # The transfer to A discards the return, so A's answer ends the run.
     assert [event.agent for event in result.events if isinstance(event, AgentStarted)] == ["A", "B", "A"]
 
 
-async def test_callers_wait_in_a_stack() -> None:
+async def test_nested_callers_get_control_back_in_reverse_order() -> None:
     # T21
     c = Agent("C")
     b = Agent("B", handoffs=[handoff(c, return_to="caller")])
@@ -243,8 +243,8 @@ async def test_callers_wait_in_a_stack() -> None:
     assert result.output == "A ends"
 
 
-async def test_a_caller_waits_through_a_further_transfer_of_its_target() -> None:
-    # T21: B passes on to C; it is C who finishes, and A still waits.
+async def test_the_caller_gets_control_back_after_a_further_transfer_of_its_target() -> None:
+    # T21: B transfers to C; when C finishes, control returns to A.
     b = Agent("B", handoffs=[Agent("C")])
     a = Agent("A", handoffs=[handoff(b, return_to="caller")])
     model = ScriptedModel({"A": [call("transfer_to_b"), "A ends"], "B": [call("transfer_to_c")], "C": ["C's finding"]})
@@ -252,21 +252,21 @@ async def test_a_caller_waits_through_a_further_transfer_of_its_target() -> None
     assert [event.agent for event in result.events if isinstance(event, AgentStarted)] == ["A", "B", "C", "A"]
 
 
-async def test_nobody_is_called_back_after_an_error() -> None:
+async def test_control_does_not_return_after_an_error() -> None:
     # T21
     @agent("B")
     async def b(ctx: AgentContext) -> None:
         raise OSError("disk full")
 
     model = ScriptedModel({"A": [call("transfer_to_b"), "never"]})
-    live = Runner(Agent("A", handoffs=[handoff(b, return_to="caller")]), model=model).stream("hi")
+    stream = Runner(Agent("A", handoffs=[handoff(b, return_to="caller")]), model=model).stream("hi")
     with pytest.raises(OSError, match="disk full"):
-        await live._drive()
-    assert (live.result.status, live.result.agent) == ("failed", "B")
+        await stream._drive()
+    assert (stream.result.status, stream.result.agent) == ("failed", "B")
     assert model.remaining == 1
 
 
-async def test_the_caller_is_called_back_after_an_interrupt_is_answered() -> None:
+async def test_control_returns_to_the_caller_after_an_interrupt_is_answered() -> None:
     # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "A ends"], "B": [call("ask", question="?"), "B's finding"]})
     runner = Runner(Agent("A", handoffs=[handoff(Agent("B", tools=[ask]), return_to="caller")]), model=model)
@@ -275,7 +275,7 @@ async def test_the_caller_is_called_back_after_an_interrupt_is_answered() -> Non
     assert (await runner.resume(suspended.run_id, "yes")).output == "A ends"
 
 
-async def test_exit_does_not_call_back() -> None:
+async def test_control_does_not_return_after_an_exit() -> None:
     # T21, T8
     @agent("B")
     async def b(ctx: AgentContext) -> Exit:
@@ -286,8 +286,8 @@ async def test_exit_does_not_call_back() -> None:
     assert result.output == "over"
 
 
-async def test_of_several_edges_to_one_agent_the_one_that_was_called_counts() -> None:
-    # T21: where control goes afterwards belongs to the edge.
+async def test_return_to_is_taken_from_the_handoff_that_was_called() -> None:
+    # T21
     b = Agent("B")
     edges = [handoff(b, tool_name_override="consult", return_to="caller"), handoff(b, tool_name_override="hand_over")]
     for tool_name, starts in (("consult", ["A", "B", "A"]), ("hand_over", ["A", "B"])):
@@ -296,7 +296,7 @@ async def test_of_several_edges_to_one_agent_the_one_that_was_called_counts() ->
         assert [event.agent for event in result.events if isinstance(event, AgentStarted)] == starts
 
 
-async def test_a_function_that_returns_an_agent_goes_by_no_edges_rules() -> None:
+async def test_a_function_that_returns_an_agent_does_not_use_the_options_of_a_handoff() -> None:
     # T13, T21
     b = Agent("B")
 
@@ -308,11 +308,14 @@ async def test_a_function_that_returns_an_agent_goes_by_no_edges_rules() -> None
     assert (result.agent, result.output) == ("B", "B's finding")
 
 
-async def test_how_the_target_reads_belongs_to_the_edge_that_was_called() -> None:
+async def test_the_history_policy_is_taken_from_the_handoff_that_was_called() -> None:
     # T25
     b = Agent("B")
-    edges = [handoff(b, tool_name_override="afresh", history="none"), handoff(b, tool_name_override="on", history=None)]
-    for tool_name, count in (("afresh", 1), ("on", 3)):
+    edges = [
+        handoff(b, tool_name_override="without_history", history="none"),
+        handoff(b, tool_name_override="with_history", history=None),
+    ]
+    for tool_name, count in (("without_history", 1), ("with_history", 3)):
         model = ScriptedModel({"A": [call(tool_name)], "B": ["ok"]})
         await Runner(Agent("A", handoffs=edges), model=model).run("hi")
         assert len(model.requests[1].messages) == count
@@ -327,7 +330,7 @@ async def test_the_run_path_grows_with_every_transfer() -> None:
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
     started = [event for event in result.events if isinstance(event, AgentStarted)]
     assert [event.path for event in started] == [("A",), ("A", "B"), ("A", "B", "A")]
-    # Every event of an activation is stamped by it, and events of the run as a whole by nobody.
+    # Events of an activation have its agent and path; events of the run have neither.
     assert {(event.agent, event.path) for event in result.events} == {
         ("", ()),
         ("A", ("A",)),
@@ -336,7 +339,7 @@ async def test_the_run_path_grows_with_every_transfer() -> None:
     }
 
 
-async def test_the_path_is_known_to_agents_and_tools() -> None:
+async def test_agents_and_tools_can_read_the_run_path() -> None:
     # T22
     seen: list[tuple[str, ...]] = []
 
@@ -355,17 +358,17 @@ async def test_the_path_is_known_to_agents_and_tools() -> None:
     assert seen == [("A",), ("A", "B"), ("A", "B", "A")]
 
 
-async def test_control_that_goes_back_or_on_grows_the_path_like_any_transfer() -> None:
+async def test_the_run_path_grows_when_control_returns() -> None:
     # T21, T22
     model = ScriptedModel({"A": [call("transfer_to_b"), "done"], "B": ["finding"]})
     result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model).run("hi")
     assert result.events[-2].path == ("A", "B", "A")
 
 
-# --- T15: one agent in many places
+# --- T15: shared agents
 
 
-async def test_an_agent_may_have_several_parents_and_goes_back_to_any() -> None:
+async def test_an_agent_can_have_several_parents_and_transfer_to_each() -> None:
     # T15
     shared = Agent("Shared", description="s")
     left = Agent("Left", description="l", sub_agents=[shared])
@@ -384,7 +387,7 @@ async def test_an_agent_may_have_several_parents_and_goes_back_to_any() -> None:
     assert tools["Shared"][0].parameters["properties"]["agent_name"]["enum"] == ["Left", "Right"]
 
 
-async def test_an_agent_may_be_in_several_teams_at_once() -> None:
+async def test_an_agent_can_be_in_several_teams() -> None:
     # T15
     shared = Agent("Shared", description="s")
     alone = Runner(shared, model=ScriptedModel(["alone"]))
@@ -398,10 +401,10 @@ async def test_an_agent_may_be_in_several_teams_at_once() -> None:
     assert (result.output, alone.team.members["Shared"].routes.reachable) == ("alone", ())
 
 
-# --- functions that return agents nobody knew
+# --- functions that return undeclared agents
 
 
-async def test_a_function_may_return_an_agent_that_is_made_on_the_spot() -> None:
+async def test_a_function_can_return_a_new_agent() -> None:
     # T13, swarm.md S1
     def make(name: str) -> Agent:
         """Make an expert."""
@@ -414,34 +417,34 @@ async def test_a_function_may_return_an_agent_that_is_made_on_the_spot() -> None
     assert result.events[-2].path == ("A", "Expert x", "Helper of x")
 
 
-async def test_a_guest_of_one_run_is_unknown_to_the_next() -> None:
+async def test_an_agent_returned_by_a_function_is_not_added_to_the_team() -> None:
     # T13: the team is immutable.
     def make() -> Agent:
-        return Agent("Guest")
+        return Agent("Temporary")
 
-    model = ScriptedModel({"A": [call("make")], "Guest": ["hello"]})
+    model = ScriptedModel({"A": [call("make")], "Temporary": ["hello"]})
     runner = Runner(Agent("A", tools=[make]), model=model)
     await runner.run("hi")
     assert list(runner.team.members) == ["A"]
 
 
-async def test_a_guest_is_still_there_after_resume() -> None:
+async def test_an_agent_returned_by_a_function_is_restored_after_a_resume() -> None:
     # T13, DESIGN §6
     def make() -> Agent:
-        return Agent("Guest", tools=[ask])
+        return Agent("Temporary", tools=[ask])
 
-    model = ScriptedModel({"A": [call("make")], "Guest": [call("ask", question="?"), "hello"]})
+    model = ScriptedModel({"A": [call("make")], "Temporary": [call("ask", question="?"), "hello"]})
     runner = Runner(Agent("A", tools=[make]), model=model)
     suspended = await runner.run("hi")
-    assert suspended.agent == "Guest"
+    assert suspended.agent == "Temporary"
     assert (await runner.resume(suspended.run_id, "yes")).output == "hello"
 
 
-# --- F12: agents that go on without the answer
+# --- F12: agents that continue without the answer
 
 
-async def test_an_agent_that_swallows_its_suspension_fails() -> None:
-    # F12: the run completed over an open question.
+async def test_an_agent_that_swallows_its_interrupt_fails() -> None:
+    # F12: the run completed despite an open interrupt.
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         try:
@@ -449,20 +452,20 @@ async def test_an_agent_that_swallows_its_suspension_fails() -> None:
         except BaseException:  # noqa: BLE001 - the mistake under test
             await ctx.say("assumed")
 
-    live = Runner(a).stream("hi")
+    stream = Runner(a).stream("hi")
     with pytest.raises(
         OpenInterruptError, match=r"`A` went on while its question `1/ask1` is open; .*except Exception"
     ):
-        await live._drive()
-    assert live.result.status == "failed"
-    assert not any(isinstance(event, AgentFinished) for event in live.result.events)
+        await stream._drive()
+    assert stream.result.status == "failed"
+    assert not any(isinstance(event, AgentFinished) for event in stream.result.events)
 
 
-async def test_an_agent_that_swallows_the_suspension_of_an_inner_agent_fails() -> None:
+async def test_an_agent_that_swallows_the_interrupt_of_an_inner_agent_fails() -> None:
     # F12
     inner = Agent("Inner", model=ScriptedModel([call("ask", question="?"), "asked"]), tools=[ask])
 
-    class Careless(BaseAgent):
+    class SwallowingAgent(BaseAgent):
         def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
             return (inner,)
 
@@ -470,10 +473,10 @@ async def test_an_agent_that_swallows_the_suspension_of_an_inner_agent_fails() -
             await asyncio.gather(ctx.run_agent(inner, "one"), return_exceptions=True)
 
     with pytest.raises(OpenInterruptError, match=r"`A` went on while its question `1/one/1/m1.0/ask1` is open"):
-        await Runner(Careless("A")).run("hi")
+        await Runner(SwallowingAgent("A")).run("hi")
 
 
-async def test_an_agent_that_transfers_over_its_open_question_fails() -> None:
+async def test_an_agent_that_transfers_despite_its_open_interrupt_fails() -> None:
     # F12
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
@@ -487,32 +490,32 @@ async def test_an_agent_that_transfers_over_its_open_question_fails() -> None:
         await Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["done"]))]).run("hi")
 
 
-# --- F23: the output of a run whose last agent says nothing
+# --- F23: the output of a run whose last agent has no answer
 
 
-async def test_the_output_is_the_last_answer_given() -> None:
+async def test_the_output_is_the_last_answer_if_the_last_agent_has_none() -> None:
     # F23: it was None.
-    ends: list[tuple[str, Any]] = []
+    outputs: list[tuple[str, Any]] = []
 
-    class Ends(RunHooks):
+    class RecordingHooks(RunHooks):
         def on_agent_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
-            ends.append((agent.name, output))
+            outputs.append((agent.name, output))
 
         def on_run_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
-            ends.append(("run", output))
+            outputs.append(("run", output))
 
     @agent("Desk", handoffs=[handoff("Clerk", return_to="caller")])
     async def desk(ctx: AgentContext) -> Transfer | None:
         return Transfer("Clerk") if len(ctx.messages()) == 1 else None
 
     clerk = Agent("Clerk", output_type=int, model=ScriptedModel(["42"]))
-    result = await Runner(desk, extra_agents=[clerk], hooks=Ends()).run("hi")
+    result = await Runner(desk, extra_agents=[clerk], hooks=RecordingHooks()).run("hi")
     assert (result.agent, result.output) == ("Desk", 42)
-    # An agent's own output is still what it said itself.
-    assert ends == [("Desk", None), ("Clerk", None), ("Desk", None), ("run", 42)]
+    # on_agent_end gets only the agent's own output.
+    assert outputs == [("Desk", None), ("Clerk", None), ("Desk", None), ("run", 42)]
 
 
-async def test_an_exit_without_result_keeps_the_last_answer() -> None:
+async def test_an_exit_without_a_result_keeps_the_last_answer() -> None:
     # F23
     @agent("Closer")
     async def closer(ctx: AgentContext) -> Exit:
@@ -523,7 +526,7 @@ async def test_an_exit_without_result_keeps_the_last_answer() -> None:
     assert result.output == "a text"
 
 
-async def test_a_run_in_which_no_agent_says_anything_has_no_output() -> None:
+async def test_a_run_without_answers_has_no_output() -> None:
     # F23
     @agent("Silent")
     async def silent(ctx: AgentContext) -> None:

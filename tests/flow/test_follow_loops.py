@@ -1,4 +1,4 @@
-"""Limits of transfers, and agents that go round in circles."""
+"""Limits of transfers, and detection of cycles."""
 
 from itertools import pairwise
 from typing import Any
@@ -12,29 +12,29 @@ from baton.events import ControlTransferred
 from baton.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
-def ping_pong(*, cycle: bool = True, **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
-    """`A` and `B` do nothing but transfer to each other."""
+def ping_pong(*, cycle: bool = True, **options: Any) -> tuple[Runner[Any, str], ScriptedModel]:
+    """Create a runner of two agents that only transfer to each other."""
     model = ScriptedModel({"A": [transfer_to("B")], "B": [transfer_to("A")], "Helper": ["I take over"]}, cycle=cycle)
-    return Runner(Agent("A", sub_agents=[Agent("B")]), model=model, **facts), model
+    return Runner(Agent("A", sub_agents=[Agent("B")]), model=model, **options), model
 
 
-async def test_the_third_round_trip_without_news_ends_the_run() -> None:
+async def test_the_third_round_trip_without_progress_ends_the_run() -> None:
     # T20
     runner, model = ping_pong()
-    live = runner.stream("hi")
+    stream = runner.stream("hi")
     with pytest.raises(LoopError, match="`B` and `A` transferred back and forth 3 times") as caught:
-        await live._drive()
+        await stream._drive()
     error = caught.value
     assert (error.source, error.target, error.times) == ("B", "A", 3)
     assert error.path == ("A", "B") * 3
     assert "Runner(loop_fallback=…)" in str(error)
     assert isinstance(error, TransferError)
     assert len(model.requests) == 6
-    assert sum(isinstance(event, ControlTransferred) for event in live.result.events) == 5
+    assert sum(isinstance(event, ControlTransferred) for event in stream.result.events) == 5
 
 
 @pytest.mark.parametrize("allowed", [1, 2, 5])
-async def test_how_many_round_trips_may_be_chosen(allowed: int) -> None:
+async def test_the_number_of_round_trips_is_set_by_idle_cycles(allowed: int) -> None:
     # T20
     runner, model = ping_pong(limits=Limits(idle_cycles=allowed))
     with pytest.raises(LoopError):
@@ -42,18 +42,18 @@ async def test_how_many_round_trips_may_be_chosen(allowed: int) -> None:
     assert len(model.requests) == 2 * allowed
 
 
-async def test_without_a_limit_of_round_trips_the_limit_of_transfers_remains() -> None:
+async def test_without_idle_cycles_the_limit_of_transfers_applies() -> None:
     # T20
     runner, _ = ping_pong(limits=Limits(idle_cycles=None))
-    live = runner.stream("hi")
+    stream = runner.stream("hi")
     with pytest.raises(LimitError, match=r"limit of 32 transfers at .* → B → A; raise it with Limits") as caught:
-        await live._drive()
+        await stream._drive()
     assert (caught.value.limit, caught.value.allowed) == ("transfers", 32)
     assert caught.value.path == ("A", "B") * 16 + ("A",)
-    assert sum(isinstance(event, ControlTransferred) for event in live.result.events) == 32
+    assert sum(isinstance(event, ControlTransferred) for event in stream.result.events) == 32
 
 
-async def test_new_text_in_between_is_news() -> None:
+async def test_new_text_is_progress() -> None:
     # T20
     steps = [say(f"thought {number}", transfer_to("B")) for number in range(8)]
     model = ScriptedModel({"A": [*steps, "done"], "B": [transfer_to("A")] * 8})
@@ -61,7 +61,7 @@ async def test_new_text_in_between_is_news() -> None:
     assert result.output == "done"
 
 
-async def test_the_same_text_again_is_no_news() -> None:
+async def test_repeated_text_is_not_progress() -> None:
     # T20
     model = ScriptedModel(
         {"A": [say("over to you", transfer_to("B"))], "B": [say("no, over to you", transfer_to("A"))]}, cycle=True
@@ -70,7 +70,7 @@ async def test_the_same_text_again_is_no_news() -> None:
         await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
 
 
-async def test_a_new_tool_result_in_between_is_news() -> None:
+async def test_a_new_tool_result_is_progress() -> None:
     # T20
     count: list[int] = []
 
@@ -84,7 +84,7 @@ async def test_a_new_tool_result_in_between_is_news() -> None:
     assert result.output == "done"
 
 
-async def test_the_same_tool_result_again_is_no_news() -> None:
+async def test_a_repeated_tool_result_is_not_progress() -> None:
     # T20
     @tool
     async def measure() -> str:
@@ -95,8 +95,8 @@ async def test_the_same_tool_result_again_is_no_news() -> None:
         await Runner(Agent("A", tools=[measure], sub_agents=[Agent("B")]), model=model).run("hi")
 
 
-async def test_what_the_user_answers_in_between_is_news() -> None:
-    # T20: the answer comes in as the result of the tool that asked.
+async def test_an_answered_interrupt_is_progress() -> None:
+    # T20: the answer is the result of the tool.
     @tool
     async def ask(ctx: RunContext) -> str:
         return str(await ctx.interrupt("?"))
@@ -109,8 +109,8 @@ async def test_what_the_user_answers_in_between_is_news() -> None:
     assert result.output == "done"
 
 
-async def test_a_third_agent_in_between_starts_the_count_anew() -> None:
-    # T20: only rounds that follow each other count.
+async def test_a_transfer_to_a_third_agent_resets_the_count() -> None:
+    # T20: only consecutive rounds count.
     to_b, to_a, to_c = transfer_to("B"), transfer_to("A"), transfer_to("C")
     model = ScriptedModel({"A": [to_b, to_b, to_c, to_b, to_b, "done"], "B": [to_a] * 4, "C": [to_a]})
     children = [Agent("B"), Agent("C")]
@@ -118,16 +118,17 @@ async def test_a_third_agent_in_between_starts_the_count_anew() -> None:
 
 
 def ring(
-    size: int, *, steps: dict[str, list[Any]] | None = None, **facts: Any
+    size: int, *, steps: dict[str, list[Any]] | None = None, **options: Any
 ) -> tuple[Runner[Any, str], ScriptedModel]:
-    """Make a team in which each agent transfers to the next one, and the last to the first."""
+    """Create a runner in which each agent transfers to the next one, and the last to the first."""
     names = [chr(ord("A") + number) for number in range(size)]
     script: dict[str, Any] = {
-        name: [call(f"transfer_to_{after.lower()}")] for name, after in zip(names, [*names[1:], "A"], strict=True)
+        name: [call(f"transfer_to_{successor.lower()}")]
+        for name, successor in zip(names, [*names[1:], "A"], strict=True)
     }
     model = ScriptedModel({**script, "Helper": ["I take over"], **(steps or {})}, cycle=True)
-    agents = [Agent(name, handoffs=[after]) for name, after in zip(names, [*names[1:], "A"], strict=True)]
-    return Runner(agents[0], model=model, extra_agents=[*agents[1:], Agent("Helper")], **facts), model
+    agents = [Agent(name, handoffs=[successor]) for name, successor in zip(names, [*names[1:], "A"], strict=True)]
+    return Runner(agents[0], model=model, extra_agents=[*agents[1:], Agent("Helper")], **options), model
 
 
 @pytest.mark.parametrize("size", [3, 4, 7])
@@ -143,7 +144,7 @@ async def test_a_cycle_of_any_length_ends_the_run(size: int) -> None:
     assert len(model.requests) == 3 * size
 
 
-async def test_a_cycle_that_visits_an_agent_twice_is_a_cycle() -> None:
+async def test_a_cycle_that_contains_an_agent_twice_is_detected() -> None:
     # F40: A → B → A → C → A …
     to_b, to_c = call("transfer_to_b"), call("transfer_to_c")
     model = ScriptedModel({"A": [to_b, to_c], "B": [call("transfer_to_a")], "C": [call("transfer_to_a")]}, cycle=True)
@@ -154,7 +155,7 @@ async def test_a_cycle_that_visits_an_agent_twice_is_a_cycle() -> None:
     assert len(model.requests) == 12
 
 
-async def test_a_cycle_that_begins_later_is_a_cycle() -> None:
+async def test_a_cycle_that_begins_after_other_transfers_is_detected() -> None:
     # F40: only the last transfers count.
     model = ScriptedModel(
         {name: [call(f"transfer_to_{to}")] for name, to in zip("XABC", "abca", strict=True)}, cycle=True
@@ -166,18 +167,18 @@ async def test_a_cycle_that_begins_later_is_a_cycle() -> None:
     assert caught.value.path == ("X", *"ABC" * 3)
 
 
-async def test_news_in_a_long_cycle_starts_the_count_again() -> None:
-    # F40: `B` says something new in its first two activations, so three rounds without news follow.
+async def test_progress_in_a_long_cycle_resets_the_count() -> None:
+    # F40: `B` makes progress in its first two activations; three rounds without progress follow.
     to_c = call("transfer_to_c")
     steps = {"B": [say("one", to_c), say("two", to_c), *[to_c] * 20]}
     runner, model = ring(3, steps=steps)
     with pytest.raises(LoopError):
         await runner.run("hi")
-    # A, then B with its first news, C, A, then B with its second: from there nine transfers.
+    # A, B with its first text, C, A; from B's second text on there are nine calls.
     assert len(model.requests) == 4 + 9
 
 
-async def test_news_in_every_round_of_a_long_cycle_never_ends_the_run() -> None:
+async def test_a_long_cycle_with_progress_in_every_round_does_not_end_the_run() -> None:
     # F40
     to_c = call("transfer_to_c")
     steps = {"B": [*[say(f"thought {number}", to_c) for number in range(40)], "done"]}
@@ -185,7 +186,7 @@ async def test_news_in_every_round_of_a_long_cycle_never_ends_the_run() -> None:
     assert (await runner.run("hi")).output == "done"
 
 
-async def test_a_long_cycle_may_go_to_the_fallback() -> None:
+async def test_a_long_cycle_is_handed_to_the_loop_fallback() -> None:
     # F40
     runner, _ = ring(3, loop_fallback="Helper")
     result = await runner.run("hi")
@@ -193,8 +194,8 @@ async def test_a_long_cycle_may_go_to_the_fallback() -> None:
     assert [event.reason for event in result.events if isinstance(event, ControlTransferred)] == [*[""] * 8, "loop"]
 
 
-async def test_different_ways_through_the_same_agents_are_no_cycle() -> None:
-    # F40: A → B → C → A → C → B → A …, no two rounds alike.
+async def test_different_orders_of_the_same_agents_are_not_a_cycle() -> None:
+    # F40: A → B → C → A → C → B → A …, no two consecutive rounds are equal.
     order = "ABCACBABACABCBACAB"
     script: dict[str, list[Any]] = {name: [] for name in "ABC"}
     for source, target in pairwise(order):
@@ -205,14 +206,14 @@ async def test_different_ways_through_the_same_agents_are_no_cycle() -> None:
     assert result.output == "done"
 
 
-async def test_a_failed_transfer_in_between_is_no_news() -> None:
-    # T20: that there is no such agent is told every time.
-    model = ScriptedModel({"A": [transfer_to("Nobody"), transfer_to("B")], "B": [transfer_to("A")]}, cycle=True)
+async def test_a_failed_transfer_is_not_progress() -> None:
+    # T20: the same error is returned every time.
+    model = ScriptedModel({"A": [transfer_to("Unknown"), transfer_to("B")], "B": [transfer_to("A")]}, cycle=True)
     with pytest.raises(LoopError):
         await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
 
 
-async def test_a_loop_may_go_to_somebody_who_takes_over() -> None:
+async def test_a_loop_is_handed_to_the_loop_fallback() -> None:
     # T20
     runner, _ = ping_pong(loop_fallback="Helper", extra_agents=[Agent("Helper")])
     result = await runner.run("hi")
@@ -229,8 +230,8 @@ async def test_a_loop_may_go_to_somebody_who_takes_over() -> None:
     )
 
 
-async def test_too_many_transfers_may_go_to_somebody_who_takes_over() -> None:
-    # T20: both limits go there.
+async def test_too_many_transfers_are_handed_to_the_loop_fallback() -> None:
+    # T20: the fallback is for both limits.
     limits = Limits(transfers=4, idle_cycles=None)
     runner, _ = ping_pong(loop_fallback="Helper", extra_agents=[Agent("Helper")], limits=limits)
     result = await runner.run("hi")
@@ -244,8 +245,8 @@ async def test_too_many_transfers_may_go_to_somebody_who_takes_over() -> None:
     ]
 
 
-async def test_who_takes_over_is_not_asked_twice() -> None:
-    # T20: a rescue that leads back into the loop ends it after all.
+async def test_the_loop_fallback_is_used_once() -> None:
+    # T20: a fallback that transfers back into the loop ends the run.
     model = ScriptedModel(
         {"A": [transfer_to("B")], "B": [transfer_to("A")], "Helper": [call("transfer_to_a")]}, cycle=True
     )
@@ -256,16 +257,16 @@ async def test_who_takes_over_is_not_asked_twice() -> None:
     assert [request.agent for request in model.requests].count("Helper") == 1
 
 
-async def test_a_loop_of_callbacks_is_noticed_too() -> None:
-    # T20, T21: control that goes back by itself counts like a transfer.
+async def test_a_loop_of_returns_to_the_caller_is_detected() -> None:
+    # T20, T21: returning control counts as a transfer.
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["the same answer"]}, cycle=True)
     runner = Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model)
     with pytest.raises(LoopError):
         await runner.run("hi")
 
 
-async def test_nobody_is_called_back_after_somebody_took_over() -> None:
-    # T20, T21: B never got the floor, so A does not wait for it.
+async def test_control_does_not_return_to_the_caller_after_the_loop_fallback() -> None:
+    # T20, T21: the transfer to B did not happen, so A does not wait for it.
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("transfer_to_a")], "Helper": ["over"]}, cycle=True)
     b = Agent("B", handoffs=[handoff("A", return_to="caller")])
     a = Agent("A", handoffs=[handoff(b, return_to="caller")])
@@ -273,8 +274,8 @@ async def test_nobody_is_called_back_after_somebody_took_over() -> None:
     assert (result.agent, result.output) == ("Helper", "over")
 
 
-async def test_limits_hold_across_resume() -> None:
-    # T20: what was used before a resume counts.
+async def test_transfers_before_a_resume_count_towards_the_limit() -> None:
+    # T20
     @tool
     async def ask(ctx: RunContext) -> str:
         return str(await ctx.interrupt("?"))
@@ -289,13 +290,13 @@ async def test_limits_hold_across_resume() -> None:
     assert caught.value.path == ("A", "B", "A", "B")
 
 
-async def test_a_run_stopped_by_a_limit_goes_on_with_a_higher_one() -> None:
+async def test_a_run_stopped_by_a_limit_can_be_resumed_with_a_higher_one() -> None:
     # T20, DESIGN §1
     model = ScriptedModel({"A": [transfer_to("B"), "done"], "B": [transfer_to("A")]})
     runner = Runner(Agent("A", sub_agents=[Agent("B")]), model=model, limits=Limits(transfers=1))
-    live = runner.stream("hi")
+    stream = runner.stream("hi")
     with pytest.raises(LimitError):
-        await live._drive()
-    result = await runner.resume(live.run_id, limits=Limits(transfers=2))
+        await stream._drive()
+    result = await runner.resume(stream.run_id, limits=Limits(transfers=2))
     assert result.output == "done"
     model.assert_done()

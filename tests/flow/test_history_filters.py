@@ -1,4 +1,4 @@
-"""Filters on handoffs: what they are given, and that they change what the target reads and nothing else."""
+"""Input filters of handoffs: their input, and what the target and other agents read."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def line(**facts: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
-    """`A` looks something up and hands over to `B` along one edge, in a turn with words of its own."""
-    edge = {name: facts.pop(name) for name in ("input_filter", "history", "return_to") if name in facts}
+def make_runner(**options: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
+    """Create a runner whose agent `A` calls a tool and then transfers to `B`, with text in both responses."""
+    edge = {name: options.pop(name) for name in ("input_filter", "history", "return_to") if name in options}
     model = ScriptedModel(
         {
             "A": [say("Hm.", call("look_up", city="Rome")), say("Over to B.", call("transfer_to_b")), "A ends"],
@@ -32,23 +32,23 @@ def line(**facts: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
         }
     )
     a = Agent("A", tools=[look_up], handoffs=[handoff(Agent("B", tools=[ask]), **edge)])
-    return Runner(a, model=model, **facts), model
+    return Runner(a, model=model, **options), model
 
 
-def texts(model: ScriptedModel, index: int) -> list[str]:
-    """What a request reads."""
+def request_texts(model: ScriptedModel, index: int) -> list[str]:
+    """Return the texts of a request."""
     return [text_of(message.content) for message in model.requests[index].messages]
 
 
-async def test_a_filter_is_given_everything_cut_where_the_turn_begins() -> None:
+async def test_a_filter_gets_the_history_split_at_the_start_of_the_turn() -> None:
     # handoffs.md H10
     seen: list[HandoffInputData] = []
 
-    def look(data: HandoffInputData) -> HandoffInputData:
+    def record(data: HandoffInputData) -> HandoffInputData:
         seen.append(data)
         return data
 
-    runner, model = line(input_filter=look)
+    runner, model = make_runner(input_filter=record)
     await runner.run([UserMessage("hi"), UserMessage("there")], values={"x": 1})
     (data,) = seen
     assert data.input_history == (UserMessage("hi"), UserMessage("there"))
@@ -56,38 +56,38 @@ async def test_a_filter_is_given_everything_cut_where_the_turn_begins() -> None:
     assert [text_of(message.content) for message in data.new_items] == ["Over to B.", '{"assistant":"B"}']
     assert data.run_context is not None
     assert data.run_context.values["x"] == 1
-    # Given back as it is, it changes nothing.
-    plain, plain_model = line()
-    await plain.run([UserMessage("hi"), UserMessage("there")])
-    assert list(model.requests[2].messages) == list(plain_model.requests[2].messages)
+    # Returning the data unchanged has no effect.
+    runner_without_filter, model_without_filter = make_runner()
+    await runner_without_filter.run([UserMessage("hi"), UserMessage("there")])
+    assert list(model.requests[2].messages) == list(model_without_filter.requests[2].messages)
 
 
-async def test_a_filter_changes_what_the_target_reads_and_nothing_else() -> None:
+async def test_a_filter_changes_only_what_the_target_reads() -> None:
     # handoffs.md H9, DESIGN §5
     def only_new(data: HandoffInputData) -> HandoffInputData:
         return data.clone(input_history=(), pre_handoff_items=())
 
-    runner, model = line(input_filter=only_new)
+    runner, model = make_runner(input_filter=only_new)
     suspended = await runner.run("hi")
-    assert texts(model, 2) == [
+    assert request_texts(model, 2) == [
         "For context: [A] said: Over to B.. [A] called tool: `transfer_to_b` with arguments: {}.",
         'For context: [A] `transfer_to_b` tool returned result: {"assistant":"B"}.',
     ]
     assert [text_of(message.content) for message in suspended.messages][:2] == ["hi", "Hm."]
-    # The target goes on from there, also across resume.
+    # The filtered history is kept after a resume.
     await runner.resume(suspended.run_id, "yes")
     assert len(model.requests[3].messages) == 4
 
 
-async def test_what_a_filter_gives_is_made_valid() -> None:
+async def test_filtered_messages_are_made_valid() -> None:
     # T26, handoffs.md H10: items may be dicts; calls and results are paired.
-    def careless(data: HandoffInputData) -> HandoffInputData:
+    def calls_without_results(data: HandoffInputData) -> HandoffInputData:
         calls = [item for item in data.pre_handoff_items if isinstance(item, AssistantMessage)]
         return data.clone(
             input_history=({"role": "user", "content": "as a dict"},), pre_handoff_items=tuple(calls), new_items=()
         )
 
-    runner, model = line(input_filter=careless, history="verbatim")
+    runner, model = make_runner(input_filter=calls_without_results, history="verbatim")
     await runner.run("hi")
     kinds = [type(message).__name__ for message in model.requests[2].messages]
     assert kinds == ["UserMessage", "AssistantMessage", "ToolMessage"]
@@ -96,59 +96,61 @@ async def test_what_a_filter_gives_is_made_valid() -> None:
     assert last.is_error
 
 
-async def test_a_filter_may_be_async_or_a_callable_object_even_a_falsy_one() -> None:
+async def test_a_filter_can_be_async_or_a_callable_object() -> None:
     # handoffs.md H9
     async def by_coroutine(data: HandoffInputData) -> HandoffInputData:
         return data.clone(input_history=(UserMessage("by coroutine"),))
 
-    class Empty(list[str]):
-        """Falsy, and a filter."""
+    class FalsyFilter(list[str]):
+        """A filter that is falsy."""
 
         def __call__(self, data: HandoffInputData) -> HandoffInputData:
             return data.clone(input_history=(UserMessage("by object"),))
 
-    runner, model = line(input_filter=by_coroutine)
+    runner, model = make_runner(input_filter=by_coroutine)
     await runner.run("hi")
-    assert texts(model, 2)[0] == "by coroutine"
-    runner, model = line(input_filter=Empty(), handoff_input_filter=by_coroutine)
+    assert request_texts(model, 2)[0] == "by coroutine"
+    runner, model = make_runner(input_filter=FalsyFilter(), handoff_input_filter=by_coroutine)
     await runner.run("hi")
-    assert texts(model, 2)[0] == "by object"
+    assert request_texts(model, 2)[0] == "by object"
 
 
-async def test_the_edges_filter_goes_before_the_runners() -> None:
+async def test_the_filter_of_a_handoff_takes_precedence_over_the_runners() -> None:
     # handoffs.md H9
-    def named(name: str) -> HandoffInputFilter:
+    def filter_named(name: str) -> HandoffInputFilter:
         return lambda data: data.clone(input_history=(UserMessage(name),))
 
-    runner, model = line(handoff_input_filter=named("the runner's"))
+    runner, model = make_runner(handoff_input_filter=filter_named("the runner's"))
     await runner.run("hi")
-    assert texts(model, 2)[0] == "the runner's"
-    runner, model = line(input_filter=named("the edge's"), handoff_input_filter=named("the runner's"))
+    assert request_texts(model, 2)[0] == "the runner's"
+    runner, model = make_runner(
+        input_filter=filter_named("the edge's"), handoff_input_filter=filter_named("the runner's")
+    )
     await runner.run("hi")
-    assert texts(model, 2)[0] == "the edge's"
+    assert request_texts(model, 2)[0] == "the edge's"
 
 
 @pytest.mark.parametrize("wrong", [None, [], "everything"])
-async def test_a_filter_that_gives_something_else_is_refused_before_the_target_starts(wrong: Any) -> None:
+async def test_an_invalid_result_of_a_filter_is_refused_before_the_target_starts(wrong: Any) -> None:
     # handoffs.md H9
-    def careless(data: HandoffInputData) -> Any:
+    def returns_wrong_type(data: HandoffInputData) -> Any:
         return wrong
 
-    runner, model = line(input_filter=careless)
+    runner, model = make_runner(input_filter=returns_wrong_type)
     with pytest.raises(
-        SetupError, match=r"the filter `careless` of the handoff from `A` to `B` returned .*data\.clone"
+        SetupError, match=r"the filter `returns_wrong_type` of the handoff from `A` to `B` returned .*data\.clone"
     ):
         await runner.run("hi")
     assert [request.agent for request in model.requests] == ["A", "A"]
 
 
-async def test_the_others_read_everything_again() -> None:
-    # handoffs.md H9: only the target's view is changed.
+async def test_other_agents_read_the_unfiltered_history() -> None:
+    # handoffs.md H9
     def only_new(data: HandoffInputData) -> HandoffInputData:
         return data.clone(pre_handoff_items=())
 
-    runner, model = line(input_filter=only_new, return_to="caller")
+    runner, model = make_runner(input_filter=only_new, return_to="caller")
     suspended = await runner.run("hi")
-    assert "sunny in Rome" not in "".join(texts(model, 2))
+    assert "sunny in Rome" not in "".join(request_texts(model, 2))
     await runner.resume(suspended.run_id, "yes")
-    assert "sunny in Rome" in "".join(texts(model, 4))
+    assert "sunny in Rome" in "".join(request_texts(model, 4))

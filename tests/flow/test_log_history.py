@@ -1,4 +1,4 @@
-"""A conversation read from a log alone is the one that the run itself had."""
+"""History read from a log: it equals the history that the run had."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,55 +32,60 @@ from baton.messages import AssistantMessage, ToolMessage, UserMessage, text_of
 from baton.testing import ScriptedModel, call, say, transfer_to
 
 pytestmark = pytest.mark.usefixtures("quiet_baton")
-_MADE_UP = "For context: ["
+_HANDOFF_INPUT_PREFIX = "For context: ["
 
 
-def as_read(entries: Sequence[HistoryEntry]) -> list[tuple[Any, ...]]:
-    """What counts of entries: what was said, by whom, and what others do not read of it."""
+def comparable(entries: Sequence[HistoryEntry]) -> list[tuple[Any, ...]]:
+    """Return the fields of the entries to compare, without messages that hold the input of a handoff."""
     return [
         (entry.message, entry.author, entry.is_answer, sorted(entry.hidden), entry.followed)
         for entry in entries
         if not (
-            isinstance(entry.message, UserMessage) and entry.author and str(entry.message.content).startswith(_MADE_UP)
+            isinstance(entry.message, UserMessage)
+            and entry.author
+            and str(entry.message.content).startswith(_HANDOFF_INPUT_PREFIX)
         )
     ]
 
 
-def own_history(result: RunResult[Any]) -> list[HistoryEntry]:
-    """The history that the run itself had."""
+def history_of_run(result: RunResult[Any]) -> list[HistoryEntry]:
+    """Return the history that the run had."""
     return result._history.entries
 
 
-def stored(events: Sequence[Event]) -> list[Event]:
-    """The log as a store gives it back."""
+def encode_and_decode(events: Sequence[Event]) -> list[Event]:
+    """Return the events as a store returns them."""
     return decode_log(encode_log(events))
 
 
 @settings(max_examples=settings().max_examples * 2)
 @given(scenario=scenarios())
-def test_what_is_recalled_is_what_the_run_itself_remembers(scenario: Scenario) -> None:
+def test_the_history_from_the_log_equals_the_history_of_the_run(scenario: Scenario) -> None:
     # D14
     note(repr(scenario))
     result = run_in_loop(Execution(scenario).run())
-    mine, read = as_read(own_history(result)), as_read(history_from_log(stored(result.events)))
+    of_run, from_log = (
+        comparable(history_of_run(result)),
+        comparable(history_from_log(encode_and_decode(result.events))),
+    )
     if result.status == "completed":
-        assert read == mine
+        assert from_log == of_run
     else:
-        # What a run that stopped halfway had not entered yet is there as well, each call with a result.
-        assert [said[:2] for said in read[: len(mine)]] == [said[:2] for said in mine]
-    check_calls_have_results([message for message, *_ in read])
+        # The log of a stopped run can contain messages that were not yet in its history.
+        assert [entry[:2] for entry in from_log[: len(of_run)]] == [entry[:2] for entry in of_run]
+    check_calls_have_results([message for message, *_ in from_log])
 
 
 def check_calls_have_results(messages: Sequence[Any]) -> None:
-    """Whatever became of a run, a provider takes its history."""
-    wanted: list[str] = []
+    """Check that results directly follow their calls, in order, as providers require."""
+    expected_ids: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):
-            assert message.tool_call_id == wanted.pop(0)
+            assert message.tool_call_id == expected_ids.pop(0)
         else:
-            assert not wanted
-            wanted = [call.id for call in message.tool_calls] if isinstance(message, AssistantMessage) else []
-    assert not wanted
+            assert not expected_ids
+            expected_ids = [call.id for call in message.tool_calls] if isinstance(message, AssistantMessage) else []
+    assert not expected_ids
 
 
 def speaker(name: str) -> Agent:
@@ -88,8 +93,8 @@ def speaker(name: str) -> Agent:
 
 
 @tool
-async def look(word: str) -> str:
-    """Look."""
+async def look_up(word: str) -> str:
+    """Look up a word."""
     return f"saw {word}"
 
 
@@ -99,25 +104,25 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-async def test_branches_are_recalled_as_they_were_declared_and_not_as_they_ended() -> None:
+async def test_branches_are_in_the_order_of_their_declaration() -> None:
     # D14
-    a, b = Agent("A", description="a", tools=[look]), speaker("B")
-    steps = {"A": [call("look", word="x"), "from A"], "B": ["from B"], "Last": ["the end"]}
+    a, b = Agent("A", description="a", tools=[look_up]), speaker("B")
+    steps = {"A": [call("look_up", word="x"), "from A"], "B": ["from B"], "Last": ["the end"]}
     team = SequentialAgent("All", sub_agents=[ParallelAgent("Both", sub_agents=[a, b]), speaker("Last")])
     result = await Runner(team, model=ScriptedModel(steps)).run("hi")
-    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
-    said = [entry.message.content for entry in history_from_log(result.events)]
-    assert said == ["hi", "", "saw x", "from A", "from B", "the end"]
+    assert comparable(history_from_log(encode_and_decode(result.events))) == comparable(history_of_run(result))
+    contents = [entry.message.content for entry in history_from_log(result.events)]
+    assert contents == ["hi", "", "saw x", "from A", "from B", "the end"]
     assert last_active_agent(result.events) == "All"
 
 
-async def test_a_branch_that_failed_is_recalled_by_its_report() -> None:
+async def test_a_failed_branch_is_replaced_by_its_error_report() -> None:
     # D14
-    a, b = Agent("A", description="a", tools=[look]), speaker("B")
-    steps = {"A": [call("look", word="x"), ModelError("gone")], "B": ["from B"]}
+    a, b = Agent("A", description="a", tools=[look_up]), speaker("B")
+    steps = {"A": [call("look_up", word="x"), ModelError("gone")], "B": ["from B"]}
     team = ParallelAgent("Both", sub_agents=[a, b], on_error="ignore")
     result = await Runner(team, model=ScriptedModel(steps)).run("hi")
-    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
+    assert comparable(history_from_log(encode_and_decode(result.events))) == comparable(history_of_run(result))
     assert [entry.message.content for entry in history_from_log(result.events)] == [
         "hi",
         "[A] failed: ModelError: gone",
@@ -125,22 +130,22 @@ async def test_a_branch_that_failed_is_recalled_by_its_report() -> None:
     ]
 
 
-async def test_rounds_of_a_loop_are_recalled_in_turn() -> None:
+async def test_iterations_of_a_loop_are_in_order() -> None:
     # D14
     team = LoopAgent("Rounds", sub_agents=[speaker("A"), speaker("B")], max_iterations=12)
     steps = {"A": [f"a{n}" for n in range(12)], "B": [f"b{n}" for n in range(12)]}
     result = await Runner(team, model=ScriptedModel(steps)).run("hi")
-    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
+    assert comparable(history_from_log(encode_and_decode(result.events))) == comparable(history_of_run(result))
     assert [entry.message.content for entry in history_from_log(result.events)][-2:] == ["a11", "b11"]
 
 
-async def test_what_happens_inside_a_call_is_not_part_of_the_conversation() -> None:
+async def test_messages_of_an_agent_used_as_a_tool_are_not_included() -> None:
     # D14
-    inner = Agent("Inner", description="i", tools=[look])
+    inner = Agent("Inner", description="i", tools=[look_up])
     outer = Agent("Outer", tools=[inner.as_tool()])
-    steps = {"Outer": [call("inner", request="go"), "outer ends"], "Inner": [call("look", word="x"), "inner ends"]}
+    steps = {"Outer": [call("inner", request="go"), "outer ends"], "Inner": [call("look_up", word="x"), "inner ends"]}
     result = await Runner(outer, model=ScriptedModel(steps)).run("hi")
-    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
+    assert comparable(history_from_log(encode_and_decode(result.events))) == comparable(history_of_run(result))
     assert [entry.message.content for entry in history_from_log(result.events)] == [
         "hi",
         "",
@@ -149,17 +154,20 @@ async def test_what_happens_inside_a_call_is_not_part_of_the_conversation() -> N
     ]
 
 
-async def test_an_answer_that_was_taken_back_is_not_recalled() -> None:
-    # D14: later readers do not read of it either.
+async def test_corrected_invalid_output_is_not_included() -> None:
+    # D14: later agents do not read it either.
     class City(BaseModel):
         name: str
 
     model = ScriptedModel(["Rome", '{"name": "Rome"}'])
     result = await Runner(Agent("A", model=model, output_type=City)).run("hi")
-    assert [entry.message.content for entry in history_from_log(stored(result.events))] == ["hi", '{"name": "Rome"}']
+    assert [entry.message.content for entry in history_from_log(encode_and_decode(result.events))] == [
+        "hi",
+        '{"name": "Rome"}',
+    ]
 
 
-async def test_messages_that_handoffs_made_up_are_left_out_and_nothing_else() -> None:
+async def test_the_message_with_the_input_of_a_handoff_is_not_included() -> None:
     # D14
     class Reason(BaseModel):
         why: str
@@ -167,11 +175,11 @@ async def test_messages_that_handoffs_made_up_are_left_out_and_nothing_else() ->
     desk = Agent("Desk", handoffs=[handoff(speaker("Other"), input_type=Reason)])
     steps = {"Desk": [say("over", call("transfer_to_other", why="late"))], "Other": ["hello"]}
     result = await Runner(desk, model=ScriptedModel(steps)).run("hi")
-    assert len(own_history(result)) == len(history_from_log(stored(result.events))) + 1
-    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
+    assert len(history_of_run(result)) == len(history_from_log(encode_and_decode(result.events))) + 1
+    assert comparable(history_from_log(encode_and_decode(result.events))) == comparable(history_of_run(result))
 
 
-async def test_the_floor_is_with_whoever_had_it_last() -> None:
+async def test_the_last_active_agent_is_read_from_the_log() -> None:
     # D14
     team = Agent("A", sub_agents=[speaker("B")])
     result = await Runner(team, model=ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})).run("hi")
@@ -179,11 +187,11 @@ async def test_the_floor_is_with_whoever_had_it_last() -> None:
     assert last_active_agent(result.events[:1]) == ""
 
 
-async def test_a_run_that_waits_is_recalled_with_a_result_for_every_call() -> None:
+async def test_every_call_of_a_suspended_run_has_a_result() -> None:
     # D14
-    model = ScriptedModel([[call("look", word="x"), call("ask", question="?")]])
-    result = await Runner(Agent("A", model=model, tools=[look, ask])).run("hi")
-    assert [entry.message.content for entry in history_from_log(stored(result.events))] == [
+    model = ScriptedModel([[call("look_up", word="x"), call("ask", question="?")]])
+    result = await Runner(Agent("A", model=model, tools=[look_up, ask])).run("hi")
+    assert [entry.message.content for entry in history_from_log(encode_and_decode(result.events))] == [
         "hi",
         "",
         "saw x",
@@ -191,19 +199,19 @@ async def test_a_run_that_waits_is_recalled_with_a_result_for_every_call() -> No
     ]
 
 
-async def test_places_may_be_words_and_stay_in_the_order_in_which_they_began() -> None:
-    # The agent says nothing between its parts, so that only their places and their beginnings tell them apart.
-    class Stage(BaseAgent[Any, Any]):
+async def test_inner_agents_with_textual_keys_are_in_the_order_of_their_start() -> None:
+    # The agent has no messages of its own, so only keys and start events give the order.
+    class TwoSteps(BaseAgent[Any, Any]):
         def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
             return (writer, critic)
 
         async def run(self, ctx: AgentContext[Any]) -> None:
             await ctx.run_agent(writer, "writing")
-            await ctx.run_agent(critic, "judging.first")
+            await ctx.run_agent(critic, "reviewing.first")
 
     writer, critic = Agent("Writer", handoffs=[Agent("Aide", description="d")]), Agent("Critic")
     script = {"Writer": [call("transfer_to_aide")], "Aide": ["w"], "Critic": ["c"]}
-    result = await Runner(Stage("Stage"), model=ScriptedModel(script)).run("go")
+    result = await Runner(TwoSteps("Root"), model=ScriptedModel(script)).run("go")
     entries = history_from_log(result.events)
     assert [text_of(entry.message.content) for entry in entries] == [
         "go",

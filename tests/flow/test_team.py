@@ -1,4 +1,4 @@
-"""A team: compiled once from the root, checked, with the tools and words through which its models transfer."""
+"""Compiling a team: its members and edges, validation, and the transfer tools and prompts of its models."""
 
 import logging
 from typing import Any
@@ -25,15 +25,15 @@ from baton.messages import ToolSpec
 from baton.testing import ScriptedModel, call, transfer_to
 
 
-def edges_of(team: Team) -> dict[str, list[str]]:
-    """Who can reach whom."""
-    return {name: [route.target for route in seat.edges] for name, seat in team.members.items()}
+def handoffs_by_agent(team: Team) -> dict[str, list[str]]:
+    """Return the targets of each agent."""
+    return {name: [edge.target for edge in member.edges] for name, member in team.members.items()}
 
 
 # --- T11: compiled from the root
 
 
-def test_everybody_reachable_from_the_root_is_in_the_team() -> None:
+def test_every_agent_reachable_from_the_root_is_in_the_team() -> None:
     # T11
     sales = Agent("Sales")
 
@@ -46,7 +46,7 @@ def test_everybody_reachable_from_the_root_is_in_the_team() -> None:
     team = Team.compile(Agent("Root", sub_agents=[child], handoffs=[desk]))
     assert team.root == "Root"
     assert list(team.members) == ["Root", "Child", "Grandchild", "Desk", "Expert", "Sales"]
-    assert edges_of(team) == {
+    assert handoffs_by_agent(team) == {
         "Root": ["Child", "Desk"],
         "Child": ["Grandchild", "Root"],
         "Grandchild": ["Child"],
@@ -56,7 +56,7 @@ def test_everybody_reachable_from_the_root_is_in_the_team() -> None:
     }
 
 
-def test_two_agents_with_one_name_are_named_both() -> None:
+def test_two_agents_with_the_same_name_are_refused() -> None:
     # T11
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", sub_agents=[Agent("B", description="one")], handoffs=[Agent("B", description="other")]))
@@ -66,7 +66,7 @@ def test_two_agents_with_one_name_are_named_both() -> None:
     )
 
 
-def test_the_same_agent_twice_is_one_agent() -> None:
+def test_an_agent_that_occurs_twice_is_one_member() -> None:
     # T11, T15
     b = Agent("B")
     assert list(Runner(Agent("A", sub_agents=[b], handoffs=[b])).team.members) == ["A", "B"]
@@ -78,14 +78,14 @@ def test_a_child_with_its_parents_name_is_refused() -> None:
         Runner(Agent("A", sub_agents=[Agent("A")]))
 
 
-def test_every_string_edge_is_resolved_and_cycles_are_allowed() -> None:
+def test_handoffs_by_name_are_resolved_and_can_form_cycles() -> None:
     # T11
     c = Agent("C", handoffs=["A", "B", "C"])
     b = Agent("B", handoffs=[c])
-    assert edges_of(Runner(Agent("A", handoffs=[b])).team) == {"A": ["B"], "B": ["C"], "C": ["A", "B", "C"]}
+    assert handoffs_by_agent(Runner(Agent("A", handoffs=[b])).team) == {"A": ["B"], "B": ["C"], "C": ["A", "B", "C"]}
 
 
-def test_a_string_edge_to_nobody_is_refused_with_what_there_is() -> None:
+def test_a_handoff_to_an_unknown_name_is_refused_with_the_known_names() -> None:
     # T11
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", handoffs=[Agent("B"), "Kitchen"]))
@@ -94,46 +94,46 @@ def test_a_string_edge_to_nobody_is_refused_with_what_there_is() -> None:
     )
 
 
-def test_where_control_returns_to_must_exist_too() -> None:
+def test_an_unknown_return_to_is_refused() -> None:
     # T11, T21
     with pytest.raises(SetupError, match="`A` has a handoff with return_to='Kitchen', but the team has no agent of"):
         Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="Kitchen")]))
 
 
-def test_a_misspelt_return_to_the_caller_is_suggested() -> None:
+def test_a_misspelt_return_to_gets_a_suggestion() -> None:
     # F35
     with pytest.raises(SetupError, match=r"return_to='callr', .*; did you mean `caller`\?"):
         Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="callr")]))
 
 
-def test_agents_that_only_strings_name_are_given_to_the_runner() -> None:
+def test_agents_that_are_only_referenced_by_name_are_passed_as_extra_agents() -> None:
     # T11
     runner = Runner(Agent("A", handoffs=["B"]), extra_agents=[Agent("B", handoffs=["A"])])
-    assert edges_of(runner.team) == {"A": ["B"], "B": ["A"]}
+    assert handoffs_by_agent(runner.team) == {"A": ["B"], "B": ["A"]}
 
 
-def test_undescribed_targets_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_target_without_a_description_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     # T11
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         Runner(Agent("A", description="a", sub_agents=[Agent("B"), Agent("C", description="c")]))
     assert caplog.messages == ["`B` has no description: a model must choose it by name alone"]
 
 
-def test_a_root_that_nobody_transfers_to_needs_no_description(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_root_that_is_not_a_target_needs_no_description(caplog: pytest.LogCaptureFixture) -> None:
     # T11
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         Runner(Agent("A", handoffs=[Agent("B", description="b")]))
     assert caplog.messages == []
 
 
-def test_unreachable_agents_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_agent_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     # T11
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         Runner(Agent("A"), extra_agents=[Agent("Island", handoffs=["A"], description="i")])
     assert "`Island` cannot be reached from `A`" in caplog.messages
 
 
-def test_findings_can_be_read_without_logs() -> None:
+def test_findings_are_available_from_the_team() -> None:
     # T11
     team = Runner(Agent("A", sub_agents=[Agent("B")]), extra_agents=[Agent("Island")]).team
     assert {(finding.kind, finding.agent) for finding in team.findings()} == {
@@ -143,65 +143,69 @@ def test_findings_can_be_read_without_logs() -> None:
     }
 
 
-def test_where_then_transfer_goes_is_reachable() -> None:
+def test_the_target_of_then_transfer_is_reachable() -> None:
     # T11, T21
     runner = Runner(then_transfer(Agent("A"), to="B"), extra_agents=[Agent("B")])
     assert [finding for finding in runner.team.findings() if finding.kind == "unreachable"] == []
 
 
-@pytest.mark.parametrize("how", ["returns", "on_loop"])
-def test_an_agent_that_control_goes_to_by_itself_is_reachable(how: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("option", ["return_to", "loop_fallback"])
+def test_the_agents_of_return_to_and_loop_fallback_are_reachable(option: str, caplog: pytest.LogCaptureFixture) -> None:
     # T11, T20, T21
-    returns, on_loop = ("C", None) if how == "returns" else (None, "C")
+    return_to, loop_fallback = ("C", None) if option == "return_to" else (None, "C")
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         b = Agent("B", description="b")
-        Runner(Agent("A", handoffs=[handoff(b, return_to=returns)]), extra_agents=[Agent("C")], loop_fallback=on_loop)
+        Runner(
+            Agent("A", handoffs=[handoff(b, return_to=return_to)]),
+            extra_agents=[Agent("C")],
+            loop_fallback=loop_fallback,
+        )
     assert "`C` cannot be reached from `A`" not in caplog.messages
 
 
-async def test_a_team_is_compiled_once_per_runner_and_not_per_run() -> None:
+async def test_a_team_is_compiled_once_per_runner() -> None:
     # T11
-    asked: list[str] = []
+    calls: list[str] = []
 
-    class Counted(BaseAgent):
+    class CountingAgent(BaseAgent):
         name = "Counted"
 
         def _tool_specs(self) -> tuple[ToolSpec, ...]:
-            asked.append("specs")
+            calls.append("specs")
             return ()
 
         async def run(self, ctx: AgentContext) -> Action | None:
             await ctx.say("hello")
             return None
 
-    runner = Runner(Counted())
-    compiled, team = len(asked), runner.team
+    runner = Runner(CountingAgent())
+    compiled, team = len(calls), runner.team
     assert compiled > 0
     for _ in range(5):
         await runner.run("hi")
-    assert len(asked) == compiled
+    assert len(calls) == compiled
     assert runner.team is team
 
 
 # --- T12: sub-agents
 
 
-async def requests_of(root: BaseAgent[Any, Any], *steps: Any, **facts: Any) -> dict[str, Any]:
-    """The first request of each agent."""
+async def first_requests(root: BaseAgent[Any, Any], *steps: Any, **options: Any) -> dict[str, Any]:
+    """Run the team and return the first request of each agent."""
     model = ScriptedModel(list(steps))
-    await Runner(root, model=model, **facts).run("hi")
+    await Runner(root, model=model, **options).run("hi")
     first: dict[str, Any] = {}
     for request in model.requests:
         first.setdefault(request.agent, request)
     return first
 
 
-async def test_the_model_gets_one_tool_with_the_names_it_can_reach() -> None:
-    # T12: children in order, then the parent.
+async def test_the_transfer_tool_lists_the_reachable_agents() -> None:
+    # T12: sub-agents in order, then the parent.
     leaf = Agent("Leaf", description="l")
     middle = Agent("Middle", description="m", sub_agents=[Agent("Zed", description="z"), leaf])
     root = Agent("Root", description="r", sub_agents=[middle])
-    requests = await requests_of(root, transfer_to("Middle"), transfer_to("Leaf"), "done")
+    requests = await first_requests(root, transfer_to("Middle"), transfer_to("Leaf"), "done")
     (spec,) = requests["Middle"].tools
     assert spec.name == "transfer_to_agent"
     assert spec.strict
@@ -216,18 +220,18 @@ async def test_the_model_gets_one_tool_with_the_names_it_can_reach() -> None:
     assert enums == {"Root": ["Middle"], "Middle": ["Zed", "Leaf", "Root"], "Leaf": ["Middle"]}
 
 
-def test_children_come_before_parents_and_several_parents_in_the_order_of_the_team() -> None:
+def test_sub_agents_are_listed_before_parents_and_parents_in_team_order() -> None:
     # T12, T15
     shared = Agent("Shared", sub_agents=[Agent("Child")])
     left, right = Agent("Left", sub_agents=[shared]), Agent("Right", sub_agents=[shared])
     team = Team.compile(Agent("Root", sub_agents=[left, right]))
-    assert edges_of(team)["Shared"] == ["Child", "Left", "Right"]
+    assert handoffs_by_agent(team)["Shared"] == ["Child", "Left", "Right"]
 
 
-async def test_the_instructions_list_the_targets_and_say_when_to_transfer() -> None:
+async def test_the_instructions_list_the_targets_and_explain_transfers() -> None:
     # T12
     child = Agent("Weather", description="Knows the weather.")
-    requests = await requests_of(Agent("Router", sub_agents=[child, Agent("Chat")], instructions="Route."), "done")
+    requests = await first_requests(Agent("Router", sub_agents=[child, Agent("Chat")], instructions="Route."), "done")
     assert requests["Router"].instructions == (
         "Route.\n\n"
         "You work in a team. These agents can take over the conversation from you:\n"
@@ -243,10 +247,10 @@ async def test_the_instructions_list_the_targets_and_say_when_to_transfer() -> N
     assert spec.parameters["properties"]["agent_name"]["description"] == "The name of the agent that takes over."
 
 
-async def test_all_of_it_is_in_chinese_if_the_runner_is() -> None:
+async def test_prompt_language_zh_gives_chinese_prompts() -> None:
     # T12
     child = Agent("天气", description="了解天气。")
-    requests = await requests_of(
+    requests = await first_requests(
         Agent("Router", sub_agents=[child], instructions="分派。"), "done", prompt_language="zh"
     )
     instructions = requests["Router"].instructions
@@ -260,28 +264,28 @@ async def test_all_of_it_is_in_chinese_if_the_runner_is() -> None:
     assert spec.parameters["properties"]["agent_name"]["description"] == "接手对话的智能体的名称。"
 
 
-async def test_the_language_is_the_runners_and_guests_speak_it_too() -> None:
+async def test_prompt_language_also_applies_to_agents_returned_by_functions() -> None:
     # T12, T13
     def make() -> Agent:
         return Agent("Guest", sub_agents=[Agent("Helper")])
 
-    requests = await requests_of(Agent("A", tools=[make]), call("make"), "done", prompt_language="zh")
+    requests = await first_requests(Agent("A", tools=[make]), call("make"), "done", prompt_language="zh")
     assert requests["Guest"].instructions.startswith("你是团队的一员。")
 
 
-async def test_an_agent_without_edges_is_told_nothing_of_transfers() -> None:
+async def test_an_agent_without_targets_has_no_transfer_tool_or_instructions() -> None:
     # T12
-    requests = await requests_of(Agent("A", instructions="Alone."), "done")
+    requests = await first_requests(Agent("A", instructions="Alone."), "done")
     assert (requests["A"].instructions, requests["A"].tools) == ("Alone.", ())
 
 
-def test_a_child_that_disallows_it_has_no_edge_to_its_parent() -> None:
+def test_disallow_transfer_to_parent_removes_the_edge_to_the_parent() -> None:
     # T12, T14
     child = Agent("B", disallow_transfer_to_parent=True, sub_agents=[Agent("C")])
-    assert edges_of(Team.compile(Agent("A", sub_agents=[child]))) == {"A": ["B"], "B": ["C"], "C": ["B"]}
+    assert handoffs_by_agent(Team.compile(Agent("A", sub_agents=[child]))) == {"A": ["B"], "B": ["C"], "C": ["B"]}
 
 
-def test_an_agent_of_ones_own_goes_back_to_its_parent_like_any_other() -> None:
+def test_a_custom_agent_has_an_edge_to_its_parent_unless_disallowed() -> None:
     # T12, T14
     @agent("B")
     async def child(ctx: AgentContext) -> None: ...
@@ -290,16 +294,16 @@ def test_an_agent_of_ones_own_goes_back_to_its_parent_like_any_other() -> None:
     async def other(ctx: AgentContext) -> None: ...
 
     team = Team.compile(Agent("A", sub_agents=[child, other]))
-    assert edges_of(team) == {"A": ["B", "C"], "B": ["A"], "C": []}
+    assert handoffs_by_agent(team) == {"A": ["B", "C"], "B": ["A"], "C": []}
 
 
 # --- T13: handoffs
 
 
-async def test_handoffs_are_directed_with_one_tool_each() -> None:
+async def test_each_handoff_has_its_own_tool_and_no_way_back() -> None:
     # T13
     b = Agent("B", description="knows b")
-    requests = await requests_of(Agent("A", handoffs=[b, handoff(Agent("C D"))]), call("transfer_to_b"), "done")
+    requests = await first_requests(Agent("A", handoffs=[b, handoff(Agent("C D"))]), call("transfer_to_b"), "done")
     assert [(spec.name, spec.description) for spec in requests["A"].tools] == [
         ("transfer_to_b", "Handoff to the B agent to handle the request. knows b"),
         ("transfer_to_c_d", "Handoff to the C D agent to handle the request."),
@@ -309,10 +313,10 @@ async def test_handoffs_are_directed_with_one_tool_each() -> None:
     assert requests["B"].tools == ()
 
 
-async def test_both_doors_may_be_open_at_once() -> None:
+async def test_sub_agents_and_handoffs_can_be_combined() -> None:
     # T12, T13
     b, c = Agent("B", description="b"), Agent("C", description="c")
-    requests = await requests_of(Agent("A", sub_agents=[b], handoffs=[c, b]), "done")
+    requests = await first_requests(Agent("A", sub_agents=[b], handoffs=[c, b]), "done")
     assert [spec.name for spec in requests["A"].tools] == ["transfer_to_agent", "transfer_to_c", "transfer_to_b"]
     assert requests["A"].tools[0].parameters["properties"]["agent_name"]["enum"] == ["B"]
 
@@ -323,26 +327,26 @@ async def test_arguments_of_a_handoff_without_input_are_ignored() -> None:
     assert (await Runner(Agent("A", handoffs=[Agent("B")]), model=model).run("hi")).agent == "B"
 
 
-async def test_a_function_that_returns_an_agent_is_an_edge_nobody_is_shown() -> None:
+async def test_a_function_that_returns_an_agent_is_an_edge_without_a_transfer_tool() -> None:
     # T13
     sales = Agent("Sales", description="sells")
 
     @tool
     def to_sales() -> Agent:
-        """Hand over to sales."""
+        """Transfer to sales."""
         return sales
 
     runner = Runner(Agent("A", tools=[to_sales]))
-    assert edges_of(runner.team) == {"A": ["Sales"], "Sales": []}
-    requests = await requests_of(Agent("A", tools=[to_sales]), call("to_sales"), "done")
+    assert handoffs_by_agent(runner.team) == {"A": ["Sales"], "Sales": []}
+    requests = await first_requests(Agent("A", tools=[to_sales]), call("to_sales"), "done")
     assert [spec.name for spec in requests["A"].tools] == ["to_sales"]
     assert requests["A"].instructions == ""
 
 
-# --- T14: enforced when the call arrives
+# --- T14: checked when the tool is called
 
 
-async def test_a_forbidden_transfer_to_the_parent_is_refused_when_it_is_called() -> None:
+async def test_a_disallowed_transfer_to_the_parent_is_refused_when_called() -> None:
     # T14
     child = Agent("B", disallow_transfer_to_parent=True, sub_agents=[Agent("C")])
     model = ScriptedModel({"A": [transfer_to("B"), "never"], "B": [transfer_to("A"), "I stay"]})
@@ -351,7 +355,7 @@ async def test_a_forbidden_transfer_to_the_parent_is_refused_when_it_is_called()
     assert model.requests[2].messages[-1].content == "Not transferred: there is no `A`; you can transfer to: `C`."
 
 
-async def test_a_leaf_that_must_not_go_back_has_no_transfer_tool_at_all() -> None:
+async def test_a_leaf_with_disallow_transfer_to_parent_has_no_transfer_tool() -> None:
     # T14
     child = Agent("B", disallow_transfer_to_parent=True)
     model = ScriptedModel({"A": [transfer_to("B"), "never"], "B": [transfer_to("A"), "I stay"]})
@@ -361,7 +365,7 @@ async def test_a_leaf_that_must_not_go_back_has_no_transfer_tool_at_all() -> Non
     assert "There is no tool `transfer_to_agent`" in str(model.requests[2].messages[-1].content)
 
 
-async def test_code_cannot_go_where_it_is_forbidden_either() -> None:
+async def test_a_custom_agent_cannot_make_a_disallowed_transfer() -> None:
     # T14
     @agent("B", disallow_transfer_to_parent=True)
     async def child(ctx: AgentContext) -> Action:
@@ -372,15 +376,15 @@ async def test_code_cannot_go_where_it_is_forbidden_either() -> None:
         await Runner(Agent("A", model=model, sub_agents=[child])).run("hi")
 
 
-async def test_one_door_does_not_open_the_other() -> None:
-    # T14: an agent in `handoffs` cannot be reached through the tool for sub-agents, and the other way round.
+async def test_sub_agents_and_handoffs_are_reachable_only_through_their_own_tools() -> None:
+    # T14
     b, c = Agent("B", description="b"), Agent("C", description="c")
     model = ScriptedModel({"A": [transfer_to("C"), call("transfer_to_b"), "I stay"]})
     result = await Runner(Agent("A", sub_agents=[b], handoffs=[c]), model=model, max_corrections=5).run("hi")
     assert result.agent == "A"
 
 
-async def test_an_edge_that_only_code_follows_cannot_be_called() -> None:
+async def test_an_edge_of_a_function_cannot_be_called_as_a_transfer_tool() -> None:
     # T14
     sales = Agent("Sales")
 
@@ -392,10 +396,10 @@ async def test_an_edge_that_only_code_follows_cannot_be_called() -> None:
     assert result.agent == "A"
 
 
-# --- names of tools
+# --- tool names
 
 
-def test_two_handoffs_with_one_tool_name_are_refused() -> None:
+def test_two_handoffs_with_the_same_tool_name_are_refused() -> None:
     # handoffs.md H2
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", handoffs=[Agent("x y"), Agent("X  Y")]))
@@ -405,7 +409,7 @@ def test_two_handoffs_with_one_tool_name_are_refused() -> None:
     )
 
 
-def test_a_handoff_and_a_tool_with_one_name_are_refused() -> None:
+def test_a_handoff_and_a_tool_with_the_same_name_are_refused() -> None:
     # handoffs.md H2
     @tool
     async def transfer_to_b() -> str:
@@ -415,7 +419,7 @@ def test_a_handoff_and_a_tool_with_one_name_are_refused() -> None:
         Runner(Agent("A", tools=[transfer_to_b], handoffs=[Agent("B")]))
 
 
-def test_a_tool_cannot_be_called_like_the_transfer_tool() -> None:
+def test_a_tool_with_the_name_of_the_transfer_tool_is_refused() -> None:
     # handoffs.md H2
     @tool
     async def transfer_to_agent() -> str:
@@ -425,34 +429,34 @@ def test_a_tool_cannot_be_called_like_the_transfer_tool() -> None:
         Runner(Agent("A", tools=[transfer_to_agent], sub_agents=[Agent("B")]))
 
 
-def test_a_handoff_cannot_be_called_like_the_transfer_tool() -> None:
-    # handoffs.md H2: whoever is called Agent wants a name of its own for its tool.
+def test_a_handoff_with_the_name_of_the_transfer_tool_is_refused() -> None:
+    # handoffs.md H2: the tool of an agent called `agent` has that name.
     with pytest.raises(SetupError, match="has two tools called `transfer_to_agent`"):
         Runner(Agent("A", handoffs=[Agent("agent")], sub_agents=[Agent("B")]))
 
 
-async def test_an_agent_called_agent_can_be_handed_to() -> None:
-    # handoffs.md H2: `transfer_to_agent` is then the tool of one handoff.
+async def test_an_agent_called_agent_can_be_the_target_of_a_handoff() -> None:
+    # handoffs.md H2: `transfer_to_agent` is then the tool of that handoff.
     model = ScriptedModel({"A": [call("transfer_to_agent")], "agent": ["hello"]})
     result = await Runner(Agent("A", handoffs=[Agent("agent")]), model=model).run("hi")
     assert result.agent == "agent"
 
 
-def test_an_override_keeps_names_apart() -> None:
+def test_tool_name_override_avoids_a_name_conflict() -> None:
     # handoffs.md H2
     edges = [Agent("x y"), handoff(Agent("X  Y"), tool_name_override="to_the_other")]
     runner = Runner(Agent("A", handoffs=edges))
     assert [spec.name for spec in runner.team.members["A"].routes.specs] == ["transfer_to_x_y", "to_the_other"]
 
 
-def test_findings_inside_agents_are_reported_once_with_where_they_are(caplog: pytest.LogCaptureFixture) -> None:
-    # W1, A1: the same helper stands in the outer team and in two teams inside.
+def test_findings_in_nested_teams_are_reported_once_with_their_location(caplog: pytest.LogCaptureFixture) -> None:
+    # W1, A1: the same helper is in two nested teams.
     helper = Agent("Helper")
     deep = Agent("Deep", handoffs=[Agent("Deeper")])
     inner = SequentialAgent("Inner", sub_agents=[deep])
     steps = [Agent("First", handoffs=[helper]), Agent("Second", handoffs=[helper], tools=[inner.as_tool()])]
-    line = SequentialAgent("Line", sub_agents=steps, description="d")
-    team = Runner(Agent("Root", handoffs=[line])).team
+    sequence = SequentialAgent("Line", sub_agents=steps, description="d")
+    team = Runner(Agent("Root", handoffs=[sequence])).team
     assert [(owner, each.root) for owner, each in team.nested()] == [
         ("Line", "First"),
         ("Line", "Second"),

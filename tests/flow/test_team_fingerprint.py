@@ -1,4 +1,4 @@
-"""The fingerprint of a team: what of it a run under way depends on, in words."""
+"""The fingerprint of a team: the parts that a suspended run depends on."""
 
 from inline_snapshot import snapshot
 
@@ -8,45 +8,50 @@ from baton.testing import ScriptedModel
 
 
 @tool
-async def look(word: str) -> str:
-    """Look."""
+async def look_up(word: str) -> str:
+    """Look up a word."""
     return word
 
 
-def prints(agent: Agent | SequentialAgent) -> dict[str, str]:
+def fingerprint_of(agent: Agent | SequentialAgent) -> dict[str, str]:
     return team_fingerprint(Runner(agent, model=ScriptedModel([])).team)
 
 
-def test_it_tells_of_agents_tools_edges_and_parts() -> None:
+def test_it_contains_agents_tools_handoffs_and_inner_agents() -> None:
     # DESIGN §6
-    helper = Agent("Helper", description="h", tools=[look])
+    helper = Agent("Helper", description="h", tools=[look_up])
     both = ParallelAgent("Both", sub_agents=[Agent("L", description="l"), Agent("R", description="r")])
-    front = Agent("Front", description="f", tools=[look, helper.as_tool()], handoffs=[Agent("Desk", description="d")])
-    assert prints(SequentialAgent("All", sub_agents=[front, both])) == snapshot(
+    front = Agent(
+        "Front", description="f", tools=[look_up, helper.as_tool()], handoffs=[Agent("Desk", description="d")]
+    )
+    assert fingerprint_of(SequentialAgent("All", sub_agents=[front, both])) == snapshot(
         {
             "All": "SequentialAgent; parts Front, Both",
-            "Front": "Agent; tools look, helper; to Desk; parts Helper",
+            "Front": "Agent; tools look_up, helper; to Desk; parts Helper",
             "Desk": "Agent",
             "Both": "ParallelAgent; parts L, R",
             "L": "Agent",
             "R": "Agent",
-            "Helper": "Agent; tools look",
+            "Helper": "Agent; tools look_up",
         }
     )
 
 
-def test_what_agents_are_told_is_no_part_of_it() -> None:
-    # DESIGN §6: a wording may be mended while runs wait.
-    before = Agent("A", description="a", instructions="Be brief.", tools=[look])
-    after = Agent("A", description="an a", instructions="Be kind.", tools=[look], max_turns=3)
-    assert prints(before) == prints(after)
+def test_it_does_not_depend_on_descriptions_and_instructions() -> None:
+    # DESIGN §6: prompts can be changed while runs are suspended.
+    before = Agent("A", description="a", instructions="Be brief.", tools=[look_up])
+    after = Agent("A", description="an a", instructions="Be kind.", tools=[look_up], max_turns=3)
+    assert fingerprint_of(before) == fingerprint_of(after)
 
 
-def test_differences_are_a_line_for_each_agent() -> None:
+def test_the_difference_has_one_line_for_each_agent() -> None:
     # DESIGN §6
     b, c = Agent("B", description="b"), Agent("C", description="c")
-    before, after = prints(Agent("A", handoffs=[handoff(b)], tools=[look])), prints(Agent("A", sub_agents=[c]))
+    before, after = (
+        fingerprint_of(Agent("A", handoffs=[handoff(b)], tools=[look_up])),
+        fingerprint_of(Agent("A", sub_agents=[c])),
+    )
     assert diff_fingerprints(before, after) == snapshot(
-        ["~ `A` was (Agent; tools look; to B), is (Agent; to C)", "- `B` is gone", "+ `C` is new"]
+        ["~ `A` was (Agent; tools look_up; to B), is (Agent; to C)", "- `B` is gone", "+ `C` is new"]
     )
     assert diff_fingerprints(before, before) == []

@@ -1,4 +1,4 @@
-"""Handoffs that a person must approve: the run waits, and what was done before is not done again."""
+"""Handoffs that a person must approve; recorded steps are not repeated after the answer."""
 
 from typing import Any
 
@@ -16,35 +16,35 @@ from baton.testing import ScriptedModel, call, say, transcript
 
 
 class Ticket(BaseModel):
-    """What a case is about."""
+    """A support case."""
 
     subject: str
     urgency: int = 1
 
 
-class Keeper(list[Any]):
-    """A callback that keeps the input it is given, or that it was called."""
+class Recorder(list[Any]):
+    """An `on_handoff` callback that records its input, or its name if there is none."""
 
     def __call__(self, ctx: RunContext[Any], *given: Any) -> None:
         self.append(given[0] if given else "on_handoff")
 
 
-class Office:
-    """`A` plays these steps and can hand over to `B` along one edge, or to `C`; it keeps what was done."""
+class Scenario:
+    """A team in which `A` plays these steps and can hand off to `B` or `C`; `calls` records executed tools."""
 
     def __init__(self, *steps: Any, multiple_transfers: Any = "first", hooks: Any = None, **edge: Any) -> None:
-        self.done: list[str] = []
+        self.calls: list[str] = []
 
         @tool
         async def file(name: str) -> str:
             """File something."""
-            self.done.append(f"file {name}")
+            self.calls.append(f"file {name}")
             return f"filed {name}"
 
         @tool(needs_approval=True)
         async def pay(euro: int) -> str:
             """Pay."""
-            self.done.append(f"pay {euro}")
+            self.calls.append(f"pay {euro}")
             return f"paid {euro}"
 
         self.model = ScriptedModel({"A": steps, "B": ["B is done"], "C": ["C is done"]})
@@ -53,67 +53,67 @@ class Office:
         a = Agent("A", tools=[file, pay], handoffs=edges)
         self.runner = Runner(a, model=self.model, multiple_transfers=multiple_transfers, hooks=hooks)
 
-    async def takes_over(self, result: RunResult[Any], answers: Any) -> RunResult[Any]:
-        """Go on with a run of another office, from its log as it was stored."""
+    async def resume_log(self, result: RunResult[Any], answers: Any) -> RunResult[Any]:
+        """Resume a run of another scenario from its encoded log."""
         run_id = self.runner.load_log(decode_log(encode_log(result.events)))
         return await self.runner.resume(run_id, answers)
 
 
-def texts(office: Office, index: int) -> list[str]:
-    """What a request reads."""
-    return [text_of(message.content) for message in office.model.requests[index].messages]
+def request_texts(scenario: Scenario, index: int) -> list[str]:
+    """Return the texts of the messages in a request."""
+    return [text_of(message.content) for message in scenario.model.requests[index].messages]
 
 
-async def test_it_waits_and_then_happens_once() -> None:
+async def test_a_handoff_waits_for_approval_and_then_happens_once() -> None:
     # H14, H13
-    office = Office(call("transfer_to_b", subject="rent"), input_type=Ticket)
-    suspended = await office.runner.run("hi")
+    scenario = Scenario(call("transfer_to_b", subject="rent"), input_type=Ticket)
+    suspended = await scenario.runner.run("hi")
     assert (suspended.status, suspended.agent) == ("suspended", "A")
     (question,) = suspended.interrupts
     assert (question.agent, question.path) == ("A", ("A",))
     assert question.payload == {"kind": "approval", "handoff": "B", "input": {"subject": "rent", "urgency": 1}}
     assert question.tool_call is not None
     assert question.tool_call.name == "transfer_to_b"
-    result = await office.runner.resume(suspended.run_id, True)
+    result = await scenario.runner.resume(suspended.run_id, True)
     assert (result.agent, result.output) == ("B", "B is done")
-    assert [request.agent for request in office.model.requests] == ["A", "B"]
+    assert [request.agent for request in scenario.model.requests] == ["A", "B"]
     assert len([event for event in result.events if isinstance(event, ControlTransferred)]) == 1
 
 
-async def test_the_callback_comes_after_the_approval() -> None:
+async def test_on_handoff_is_called_after_the_approval() -> None:
     # H13, H14
-    done = Keeper()
-    office = Office(call("transfer_to_b"), on_handoff=done)
-    suspended = await office.runner.run("hi")
-    assert done == []
-    await office.runner.resume(suspended.run_id, True)
-    assert done == ["on_handoff"]
+    recorded = Recorder()
+    scenario = Scenario(call("transfer_to_b"), on_handoff=recorded)
+    suspended = await scenario.runner.run("hi")
+    assert recorded == []
+    await scenario.runner.resume(suspended.run_id, True)
+    assert recorded == ["on_handoff"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (False, "Not transferred to [B]: it was not approved"),
         ({"approved": False, "reason": "B is ill"}, "Not transferred to [B]: B is ill"),
         (Approval(False, reason="B is ill"), "Not transferred to [B]: B is ill"),
     ],
 )
-async def test_when_rejected_the_model_is_told_with_the_reason(answer: Any, told: str) -> None:
+async def test_the_model_gets_the_reason_of_a_rejection(answer: Any, expected: str) -> None:
     # H14
-    done = Keeper()
-    office = Office(call("transfer_to_b"), "I stay", on_handoff=done)
-    suspended = await office.runner.run("hi")
-    result = await office.runner.resume(suspended.run_id, answer)
-    assert (result.agent, result.output, done) == ("A", "I stay", [])
-    assert texts(office, 1)[-1] == told
+    recorded = Recorder()
+    scenario = Scenario(call("transfer_to_b"), "I stay", on_handoff=recorded)
+    suspended = await scenario.runner.run("hi")
+    result = await scenario.runner.resume(suspended.run_id, answer)
+    assert (result.agent, result.output, recorded) == ("A", "I stay", [])
+    assert request_texts(scenario, 1)[-1] == expected
     assert not any(isinstance(event, ControlTransferred) for event in result.events)
 
 
-async def test_a_rejected_handoff_is_answered_and_then_gone() -> None:
-    # H14, H15: for the agent itself when it has the floor again, and for everybody else.
+async def test_a_rejected_handoff_is_visible_only_in_the_next_request() -> None:
+    # H14, H15: neither other agents nor the agent itself see it after the next transfer.
     model = ScriptedModel(
         {
-            "A": [say("Let me try.", call("transfer_to_b")), say("Then so.", call("transfer_to_c")), "done"],
+            "A": [say("Let me try.", call("transfer_to_b")), say("Then C.", call("transfer_to_c")), "done"],
             "C": [call("transfer_to_a")],
         }
     )
@@ -122,14 +122,14 @@ async def test_a_rejected_handoff_is_answered_and_then_gone() -> None:
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, {"approved": False, "reason": "B is ill"})
 
-    def read(index: int) -> str:
+    def messages_of(index: int) -> str:
         return repr(list(model.requests[index].messages))
 
-    assert "B is ill" in read(1)
+    assert "B is ill" in messages_of(1)
     for index in (2, 3):
-        assert "transfer_to_b" not in read(index)
-        assert "B is ill" not in read(index)
-        assert "Let me try." in read(index)
+        assert "transfer_to_b" not in messages_of(index)
+        assert "B is ill" not in messages_of(index)
+        assert "Let me try." in messages_of(index)
     assert "B is ill" in "".join(text_of(message.content) for message in result.messages)
     (returned,) = [
         each for each in result.events if isinstance(each, ToolReturned) and each.tool_name == "transfer_to_b"
@@ -137,10 +137,10 @@ async def test_a_rejected_handoff_is_answered_and_then_gone() -> None:
     assert returned.is_error
 
 
-async def test_tools_beside_it_run_once_and_keep_their_results() -> None:
+async def test_tools_called_with_the_handoff_run_once() -> None:
     # H14, DESIGN §4 clauses 1 and 4
-    office = Office([call("transfer_to_b"), call("file", name="x"), call("transfer_to_c")])
-    suspended = await office.runner.run("hi")
+    scenario = Scenario([call("transfer_to_b"), call("file", name="x"), call("transfer_to_c")])
+    suspended = await scenario.runner.run("hi")
     assert transcript(suspended.events)[2:-1] == snapshot(
         [
             'A: called transfer_to_b({}) + file({"name":"x"}) + transfer_to_c({})',
@@ -149,33 +149,37 @@ async def test_tools_beside_it_run_once_and_keep_their_results() -> None:
             'A: asked {"kind":"approval","handoff":"B","input":null} about transfer_to_b({})',
         ]
     )
-    result = await office.runner.resume(suspended.run_id, True)
-    assert (result.agent, office.done) == ("B", ["file x"])
-    assert "For context: [A] `file` tool returned result: filed x." in texts(office, 1)
+    result = await scenario.runner.resume(suspended.run_id, True)
+    assert (result.agent, scenario.calls) == ("B", ["file x"])
+    assert "For context: [A] `file` tool returned result: filed x." in request_texts(scenario, 1)
 
 
-async def test_an_approval_of_a_tool_and_one_of_a_handoff_survive_being_stored() -> None:
-    # H14, D2, D5, DESIGN §4 clause 3: one after the other, each in another process, and everything once.
-    done = Keeper()
+async def test_approvals_of_a_tool_and_a_handoff_can_be_answered_in_other_processes() -> None:
+    # H14, D2, D5, DESIGN §4 clause 3: every step runs once.
+    recorded = Recorder()
 
-    def office(*steps: Any) -> Office:
-        made = Office(*steps, input_type=Ticket, on_handoff=done)
-        made.done = done
-        return made
+    def make_scenario(*steps: Any) -> Scenario:
+        scenario = Scenario(*steps, input_type=Ticket, on_handoff=recorded)
+        scenario.calls = recorded
+        return scenario
 
-    wish = call("transfer_to_b", subject="rent")
-    first = await office([wish, call("pay", euro=5), call("file", name="x")]).runner.run("hi")
+    transfer = call("transfer_to_b", subject="rent")
+    first = await make_scenario([transfer, call("pay", euro=5), call("file", name="x")]).runner.run("hi")
     assert [question.payload["kind"] for question in first.interrupts] == ["approval"]
     assert first.interrupts[0].payload["tool"] == "pay"
-    assert done == ["file x"]
+    assert recorded == ["file x"]
 
-    second = await office().takes_over(first, {first.interrupts[0].id: Approval(True, arguments={"euro": 4})})
+    second = await make_scenario().resume_log(first, {first.interrupts[0].id: Approval(True, arguments={"euro": 4})})
     assert [question.payload["handoff"] for question in second.interrupts] == ["B"]
-    assert done == ["file x", "pay 4"]
+    assert recorded == ["file x", "pay 4"]
 
-    last = office()
-    third = await last.takes_over(second, {second.interrupts[0].id: True})
-    assert (third.status, third.output, done) == ("completed", "B is done", ["file x", "pay 4", Ticket(subject="rent")])
+    last = make_scenario()
+    third = await last.resume_log(second, {second.interrupts[0].id: True})
+    assert (third.status, third.output, recorded) == (
+        "completed",
+        "B is done",
+        ["file x", "pay 4", Ticket(subject="rent")],
+    )
     assert [request.agent for request in last.model.requests] == ["B"]
     assert transcript(third.events) == snapshot(
         [
@@ -205,35 +209,35 @@ async def test_an_approval_of_a_tool_and_one_of_a_handoff_survive_being_stored()
     )
 
 
-# --- who is asked, and when
+# --- when approval is requested
 
 
-async def test_nobody_is_asked_about_input_that_does_not_fit() -> None:
+async def test_invalid_input_is_refused_before_approval_is_requested() -> None:
     # H6, H14
-    office = Office(call("transfer_to_b", subject=7), call("transfer_to_b", subject="rent"), input_type=Ticket)
-    suspended = await office.runner.run("hi")
+    scenario = Scenario(call("transfer_to_b", subject=7), call("transfer_to_b", subject="rent"), input_type=Ticket)
+    suspended = await scenario.runner.run("hi")
     assert len([event for event in suspended.events if isinstance(event, InterruptRaised)]) == 1
-    assert len(office.model.requests) == 2
+    assert len(scenario.model.requests) == 2
 
 
 @pytest.mark.parametrize("policy", ["first", "last"])
-async def test_nobody_is_asked_about_a_handoff_that_lost(policy: str) -> None:
+async def test_no_approval_is_requested_for_a_handoff_that_is_not_followed(policy: str) -> None:
     # H8, H14
     calls = [call("transfer_to_c"), call("transfer_to_b")]
-    office = Office(calls if policy == "first" else calls[::-1], multiple_transfers=policy)
-    result = await office.runner.run("hi")
+    scenario = Scenario(calls if policy == "first" else calls[::-1], multiple_transfers=policy)
+    result = await scenario.runner.run("hi")
     assert (result.status, result.agent) == ("completed", "C")
 
 
-async def test_nobody_is_asked_about_an_edge_that_is_off() -> None:
+async def test_no_approval_is_requested_for_a_disabled_handoff() -> None:
     # H7, H14
-    office = Office(call("transfer_to_b"), "I stay", is_enabled=False)
-    assert (await office.runner.run("hi")).output == "I stay"
+    scenario = Scenario(call("transfer_to_b"), "I stay", is_enabled=False)
+    assert (await scenario.runner.run("hi")).output == "I stay"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_predicate_decides_once_with_the_input(is_async: bool) -> None:
-    # H14, D5: what it said when the question was asked stands.
+async def test_a_needs_approval_function_is_called_once_with_the_input(is_async: bool) -> None:
+    # H14, D5: its first result applies.
     asked: list[Any] = []
 
     def is_urgent(ctx: RunContext[Any], given: Ticket) -> bool:
@@ -245,75 +249,75 @@ async def test_a_predicate_decides_once_with_the_input(is_async: bool) -> None:
 
     predicate = is_urgent_later if is_async else is_urgent
     urgent = call("transfer_to_b", subject="x", urgency=4)
-    office = Office(urgent, "I stay", input_type=Ticket, needs_approval=predicate)
-    suspended = await office.runner.run("hi")
+    scenario = Scenario(urgent, "I stay", input_type=Ticket, needs_approval=predicate)
+    suspended = await scenario.runner.run("hi")
     assert asked == [("A", Ticket(subject="x", urgency=4))]
-    again = await office.runner.resume(suspended.run_id)
-    assert (again.status, len(asked)) == ("suspended", 1)
-    assert (await office.runner.resume(suspended.run_id, False)).output == "I stay"
+    unanswered = await scenario.runner.resume(suspended.run_id)
+    assert (unanswered.status, len(asked)) == ("suspended", 1)
+    assert (await scenario.runner.resume(suspended.run_id, False)).output == "I stay"
     assert len(asked) == 1
 
-    calm = Office(call("transfer_to_b", subject="x", urgency=1), input_type=Ticket, needs_approval=predicate)
-    assert (await calm.runner.run("hi")).agent == "B"
+    not_urgent = Scenario(call("transfer_to_b", subject="x", urgency=1), input_type=Ticket, needs_approval=predicate)
+    assert (await not_urgent.runner.run("hi")).agent == "B"
 
 
-async def test_a_person_may_change_the_input() -> None:
+async def test_an_approval_can_change_the_input() -> None:
     # H14, D2
-    done = Keeper()
-    office = Office(call("transfer_to_b", subject="rent"), input_type=Ticket, on_handoff=done)
-    suspended = await office.runner.run("hi")
-    result = await office.runner.resume(suspended.run_id, Approval(True, arguments={"subject": "heating"}))
-    assert done == [Ticket(subject="heating")]
+    recorded = Recorder()
+    scenario = Scenario(call("transfer_to_b", subject="rent"), input_type=Ticket, on_handoff=recorded)
+    suspended = await scenario.runner.run("hi")
+    result = await scenario.runner.resume(suspended.run_id, Approval(True, arguments={"subject": "heating"}))
+    assert recorded == [Ticket(subject="heating")]
     (transferred,) = [event for event in result.events if isinstance(event, ControlTransferred)]
     assert transferred.payload == {"subject": "heating", "urgency": 1}
 
 
-async def test_what_a_person_changes_must_fit_too() -> None:
+async def test_input_changed_by_an_approval_is_validated() -> None:
     # H6, H14
-    done = Keeper()
-    office = Office(call("transfer_to_b", subject="rent"), "I stay", input_type=Ticket, on_handoff=done)
-    suspended = await office.runner.run("hi")
-    result = await office.runner.resume(suspended.run_id, Approval(True, arguments={"subject": 7}))
-    assert (result.agent, done) == ("A", [])
-    assert "subject: Input should be a valid string" in texts(office, 1)[-1]
+    recorded = Recorder()
+    scenario = Scenario(call("transfer_to_b", subject="rent"), "I stay", input_type=Ticket, on_handoff=recorded)
+    suspended = await scenario.runner.run("hi")
+    result = await scenario.runner.resume(suspended.run_id, Approval(True, arguments={"subject": 7}))
+    assert (result.agent, recorded) == ("A", [])
+    assert "subject: Input should be a valid string" in request_texts(scenario, 1)[-1]
 
 
 @pytest.mark.parametrize("answer", ["yes", 1, {"approve": True}, {"approved": "yes"}])
-async def test_an_answer_that_is_none_changes_nothing(answer: Any) -> None:
+async def test_an_invalid_answer_is_refused_and_changes_nothing(answer: Any) -> None:
     # H14, D4
-    office = Office(call("transfer_to_b"))
-    suspended = await office.runner.run("hi")
+    scenario = Scenario(call("transfer_to_b"))
+    suspended = await scenario.runner.run("hi")
     with pytest.raises(AnswerError):
-        await office.runner.resume(suspended.run_id, answer)
-    assert (await office.runner.resume(suspended.run_id, True)).agent == "B"
+        await scenario.runner.resume(suspended.run_id, answer)
+    assert (await scenario.runner.resume(suspended.run_id, True)).agent == "B"
 
 
-async def test_hooks_are_told_of_the_question_once() -> None:
+async def test_hooks_are_called_once_for_the_interrupt() -> None:
     # H12, H14
-    told: list[Any] = []
+    recorded: list[Any] = []
 
-    class Noting(RunHooks):
+    class RecordingHooks(RunHooks):
         def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> None:
-            told.append(interrupt.payload["handoff"])
+            recorded.append(interrupt.payload["handoff"])
 
         def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
-            told.append((from_agent.name, to_agent.name))
+            recorded.append((from_agent.name, to_agent.name))
 
-    office = Office(call("transfer_to_b"), hooks=Noting())
-    suspended = await office.runner.run("hi")
-    again = await office.runner.resume(suspended.run_id)
-    assert (again.status, told) == ("suspended", ["B"])
-    await office.runner.resume(suspended.run_id, True)
-    assert told == ["B", ("A", "B")]
+    scenario = Scenario(call("transfer_to_b"), hooks=RecordingHooks())
+    suspended = await scenario.runner.run("hi")
+    unanswered = await scenario.runner.resume(suspended.run_id)
+    assert (unanswered.status, recorded) == ("suspended", ["B"])
+    await scenario.runner.resume(suspended.run_id, True)
+    assert recorded == ["B", ("A", "B")]
 
 
-async def test_the_rest_is_streamed_and_every_event_has_its_sender() -> None:
+async def test_a_resumed_run_is_streamed_with_the_agent_of_every_event() -> None:
     # H14, T22, T28
-    office = Office(call("transfer_to_b"))
-    suspended = await office.runner.run("hi")
-    async with office.runner.stream_resume(suspended.run_id, True) as live:
-        senders = [(type(event).__name__, event.agent) async for event in live]
-    assert senders == snapshot(
+    scenario = Scenario(call("transfer_to_b"))
+    suspended = await scenario.runner.run("hi")
+    async with scenario.runner.stream_resume(suspended.run_id, True) as live:
+        agents = [(type(event).__name__, event.agent) async for event in live]
+    assert agents == snapshot(
         [
             ("RunResumed", ""),
             ("InterruptAnswered", "A"),
@@ -328,30 +332,30 @@ async def test_the_rest_is_streamed_and_every_event_has_its_sender() -> None:
     )
 
 
-async def test_a_predicate_that_fails_ends_the_run_which_can_be_resumed() -> None:
+async def test_a_run_whose_needs_approval_function_fails_can_be_resumed() -> None:
     # H13, H14
-    tries: list[str] = []
+    attempts: list[str] = []
 
-    def fragile(ctx: RunContext[Any], given: Any) -> bool:
-        tries.append("asked")
-        if len(tries) == 1:
+    def fail_once(ctx: RunContext[Any], given: Any) -> bool:
+        attempts.append("asked")
+        if len(attempts) == 1:
             raise LookupError("no rules")
         return False
 
-    office = Office([call("file", name="x"), call("transfer_to_b")], needs_approval=fragile)
-    live = office.runner.stream("hi")
+    scenario = Scenario([call("file", name="x"), call("transfer_to_b")], needs_approval=fail_once)
+    live = scenario.runner.stream("hi")
     with pytest.raises(LookupError, match="no rules"):
         await live._drive()
-    result = await office.runner.resume(live.run_id)
-    assert (result.agent, office.done) == ("B", ["file x"])
+    result = await scenario.runner.resume(live.run_id)
+    assert (result.agent, scenario.calls) == ("B", ["file x"])
     assert len([event for event in result.events if isinstance(event, AgentResponded)]) == 2
 
 
-# --- questions beside the approval
+# --- other interrupts of the same handoff
 
 
-async def test_a_rejection_counts_also_if_the_target_had_a_question() -> None:
-    # H14, H15, D1: the answer to one question is not the answer to another.
+async def test_a_handoff_can_be_rejected_after_accepts_has_interrupted() -> None:
+    # H14, H15, D1: an answer applies to one interrupt only.
     async def accepts(ctx: RunContext[Any], payload: Any) -> bool:
         return await ctx.interrupt("is B there?")
 
@@ -366,13 +370,13 @@ async def test_a_rejection_counts_also_if_the_target_had_a_question() -> None:
     assert result.output == "I stay"
 
 
-async def test_a_rejection_counts_also_if_the_predicate_had_a_question() -> None:
+async def test_a_handoff_can_be_rejected_after_needs_approval_has_interrupted() -> None:
     # H14, D1
-    async def on_demand(ctx: RunContext[Any], payload: Any) -> bool:
+    async def ask_first(ctx: RunContext[Any], payload: Any) -> bool:
         return await ctx.interrupt("must it be approved?")
 
-    office = Office(call("transfer_to_b"), "I stay", needs_approval=on_demand)
-    await office.runner.run("hi", run_id="r")
-    second = await office.runner.resume("r", True)
+    scenario = Scenario(call("transfer_to_b"), "I stay", needs_approval=ask_first)
+    await scenario.runner.run("hi", run_id="r")
+    second = await scenario.runner.resume("r", True)
     assert [question.payload["kind"] for question in second.interrupts] == ["approval"]
-    assert (await office.runner.resume("r", False)).output == "I stay"
+    assert (await scenario.runner.resume("r", False)).output == "I stay"

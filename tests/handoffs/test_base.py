@@ -1,4 +1,4 @@
-"""An edge as its author writes it down."""
+"""`handoff()` and `Handoff`."""
 
 from dataclasses import FrozenInstanceError
 
@@ -8,7 +8,7 @@ from baton import Agent, Handoff, Runner, SetupError, handoff
 from baton.testing import ScriptedModel, call
 
 
-def test_a_handoff_knows_its_target_by_object_or_by_name() -> None:
+def test_a_handoff_takes_an_agent_or_its_name() -> None:
     # handoffs.md H1
     assert handoff(Agent("B")).target == "B"
     assert handoff("B").target == "B"
@@ -16,16 +16,16 @@ def test_a_handoff_knows_its_target_by_object_or_by_name() -> None:
 
 def test_a_handoff_is_frozen_and_can_be_cloned() -> None:
     # handoffs.md H1
-    edge = handoff("B", return_to="caller", tool_name_override="go")
+    transfer = handoff("B", return_to="caller", tool_name_override="go")
     with pytest.raises(FrozenInstanceError):
-        edge.return_to = None  # pyright: ignore[reportAttributeAccessIssue]
-    other = edge.clone(return_to=None)
-    assert (other.target, other.return_to, other.tool_name_override) == ("B", None, "go")
-    assert edge.return_to == "caller"
+        transfer.return_to = None  # pyright: ignore[reportAttributeAccessIssue]
+    clone = transfer.clone(return_to=None)
+    assert (clone.target, clone.return_to, clone.tool_name_override) == ("B", None, "go")
+    assert transfer.return_to == "caller"
 
 
 @pytest.mark.parametrize("wrong", [42, None, ["B"], object()])
-def test_a_handoff_to_what_is_no_agent_is_refused(wrong: object) -> None:
+def test_a_target_that_is_not_an_agent_is_refused(wrong: object) -> None:
     # handoffs.md H1
     with pytest.raises(SetupError, match="the target of a handoff must be an agent or the name of one, not ") as caught:
         handoff(wrong)  # pyright: ignore[reportArgumentType]
@@ -34,7 +34,7 @@ def test_a_handoff_to_what_is_no_agent_is_refused(wrong: object) -> None:
         Handoff(agent=wrong)  # pyright: ignore[reportArgumentType]
 
 
-async def test_the_tools_name_and_description_may_be_ones_own() -> None:
+async def test_tool_name_and_description_can_be_overridden() -> None:
     # handoffs.md H1, H3
     edges = [
         handoff(Agent("B", description="b"), tool_name_override="escalate", tool_description_override="Call the boss."),

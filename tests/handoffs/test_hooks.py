@@ -1,4 +1,4 @@
-"""Hooks around a handover: every point, in every manner, all at once, once; and what they do counts."""
+"""Hooks in runs with handoffs: each is called once, and its interrupts, steps and values are recorded."""
 
 import asyncio
 import gc
@@ -19,8 +19,9 @@ from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call, transfer_to
 from baton.testing.transcripts import format_call, format_response
 
-OF_RUN = [name for name in dir(RunHooks) if name.startswith("on_")]
-OF_AGENT = [name for name in dir(AgentHooks) if name.startswith("on_")]
+# tests/agents/test_compaction.py tests `on_compaction_failed`, which needs a long history.
+RUN_HOOKS = [name for name in dir(RunHooks) if name.startswith("on_") and name != "on_compaction_failed"]
+AGENT_HOOKS = [name for name in dir(AgentHooks) if name.startswith("on_") and name != "on_compaction_failed"]
 
 
 @tool
@@ -35,46 +36,46 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def hooked(hooks: Any, names: Iterable[str], act: Callable[..., Any], *, is_async: bool = False) -> Any:
-    """The hooks, with all of these doing the same, which is told its name and what it is given."""
+def set_hooks(hooks: Any, names: Iterable[str], act: Callable[..., Any], *, is_async: bool = False) -> Any:
+    """Set all of these hooks to a function that receives the hook's name and arguments."""
 
     def hook(name: str) -> Any:
-        async def later(*given: Any) -> None:
-            done = act(name, *given)
-            if done is not None:
-                await done
+        async def async_hook(*arguments: Any) -> None:
+            awaitable = act(name, *arguments)
+            if awaitable is not None:
+                await awaitable
 
-        def at_once(*given: Any) -> None:
-            act(name, *given)
+        def sync_hook(*arguments: Any) -> None:
+            act(name, *arguments)
 
-        return later if is_async else at_once
+        return async_hook if is_async else sync_hook
 
     for name in names:
         setattr(hooks, name, hook(name))
     return hooks
 
 
-def shown(given: Any) -> str:
-    """What a hook is given, in a word."""
-    match given:
+def format_argument(argument: Any) -> str:
+    """Format an argument of a hook."""
+    match argument:
         case Agent():
-            return given.name
+            return argument.name
         case ModelRequest():
-            return f"{len(given.messages)} messages"
+            return f"{len(argument.messages)} messages"
         case ModelResponse():
-            return format_response(given.message or AssistantMessage())
+            return format_response(argument.message or AssistantMessage())
         case ToolCall():
-            return format_call(given)
+            return format_call(argument)
         case ToolReturned():
-            return f"{given.tool_name} -> {given.content}"
+            return f"{argument.tool_name} -> {argument.content}"
         case Interrupt():
-            return str(given.payload)
+            return str(argument.payload)
         case _:
-            return str(given)
+            return str(argument)
 
 
-async def driven(runner: Runner[Any, Any], *, answer: Any = "yes") -> RunResult[Any]:
-    """The run, taken up again with answers until it is completed."""
+async def run_to_completion(runner: Runner[Any, Any], *, answer: Any = "yes") -> RunResult[Any]:
+    """Run a team and resume it with answers until it is completed."""
     live = runner.stream("hi")
     for _ in range(9):
         with suppress(ModelError, ZeroDivisionError):
@@ -82,32 +83,34 @@ async def driven(runner: Runner[Any, Any], *, answer: Any = "yes") -> RunResult[
         if live.result.status == "completed":
             return live.result
         live = runner.stream_resume(live.run_id, {question.id: answer for question in live.result.interrupts})
-    raise AssertionError("it never ends")
+    raise AssertionError("the run does not complete")
 
 
-# --- all points
+# --- all hooks
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_every_point_is_told_once_with_what_it_is_about(is_async: bool) -> None:
-    # H12: the full set; sync or async; none again after a resume or in a replay.
-    told: list[str] = []
+async def test_every_hook_is_called_once_with_its_arguments(is_async: bool) -> None:
+    # H12: all hooks, sync or async; they are not called again after a resume or in a replay.
+    recorded: list[str] = []
 
-    def note(name: str, ctx: RunContext[Any], *given: Any) -> None:
-        told.append(" ".join([name, *map(shown, given), f"({ctx.agent})" if ctx.agent else ""]).strip())
+    def record(name: str, ctx: RunContext[Any], *arguments: Any) -> None:
+        recorded.append(
+            " ".join([name, *map(format_argument, arguments), f"({ctx.agent})" if ctx.agent else ""]).strip()
+        )
 
-    def own(whose: str) -> Any:
-        def note_own(name: str, *given: Any) -> None:
-            note(f"{whose}.{name}", *given)
+    def agent_hooks(prefix: str) -> Any:
+        def record_with_prefix(name: str, *arguments: Any) -> None:
+            record(f"{prefix}.{name}", *arguments)
 
-        return hooked(AgentHooks(), OF_AGENT, note_own, is_async=is_async)
+        return set_hooks(AgentHooks(), AGENT_HOOKS, record_with_prefix, is_async=is_async)
 
     model = ScriptedModel({"A": [call("work"), call("transfer_to_b")], "B": [call("ask", question="sure?"), "done"]})
-    a = Agent("A", tools=[work], handoffs=[Agent("B", tools=[ask], hooks=own("b"))], hooks=own("a"))
-    runner = Runner(a, model=model, hooks=hooked(RunHooks(), OF_RUN, note, is_async=is_async))
-    result = await driven(runner)
+    a = Agent("A", tools=[work], handoffs=[Agent("B", tools=[ask], hooks=agent_hooks("b"))], hooks=agent_hooks("a"))
+    runner = Runner(a, model=model, hooks=set_hooks(RunHooks(), RUN_HOOKS, record, is_async=is_async))
+    result = await run_to_completion(runner)
     await runner.replay(result.events)
-    assert [line for line in told if line.startswith("on_")] == snapshot(
+    assert [line for line in recorded if line.startswith("on_")] == snapshot(
         [
             "on_run_start A",
             "on_agent_start A (A)",
@@ -131,7 +134,7 @@ async def test_every_point_is_told_once_with_what_it_is_about(is_async: bool) ->
             "on_run_end B done",
         ]
     )
-    assert [line for line in told if line.startswith("a.")] == snapshot(
+    assert [line for line in recorded if line.startswith("a.")] == snapshot(
         [
             "a.on_start A (A)",
             "a.on_model_start A 1 messages (A)",
@@ -144,7 +147,7 @@ async def test_every_point_is_told_once_with_what_it_is_about(is_async: bool) ->
             "a.on_end A None (A)",
         ]
     )
-    assert [line for line in told if line.startswith("b.")] == snapshot(
+    assert [line for line in recorded if line.startswith("b.")] == snapshot(
         [
             "b.on_handoff B A (A)",
             "b.on_start B (B)",
@@ -160,28 +163,28 @@ async def test_every_point_is_told_once_with_what_it_is_about(is_async: bool) ->
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
-async def test_the_hooks_of_the_run_and_of_the_agent_run_at_once(is_streamed: bool) -> None:
-    # H12: none of them would end if they ran one after the other.
-    meetings = {2: asyncio.Barrier(2), 3: asyncio.Barrier(3)}
-    met: list[str] = []
+async def test_hooks_of_the_run_and_of_the_agent_run_concurrently(is_streamed: bool) -> None:
+    # H12: the barriers open only if the hooks run at the same time.
+    barriers = {2: asyncio.Barrier(2), 3: asyncio.Barrier(3)}
+    called: list[str] = []
 
-    async def meet(name: str, *given: Any) -> None:
-        met.append(name)
-        await meetings[3 if name == "on_handoff" else 2].wait()
+    async def wait_at_barrier(name: str, *arguments: Any) -> None:
+        called.append(name)
+        await barriers[3 if name == "on_handoff" else 2].wait()
 
-    own = hooked(AgentHooks(), OF_AGENT, meet, is_async=True)
+    agent_hooks = set_hooks(AgentHooks(), AGENT_HOOKS, wait_at_barrier, is_async=True)
     alone = ("on_run_start", "on_run_end", "on_interrupt")
-    shared = hooked(RunHooks(), [name for name in OF_RUN if name not in alone], meet, is_async=True)
+    run_hooks = set_hooks(RunHooks(), [name for name in RUN_HOOKS if name not in alone], wait_at_barrier, is_async=True)
     model = ScriptedModel({"A": [call("work"), call("transfer_to_b")], "B": ["done"]})
-    a = Agent("A", tools=[work], handoffs=[Agent("B", hooks=own)], hooks=own)
-    runner = Runner(a, model=model, hooks=shared)
+    a = Agent("A", tools=[work], handoffs=[Agent("B", hooks=agent_hooks)], hooks=agent_hooks)
+    runner = Runner(a, model=model, hooks=run_hooks)
     async with asyncio.timeout(20):
         if is_streamed:
             async with runner.stream("hi") as live:
                 _ = [event async for event in live]
         else:
             await runner.run("hi")
-    assert {name: met.count(name) for name in sorted(set(met))} == {
+    assert {name: called.count(name) for name in sorted(set(called))} == {
         "on_agent_end": 2,
         "on_agent_start": 2,
         "on_end": 2,
@@ -194,26 +197,26 @@ async def test_the_hooks_of_the_run_and_of_the_agent_run_at_once(is_streamed: bo
     }
 
 
-async def test_one_that_fails_takes_the_others_along() -> None:
-    # H12: its own error ends the run, and nothing is left running.
+async def test_a_hook_that_fails_cancels_the_others() -> None:
+    # H12: the run fails with the hook's error, and no task is left.
     ended: list[str] = []
-    begun = asyncio.Event()
+    is_waiting = asyncio.Event()
 
-    class OfRun(RunHooks):
+    class OwnRunHooks(RunHooks):
         async def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
-            await begun.wait()
+            await is_waiting.wait()
             raise PermissionError("not to B")
 
-    class OfTarget(AgentHooks):
+    class TargetHooks(AgentHooks):
         async def on_handoff(self, ctx: RunContext[Any], agent: Any, source: Any) -> None:
-            begun.set()
+            is_waiting.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 ended.append("target")
 
     model = ScriptedModel({"A": [call("transfer_to_b")]})
-    runner = Runner(Agent("A", handoffs=[Agent("B", hooks=OfTarget())]), model=model, hooks=OfRun())
+    runner = Runner(Agent("A", handoffs=[Agent("B", hooks=TargetHooks())]), model=model, hooks=OwnRunHooks())
     live = runner.stream("hi")
     with pytest.raises(PermissionError, match="not to B"):
         await live._drive()
@@ -221,35 +224,37 @@ async def test_one_that_fails_takes_the_others_along() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_sync_one_that_fails_leaves_no_async_one_unawaited() -> None:
+async def test_no_async_hook_is_left_unawaited_if_a_sync_hook_fails() -> None:
     # H12
-    class OfRun(RunHooks):
+    class OwnRunHooks(RunHooks):
         async def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None: ...
 
-    class OfAgent(AgentHooks):
+    class OwnAgentHooks(AgentHooks):
         def on_start(self, ctx: RunContext[Any], agent: Any) -> None:
             raise ZeroDivisionError
 
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with pytest.raises(ZeroDivisionError):
-            await Runner(Agent("A", model=ScriptedModel(["never"]), hooks=OfAgent()), hooks=OfRun()).run("hi")
+            await Runner(Agent("A", model=ScriptedModel(["never"]), hooks=OwnAgentHooks()), hooks=OwnRunHooks()).run(
+                "hi"
+            )
         gc.collect()
     assert [str(each.message) for each in warned] == []
 
 
-@pytest.mark.parametrize("name", [*OF_RUN, *(f"own {name}" for name in OF_AGENT)])
+@pytest.mark.parametrize("name", [*RUN_HOOKS, *(f"own {name}" for name in AGENT_HOOKS)])
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_one_that_fails_leaves_a_log_from_which_the_run_goes_on(name: str, is_async: bool) -> None:
-    # H12, H13: the run ends with the hook's own error; resumed, it finishes and repeats nothing that was recorded.
+async def test_a_run_whose_hook_fails_can_be_resumed(name: str, is_async: bool) -> None:
+    # H12, H13: the run fails with the hook's error; resumed, it completes and repeats no recorded step.
     failures, done = list[str](), list[str]()
 
-    def fail_once(name: str, *given: Any) -> None:
+    def fail_once(name: str, *arguments: Any) -> None:
         if not failures:
             failures.append(name)
             raise ZeroDivisionError(name)
 
-    def note(ctx: RunContext[Any]) -> None:
+    def record(ctx: RunContext[Any]) -> None:
         done.append("on_handoff")
 
     @tool
@@ -258,13 +263,13 @@ async def test_one_that_fails_leaves_a_log_from_which_the_run_goes_on(name: str,
         done.append("work")
         return "worked"
 
-    owner, _, point = name.rpartition(" ")
-    hooks = hooked(AgentHooks() if owner else RunHooks(), [point], fail_once, is_async=is_async)
+    owner, _, hook_name = name.rpartition(" ")
+    hooks = set_hooks(AgentHooks() if owner else RunHooks(), [hook_name], fail_once, is_async=is_async)
     model = ScriptedModel({"A": [[call("work"), call("transfer_to_b")]], "B": [call("ask", question="?"), "done"]})
-    edge = handoff(Agent("B", tools=[ask]), on_handoff=note)
+    edge = handoff(Agent("B", tools=[ask]), on_handoff=record)
     a = Agent("A", tools=[work], handoffs=[edge], hooks=hooks if owner else None)
     runner = Runner(a, model=model, hooks=None if owner else hooks)
-    # A question is asked before the hook that is told of it.
+    # The interrupt is recorded before `on_interrupt` is called.
     live = runner.stream("hi")
     raised: list[BaseException] = []
     for _ in range(4):
@@ -277,29 +282,29 @@ async def test_one_that_fails_leaves_a_log_from_which_the_run_goes_on(name: str,
             break
         live = runner.stream_resume(live.run_id, {question.id: "yes" for question in live.result.interrupts})
     result = live.result
-    assert [str(error) for error in raised] == failures == [point]
+    assert [str(error) for error in raised] == failures == [hook_name]
     assert result.output == "done"
     assert result.events[: len(before)] == before  # pyright: ignore[reportPossiblyUnboundVariable]
     assert done == ["work", "on_handoff"]
     assert [request.agent for request in model.requests] == ["A", "B", "B"]
 
 
-# --- handovers of every kind
+# --- all kinds of transfers
 
 
-async def test_hooks_are_told_of_handovers_through_every_door() -> None:
+async def test_handoff_hooks_are_called_for_all_kinds_of_transfers() -> None:
     # H12
-    told: list[str] = []
+    recorded: list[str] = []
 
-    class OfRun(RunHooks):
+    class OwnRunHooks(RunHooks):
         def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
-            told.append(f"{from_agent.name} to {to_agent.name}")
+            recorded.append(f"{from_agent.name} to {to_agent.name}")
 
-    class OfTarget(AgentHooks):
+    class TargetHooks(AgentHooks):
         def on_handoff(self, ctx: RunContext[Any], agent: Any, source: Any) -> None:
-            told.append(f"{agent.name} from {source.name}")
+            recorded.append(f"{agent.name} from {source.name}")
 
-    last = Agent("Last", hooks=OfTarget())
+    last = Agent("Last", hooks=TargetHooks())
 
     def to_last() -> Agent:
         """Go on."""
@@ -321,9 +326,9 @@ async def test_hooks_are_told_of_handovers_through_every_door() -> None:
             "Last": ["here you are"],
         }
     )
-    result = await Runner(root, model=model, hooks=OfRun(), extra_agents=[parent]).run("hi")
+    result = await Runner(root, model=model, hooks=OwnRunHooks(), extra_agents=[parent]).run("hi")
     assert result.output == "thanks"
-    assert told == [
+    assert recorded == [
         "Root to Code",
         "Code to Parent",
         "Parent to Child",
@@ -334,19 +339,19 @@ async def test_hooks_are_told_of_handovers_through_every_door() -> None:
     ]
 
 
-# --- what hooks do
+# --- interrupts, steps and values of hooks
 
 
-async def test_a_hook_may_ask_a_person() -> None:
-    # H12, DESIGN §6: the handover waits for the answer; later it is not asked again.
+async def test_a_hook_can_interrupt() -> None:
+    # H12, DESIGN §6: the transfer waits for the answer; the hook is not called again later.
     answers: list[Any] = []
 
-    class Careful(RunHooks):
+    class AskingHooks(RunHooks):
         async def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
             answers.append(await ctx.interrupt(f"to {to_agent.name}?"))
 
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
-    runner = Runner(Agent("A", handoffs=[Agent("B", tools=[ask])]), model=model, hooks=Careful())
+    runner = Runner(Agent("A", handoffs=[Agent("B", tools=[ask])]), model=model, hooks=AskingHooks())
     first = await runner.run("hi")
     assert ([question.payload for question in first.interrupts], first.agent) == (["to B?"], "A")
     second = await runner.resume(first.run_id, "go")
@@ -355,30 +360,30 @@ async def test_a_hook_may_ask_a_person() -> None:
     assert answers == ["go"]
 
 
-async def test_a_hook_at_the_start_may_ask_a_person() -> None:
+async def test_on_run_start_can_interrupt() -> None:
     # H12, DESIGN §6
     answers: list[Any] = []
 
-    class Careful(RunHooks):
+    class AskingHooks(RunHooks):
         async def on_run_start(self, ctx: RunContext[Any], agent: Any) -> None:
             answers.append(await ctx.interrupt("may I begin?"))
 
-    runner = Runner(Agent("A", model=ScriptedModel(["done"])), hooks=Careful())
+    runner = Runner(Agent("A", model=ScriptedModel(["done"])), hooks=AskingHooks())
     first = await runner.run("hi")
     assert [question.payload for question in first.interrupts] == ["may I begin?"]
     assert (await runner.resume(first.run_id, "go")).output == "done"
     assert answers == ["go"]
 
 
-# What on_interrupt writes is not kept: the run has stopped when it is told.
-@pytest.mark.parametrize("name", [name for name in OF_RUN if name != "on_interrupt"])
-async def test_what_a_hook_writes_is_recorded(name: str) -> None:
-    # H12, H17, D5: it is there after a resume, and in a replay.
-    told: list[str] = []
+# Values set by on_interrupt are not kept: the run has stopped when it is called.
+@pytest.mark.parametrize("name", [name for name in RUN_HOOKS if name != "on_interrupt"])
+async def test_values_set_by_a_hook_are_recorded(name: str) -> None:
+    # H12, H17, D5: they are there after a resume and in a replay.
+    recorded: list[str] = []
 
-    def write(name: str, ctx: RunContext[Any], *given: Any) -> None:
-        told.append(" ".join([ctx.agent, *map(shown, given)]))
-        ctx.values.set(told[-1], True)
+    def set_value(name: str, ctx: RunContext[Any], *arguments: Any) -> None:
+        recorded.append(" ".join([ctx.agent, *map(format_argument, arguments)]))
+        ctx.values.set(recorded[-1], True)
 
     model = ScriptedModel(
         {
@@ -387,33 +392,33 @@ async def test_what_a_hook_writes_is_recorded(name: str) -> None:
         }
     )
     a = Agent("A", tools=[ask], handoffs=[Agent("B", tools=[ask])])
-    runner = Runner(a, model=model, hooks=hooked(RunHooks(), [name], write))
-    result = await driven(runner)
-    assert told
-    assert result.values == dict.fromkeys(told, True)
+    runner = Runner(a, model=model, hooks=set_hooks(RunHooks(), [name], set_value))
+    result = await run_to_completion(runner)
+    assert recorded
+    assert result.values == dict.fromkeys(recorded, True)
     assert (await runner.replay(result.events)).values == result.values
 
 
 @pytest.mark.parametrize("name", ["on_agent_start", "on_model_start", "on_model_end", "on_handoff", "on_agent_end"])
-async def test_what_a_hook_does_in_a_step_is_done_once(name: str) -> None:
+async def test_a_step_in_a_hook_runs_once(name: str) -> None:
     # H12, D5
     done: list[str] = []
 
-    async def step(name: str, ctx: RunContext[Any], *given: Any) -> None:
+    async def step(name: str, ctx: RunContext[Any], *arguments: Any) -> None:
         await ctx.step("count", lambda: done.append(name))
 
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
     a = Agent("A", handoffs=[Agent("B", tools=[ask])])
-    runner = Runner(a, model=model, hooks=hooked(RunHooks(), [name], step, is_async=True))
-    result = await driven(runner)
+    runner = Runner(a, model=model, hooks=set_hooks(RunHooks(), [name], step, is_async=True))
+    result = await run_to_completion(runner)
     before = len(done)
     await runner.replay(result.events)
     assert len(done) == before > 0
 
 
-async def test_a_step_of_a_hook_is_not_one_of_the_agent() -> None:
-    # H12, D5: the hook is not told again, and the agent's steps are still its own.
-    class Stepping(RunHooks):
+async def test_steps_of_a_hook_and_of_the_agent_are_separate() -> None:
+    # H12, D5: a step of a hook has another key than a step of the agent.
+    class SteppingHooks(RunHooks):
         async def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
             await ctx.step("note", lambda: "the hook's")
 
@@ -423,14 +428,14 @@ async def test_a_step_of_a_hook_is_not_one_of_the_agent() -> None:
         await ctx.interrupt("well?")
         await ctx.say(note)
 
-    runner = Runner(a, hooks=Stepping())
+    runner = Runner(a, hooks=SteppingHooks())
     suspended = await runner.run("hi")
     assert (await runner.resume(suspended.run_id, "yes")).output == "the agent's"
 
 
-async def test_a_question_of_a_hook_is_not_one_of_the_agent() -> None:
+async def test_interrupts_of_a_hook_and_of_the_agent_are_separate() -> None:
     # H12, D1, D5
-    class Asking(RunHooks):
+    class AskingHooks(RunHooks):
         async def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
             await ctx.interrupt("the hook's")
 
@@ -440,7 +445,7 @@ async def test_a_question_of_a_hook_is_not_one_of_the_agent() -> None:
     async def a(ctx: AgentContext) -> None:
         answers.append(await ctx.interrupt("the agent's"))
 
-    runner = Runner(a, hooks=Asking())
+    runner = Runner(a, hooks=AskingHooks())
     result = await runner.run("hi")
     for payload in ("the hook's", "the agent's"):
         assert [question.payload for question in result.interrupts] == [payload]
@@ -455,11 +460,11 @@ async def test_a_question_of_a_hook_is_not_one_of_the_agent() -> None:
         *("on_tool_start", "on_tool_end", "on_model_end"),
     ],
 )
-async def test_nothing_goes_on_before_a_hooks_question_is_answered(name: str) -> None:
-    # H12, D1, D4, DESIGN §6: at every point; a resume without an answer asks the same again.
+async def test_a_run_does_not_continue_before_the_interrupt_of_a_hook_is_answered(name: str) -> None:
+    # H12, D1, D4, DESIGN §6: a resume without an answer raises the same interrupt.
     answers, ran = list[Any](), list[str]()
 
-    async def careful(name: str, ctx: RunContext[Any], *given: Any) -> None:
+    async def ask_person(name: str, ctx: RunContext[Any], *arguments: Any) -> None:
         answers.append(await ctx.interrupt("may I?"))
 
     @tool
@@ -470,22 +475,22 @@ async def test_nothing_goes_on_before_a_hooks_question_is_answered(name: str) ->
 
     model = ScriptedModel({"A": [[call("work"), call("transfer_to_b")]], "B": ["done"]})
     a = Agent("A", tools=[work], handoffs=[Agent("B")])
-    runner = Runner(a, model=model, hooks=hooked(RunHooks(), [name], careful, is_async=True))
+    runner = Runner(a, model=model, hooks=set_hooks(RunHooks(), [name], ask_person, is_async=True))
     first = await runner.run("hi")
-    again = await runner.resume(first.run_id)
-    assert [question.id for question in again.interrupts] == [question.id for question in first.interrupts]
-    assert (again.status, answers) == ("suspended", [])
-    result = again
+    unanswered = await runner.resume(first.run_id)
+    assert [question.id for question in unanswered.interrupts] == [question.id for question in first.interrupts]
+    assert (unanswered.status, answers) == ("suspended", [])
+    result = unanswered
     while result.status == "suspended":
         result = await runner.resume(first.run_id, {question.id: "yes" for question in result.interrupts})
     assert (result.output, ran, set(answers)) == ("done", ["work"], {"yes"})
 
 
-async def test_a_hook_that_refuses_a_tool_refuses_it_also_after_a_resume() -> None:
-    # H12, H13: what the hook recorded is not the hook's consent.
+async def test_a_hook_that_raises_before_a_tool_raises_again_after_a_resume() -> None:
+    # H12, H13: the recorded step of the hook does not stand for its result.
     ran: list[str] = []
 
-    class Guard(RunHooks):
+    class RefusingHooks(RunHooks):
         async def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> None:
             await ctx.step("audit", lambda: "noted")
             raise PermissionError("not allowed")
@@ -496,7 +501,7 @@ async def test_a_hook_that_refuses_a_tool_refuses_it_also_after_a_resume() -> No
         ran.append("work")
         return "worked"
 
-    runner = Runner(Agent("A", model=ScriptedModel([call("work"), "done"]), tools=[work]), hooks=Guard())
+    runner = Runner(Agent("A", model=ScriptedModel([call("work"), "done"]), tools=[work]), hooks=RefusingHooks())
     live = runner.stream("hi")
     with pytest.raises(PermissionError):
         await live._drive()
@@ -505,27 +510,27 @@ async def test_a_hook_that_refuses_a_tool_refuses_it_also_after_a_resume() -> No
     assert ran == []
 
 
-async def test_the_hooks_of_one_point_have_questions_of_their_own() -> None:
-    # H12, D1: whichever of them is quicker this time.
+async def test_hooks_of_the_same_event_have_separate_interrupts() -> None:
+    # H12, D1: also if their order changes.
     answers: dict[str, Any] = {}
-    tries: list[str] = []
+    attempts: list[str] = []
 
-    class OfRun(RunHooks):
+    class OwnRunHooks(RunHooks):
         async def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
-            tries.append("tried")
-            for _ in range(3 if len(tries) == 1 else 0):
+            attempts.append("tried")
+            for _ in range(3 if len(attempts) == 1 else 0):
                 await asyncio.sleep(0)
             answers["run"] = await ctx.interrupt("the run's")
 
-    class OfAgent(AgentHooks):
+    class OwnAgentHooks(AgentHooks):
         async def on_start(self, ctx: RunContext[Any], agent: Any) -> None:
             answers["agent"] = await ctx.interrupt("the agent's")
 
-    runner = Runner(Agent("A", model=ScriptedModel(["done"]), hooks=OfAgent()), hooks=OfRun())
+    runner = Runner(Agent("A", model=ScriptedModel(["done"]), hooks=OwnAgentHooks()), hooks=OwnRunHooks())
     result = await runner.run("hi")
     while result.status == "suspended":
-        given = {question.id: f"answer to {question.payload}" for question in result.interrupts}
-        result = await runner.resume(result.run_id, given)
+        responses = {question.id: f"answer to {question.payload}" for question in result.interrupts}
+        result = await runner.resume(result.run_id, responses)
     assert answers == {"run": "answer to the run's", "agent": "answer to the agent's"}
 
 
@@ -537,8 +542,8 @@ async def test_the_hooks_of_one_point_have_questions_of_their_own() -> None:
         (RunHooks(), RunHooks()),
     ],
 )
-async def test_a_run_may_be_taken_up_with_other_hooks(first: Any, then: Any) -> None:
-    # H12, D5: hooks listen; they are no part of the team, and a log is sound without them.
+async def test_a_run_can_be_resumed_with_other_hooks(first: Any, then: Any) -> None:
+    # H12, D5: hooks are not part of the team, and a log is valid without them.
     a = Agent("A", handoffs=[Agent("B", tools=[ask])])
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
     suspended = await Runner(a, model=model, hooks=first).run("hi")

@@ -1,4 +1,4 @@
-"""Typed input: read strictly as JSON has it, and problems told with their places and without values."""
+"""Parsing of typed handoff input: strict, with problems that name the place but never the value."""
 
 import json
 from contextlib import suppress
@@ -28,12 +28,12 @@ class Ticket(BaseModel):
 
 
 @dataclass
-class Slip:
+class TicketDataclass:
     subject: str
     tags: list[str] = field(default_factory=list[str])
 
 
-class Card(TypedDict):
+class TicketDict(TypedDict):
     subject: str
     tags: NotRequired[list[str]]
 
@@ -73,19 +73,19 @@ class Renamed(BaseModel):
     subject: str = Field(alias="Subject line")
 
 
-def read(kind: Any, arguments: str) -> Any:
-    """What a model's arguments come to."""
+def parse(kind: Any, arguments: str) -> Any:
+    """Parse the arguments of a call."""
     return HandoffInputParser("B", kind).parse(arguments)
 
 
-def problems_of(kind: Any, arguments: str) -> list[str]:
-    """What is wrong with a model's arguments."""
+def find_problems(kind: Any, arguments: str) -> list[str]:
+    """Return the problems in the arguments of a call."""
     with pytest.raises(ValueError, match=r"\S") as caught:
-        read(kind, arguments)
+        parse(kind, arguments)
     return str(caught.value).split("; ")
 
 
-# --- what fits
+# --- valid input
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def problems_of(kind: Any, arguments: str) -> list[str]:
         (Ticket, '{"subject": "rent"}', Ticket(subject="rent")),
         (Ticket, '{"subject": "rent", "weight": 3, "note": null}', Ticket(subject="rent", weight=3.0)),
         (Ticket, ' {"subject": "Žofie \\u00e9 \\ud83d\\ude00"} ', Ticket(subject="Žofie é 😀")),
-        (Slip, '{"subject": "rent", "tags": ["a"]}', Slip("rent", ["a"])),
-        (Card, '{"subject": "rent"}', {"subject": "rent"}),
+        (TicketDataclass, '{"subject": "rent", "tags": ["a"]}', TicketDataclass("rent", ["a"])),
+        (TicketDict, '{"subject": "rent"}', {"subject": "rent"}),
         (Renamed, '{"Subject line": "rent"}', Renamed.model_validate({"Subject line": "rent"})),
         (Cat, '{"kind": "cat", "lives": 9}', Cat(kind="cat", lives=9)),
     ],
 )
-def test_an_object_is_read_as_it_is(kind: Any, arguments: str, value: Any) -> None:
+def test_objects_are_parsed(kind: Any, arguments: str, value: Any) -> None:
     # H4
-    assert read(kind, arguments) == value
+    assert parse(kind, arguments) == value
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "value"),
+    ("kind", "json_value", "value"),
     [
         (int, 3, 3),
         (int, 10**30, 10**30),
@@ -134,20 +134,20 @@ def test_an_object_is_read_as_it_is(kind: Any, arguments: str, value: Any) -> No
         (Tree, [[1], 2], [[1], 2]),
     ],
 )
-def test_what_is_no_object_is_wrapped_in_one(kind: Any, given: Any, value: Any) -> None:
-    # H4: JSON has no dates, enums, tuples or sets of its own, so these come as what stands for them.
-    reader = HandoffInputParser("B", kind)
-    assert reader.schema["required"] == ["input"]
-    found = reader.parse(json.dumps({"input": given}))
-    assert found == value
-    assert type(found) is type(value)
+def test_other_types_are_wrapped_in_an_object(kind: Any, json_value: Any, value: Any) -> None:
+    # H4: JSON has no dates, enums, tuples or sets, so these are converted.
+    parser = HandoffInputParser("B", kind)
+    assert parser.schema["required"] == ["input"]
+    parsed = parser.parse(json.dumps({"input": json_value}))
+    assert parsed == value
+    assert type(parsed) is type(value)
 
 
-# --- what does not fit
+# --- invalid input
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "json_value"),
     [
         (int, "3"),
         (int, 3.0),
@@ -179,50 +179,50 @@ def test_what_is_no_object_is_wrapped_in_one(kind: Any, given: Any, value: Any) 
         (Pet, {"kind": "cat", "lives": "9"}),
     ],
 )
-def test_nothing_is_coerced(kind: Any, given: Any) -> None:
+def test_values_are_not_coerced(kind: Any, json_value: Any) -> None:
     # H6
-    assert problems_of(kind, json.dumps({"input": given}))
+    assert find_problems(kind, json.dumps({"input": json_value}))
     with pytest.raises(ValueError, match=r"^inner\S*: "):
-        read(TypedDict("Holder", {"inner": kind}), json.dumps({"inner": given}))  # pyright: ignore
+        parse(TypedDict("Holder", {"inner": kind}), json.dumps({"inner": json_value}))  # pyright: ignore
 
 
 @pytest.mark.parametrize(
     "arguments", ["", " ", "{", "nul", "{'subject': 'rent'}", '{"subject": "rent"} or so', "\ud800", "[" * 100_000]
 )
-def test_what_is_not_json_is_told_so(arguments: str) -> None:
+def test_invalid_json_is_reported(arguments: str) -> None:
     # H6
-    (problem,) = problems_of(Ticket, arguments)
+    (problem,) = find_problems(Ticket, arguments)
     assert problem.startswith("the input: ")
-    assert problems_of(int, arguments) == ['arguments must be {"input": …}']
+    assert find_problems(int, arguments) == ['arguments must be {"input": …}']
 
 
 @pytest.mark.parametrize("arguments", ["null", "[]", '"rent"', "3", "true"])
-def test_what_is_no_object_is_told_so(arguments: str) -> None:
+def test_json_that_is_not_an_object_is_reported(arguments: str) -> None:
     # H6
-    assert problems_of(Ticket, arguments) == ["the input: Input should be an object"]
-    assert problems_of(Slip, arguments) == ["the input: Input should be an object"]
-    assert problems_of(str, arguments) == ['arguments must be {"input": …}']
+    assert find_problems(Ticket, arguments) == ["the input: Input should be an object"]
+    assert find_problems(TicketDataclass, arguments) == ["the input: Input should be an object"]
+    assert find_problems(str, arguments) == ['arguments must be {"input": …}']
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_words_that_are_numbers_elsewhere_are_not_json(word: str) -> None:
+def test_nan_and_infinity_are_not_json(word: str) -> None:
     # H6
-    (problem,) = problems_of(Ticket, f'{{"subject": "x", "weight": {word}}}')
+    (problem,) = find_problems(Ticket, f'{{"subject": "x", "weight": {word}}}')
     assert problem.startswith("the input: JSON is malformed")
-    assert problems_of(float, f'{{"input": {word}}}')
-    assert read(Ticket, f'{{"subject": "{word}"}}').subject == word
+    assert find_problems(float, f'{{"input": {word}}}')
+    assert parse(Ticket, f'{{"subject": "{word}"}}').subject == word
 
 
 @pytest.mark.parametrize("arguments", ['{"input": ' + "[" * 100_000, '{"inputs": 3}', "{}", '{"input": }'])
-def test_a_wrapper_that_is_not_as_shown_is_told_so(arguments: str) -> None:
+def test_a_missing_or_broken_wrapper_is_reported(arguments: str) -> None:
     # H6
-    assert problems_of(list[int], arguments) == ['arguments must be {"input": …}']
+    assert find_problems(list[int], arguments) == ['arguments must be {"input": …}']
 
 
-def test_every_problem_is_told_with_its_place() -> None:
+def test_every_problem_names_its_place() -> None:
     # H6
-    given = {"urgency": "1", "is_open": 1, "weight": "heavy", "note": 3}
-    assert problems_of(Ticket, json.dumps(given)) == [
+    arguments = {"urgency": "1", "is_open": 1, "weight": "heavy", "note": 3}
+    assert find_problems(Ticket, json.dumps(arguments)) == [
         "subject: Field required",
         "urgency: Input should be a valid integer",
         "is_open: Input should be a valid boolean",
@@ -230,17 +230,17 @@ def test_every_problem_is_told_with_its_place() -> None:
         "note: Input should be a valid string",
     ]
     deep = {"input": [{"subject": "a"}, {"subject": 1}, 5]}
-    assert problems_of(list[Ticket], json.dumps(deep)) == [
+    assert find_problems(list[Ticket], json.dumps(deep)) == [
         "1.subject: Input should be a valid string",
         "2: Input should be an object",
     ]
 
 
-def test_too_many_problems_are_counted() -> None:
-    # H6: the model pays for every word.
-    told = problems_of(list[int], json.dumps({"input": ["x"] * 500}))
-    assert len(told) == 21
-    assert told[-1] == "and 480 more"
+def test_only_the_first_problems_are_listed() -> None:
+    # H6: a long list would cost tokens.
+    problems = find_problems(list[int], json.dumps({"input": ["x"] * 500}))
+    assert len(problems) == 21
+    assert problems[-1] == "and 480 more"
 
 
 SECRET = "4111-1111"
@@ -259,20 +259,20 @@ class Strict(BaseModel):
     either: int | list[str]
 
 
-def test_values_are_never_shown() -> None:
+def test_problems_do_not_contain_values() -> None:
     # H6
-    given: dict[str, Any] = dict.fromkeys(Strict.model_fields, SECRET)
-    given["pets"] = [{"kind": SECRET}, {"kind": 41111111}, {"kind": "cat", "lives": SECRET}, SECRET, {}]
-    told = problems_of(Strict, json.dumps(given))
-    assert "1111" not in str(told)
-    assert "pets.0: 'kind' should be one of 'cat', 'dog'" in told
-    places = [line.partition(":")[0] for line in told]
+    arguments: dict[str, Any] = dict.fromkeys(Strict.model_fields, SECRET)
+    arguments["pets"] = [{"kind": SECRET}, {"kind": 41111111}, {"kind": "cat", "lives": SECRET}, SECRET, {}]
+    problems = find_problems(Strict, json.dumps(arguments))
+    assert "1111" not in str(problems)
+    assert "pets.0: 'kind' should be one of 'cat', 'dog'" in problems
+    places = [line.partition(":")[0] for line in problems]
     assert places[:6] == ["number", "day", "mood", "kind", "code", "id"]
     assert places[6:] == ["pets.0", "pets.1", "pets.2.cat.lives", "pets.3", "pets.4", "either.int", "either.list[str]"]
 
 
-def test_what_a_validator_of_your_own_says_is_told_as_it_is() -> None:
-    # H6: its author decides what the model may read.
+def test_messages_of_custom_validators_are_kept() -> None:
+    # H6: the author of the validator decides what the model reads.
     class Even(BaseModel):
         number: int
 
@@ -283,32 +283,32 @@ def test_what_a_validator_of_your_own_says_is_told_as_it_is() -> None:
                 raise ValueError("should be even")
             return number
 
-    assert problems_of(Even, '{"number": 3}') == ["number: Value error, should be even"]
-    assert read(Even, '{"number": 4}') == Even(number=4)
+    assert find_problems(Even, '{"number": 3}') == ["number: Value error, should be even"]
+    assert parse(Even, '{"number": 4}') == Even(number=4)
 
 
-# --- what can be a type
+# --- input types
 
 
-class Live:
-    """Nothing that JSON can hold."""
+class NoSchema:
+    """A class without a JSON schema."""
 
 
-@pytest.mark.parametrize("kind", [Live, list[Live], "Nobody", type, 42])
-def test_what_has_no_schema_is_refused(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [NoSchema, list[NoSchema], "Nobody", type, 42])
+def test_a_type_without_a_schema_is_refused(kind: Any) -> None:
     # H4
     with pytest.raises(SetupError, match=r"the input_type of the handoff to `B` is .*, which has no JSON schema"):
         HandoffInputParser("B", kind)
 
 
 @pytest.mark.parametrize("kind", [RootModel[dict[str, int]], dict[str, str], list[Any]])
-def test_what_cannot_be_strict_is_refused(kind: Any) -> None:
+def test_a_type_without_a_strict_schema_is_refused(kind: Any) -> None:
     # H4
     with pytest.raises(SetupError, match="which strict schemas cannot express"):
         HandoffInputParser("B", kind)
 
 
-# --- there and back
+# --- encoding
 
 
 _tickets = st.builds(
@@ -322,33 +322,33 @@ _tickets = st.builds(
 
 
 @given(ticket=_tickets)
-def test_an_object_comes_back_as_it_was(ticket: Ticket) -> None:
-    reader = HandoffInputParser("B", Ticket)
-    assert reader.parse(json.dumps(reader.dump(ticket))) == ticket
+def test_an_encoded_object_is_parsed_to_the_same_object(ticket: Ticket) -> None:
+    parser = HandoffInputParser("B", Ticket)
+    assert parser.parse(json.dumps(parser.dump(ticket))) == ticket
 
 
 @given(
     pets=st.lists(st.builds(Cat, kind=st.just("cat"), lives=st.integers(0, 9)) | st.builds(Dog, kind=st.just("dog")))
 )
-def test_a_wrapped_value_comes_back_as_it_was(pets: list[Cat | Dog]) -> None:
-    reader = HandoffInputParser("B", list[Pet])
-    assert reader.parse(json.dumps({"input": reader.dump(pets)})) == pets
+def test_an_encoded_value_is_parsed_to_the_same_value(pets: list[Cat | Dog]) -> None:
+    parser = HandoffInputParser("B", list[Pet])
+    assert parser.parse(json.dumps({"input": parser.dump(pets)})) == pets
 
 
-def test_a_value_is_dumped_under_the_names_of_the_schema() -> None:
-    # H5: what is recorded reads like what the model was shown.
-    reader = HandoffInputParser("B", Renamed)
-    assert list(reader.schema["properties"]) == ["Subject line"]
-    assert reader.dump(reader.parse('{"Subject line": "rent"}')) == {"Subject line": "rent"}
+def test_aliases_are_used_in_encoded_values() -> None:
+    # H5: the record uses the names that the model was given.
+    parser = HandoffInputParser("B", Renamed)
+    assert list(parser.schema["properties"]) == ["Subject line"]
+    assert parser.dump(parser.parse('{"Subject line": "rent"}')) == {"Subject line": "rent"}
     assert HandoffInputParser("B", list[Mood]).dump([Mood.CALM]) == ["calm"]
 
 
-READERS = [HandoffInputParser("B", kind) for kind in (Ticket, list[int], Tree)]
+PARSERS = [HandoffInputParser("B", kind) for kind in (Ticket, list[int], Tree)]
 
 
 @given(arguments=st.text() | st.from_regex(r"[\[\]{}\",:a-c0-9. -]*"))
-def test_whatever_a_model_writes_is_read_or_refused(arguments: str) -> None:
-    # H6: nothing but a ValueError tells the model what is wrong; anything else ends the run.
-    for reader in READERS:
+def test_any_arguments_are_parsed_or_raise_a_value_error(arguments: str) -> None:
+    # H6: a ValueError is reported to the model; any other exception would fail the run.
+    for parser in PARSERS:
         with suppress(ValueError):
-            reader.parse(arguments)
+            parser.parse(arguments)

@@ -1,4 +1,4 @@
-"""What redaction finds, what it leaves alone, and every place in a message where it looks."""
+"""Redaction: the patterns it finds, the texts it leaves unchanged, and the parts of messages it searches."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handoffs.talks import PICTURE, at_once, data_of, everything
+from tests.handoffs.input_data import IMAGE, all_messages, apply_sync, make_data
 from tests.laws.conversations import json_values, texts
 
 from baton import SetupError
@@ -30,19 +30,19 @@ from baton.messages import (
 SECRETS = ["4111 1111 1111 1111", "078-05-1120", "ada@example.org", "+1 415 555 0132"]
 
 
-def redacted(*messages: Message, **options: Any) -> tuple[Message, ...]:
-    """What is left of these messages."""
-    return at_once(redact(**options), data_of(before=messages)).pre_handoff_items
+def redact_messages(*messages: Message, **options: Any) -> tuple[Message, ...]:
+    """Redact messages."""
+    return apply_sync(redact(**options), make_data(before=messages)).pre_handoff_items
 
 
-def text_left(text: str, **options: Any) -> str:
-    """What is left of a text."""
-    (message,) = redacted(UserMessage(text), **options)
+def redact_text(text: str, **options: Any) -> str:
+    """Redact a text."""
+    (message,) = redact_messages(UserMessage(text), **options)
     assert isinstance(message.content, str)
     return message.content
 
 
-# --- what is found
+# --- patterns
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,19 @@ def text_left(text: str, **options: Any) -> str:
         "3530 1113 3330 0000",
         "4222222222222",
         "6304000000000000000",
-        # Other groups than are printed on it, as long as there is nothing else.
+        # Other groups of digits than are printed on cards, if there are no other digits.
         "411 111 111 111 1111",
         "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
     ],
 )
-def test_cards(card: str) -> None:
+def test_card_numbers_are_removed(card: str) -> None:
     # H11
-    assert text_left(card) == "[card removed]"
-    assert text_left(f"it is {card}, thanks") == "it is [card removed], thanks"
+    assert redact_text(card) == "[card removed]"
+    assert redact_text(f"it is {card}, thanks") == "it is [card removed], thanks"
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "expected"),
     [
         ("4111 1111 1111 1111 12/26 123", "[card removed] 12/26 123"),
         ("4111 1111 1111 1111 12 26 123", "[card removed] 12 26 123"),
@@ -85,16 +85,16 @@ def test_cards(card: str) -> None:
         ("4111111111111111 5555555555554444", "[card removed] [card removed]"),
     ],
 )
-def test_a_card_is_found_beside_other_numbers(text: str, left: str) -> None:
+def test_a_card_number_is_found_next_to_other_numbers(text: str, expected: str) -> None:
     # H11
-    assert text_left(text) == left
+    assert redact_text(text) == expected
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "4111 1111 1111 1112",  # fails the Luhn check
-        "1700000000000 and 1700000000000000",  # times, and no network begins with 1
+        "1700000000000 and 1700000000000000",  # timestamps; no card network begins with 1
         "0000000000000000",
         "411111111111",
         "41111111111111111111",
@@ -104,27 +104,27 @@ def test_a_card_is_found_beside_other_numbers(text: str, left: str) -> None:
         "2 3 5 7 11 13 17 19 23 29 31 37",
     ],
 )
-def test_no_cards(text: str) -> None:
+def test_other_numbers_are_not_card_numbers(text: str) -> None:
     # H11
-    assert text_left(text) == text
+    assert redact_text(text) == text
 
 
 @pytest.mark.parametrize("ssn", ["078-05-1120", "078 05 1120", "078\u201105\u20111120", "912-71-1234"])
-def test_social_security_numbers(ssn: str) -> None:
+def test_social_security_numbers_are_removed(ssn: str) -> None:
     # H11
-    assert text_left(f"SSN:{ssn}.") == "SSN:[ssn removed]."
+    assert redact_text(f"SSN:{ssn}.") == "SSN:[ssn removed]."
 
 
 @pytest.mark.parametrize(
     "text", ["078051120", "078-05 1120", "000-05-1120", "666-05-1120", "078-00-1120", "078-05-0000", "2023-11-2024"]
 )
-def test_no_social_security_numbers(text: str) -> None:
+def test_other_numbers_are_not_social_security_numbers(text: str) -> None:
     # H11
-    assert text_left(text) == text
+    assert redact_text(text) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "expected"),
     [
         ("write to ada@example.org.", "write to [email removed]."),
         ("Ada.L+x_1%y-z@mail.example.co.uk", "[email removed]"),
@@ -137,15 +137,15 @@ def test_no_social_security_numbers(text: str) -> None:
         ("https://ada:pw@host.com/x", "https://ada:[email removed]/x"),
     ],
 )
-def test_addresses(text: str, left: str) -> None:
+def test_email_addresses_are_removed(text: str, expected: str) -> None:
     # H11
-    assert text_left(text) == left
+    assert redact_text(text) == expected
 
 
 @pytest.mark.parametrize("text", ["ada@localhost", "@ada", "a @ b.com", "x@1.2", "ada@example."])
-def test_no_addresses(text: str) -> None:
+def test_other_texts_are_not_email_addresses(text: str) -> None:
     # H11
-    assert text_left(text) == text
+    assert redact_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_no_addresses(text: str) -> None:
         "001-415-555-0132",
     ],
 )
-def test_phones(phone: str) -> None:
+def test_phone_numbers_are_removed(phone: str) -> None:
     # H11
-    assert text_left(f"tel:{phone}!") == "tel:[phone removed]!"
+    assert redact_text(f"tel:{phone}!") == "tel:[phone removed]!"
 
 
 @pytest.mark.parametrize(
@@ -185,52 +185,52 @@ def test_phones(phone: str) -> None:
         "1.415.5550",
     ],
 )
-def test_no_phones(text: str) -> None:
-    # H11: what is more often something else stays.
-    assert text_left(text) == text
+def test_other_numbers_are_not_phone_numbers(text: str) -> None:
+    # H11: digits that are more often something else are kept.
+    assert redact_text(text) == text
 
 
-def test_a_long_text_is_read_in_about_one_go() -> None:
-    # Whoever writes the messages must not be able to stop the run: what looks twice runs into the test's time limit.
+def test_long_texts_are_searched_in_linear_time() -> None:
+    # Messages must not be able to block the run: a quadratic pattern would exceed the time limit of the test.
     for piece in ("a", "a@", "x@a-", "a.b", "1 ", "4111-", "+1", "(415) ", "123-45-", "a'"):
         text = piece * (200_000 // len(piece))
-        assert len(text_left(text)) <= len(text)
+        assert len(redact_text(text)) <= len(text)
 
 
-# --- what is put in its place
+# --- replacements
 
 
-def test_the_replacement_names_what_was_there() -> None:
+def test_the_replacement_contains_the_name_of_the_pattern() -> None:
     # H11
-    assert text_left(f"{SECRETS[0]} {SECRETS[2]}", replacement="<{name}>") == "<card> <email>"
-    assert text_left(f"{SECRETS[0]} {SECRETS[2]}", replacement="*") == "* *"
-    assert text_left(SECRETS[2], replacement="{} {name!r} \\1") == "{} {name!r} \\1"
+    assert redact_text(f"{SECRETS[0]} {SECRETS[2]}", replacement="<{name}>") == "<card> <email>"
+    assert redact_text(f"{SECRETS[0]} {SECRETS[2]}", replacement="*") == "* *"
+    assert redact_text(SECRETS[2], replacement="{} {name!r} \\1") == "{} {name!r} \\1"
 
 
-def test_finds_that_overlap_are_one_and_nothing_of_them_is_left() -> None:
-    own = {"low": "abc", "high": re.compile("BCD", re.IGNORECASE), "all": "zz+"}
-    assert text_left("xabcdx zzz abc", patterns=own) == "x[low removed]x [all removed] [low removed]"
+def test_overlapping_matches_are_replaced_once() -> None:
+    patterns = {"low": "abc", "high": re.compile("BCD", re.IGNORECASE), "all": "zz+"}
+    assert redact_text("xabcdx zzz abc", patterns=patterns) == "x[low removed]x [all removed] [low removed]"
 
 
-def test_a_pattern_that_finds_nothing_in_particular_is_harmless() -> None:
-    assert text_left("abc", patterns={"gap": "x*", "edge": r"\b"}) == "abc"
+def test_empty_matches_are_ignored() -> None:
+    assert redact_text("abc", patterns={"gap": "x*", "edge": r"\b"}) == "abc"
 
 
-def test_patterns_may_be_chosen_replaced_and_added() -> None:
+def test_patterns_can_be_selected_replaced_and_added() -> None:
     # H11
     text = "ada@example.org, 078-05-1120, order A-1234"
     order = {"order": r"\bA-\d{4}\b"}
-    assert text_left(text, patterns=["email"]) == "[email removed], 078-05-1120, order A-1234"
-    assert text_left(text, patterns="ssn") == "ada@example.org, [ssn removed], order A-1234"
-    assert text_left(text, patterns=order) == "ada@example.org, 078-05-1120, order [order removed]"
-    assert text_left(text, also=order) == "[email removed], [ssn removed], order [order removed]"
-    assert text_left(text, patterns=["ssn"], also=order) == "ada@example.org, [ssn removed], order [order removed]"
-    assert text_left(text, also={"email": "ada"}) == "[email removed]@example.org, [ssn removed], order A-1234"
-    assert text_left(text, patterns=[]) == text
+    assert redact_text(text, patterns=["email"]) == "[email removed], 078-05-1120, order A-1234"
+    assert redact_text(text, patterns="ssn") == "ada@example.org, [ssn removed], order A-1234"
+    assert redact_text(text, patterns=order) == "ada@example.org, 078-05-1120, order [order removed]"
+    assert redact_text(text, also=order) == "[email removed], [ssn removed], order [order removed]"
+    assert redact_text(text, patterns=["ssn"], also=order) == "ada@example.org, [ssn removed], order [order removed]"
+    assert redact_text(text, also={"email": "ada"}) == "[email removed]@example.org, [ssn removed], order A-1234"
+    assert redact_text(text, patterns=[]) == text
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"patterns": ["card", "iban"]}, "redact has no pattern `iban`; it has `card`, `ssn`, `email`, `phone`"),
         ({"patterns": r"\d+"}, r"redact has no pattern `\\d\+`"),
@@ -239,28 +239,28 @@ def test_patterns_may_be_chosen_replaced_and_added() -> None:
         ({"also": {"mine": re.compile(b"x")}}, "the pattern `mine` given to redact is not a regular expression"),
     ],
 )
-def test_what_is_no_pattern_is_refused_at_once(options: Any, told: str) -> None:
-    with pytest.raises(SetupError, match=told):
+def test_an_invalid_pattern_is_refused(options: Any, message: str) -> None:
+    with pytest.raises(SetupError, match=message):
         redact(**options)
 
 
-# --- where it looks
+# --- searched parts
 
 
 def test_every_section_and_every_kind_of_message_is_searched() -> None:
     # H11
     secret = " or ".join(SECRETS)
-    clean = "[card removed] or [ssn removed] or [email removed] or [phone removed]"
-    data = data_of(
-        given=[SystemMessage(secret), UserMessage(secret)],
+    redacted = "[card removed] or [ssn removed] or [email removed] or [phone removed]"
+    data = make_data(
+        history=[SystemMessage(secret), UserMessage(secret)],
         before=[AssistantMessage(secret, (ToolCall("c", "look"),), author="A")],
         turn=[ToolMessage("c", "look", secret, is_error=True, author="A")],
     )
-    assert everything(at_once(redact(), data)) == (
-        SystemMessage(clean),
-        UserMessage(clean),
-        AssistantMessage(clean, (ToolCall("c", "look"),), author="A"),
-        ToolMessage("c", "look", clean, is_error=True, author="A"),
+    assert all_messages(apply_sync(redact(), data)) == (
+        SystemMessage(redacted),
+        UserMessage(redacted),
+        AssistantMessage(redacted, (ToolCall("c", "look"),), author="A"),
+        ToolMessage("c", "look", redacted, is_error=True, author="A"),
     )
 
 
@@ -273,85 +273,85 @@ def test_every_part_with_text_in_it_is_searched() -> None:
         File(data=b"ada@example.org", name="ada@example.org.pdf"),
         Audio(url="u"),
         File(url="u"),
-        PICTURE,
+        IMAGE,
         Image(data=b"ada@example.org"),
     )
-    gone = "[email removed]"
-    assert redacted(ToolMessage("c", "t", parts)) == (
+    removed = "[email removed]"
+    assert redact_messages(ToolMessage("c", "t", parts)) == (
         ToolMessage(
             "c",
             "t",
             (
-                Text(gone),
-                Data({"to": [gone, {gone: 1}], "n": "[card removed]", "x": [1.5, None, True, 7]}),
-                Audio(url="https://x.org/ada@example.org", transcript=f"I am {gone}"),
-                File(data=b"ada@example.org", name=gone),
+                Text(removed),
+                Data({"to": [removed, {removed: 1}], "n": "[card removed]", "x": [1.5, None, True, 7]}),
+                Audio(url="https://x.org/ada@example.org", transcript=f"I am {removed}"),
+                File(data=b"ada@example.org", name=removed),
                 *parts[4:],
             ),
         ),
     )
 
 
-def test_two_keys_do_not_become_one() -> None:
-    (message,) = redacted(UserMessage((Data({"a@x.org": 1, "b@x.org": 2, "c@x.org": 3}),)))
+def test_redacted_keys_stay_different() -> None:
+    (message,) = redact_messages(UserMessage((Data({"a@x.org": 1, "b@x.org": 2, "c@x.org": 3}),)))
     assert message.content == (Data({"[email removed]": 1, "[email removed] 2": 2, "[email removed] 3": 3}),)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "left"),
+    ("arguments", "expected"),
     [
         ('{"to": "ada@example.org", "n": 1}', '{"to": "[email removed]", "n": 1}'),
-        # Written with escapes, it is the same address.
+        # The same address, written with escapes.
         (r'{"to": "ada\u0040example.org"}', '{"to": "[email removed]"}'),
         ('{"card": 4111111111111111}', '{"card": "[card removed]"}'),
         ('{"ada@example.org": [["078-05-1120"]]}', '{"[email removed]": [["[ssn removed]"]]}'),
-        # Of two equal keys a reader sees one, but both would be sent.
+        # A parser returns one of two equal keys, but both would be sent.
         ('{"a": "ada@example.org", "a": "x"}', '{"a": "x"}'),
         ('{"name": "Žofie", "to": "ada@example.org"}', '{"name": "Žofie", "to": "[email removed]"}'),
-        # What has nothing to hide stays as it was written.
+        # Arguments without a match are not rewritten.
         (r'{ "n":1.50,  "s": "\u00e9" }', r'{ "n":1.50,  "s": "\u00e9" }'),
         ("", ""),
         ("null", "null"),
-        # What is no JSON is text.
+        # Invalid JSON is treated as text.
         ('{"to": "ada@example.org', '{"to": "[email removed]'),
         ("[" * 5000 + '"ada@example.org"', "[" * 5000 + '"[email removed]"'),
     ],
 )
-def test_arguments_stay_json(arguments: str, left: str) -> None:
+def test_redacted_arguments_are_valid_json(arguments: str, expected: str) -> None:
     # H11
-    asks = AssistantMessage(tool_calls=(ToolCall("c", "mail", arguments),), author="A")
-    assert redacted(asks) == (AssistantMessage(tool_calls=(ToolCall("c", "mail", left),), author="A"),)
+    message = AssistantMessage(tool_calls=(ToolCall("c", "mail", arguments),), author="A")
+    assert redact_messages(message) == (AssistantMessage(tool_calls=(ToolCall("c", "mail", expected),), author="A"),)
 
 
-def test_reasoning_is_left_out() -> None:
-    # H11: nobody can search what is opaque.
-    thought = (Reasoning("ada@example.org", "p", {"signed": "x"}),)
-    assert redacted(AssistantMessage("Well.", reasoning=thought), AssistantMessage(reasoning=thought)) == (
+def test_reasoning_is_removed() -> None:
+    # H11: opaque data cannot be searched.
+    reasoning = (Reasoning("ada@example.org", "p", {"signed": "x"}),)
+    assert redact_messages(AssistantMessage("Well.", reasoning=reasoning), AssistantMessage(reasoning=reasoning)) == (
         AssistantMessage("Well."),
     )
 
 
-def test_what_has_nothing_to_hide_is_the_very_same_message() -> None:
-    # Flow need not rewrite it again.
+def test_messages_without_a_match_are_returned_unchanged() -> None:
+    # `flow` need not rewrite it again.
     messages = (
         UserMessage("hi"),
-        AssistantMessage((Text("x"), PICTURE), (ToolCall("c", "t", "{}"),), author="A"),
+        AssistantMessage((Text("x"), IMAGE), (ToolCall("c", "t", "{}"),), author="A"),
         ToolMessage("c", "t", (Data({"a": [1, "b"]}),), author="A"),
     )
-    assert all(after is before for after, before in zip(redacted(*messages), messages, strict=True))
+    assert all(after is before for after, before in zip(redact_messages(*messages), messages, strict=True))
 
 
-# --- laws
+# --- properties
 
 
 @given(value=st.dictionaries(texts, json_values), secret=st.sampled_from(SECRETS))
-def test_any_arguments_stay_json_of_the_same_shape(value: dict[str, Any], secret: str) -> None:
-    given_value = {"secret": f"x {secret}", "value": value}
-    (message,) = redacted(AssistantMessage(tool_calls=(ToolCall("c", "t", json.dumps(given_value)),)))
+def test_redacted_arguments_have_the_same_shape(value: dict[str, Any], secret: str) -> None:
+    arguments_value = {"secret": f"x {secret}", "value": value}
+    (message,) = redact_messages(AssistantMessage(tool_calls=(ToolCall("c", "t", json.dumps(arguments_value)),)))
     assert isinstance(message, AssistantMessage)
-    left = json.loads(message.tool_calls[0].arguments)
-    assert left["secret"].endswith(" removed]")
-    assert _shape(left["value"]) == _shape(value)
+    arguments = json.loads(message.tool_calls[0].arguments)
+    assert arguments["secret"].endswith(" removed]")
+    assert _shape(arguments["value"]) == _shape(value)
 
 
 def _shape(value: Any) -> Any:
@@ -362,10 +362,10 @@ def _shape(value: Any) -> Any:
 
 @given(before=st.text(max_size=30), after=st.text(max_size=30), secret=st.sampled_from(SECRETS))
 def test_a_secret_is_found_in_any_text(before: str, after: str, secret: str) -> None:
-    assert secret not in text_left(f"{before} {secret} {after}")
+    assert secret not in redact_text(f"{before} {secret} {after}")
 
 
 @given(text=st.text(alphabet="0123456789 -.@+()ab", max_size=60))
-def test_what_is_left_is_left_alone(text: str) -> None:
-    once = text_left(text)
-    assert text_left(once) == once
+def test_redacting_a_text_twice_changes_nothing(text: str) -> None:
+    once = redact_text(text)
+    assert redact_text(once) == once

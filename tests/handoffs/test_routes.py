@@ -1,4 +1,4 @@
-"""The edges out of one agent, compiled: what a model is shown, and what becomes of a call."""
+"""Compiled handoffs of one agent: the tools that the model gets, and the route of a call."""
 
 import pytest
 
@@ -11,14 +11,14 @@ from baton.messages import ToolCall
 
 @pytest.fixture
 def routes() -> Routes:
-    """An agent with a child, a parent, a handoff, and an edge only code follows."""
+    """Return the routes of an agent with a child, a parent, a handoff, and an edge that only code follows."""
     child, desk = Agent("Child", description="c"), Agent("Desk", description="d")
     middle = Agent("Middle", sub_agents=[child], handoffs=[desk, Handoff(agent="Hidden", offered_to_model=False)])
     team = Team.compile(Agent("Parent", description="p", sub_agents=[middle]), extra=[Agent("Hidden")])
     return team.members["Middle"].routes
 
 
-def test_what_is_reachable_and_what_is_shown(routes: Routes) -> None:
+def test_reachable_agents_and_tools(routes: Routes) -> None:
     # T12, T13
     assert routes.owner == "Middle"
     assert routes.reachable == ("Child", "Parent", "Desk", "Hidden")
@@ -27,7 +27,7 @@ def test_what_is_reachable_and_what_is_shown(routes: Routes) -> None:
     assert "Desk" not in routes.section
 
 
-def test_a_call_leads_along_its_edge(routes: Routes) -> None:
+def test_a_call_matches_its_route(routes: Routes) -> None:
     # T16
     by_name = routes.match(ToolCall("x", "transfer_to_agent", '{"agent_name": "Parent"}'))
     assert isinstance(by_name, Route)
@@ -37,23 +37,23 @@ def test_a_call_leads_along_its_edge(routes: Routes) -> None:
     assert (by_tool.target, by_tool.result) == ("Desk", '{"assistant":"Desk"}')
 
 
-def test_a_call_that_leads_nowhere_is_refused_with_what_would_work(routes: Routes) -> None:
+def test_an_unknown_target_is_refused_with_the_valid_ones(routes: Routes) -> None:
     # T14, T19
-    for name in ("Kitchen", "Desk", "Hidden", "Middle", "child"):
+    for name in ("Unknown", "Desk", "Hidden", "Middle", "child"):
         refusal = routes.match(ToolCall("x", "transfer_to_agent", f'{{"agent_name": "{name}"}}'))
         assert refusal == TransferRefusal(
             name, f"Not transferred: there is no `{name}`; you can transfer to: `Child`, `Parent`."
         )
 
 
-def test_a_call_of_anything_else_asks_for_no_transfer(routes: Routes) -> None:
+def test_other_calls_match_no_route(routes: Routes) -> None:
     # T10
     assert routes.match(ToolCall("x", "look_up", "{}")) is None
     assert routes.match(ToolCall("x", "transfer_to_hidden", "{}")) is None
     assert Routes("A", []).match(ToolCall("x", "transfer_to_agent", '{"agent_name": "B"}')) is None
 
 
-def test_code_finds_every_edge_and_a_call_its_own(routes: Routes) -> None:
+def test_edges_are_found_by_target_and_by_tool(routes: Routes) -> None:
     # T21
     hidden = routes.edge("Hidden", "")
     assert hidden is not None
@@ -62,5 +62,5 @@ def test_code_finds_every_edge_and_a_call_its_own(routes: Routes) -> None:
     assert by_tree is not None
     assert by_tool is not None
     assert (by_tree.target, by_tool.target) == ("Child", "Desk")
-    assert routes.edge("Kitchen", "") is None
+    assert routes.edge("Unknown", "") is None
     assert routes.edge("Desk", "a_function") is None

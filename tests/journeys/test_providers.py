@@ -79,6 +79,7 @@ def comparable(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
     - Call ids are the provider's or Baton's; results, interrupts and keys refer to them. They are numbered in order of
       appearance, so that the references are still compared.
     - `reasoning` is opaque: Chat Completions does not return it, and the other providers sign it in their own way.
+    - The hashes in `request` cover call ids and reasoning; their number is compared.
     """
     logged = [event for event in events if isinstance(event, Event)]
     ids = [each.id for event in logged if isinstance(event, AgentResponded) for each in event.message.tool_calls]
@@ -92,6 +93,8 @@ def comparable(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
             line.pop(name, None)
         line.get("usage", {}).pop("model_calls", None)
         line.get("message", {}).pop("reasoning", None)
+        if request := line.pop("request", None):
+            line["request"] = request.get("kept", 0), len(request.get("added", ()))
         lines.append(line)
     return lines
 

@@ -9,9 +9,9 @@ from tests.laws.plans import DEFAULT_WORD, AgentPlan, EdgePlan, RunPlan, TeamPla
 from tests.laws.projections import HistoryLine
 
 from baton.events import AgentResponded, InterruptRaised, ToolReturned
-from baton.messages import AssistantMessage, Message, ToolCall, media_of, text_of
+from baton.messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
 
-Role: TypeAlias = Literal["ordinary", "transfer", "refused", "disabled", "exit", "unknown"]
+Role: TypeAlias = Literal["ordinary", "unavailable", "transfer", "refused", "disabled", "exit", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Outcome:
     payload: dict[str, str] | None = None
     exit: str | None = None
     answer: str | None = None
+    stop: Content | None = None
     error: str | None = None
     fault: str | None = None
 
@@ -85,8 +86,9 @@ class Turn:
     def role(self, position: int) -> Role:
         """Return the role of the call at this position."""
         call = self.calls[position]
-        if self.agent.tool(call.name) is not None:
-            return "ordinary"
+        tool = self.agent.tool(call.name)
+        if tool is not None:
+            return "ordinary" if tool.is_enabled else "unavailable"
         edge = self.agent.edge(call.name)
         if edge is not None:
             return "transfer" if edge.is_enabled else "disabled"
@@ -188,7 +190,24 @@ class Turn:
         if valid:
             return Outcome(exit=valid[-1], fault=fault)
         direct = self.direct_position()
-        return Outcome(answer=None if direct is None else text_of(self.results[direct].content), fault=fault)
+        if direct is not None:
+            return Outcome(answer=text_of(self.results[direct].content), fault=fault)
+        return Outcome(stop=self.stop_content(), fault=fault)
+
+    def stop_content(self) -> Content | None:
+        """Return the answer that the agent's `tool_use_behavior` makes of the results; None if it asks again."""
+        results = [self.results[position] for position in self.positions("ordinary")]
+        fitting = [each for each in results if not each.is_error]
+        match self.agent.behavior:
+            case "run_again":
+                return None
+            case "stop_on_first":
+                return fitting[0].content if fitting else None
+            case "stop_at":
+                named = [each for each in fitting if each.tool_name == self.agent.tools[0].name]
+                return named[0].content if named else None
+            case "function":
+                return f"{len(results)} results" if len(results) % 2 else None
 
     def direct_position(self) -> int | None:
         """Return the position of the last call whose result is the answer of the turn."""
@@ -200,8 +219,9 @@ class Turn:
         call, role = self.calls[position], self.role(position)
         text = text_of(result.content)
         assert (result.call_id, result.tool_name) == (call.id, call.name)
-        if role == "unknown":
+        if role in ("unknown", "unavailable"):
             assert result.is_error
+            assert result.is_unknown_tool is (role == "unknown")
             assert all(f"`{name}`" in text for name in self.team.tool_names(self.agent.name)), text
         elif role == "disabled":
             assert result.is_error
@@ -258,10 +278,10 @@ class Turn:
         return [response, *results]
 
     def _fault(self) -> str | None:
-        faulty = self.positions("refused", "disabled", "unknown")
+        faulty = self.positions("refused", "disabled", "unknown", "unavailable")
         if not faulty:
             return None
-        return "UnknownToolError" if self.role(faulty[0]) == "unknown" else "TransferError"
+        return "UnknownToolError" if self.role(faulty[0]) in ("unknown", "unavailable") else "TransferError"
 
     def _tree_target(self, call: ToolCall) -> str | None:
         transfer = _object_in(call.arguments).get("agent_name")

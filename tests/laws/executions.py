@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
 from typing import Any, TypeVar
@@ -12,10 +12,11 @@ from zlib import crc32
 from tests.laws.plans import ReplyPlan, Scenario
 from tests.laws.teams import AnyAgent, Environment, PlannedModel, build_agents, message_for, runner_with
 
-from baton import BatonError, Runner, RunResult, RunStream
-from baton.agents import HistoryPolicy
+from baton import AgentOptions, BatonError, Runner, RunResult, RunStream
+from baton.agents import Compaction, HistoryPolicy
 from baton.events import AgentResponded, Delta, Event
 from baton.messages import AssistantMessage, RunInput
+from baton.middleware import Middleware
 from baton.models import ModelRequest
 from baton.runner.result import Interrupt
 
@@ -26,30 +27,47 @@ RUN_ID = "r"
 class Execution:
     """One execution of a scenario; a second runner may resume what the first one started."""
 
-    def __init__(self, scenario: Scenario, *, stream: bool = False, projection: HistoryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        stream: bool = False,
+        projection: HistoryPolicy | None = None,
+        agent_options: Mapping[str, AgentOptions] | None = None,
+        middleware: Sequence[Middleware] = (),
+        compaction: Compaction | None = None,
+    ) -> None:
         self.scenario = scenario
+        self.agent_options = agent_options
         self.environment = Environment()
         self.environment.has_open_gates = True
         self.model = PlannedModel(self._decide, stream=stream)
         self.responses = 0
+        self._middleware = middleware
         self._root: AnyAgent
         self._projection: HistoryPolicy | None = projection
+        self._compaction = compaction
         self._root, *self._others = build_agents(scenario.team, self.environment)
         self.runner = self.new_runner()
 
     def new_runner(self) -> Runner[Any, Any]:
         """Create a runner without any runs."""
-        return runner_with(self._root, self._others, self.scenario.run, self.model, self._projection)
+        run, model, compaction = self.scenario.run, self.model, self._compaction
+        return runner_with(self._root, self._others, run, model, self._projection, self._middleware, compaction)
 
     async def run(self, input: RunInput = "go", *, deliver_to: list[Event | Delta] | None = None) -> RunResult[Any]:
         """Run the scenario to its end, answering every interrupt."""
-        return await self._run_to_end(self.runner.stream(input, run_id=RUN_ID), deliver_to)
+        return await self._run_to_end(
+            self.runner.stream(input, run_id=RUN_ID, agent_options=self.agent_options), deliver_to
+        )
 
     async def resume_from(self, events: Sequence[Event]) -> RunResult[Any]:
         """Resume a run from its log in a new runner, and run it to its end."""
         self.runner = self.new_runner()
         self.responses = sum(isinstance(event, AgentResponded) and bool(event.model) for event in events)
-        return await self._run_to_end(self.runner.stream_resume(self.runner.load_log(events)), None)
+        return await self._run_to_end(
+            self.runner.stream_resume(self.runner.load_log(events), agent_options=self.agent_options), None
+        )
 
     async def _run_to_end(self, live: RunStream[Any], deliver_to: list[Event | Delta] | None) -> RunResult[Any]:
         while True:

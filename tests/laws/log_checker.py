@@ -27,7 +27,7 @@ from baton.events import (
     StepCompleted,
     ToolReturned,
 )
-from baton.messages import Message, ToolMessage, UserMessage, text_of
+from baton.messages import AssistantMessage, Content, Message, ToolMessage, UserMessage, text_of
 
 LAST_TURN = "You have used all your turns with tools. Answer now, as well as you can, with what you know so far."
 
@@ -42,12 +42,15 @@ class ExpectedEvent:
     reason: str = ""
     error: str = ""
     payload: object = None
+    stop: Content | None = None
+    """The answer that a `tool_use_behavior` gives."""
 
 
 class LogChecker:
     """The state of a run after each of its events, as the contract defines it."""
 
-    def __init__(self, team: TeamPlan, run: RunPlan, model: PlannedModel) -> None:
+    def __init__(self, team: TeamPlan, run: RunPlan, model: PlannedModel, *, has_middleware: bool = False) -> None:
+        self.has_middleware = has_middleware
         self.team = team
         self.run = run
         self.model = model
@@ -118,7 +121,8 @@ class LogChecker:
             case AgentFinished():
                 assert event.agent == self.agent
                 if self.input_message is not None:
-                    self._add_line(self.input_message)
+                    # It is addressed to the target, which may read answers only.
+                    self._add_line(self.input_message, is_answer=True)
                     self.input_message = None
             case RunCompleted():
                 self.status = "completed"
@@ -148,7 +152,12 @@ class LogChecker:
         if expected.agent:
             self._check_then_transfer(event, expected.agent)
             return
-        self.model_calls += 1
+        if expected.stop is not None:
+            assert (event.message, event.model) == (AssistantMessage(expected.stop), "")
+            self._add_line(event.message, is_answer=True)
+            self._end(text_of(expected.stop))
+            return
+        self.model_calls += event.model_calls if self.has_middleware else 1
         self.turns_taken += 1
         plan = self.team[self.agent]
         is_last = self.turns_taken > plan.max_turns
@@ -167,17 +176,23 @@ class LogChecker:
             self.expected = []
 
     def _check_request(self, event: AgentResponded, *, is_last: bool) -> None:
-        assert event.usage is not None
-        number = event.usage.input_tokens - 1
-        request = self.model.requests[number]
         policy = self.policy or self.team[self.agent].history or self.run.history
         hides = not self.run.show_transfers
         expected = project_history(self.lines, self.agent, self.hop, policy, hides_transfers=hides)
         expected += [UserMessage(LAST_TURN)] if is_last else []
+        tools = set[str]() if is_last else self.team.tool_names(self.agent)
+        if self.has_middleware and event.model_calls != 1:
+            # It answered by itself, or the usage is the sum of several requests, which were equal.
+            known = [(seen, request.agent) for seen, request in zip(self.model.seen, self.model.requests, strict=True)]
+            assert event.model_calls == 0 or (tuple(expected), self.agent) in known
+            return
+        assert event.usage is not None
+        number = event.usage.input_tokens - 1
+        request = self.model.requests[number]
         assert request.agent == self.agent
         seen = list(self.model.seen[number])
         assert seen == expected, f"read:\n{seen}\nshould read:\n{expected}"
-        assert {spec.name for spec in request.tools} == (set() if is_last else self.team.tool_names(self.agent))
+        assert {spec.name for spec in request.tools} == tools
 
     def _check_then_transfer(self, event: AgentResponded, target: str) -> None:
         (call,) = event.message.tool_calls
@@ -214,6 +229,14 @@ class LogChecker:
         del self.open[event.interrupt_id]
 
     def _step(self, event: StepCompleted) -> None:
+        if event.name == "tool_use_behavior":
+            turn = self.turns[-1]
+            assert self.turn is None, "a decision was made before all calls had results"
+            assert event.key.startswith(f"{turn.response.key}/stop/")
+            assert event.result == turn.stop_content()
+            return
+        if self.has_middleware and "/mw:" in event.key:
+            return
         assert self.turn is not None
         tool = self.turn.agent.tool(event.name)
         if tool is not None and tool.kind == "handing":
@@ -275,6 +298,8 @@ class LogChecker:
             self.expected = [ExpectedEvent(AgentFinished), ExpectedEvent(RunCompleted)]
         elif outcome.answer is not None:
             self._end(outcome.answer)
+        elif outcome.stop is not None:
+            self.expected = [ExpectedEvent(AgentResponded, stop=outcome.stop)]
         else:
             self._expect_model()
 
@@ -349,7 +374,7 @@ class LogChecker:
         expected = self.expected[0]
         if expected.error:
             return [expected.error]
-        if expected.kind is AgentResponded and not expected.agent:
+        if expected.kind is AgentResponded and not expected.agent and expected.stop is None:
             if self.model_calls >= self.run.most_model_calls:
                 return ["LimitError"]
             # A model that says nothing is asked once more, which counts but is not recorded.

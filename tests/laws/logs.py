@@ -11,8 +11,12 @@ from baton.events import (
     AgentStarted,
     ControlTransferred,
     Event,
+    EventRef,
+    HistoryCompacted,
+    HistorySummary,
     InterruptAnswered,
     InterruptRaised,
+    OpenTask,
     Origin,
     ResponseTruncated,
     RunCancelled,
@@ -22,6 +26,9 @@ from baton.events import (
     RunStarted,
     RunSuspended,
     StepCompleted,
+    SummaryMessage,
+    TaskEnded,
+    TaskOpened,
     ToolReturned,
     UserMessageAdded,
     ValueChanges,
@@ -31,7 +38,21 @@ from baton.messages import UserMessage
 
 _times = st.floats(0, 4e9)
 _values = st.dictionaries(texts, json_values, max_size=3)
+_tasks = st.builds(
+    OpenTask,
+    texts,
+    texts,
+    texts,
+    texts,
+    texts,
+    st.none() | texts,
+    st.lists(texts, max_size=2).map(tuple),
+    texts,
+)
 _changes = st.none() | st.builds(ValueChanges, written=_values, removed=st.lists(texts, max_size=2).map(tuple))
+_refs = st.builds(EventRef, texts, texts)
+_positions = st.lists(st.integers(-1, 3), max_size=2).map(tuple)
+_summary_messages = st.builds(SummaryMessage, messages, texts, texts, st.booleans(), _positions, _positions)
 
 
 @st.composite
@@ -62,8 +83,11 @@ _FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "root_agent": texts,
         "input": st.lists(messages, max_size=2).map(tuple),
         "values": _values,
+        "tasks": st.lists(_tasks, max_size=2).map(tuple),
+        "options": _values,
+        "summaries": st.lists(st.builds(HistorySummary, _refs, st.tuples(_summary_messages)), max_size=1).map(tuple),
     },
-    RunResumed: {},
+    RunResumed: {"options": _values},
     AgentStarted: {},
     AgentResponded: {
         "message": assistant_messages,
@@ -71,8 +95,19 @@ _FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "usage": st.none() | usages,
         "stop_reason": texts,
         "value_changes": _changes,
+        "disabled_tools": st.lists(texts, max_size=2).map(tuple),
     },
     UserMessageAdded: {"message": st.builds(UserMessage, contents), "item_id": texts},
+    HistoryCompacted: {
+        "upto": _refs,
+        "summary": st.lists(_summary_messages, max_size=2).map(tuple),
+        "usage": st.none() | usages,
+        "model": texts,
+        "readers": st.sampled_from(["all", "answers", "none", "activation"]),
+        "is_local": st.booleans(),
+        "inputs": st.integers(0, 2**31),
+        "value_changes": _changes,
+    },
     ResponseTruncated: {"response_key": texts, "heard_text": texts, "played_ms": st.integers(0, 2**31)},
     ToolReturned: {
         "call_id": texts,
@@ -90,6 +125,13 @@ _FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "payload": json_values,
         "reason": texts,
         "value_changes": _changes,
+    },
+    TaskOpened: {"task": _tasks},
+    TaskEnded: {
+        "task": _tasks,
+        "outcome": st.sampled_from(("finished", "cancelled", "declined", "dropped")),
+        "result": json_values,
+        "reason": texts,
     },
     InterruptRaised: {"payload": json_values, "tool_call": st.none() | calls},
     InterruptAnswered: {"interrupt_id": texts, "answer": json_values, "values": _values},

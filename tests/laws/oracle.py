@@ -80,7 +80,14 @@ class Oracle:
             return self._custom_agent(tree, lines, values, path)
         if isinstance(tree, ModelAgent):
             return self._model_agent(tree, lines, values, path)
-        return (*getattr(self, f"_{tree.kind}")(tree, lines, values, path), False)
+        match tree.kind:
+            case "sequence":
+                action, output = self._sequence(tree, lines, values, path)
+            case "loop":
+                action, output = self._loop(tree, lines, values, path)
+            case "parallel":
+                action, output = self._parallel(tree, lines, values, path)
+        return action, output, False
 
     def _custom_agent(
         self, plan: CustomAgent, lines: list[Line], values: dict[str, Any], path: Path

@@ -19,9 +19,13 @@ ToolKind: TypeAlias = Literal[
     "approved",
     "gated",
     "handing",
+    "streaming",
 ]
 """`gated` waits until the test unblocks it; `stepping` works in a step and then interrupts; `handing` returns an agent;
-`raising` ends the run."""
+`raising` ends the run; `streaming` yields progress before its result."""
+
+Behavior: TypeAlias = Literal["run_again", "stop_on_first", "stop_at", "function"]
+"""`stop_at` stops at the agent's first tool; `function` stops after an odd number of results."""
 
 ALL_KINDS: tuple[ToolKind, ...] = get_args(ToolKind)
 AUTOMATIC_KINDS: tuple[ToolKind, ...] = tuple(kind for kind in ALL_KINDS if kind not in ("gated", "raising"))
@@ -54,6 +58,7 @@ class ToolPlan(Plan):
     target: str = ""
     is_looked_up: bool = False
     is_once: bool = False
+    is_enabled: bool = True
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,6 +93,8 @@ class AgentPlan(Plan):
     on_limit: Literal["answer", "error"] = "answer"
     output_key: str | None = None
     then: str | None = None
+    behavior: Behavior = "run_again"
+    max_parallel: int | None = None
 
     def tool(self, name: str) -> ToolPlan | None:
         """Return the tool with this name."""
@@ -116,7 +123,9 @@ class TeamPlan(Plan):
     def tool_names(self, name: str) -> set[str]:
         """Return the names of the tools that the agent's model is offered."""
         agent = self[name]
-        names = {tool.name for tool in agent.tools} | {edge.tool for edge in agent.edges if edge.is_enabled}
+        names = {tool.name for tool in agent.tools if tool.is_enabled} | {
+            edge.tool for edge in agent.edges if edge.is_enabled
+        }
         names |= {"exit"} if agent.has_exit else set()
         return names | ({"transfer_to_agent"} if self.tree_of(name) else set())
 

@@ -1,6 +1,7 @@
 """Runs that a test controls step by step: it gives the model's replies, unblocks tools, answers and cancels."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from types import NoneType
 from typing import Any
@@ -14,6 +15,7 @@ from tests.laws.teams import Environment, PlannedModel, message_for, runner_for
 from baton import BatonError, RunStream
 from baton.events import Delta, Event
 from baton.messages import AssistantMessage
+from baton.middleware import Middleware
 from baton.models import ModelRequest
 
 _IDLE_ITERATIONS = 20
@@ -23,7 +25,10 @@ _MAX_ITERATIONS = 2000
 class SteppedRuns:
     """One runner and its consecutive runs, in an event loop that only runs when the test wants it to."""
 
-    def __init__(self, team: TeamPlan, run: RunPlan, *, is_streamed: bool) -> None:
+    def __init__(
+        self, team: TeamPlan, run: RunPlan, *, is_streamed: bool, middleware: Sequence[Middleware] = ()
+    ) -> None:
+        self.has_middleware = bool(middleware)
         self.team = team
         self.run = run
         self.is_streamed = is_streamed
@@ -34,7 +39,7 @@ class SteppedRuns:
         self.started = started.tasks
         self.environment = Environment()
         self.model = PlannedModel(self._wait_for_reply, stream=is_streamed)
-        self.runner = runner_for(team, run, self.environment, self.model)
+        self.runner = runner_for(team, run, self.environment, self.model, middleware)
         self.pending_request: tuple[ModelRequest, asyncio.Future[AssistantMessage]] | None = None
         self.replies = 0
         self.runs = 0
@@ -86,7 +91,7 @@ class SteppedRuns:
     def check(self) -> None:
         """Assert that the log, effects, requests and result so far satisfy the contract."""
         events = list(self.live.events)
-        checker = LogChecker(self.team, self.run, self.model)
+        checker = LogChecker(self.team, self.run, self.model, has_middleware=self.has_middleware)
         checker.read(events)
         check_effects(checker, self.environment)
         assert checker.status == self.status

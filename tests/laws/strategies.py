@@ -8,6 +8,7 @@ from tests.laws.plans import (
     ALL_KINDS,
     AUTOMATIC_KINDS,
     AgentPlan,
+    Behavior,
     CallKind,
     CallPlan,
     EdgePlan,
@@ -41,11 +42,12 @@ _call_kinds: tuple[CallKind, ...] = (
 @st.composite
 def _tool_plans(draw: st.DrawFn, names: Sequence[str], kinds: Sequence[ToolKind]) -> ToolPlan:
     kind = draw(st.sampled_from((*kinds, *_FREQUENT_KINDS)))
+    is_enabled = draw(st.sampled_from([True, True, True, True, False]))
     if kind != "handing":
-        return ToolPlan(kind, kind)
+        return ToolPlan(kind, kind, is_enabled=is_enabled)
     target, is_looked_up = draw(st.sampled_from(names)), draw(st.booleans())
     prefix = "fetch" if is_looked_up else "give"
-    return ToolPlan(f"{prefix}_{_slug(target)}", kind, target, is_looked_up)
+    return ToolPlan(f"{prefix}_{_slug(target)}", kind, target, is_looked_up, is_enabled=is_enabled)
 
 
 @st.composite
@@ -94,6 +96,8 @@ def _agent_plans(
         on_limit=draw(st.sampled_from(["answer", "error"])),
         output_key=draw(st.sampled_from([None, "answer"])),
         then=draw(st.sampled_from([None, None, None, None, *others])),
+        behavior=draw(st.sampled_from(["run_again", "run_again", *get_args(Behavior)])),
+        max_parallel=draw(st.sampled_from([None, None, 2, 1])),
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from pydantic import BaseModel
@@ -20,9 +21,12 @@ from tests.laws.plans import (
 )
 
 from baton import Agent, BaseAgent, Limits, RunContext, Runner, ToolError, handoff, then_transfer, tool
-from baton.agents import HistoryPolicy
+from baton.agents import Compaction, HistoryPolicy, Stop, StopAt, ToolUseBehavior
+from baton.events import ToolReturned
 from baton.messages import AssistantMessage, Image, Message, Reasoning, Text, ToolCall, Usage, is_empty
+from baton.middleware import Middleware
 from baton.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
+from baton.tools import Final
 
 AnyAgent: TypeAlias = BaseAgent[Any, Any]
 Decide: TypeAlias = Callable[[ModelRequest], AssistantMessage | Awaitable[AssistantMessage]]
@@ -133,9 +137,20 @@ class AgentOptions(TypedDict):
     exit_tool: bool
     disallow_transfer_to_parent: bool
     concurrent_tools: bool
+    max_parallel_tools: int | None
 
 
-def text_agent(plan: AgentPlan, options: AgentOptions) -> AnyAgent:
+def _behavior(plan: AgentPlan, environment: Environment) -> ToolUseBehavior:
+    def decide(ctx: RunContext[Any], results: Sequence[ToolReturned]) -> Stop | None:
+        environment.effects[f"{ctx.idempotency_key}/step:tool_use_behavior"] += 1
+        return Stop(f"{len(results)} results") if len(results) % 2 else None
+
+    if plan.behavior == "stop_at":
+        return StopAt([plan.tools[0].name])
+    return decide if plan.behavior == "function" else plan.behavior
+
+
+def text_agent(environment: Environment, plan: AgentPlan, options: AgentOptions) -> AnyAgent:
     """Build the text agent of this plan."""
     agent: AnyAgent = Agent(
         plan.name,
@@ -144,14 +159,18 @@ def text_agent(plan: AgentPlan, options: AgentOptions) -> AnyAgent:
         max_turns=plan.max_turns,
         on_max_turns=plan.on_limit,
         output_key=plan.output_key,
+        tool_use_behavior=_behavior(plan, environment),
     )
     return agent if plan.then is None else then_transfer(agent, to=plan.then)
 
 
 def build_agents(
-    team: TeamPlan, environment: Environment, make: Callable[[AgentPlan, AgentOptions], AnyAgent] = text_agent
+    team: TeamPlan,
+    environment: Environment,
+    make: Callable[[AgentPlan, AgentOptions], AnyAgent] | None = None,
 ) -> list[AnyAgent]:
-    """Build the agents of the plan, the root first."""
+    """Build the agents of the plan, the root first; text agents by default."""
+    make = make or partial(text_agent, environment)
     made: dict[str, AnyAgent] = {}
     assigned: list[Callable[[dict[str, AnyAgent]], None]] = []
     for plan in reversed(team.agents):
@@ -163,6 +182,7 @@ def build_agents(
             exit_tool=plan.has_exit,
             disallow_transfer_to_parent=plan.stays_from_parent,
             concurrent_tools=plan.is_parallel,
+            max_parallel_tools=plan.max_parallel,
         )
         made[plan.name] = make(plan, options)
     for assign in assigned:
@@ -171,10 +191,16 @@ def build_agents(
     return [made[plan.name] for plan in team.agents]
 
 
-def runner_for(team: TeamPlan, run: RunPlan, environment: Environment, model: "PlannedModel") -> Runner[Any, Any]:
+def runner_for(
+    team: TeamPlan,
+    run: RunPlan,
+    environment: Environment,
+    model: "PlannedModel",
+    middleware: Sequence[Middleware] = (),
+) -> Runner[Any, Any]:
     """Build the team's agents and a runner for them."""
     root, *others = build_agents(team, environment)
-    return runner_with(root, others, run, model)
+    return runner_with(root, others, run, model, middleware=middleware)
 
 
 def runner_with(
@@ -183,6 +209,8 @@ def runner_with(
     run: RunPlan,
     model: "PlannedModel",
     projection: HistoryPolicy | None = None,
+    middleware: Sequence[Middleware] = (),
+    compaction: Compaction | None = None,
 ) -> Runner[Any, Any]:
     """Create a runner for existing agents, as after a restart."""
     return Runner(
@@ -190,9 +218,11 @@ def runner_with(
         extra_agents=others,
         model=model,
         history=projection or run.history,
+        compaction=compaction,
         show_transfers=run.show_transfers,
         multiple_transfers=run.multiple,
         max_corrections=run.corrections,
+        middleware=middleware,
         limits=Limits(transfers=run.most_transfers, model_calls=run.most_model_calls, idle_cycles=run.round_trips),
     )
 
@@ -232,6 +262,10 @@ def _tool(plan: ToolPlan, environment: Environment, assigned: list[Callable[[dic
     async def work(ctx: RunContext[Any], word: str = DEFAULT_WORD) -> Any:
         return await environment.perform(plan, ctx, word)
 
+    async def stream(ctx: RunContext[Any], word: str = DEFAULT_WORD) -> AsyncIterator[Any]:
+        yield "beginning"
+        yield Final(await environment.perform(plan, ctx, word))
+
     async def return_agent(ctx: RunContext[Any], word: str = DEFAULT_WORD) -> Any:
         await environment.perform(plan, ctx, word)
         return target
@@ -242,14 +276,15 @@ def _tool(plan: ToolPlan, environment: Environment, assigned: list[Callable[[dic
 
     if plan.kind == "handing" and not plan.is_looked_up:
         assigned.append(assign)
-        return tool(return_agent, name=plan.name)
+        return tool(return_agent, name=plan.name, is_enabled=plan.is_enabled)
     return tool(
-        work,
+        stream if plan.kind == "streaming" else work,
         name=plan.name,
         effect="once" if plan.is_once else "idempotent",
         return_directly=plan.kind == "direct",
         needs_approval=plan.kind == "approved",
         on_error="raise" if plan.kind == "raising" else "return",
+        is_enabled=plan.is_enabled if plan.kind != "ok" else lambda ctx, agent: plan.is_enabled,
     )
 
 

@@ -19,7 +19,7 @@ def test_the_strategy_generates_every_kind_of_event() -> None:
     public = {getattr(events_module, name) for name in events_module.__all__}
     kinds = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Event)}
 
-    assert kinds - {Event, UnknownEvent} == ALL_KINDS
+    assert kinds - {Event, UnknownEvent} == ALL_KINDS, "add the fields of the new class to tests/laws/logs.py"
 
 
 @given(log=logs())

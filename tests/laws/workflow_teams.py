@@ -22,11 +22,12 @@ from baton import (
     Transfer,
     tool,
 )
-from baton.agents import AgentContext
+from baton.agents import AgentContext, Compaction
 from baton.errors import BatonError
 from baton.events import Action, Event
 from baton.messages import AssistantMessage, ToolCall, text_of
 from baton.models import Chunk, ModelRequest, ModelResponse
+from baton.stores import Store
 from baton.testing import call, transfer_to
 from baton.workflows import BreakLoop, break_loop_tool
 from baton.workflows.reducers import append
@@ -102,11 +103,13 @@ class WorkflowModel:
 
     def __init__(self) -> None:
         self.by_agent: dict[str, list[AssistantMessage]] = {}
+        self.requests: list[ModelRequest] = []
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         # Messages of other agents are rewritten as user messages; assistant messages are this agent's own.
         earlier = sum(isinstance(message, AssistantMessage) for message in request.messages)
         responses = self.by_agent[request.agent]
+        self.requests.append(request)
         yield ModelResponse(responses[earlier % len(responses)])
 
 
@@ -135,15 +138,24 @@ def responses_of(plan: ModelAgent) -> list[AssistantMessage]:
 class WorkflowTeam:
     """The agents of one tree. With `answers_inline`, questions are answered without an interrupt."""
 
-    def __init__(self, tree: Tree, *, answers_inline: bool = False) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        *,
+        answers_inline: bool = False,
+        store: Store | None = None,
+        compaction: Compaction | None = None,
+    ) -> None:
         self.answers_inline = answers_inline
+        self._store = store
+        self._compaction = compaction
         self.steps_taken: Counter[str] = Counter()
-        self._model = WorkflowModel()
+        self.model = WorkflowModel()
         self._root = self._build(tree)
 
     def runner(self) -> Runner[Any, Any]:
         """Create a runner without any runs."""
-        return Runner(self._root, model=self._model, limits=NO_LIMITS)
+        return Runner(self._root, model=self.model, limits=NO_LIMITS, store=self._store, compaction=self._compaction)
 
     async def ask(self, ctx: RunContext[Any], about: str) -> str:
         """Return the answer to a question."""
@@ -176,7 +188,7 @@ class WorkflowTeam:
             ctx.values.set("k0", answer)
             return answer
 
-        self._model.by_agent[plan.name] = responses_of(plan)
+        self.model.by_agent[plan.name] = responses_of(plan)
         trees = [self._build(each).as_tool() for each in plan.calls if not isinstance(each, str)]
         return Agent(
             plan.name,

@@ -1,4 +1,4 @@
-"""A program that serves MCP and fails on demand: over stdio, or over HTTP with a port as its argument."""
+"""An MCP server that fails on demand: over stdio, or over HTTP if the argument is a port."""
 
 import asyncio
 import os
@@ -11,72 +11,72 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
 server = MCPServer("faulty", log_level="ERROR")
-diary = Path(os.environ["DIARY"]) if "DIARY" in os.environ else Path(os.devnull)
-"""Where calls are written down, each with a line."""
+call_log = Path(os.environ["CALL_LOG"]) if "CALL_LOG" in os.environ else Path(os.devnull)
+"""The file to which each call appends a line."""
 
 
-def note(what: str) -> None:
-    with diary.open("a") as file:
-        file.write(f"{what}\n")
+def record(line: str) -> None:
+    with call_log.open("a") as file:
+        file.write(f"{line}\n")
 
 
 @server.tool()
 async def echo(text: str) -> str:
-    """Say it again."""
-    note(f"echo {text}")
+    """Return the text."""
+    record(f"echo {text}")
     return text
 
 
 @server.tool()
 async def process() -> str:
-    """Which process this is."""
+    """Return the process id."""
     return str(os.getpid())
 
 
 @server.tool()
-async def linger() -> str:
-    """Never end."""
-    note("linger")
+async def hang() -> str:
+    """Wait until the call is cancelled."""
+    record("hang")
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        note("linger was cancelled")
+        record("hang was cancelled")
         raise
     return ""
 
 
 @server.tool()
-async def die() -> str:
-    """End the process in the middle of the call."""
-    note("die")
+async def crash() -> str:
+    """End the process during the call."""
+    record("crash")
     os._exit(3)
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
-async def read_or_die() -> str:
-    """End the process the first time, read the second time."""
-    note("read_or_die")
-    if diary.read_text().count("read_or_die") == 1:
+async def read_or_crash() -> str:
+    """End the process in the first call; return in the second."""
+    record("read_or_crash")
+    if call_log.read_text().count("read_or_crash") == 1:
         os._exit(3)
     return "read"
 
 
 @server.tool()
-async def secret(name: str) -> str:
-    """What the environment holds under this name."""
+async def environment_variable(name: str) -> str:
+    """Return the environment variable with this name."""
     return os.environ.get(name, "nothing")
 
 
 if len(sys.argv) > 2:
 
     @server.tool()
-    async def novelty() -> str:
-        """Only the newer version of the server has this."""
+    async def new_tool() -> str:
+        """Return a text; only the newer version of the server has this tool."""
         return "new"
 
 
 class Size(BaseModel):
-    """What is asked for."""
+    """The requested size."""
 
     size: int
 
@@ -87,8 +87,8 @@ async def ask_size(ctx: Context) -> Elicit[Size]:
 
 @server.tool()
 async def order(item: str, size: Annotated[ElicitationResult[Size], Resolve(ask_size)]) -> str:
-    """Order something, of a size that a person says."""
-    note(f"order {item} {size.action}")
+    """Order an item in a size that is elicited from the user."""
+    record(f"order {item} {size.action}")
     return f"{item}: {size.data.size}" if size.action == "accept" else f"no {item}"
 
 

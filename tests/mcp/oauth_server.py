@@ -21,18 +21,18 @@ SECRET = "the client's secret"
 
 
 class OAuthServers:
-    """What the two servers know, and what they were asked."""
+    """The state of both servers and the requests they received."""
 
     def __init__(self, port: int) -> None:
         self.root = f"http://127.0.0.1:{port}"
-        self.asked: list[str] = []
-        """What was asked of the authorization server, in order."""
+        self.requests: list[str] = []
+        """The requests to the authorization server, in order."""
         self.calls: list[str] = []
         self.tokens: dict[str, set[str]] = {}
-        """The scopes of each token that is good."""
+        """The scopes of each valid token."""
         self.lifetime = 3600
         self.public_key: str | None = None
-        self.together = asyncio.Barrier(5)
+        self.barrier = asyncio.Barrier(5)
         self._codes: dict[str, tuple[str, str]] = {}
         self._numbers = count(1)
 
@@ -54,43 +54,46 @@ class OAuthServers:
             return "written"
 
         @server.tool()
-        async def gather() -> str:
+        async def wait_for_others() -> str:
             async with asyncio.timeout(60):
-                await self.together.wait()
-            return "together"
+                await self.barrier.wait()
+            return "done together"
 
         app: Any = server.streamable_http_app(json_response=True)
         routes = [
             Route("/.well-known/oauth-protected-resource/mcp", self._resource),
-            Route("/.well-known/oauth-authorization-server", self._about),
+            Route("/.well-known/oauth-authorization-server", self._metadata),
             Route("/register", self._register, methods=["POST"]),
             Route("/authorize", self._authorize),
             Route("/token", self._token, methods=["POST"]),
-            Mount("/", self._guard(app)),
+            Mount("/", self._require_token(app)),
         ]
         return Starlette(routes=routes, lifespan=lambda _: app.router.lifespan_context(app))
 
-    def _guard(self, app: Any) -> Any:
-        async def oauth_server(scope: Any, receive: Any, send: Any) -> None:
+    def _require_token(self, app: Any) -> Any:
+        async def guarded(scope: Any, receive: Any, send: Any) -> None:
             request = Request(scope, receive)
             body = await request.body()
-            wanted = "write" if b'"name":"write"' in body.replace(b" ", b"") else "read"
+            required_scope = "write" if b'"name":"write"' in body.replace(b" ", b"") else "read"
             granted = self.tokens.get(request.headers.get("authorization", "").removeprefix("Bearer "))
-            about = f'Bearer resource_metadata="{self.root}/.well-known/oauth-protected-resource/mcp", scope="{wanted}"'
+            challenge = (
+                f'Bearer resource_metadata="{self.root}/.well-known/oauth-protected-resource/mcp", '
+                f'scope="{required_scope}"'
+            )
             if granted is None:
-                await Response(status_code=401, headers={"www-authenticate": about})(scope, receive, send)
-            elif wanted not in granted:
-                about = f'{about}, error="insufficient_scope"'
-                await Response(status_code=403, headers={"www-authenticate": about})(scope, receive, send)
+                await Response(status_code=401, headers={"www-authenticate": challenge})(scope, receive, send)
+            elif required_scope not in granted:
+                challenge = f'{challenge}, error="insufficient_scope"'
+                await Response(status_code=403, headers={"www-authenticate": challenge})(scope, receive, send)
             else:
-                await app(scope, _again(body, receive), send)
+                await app(scope, _replay_body(body, receive), send)
 
-        return oauth_server
+        return guarded
 
     async def _resource(self, request: Request) -> Response:
         return JSONResponse({"resource": self.url, "authorization_servers": [self.root]})
 
-    async def _about(self, request: Request) -> Response:
+    async def _metadata(self, request: Request) -> Response:
         return JSONResponse(
             {
                 "issuer": self.root,
@@ -105,56 +108,56 @@ class OAuthServers:
         )
 
     async def _register(self, request: Request) -> Response:
-        self.asked.append("register")
-        about = await request.json()
-        return JSONResponse({**about, "client_id": "registered", "token_endpoint_auth_method": "none"}, 201)
+        self.requests.append("register")
+        client_metadata = await request.json()
+        return JSONResponse({**client_metadata, "client_id": "registered", "token_endpoint_auth_method": "none"}, 201)
 
     async def _authorize(self, request: Request) -> Response:
         fields = request.query_params
-        self.asked.append(f"authorize {fields['scope']}")
+        self.requests.append(f"authorize {fields['scope']}")
         code = f"code-{next(self._numbers)}"
         self._codes[code] = fields["code_challenge"], fields["scope"]
         return RedirectResponse(f"{fields['redirect_uri']}?code={code}&state={fields['state']}")
 
     async def _token(self, request: Request) -> Response:
         form = await request.form()
-        self.asked.append(str(form["grant_type"]))
+        self.requests.append(str(form["grant_type"]))
         match form["grant_type"]:
             case "authorization_code":
                 challenge, scope = self._codes.pop(str(form["code"]), ("", ""))
                 digest = hashlib.sha256(str(form["code_verifier"]).encode()).digest()
-                is_good = urlsafe_b64encode(digest).decode().rstrip("=") == challenge
+                is_valid = urlsafe_b64encode(digest).decode().rstrip("=") == challenge
             case "refresh_token":
-                is_good, scope = str(form["refresh_token"]).startswith("refresh-"), "read"
+                is_valid, scope = str(form["refresh_token"]).startswith("refresh-"), "read"
             case _:
-                is_good, scope = self._is_known(request, str(form.get("client_assertion", ""))), "read"
-        if not is_good:
+                is_valid, scope = self._is_valid_client(request, str(form.get("client_assertion", ""))), "read"
+        if not is_valid:
             return JSONResponse({"error": "invalid_grant"}, 400)
         number = next(self._numbers)
         self.tokens[f"token-{number}"] = set(scope.split())
-        given = {"access_token": f"token-{number}", "token_type": "Bearer", "refresh_token": f"refresh-{number}"}
-        return JSONResponse({**given, "expires_in": self.lifetime, "scope": scope})
+        token = {"access_token": f"token-{number}", "token_type": "Bearer", "refresh_token": f"refresh-{number}"}
+        return JSONResponse({**token, "expires_in": self.lifetime, "scope": scope})
 
-    def _is_known(self, request: Request, assertion: str) -> bool:
+    def _is_valid_client(self, request: Request, assertion: str) -> bool:
         if assertion and self.public_key is not None:
             return jwt.decode(assertion, self.public_key, ["ES256"], audience=self.root)["iss"] == "client"
-        shown = b64decode(request.headers.get("authorization", "").removeprefix("Basic ")).decode()
-        return shown == f"client:{SECRET.replace(' ', '%20').replace(chr(39), '%27')}"
+        credentials = b64decode(request.headers.get("authorization", "").removeprefix("Basic ")).decode()
+        return credentials == f"client:{SECRET.replace(' ', '%20').replace(chr(39), '%27')}"
 
 
-def _again(body: bytes, receive: Any) -> Any:
-    """What gives a body once more that was read already."""
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+def _replay_body(body: bytes, receive: Any) -> Any:
+    """Return a receive function that delivers a body that was already read."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def received() -> Any:
-        return waiting.pop() if waiting else await receive()
+    async def receive_again() -> Any:
+        return messages.pop() if messages else await receive()
 
-    return received
+    return receive_again
 
 
 @asynccontextmanager
 async def oauth_server() -> AsyncGenerator[OAuthServers]:
-    """Both servers at one port."""
+    """Run both servers at one port."""
     port = free_port()
     servers = OAuthServers(port)
     async with served(servers.app(), port):
@@ -162,6 +165,6 @@ async def oauth_server() -> AsyncGenerator[OAuthServers]:
 
 
 async def follow_redirects(url: str) -> str:
-    """Act as a browser whose user authorizes the client: the URL it is redirected to."""
+    """Act as a browser whose user authorizes the client; return the URL of the redirect."""
     async with httpx2.AsyncClient() as browser:
         return (await browser.get(url)).headers["location"]

@@ -1,4 +1,4 @@
-"""Test servers in this process, in others and over HTTP, and agents that make scripted calls."""
+"""Helpers for tests of MCP: servers in other processes or over HTTP, and agents that make scripted calls."""
 
 import asyncio
 import os
@@ -24,54 +24,58 @@ from baton.runner import RunResult
 from baton.testing import ScriptedModel, call
 from baton.tools import Tool, ToolResult
 
-FAULTY = str(Path(__file__).with_name("faulty_server.py"))
+FAULTY_SERVER = str(Path(__file__).with_name("faulty_server.py"))
 
 
-def faulty(*arguments: str) -> list[str]:
-    """The command that starts the server that goes wrong on demand."""
-    return [sys.executable, FAULTY, *arguments]
+def faulty_server_command(*arguments: str) -> list[str]:
+    """Return the command that starts the server that fails on demand."""
+    return [sys.executable, FAULTY_SERVER, *arguments]
 
 
-def caller(source: Any, *turns: Any, then: str = "done", **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
-    """`A` has the source's tools and makes these calls, one turn each, then says that it is done."""
-    model = ScriptedModel([*turns, then])
-    tools = cast("list[Any]", source if isinstance(source, list) else [source])
-    return Runner(Agent("A", tools=tools, model=model), **facts), model
+def runner_with_calls(
+    toolset: Any, *turns: Any, answer: str = "done", **options: Any
+) -> tuple[Runner[Any, str], ScriptedModel]:
+    """Create a runner of agent `A`, which makes the calls of these turns and then gives the answer."""
+    model = ScriptedModel([*turns, answer])
+    tools = cast("list[Any]", toolset if isinstance(toolset, list) else [toolset])
+    return Runner(Agent("A", tools=tools, model=model), **options), model
 
 
-def results(result: RunResult[Any]) -> list[Content]:
-    """What the calls gave, in order."""
+def tool_results(result: RunResult[Any]) -> list[Content]:
+    """Return the contents of the tool results, in order."""
     return [event.content for event in result.events if isinstance(event, ToolReturned)]
 
 
-async def calls(source: Any, *wanted: tuple[str, dict[str, Any]]) -> list[Content]:
-    """What these calls give in a run, one turn each."""
-    runner, _ = caller(source, *[[call(name, **given)] for name, given in wanted])
-    return results(await runner.run("hi"))
+async def call_tools(toolset: Any, *requests: tuple[str, dict[str, Any]]) -> list[Content]:
+    """Run an agent that makes these calls, one in each turn, and return the contents of the results."""
+    runner, _ = runner_with_calls(toolset, *[[call(name, **arguments)] for name, arguments in requests])
+    return tool_results(await runner.run("hi"))
 
 
-def context() -> RunContext[Any]:
-    """A place in a run of its own."""
+def make_context() -> RunContext[Any]:
+    """Create a context in a new run."""
     return RunContext(RunState("r", Log(), None, {}, UsageMeter(Limits())), RUN_ORIGIN, "1/m1.0")
 
 
 @asynccontextmanager
-async def open_tools(source: MCPToolset) -> AsyncGenerator[dict[str, Tool]]:
-    """The source's tools by name, to be called from wherever the test likes."""
-    async with source:
-        yield {tool.spec.name: tool for tool in await source.get_tools(context())}
+async def open_tools(toolset: MCPToolset) -> AsyncGenerator[dict[str, Tool]]:
+    """Open the toolset and yield its tools by name, to be called without an agent."""
+    async with toolset:
+        yield {tool.spec.name: tool for tool in await toolset.get_tools(make_context())}
 
 
-def pid_in(outcome: ToolResult) -> int:
-    """The process that a call says it was carried out by."""
-    assert isinstance(outcome.content, str)
-    return int(outcome.content)
+def pid_from(result: ToolResult) -> int:
+    """Return the process id in the result of the tool `process`."""
+    assert isinstance(result.content, str)
+    return int(result.content)
 
 
 @contextmanager
-def process_at(port: int, diary: Path, *more: str) -> Generator["subprocess.Popen[bytes]"]:
-    """The server that goes wrong on demand, at a port."""
-    process = subprocess.Popen(faulty(str(port), *more), env={**os.environ, "DIARY": str(diary)})
+def run_faulty_server(port: int, call_log: Path, *arguments: str) -> Generator["subprocess.Popen[bytes]"]:
+    """Run the server that fails on demand at a port."""
+    process = subprocess.Popen(
+        faulty_server_command(str(port), *arguments), env={**os.environ, "CALL_LOG": str(call_log)}
+    )
     try:
         yield process
     finally:
@@ -81,7 +85,7 @@ def process_at(port: int, diary: Path, *more: str) -> Generator["subprocess.Pope
 
 @asynccontextmanager
 async def served(app: Any, port: int) -> AsyncGenerator[str]:
-    """An ASGI app on a real socket; the address to reach it."""
+    """Serve an ASGI app on a real socket and yield the URL of its MCP endpoint."""
     config = uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=0, ws="none")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
@@ -95,7 +99,7 @@ async def served(app: Any, port: int) -> AsyncGenerator[str]:
 
 
 async def until_reachable(port: int) -> None:
-    """Return when somebody listens there."""
+    """Wait until a server listens at the port."""
     while True:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -107,7 +111,7 @@ async def until_reachable(port: int) -> None:
         return
 
 
-async def until_noted(diary: Path, words: str) -> None:
-    """Return when the server has written this down."""
-    while not diary.exists() or words not in diary.read_text():
+async def until_logged(call_log: Path, text: str) -> None:
+    """Wait until the text is in the server's log of calls."""
+    while not call_log.exists() or text not in call_log.read_text():
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The tools of a server as an agent's: selection, names, approval and results."""
+"""Tools of an MCP server: selection, names, approval, schemas, results and connections."""
 
 import asyncio
 import subprocess
@@ -9,26 +9,26 @@ import pytest
 from mcp.server.mcpserver import Audio, Context, Image
 from mcp.server.mcpserver import MCPServer as SDKServer
 from mcp_types import EmbeddedResource, ResourceLink, TextResourceContents, ToolAnnotations
-from tests.mcp.servers import caller, calls, faulty, results
+from tests.mcp.servers import call_tools, faulty_server_command, runner_with_calls, tool_results
 
 from baton import Agent, RunContext, Runner, SetupError
 from baton.errors import ToolsUnavailableError
 from baton.events import ProgressDelta
 from baton.mcp import MCPToolset
-from baton.messages import Audio as Sound
+from baton.messages import Audio as AudioPart
 from baton.messages import Data, File, Text, ToolMessage
-from baton.messages import Image as Picture
+from baton.messages import Image as ImagePart
 from baton.testing import ScriptedModel, call
 from baton.tools.wrappers import tool_effect
 
 
 def kitchen() -> SDKServer:
-    """A server of this process, with a tool for each kind of result."""
+    """Create an in-process server with a tool for each kind of result."""
     server = SDKServer("kitchen")
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     async def menu() -> list[str]:
-        """What there is."""
+        """List the dishes."""
         return ["soup", "bread"]
 
     @server.tool(structured_output=False)
@@ -53,96 +53,98 @@ def kitchen() -> SDKServer:
     return server
 
 
-def _has_dish(ctx: RunContext[Any], given: dict[str, Any]) -> bool:
-    return "dish" in given
+def _has_dish(ctx: RunContext[Any], arguments: dict[str, Any]) -> bool:
+    return "dish" in arguments
 
 
-def names(model: ScriptedModel, turn: int = 0) -> list[str]:
+def tool_names(model: ScriptedModel, turn: int = 0) -> list[str]:
     return [spec.name for spec in model.requests[turn].tools]
 
 
-async def test_tools_are_offered_and_results_converted() -> None:
-    runner, model = caller(MCPToolset(kitchen()), [call("menu")], [call("plate")], [call("burn")])
+async def test_tools_are_listed_and_their_results_are_converted() -> None:
+    runner, model = runner_with_calls(MCPToolset(kitchen()), [call("menu")], [call("plate")], [call("burn")])
     result = await runner.run("hi")
-    assert names(model) == ["menu", "plate", "burn", "cook"]
-    menu, plate, burn = results(result)
+    assert tool_names(model) == ["menu", "plate", "burn", "cook"]
+    menu, plate, burn = tool_results(result)
     assert menu == (Text("soup"), Text("bread"), Data({"result": ["soup", "bread"]}))
     assert plate == (
         Text("a plate"),
-        Picture(data=b"png", media_type="image/png"),
-        Sound(data=b"wav", media_type="audio/wav"),
+        ImagePart(data=b"png", media_type="image/png"),
+        AudioPart(data=b"wav", media_type="audio/wav"),
         File(url="https://example.org/a.pdf", media_type="application/pdf", name="a.pdf"),
         Text("a memo"),
     )
     assert burn == "Error executing tool burn"
-    told = model.requests[3].messages[-1]
-    assert isinstance(told, ToolMessage)
-    assert told.is_error
+    result_message = model.requests[3].messages[-1]
+    assert isinstance(result_message, ToolMessage)
+    assert result_message.is_error
 
 
-async def test_progress_is_streamed() -> None:
-    runner, _ = caller(MCPToolset(kitchen()), [call("cook", dish="soup")])
-    async with runner.stream("hi") as live:
-        told = [event async for event in live if isinstance(event, ProgressDelta)]
-    assert [(event.text, event.done, event.total) for event in told] == [("half done", 1, 2)]
-    assert results(live.result) == ["soup after 1"]
+async def test_progress_is_streamed_as_deltas() -> None:
+    runner, _ = runner_with_calls(MCPToolset(kitchen()), [call("cook", dish="soup")])
+    async with runner.stream("hi") as stream:
+        deltas = [event async for event in stream if isinstance(event, ProgressDelta)]
+    assert [(event.text, event.done, event.total) for event in deltas] == [("half done", 1, 2)]
+    assert tool_results(stream.result) == ["soup after 1"]
 
 
-async def test_prefix_separates_servers_and_duplicate_names_are_refused() -> None:
-    runner, model = caller([MCPToolset(kitchen(), prefix="ours"), MCPToolset(kitchen())], [call("ours_menu")])
+async def test_a_prefix_avoids_duplicate_names_which_are_refused() -> None:
+    runner, model = runner_with_calls(
+        [MCPToolset(kitchen(), prefix="ours"), MCPToolset(kitchen())], [call("ours_menu")]
+    )
     await runner.run("hi")
-    assert names(model)[:5] == ["ours_menu", "ours_plate", "ours_burn", "ours_cook", "menu"]
-    runner, _ = caller([MCPToolset(kitchen()), MCPToolset(kitchen())])
+    assert tool_names(model)[:5] == ["ours_menu", "ours_plate", "ours_burn", "ours_cook", "menu"]
+    runner, _ = runner_with_calls([MCPToolset(kitchen()), MCPToolset(kitchen())])
     with pytest.raises(SetupError, match="`A` has two tools called `menu`; give one of the toolsets a prefix"):
         await runner.run("hi")
 
 
-async def test_include_and_exclude(caplog: pytest.LogCaptureFixture) -> None:
-    runner, model = caller(MCPToolset(kitchen(), include=["menu", "cook", "dessert"], exclude=["cook"]))
+async def test_include_and_exclude_select_tools(caplog: pytest.LogCaptureFixture) -> None:
+    runner, model = runner_with_calls(MCPToolset(kitchen(), include=["menu", "cook", "dessert"], exclude=["cook"]))
     await runner.run("hi")
-    assert names(model) == ["menu"]
+    assert tool_names(model) == ["menu"]
     assert "the server `kitchen` has no tool `dessert`" in caplog.text
 
 
-@pytest.mark.parametrize(("approval", "asks"), [(True, 2), (["cook"], 1), (_has_dish, 1)])
-async def test_needs_approval(approval: Any, asks: int) -> None:
-    source = MCPToolset(kitchen(), needs_approval=approval)
-    runner, _ = caller(source, [call("menu"), call("cook", dish="soup")])
+@pytest.mark.parametrize(("approval", "expected"), [(True, 2), (["cook"], 1), (_has_dish, 1)])
+async def test_needs_approval_applies_to_all_some_or_matching_calls(approval: Any, expected: int) -> None:
+    toolset = MCPToolset(kitchen(), needs_approval=approval)
+    runner, _ = runner_with_calls(toolset, [call("menu"), call("cook", dish="soup")])
     result = await runner.run("hi")
-    assert len(result.interrupts) == asks
+    assert len(result.interrupts) == expected
     result = await runner.resume(
-        result.run_id, {asked.id: asked.payload["tool"] == "menu" for asked in result.interrupts}
+        result.run_id, {interrupt.id: interrupt.payload["tool"] == "menu" for interrupt in result.interrupts}
     )
     assert result.output == "done"
-    assert "This call of `cook` was not approved" in str(results(result))
+    assert "This call of `cook` was not approved" in str(tool_results(result))
 
 
-async def test_schemas_are_verbatim_or_strict_where_equivalent() -> None:
+async def test_schemas_are_unchanged_unless_strict_is_possible() -> None:
     server = kitchen()
 
     @server.tool()
     async def anything(data: dict[str, Any]) -> str:
         return ""
 
-    verbatim, model = caller(MCPToolset(server, include=["cook"]))
-    await verbatim.run("hi")
-    [listed] = [tool for tool in await server.list_tools() if tool.name == "cook"]
-    assert model.requests[0].tools[0].parameters == listed.input_schema
+    runner, model = runner_with_calls(MCPToolset(server, include=["cook"]))
+    await runner.run("hi")
+    [cook_tool] = [tool for tool in await server.list_tools() if tool.name == "cook"]
+    assert model.requests[0].tools[0].parameters == cook_tool.input_schema
     assert not model.requests[0].tools[0].strict
-    strict, model = caller(
+    strict_runner, model = runner_with_calls(
         MCPToolset(server, include=["cook", "anything"], strict=True), [call("cook", dish="soup", minutes=None)]
     )
-    assert results(await strict.run("hi")) == ["soup after 1"]
-    cook, loose = model.requests[0].tools
-    assert (cook.strict, loose.strict) == (True, False)
-    assert cook.parameters["required"] == ["dish", "minutes"]
-    assert cook.parameters["additionalProperties"] is False
+    assert tool_results(await strict_runner.run("hi")) == ["soup after 1"]
+    cook_spec, anything_spec = model.requests[0].tools
+    assert (cook_spec.strict, anything_spec.strict) == (True, False)
+    assert cook_spec.parameters["required"] == ["dish", "minutes"]
+    assert cook_spec.parameters["additionalProperties"] is False
 
 
 async def test_annotations_determine_the_effect() -> None:
-    async with MCPToolset(kitchen()) as source:
+    async with MCPToolset(kitchen()) as toolset:
         ctx: Any = None
-        effects = {tool.spec.name: tool_effect(tool) for tool in await source.get_tools(ctx)}
+        effects = {tool.spec.name: tool_effect(tool) for tool in await toolset.get_tools(ctx)}
     assert effects == {"menu": "read", "plate": "idempotent", "burn": "idempotent", "cook": "idempotent"}
 
 
@@ -160,42 +162,44 @@ async def test_tools_are_listed_again_after_a_change_notification(protocol: str)
         await (ctx.session.send_tool_list_changed() if protocol == "legacy" else ctx.notify_tools_changed())
         return "ok"
 
-    runner, model = caller(MCPToolset(server, protocol_version=protocol), [call("grow")], [call("grown")])
-    assert results(await runner.run("hi")) == ["ok", "grown"]
-    assert [names(model, turn) for turn in range(2)] == [["grow"], ["grow", "grown"]]
+    runner, model = runner_with_calls(MCPToolset(server, protocol_version=protocol), [call("grow")], [call("grown")])
+    assert tool_results(await runner.run("hi")) == ["ok", "grown"]
+    assert [tool_names(model, turn) for turn in range(2)] == [["grow"], ["grow", "grown"]]
 
 
-async def test_shared_connection_serves_all_runs_otherwise_one_each(
+async def test_an_open_toolset_shares_one_connection_with_all_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("API_KEY", "hidden")
-    source = MCPToolset(faulty(), env={"TOKEN": "given"})
+    toolset = MCPToolset(faulty_server_command(), env={"TOKEN": "given"})
     process = ("process", dict[str, Any]())
-    async with source:
-        kept = await asyncio.gather(calls(source, process), calls(source, process))
-        assert len(set(map(str, kept))) == 1
+    async with toolset:
+        shared_pids = await asyncio.gather(call_tools(toolset, process), call_tools(toolset, process))
+        assert len(set(map(str, shared_pids))) == 1
         with pytest.raises(SetupError, match="is open already"):
-            await source.__aenter__()
-        # A process sees nothing of the environment that was not given to it.
-        found = await calls(source, ("secret", {"name": "API_KEY"}), ("secret", {"name": "TOKEN"}))
-        assert found == ["nothing", "given"]
-    assert await calls(source, process) not in kept
+            await toolset.__aenter__()
+        # The process gets only the environment variables that were passed.
+        values = await call_tools(
+            toolset, ("environment_variable", {"name": "API_KEY"}), ("environment_variable", {"name": "TOKEN"})
+        )
+        assert values == ["nothing", "given"]
+    assert await call_tools(toolset, process) not in shared_pids
 
 
-async def test_server_that_cannot_start_fails_the_run_which_can_be_resumed() -> None:
+async def test_a_server_that_cannot_start_fails_the_run_which_can_be_resumed() -> None:
     model = ScriptedModel(["done"])
     broken = MCPToolset([sys.executable, "-c", "import sys; sys.exit('the disk is full')"])
     runner = Runner(Agent("A", tools=[broken], model=model))
     with pytest.raises(ToolsUnavailableError, match=r"(?s)cannot be reached.*the disk is full"):
         await runner.run("hi", run_id="r")
     assert not model.requests
-    mended = Runner(Agent("A", tools=[MCPToolset(kitchen())], model=model))
-    mended.load_log(await runner.events("r"))
-    assert (await mended.resume("r")).output == "done"
+    working = Runner(Agent("A", tools=[MCPToolset(kitchen())], model=model))
+    working.load_log(await runner.events("r"))
+    assert (await working.resume("r")).output == "done"
 
 
 @pytest.mark.parametrize(
-    ("server", "facts", "complaint"),
+    ("server", "options", "message"),
     [
         (42, {}, "42 is not an MCP server; pass a command"),
         ("", {}, "'' is not an MCP server; pass a command"),
@@ -204,12 +208,12 @@ async def test_server_that_cannot_start_fails_the_run_which_can_be_resumed() -> 
         ("x", {"include": "menu"}, r"MCPToolset\(include='menu'\) should be a list of names"),
     ],
 )
-def test_invalid_arguments_are_refused_at_construction(server: Any, facts: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(SetupError, match=complaint):
-        MCPToolset(server, **facts)
+def test_invalid_arguments_are_refused_at_construction(server: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        MCPToolset(server, **options)
 
 
-def test_mcp_library_is_imported_lazily_and_named_when_missing() -> None:
+def test_the_mcp_library_is_imported_lazily_and_named_when_missing() -> None:
     program = """
 import sys
 import baton.mcp
@@ -220,20 +224,20 @@ try:
 except baton.SetupError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("MCP needs its library: pip install 'baton-adk[mcp]'\n", "")
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (completed.stdout, completed.stderr) == ("MCP needs its library: pip install 'baton-adk[mcp]'\n", "")
 
 
-def test_repr_shows_no_secrets() -> None:
+def test_the_repr_contains_no_secrets() -> None:
     assert repr(MCPToolset("https://user:pass@example.org:81/mcp?key=1")) == (
         "MCPToolset(the server at https://example.org:81/mcp)"
     )
     assert repr(MCPToolset("uvx mcp-server-time --key=1")) == "MCPToolset(the server `uvx mcp-server-time`)"
 
 
-async def test_connection_of_another_event_loop_is_refused() -> None:
-    source = MCPToolset(kitchen())
-    runner, _ = caller(source)
-    async with source:
+async def test_a_toolset_opened_in_another_event_loop_is_refused() -> None:
+    toolset = MCPToolset(kitchen())
+    runner, _ = runner_with_calls(toolset)
+    async with toolset:
         with pytest.raises(SetupError, match="opened in another event loop"):
             await asyncio.to_thread(runner.run_sync, "hi")

@@ -14,11 +14,22 @@ from baton.errors import (
     ModelConnectionError,
     ModelError,
     ModelNotFoundError,
+    ModelRequestError,
     ModelTimeoutError,
     OverloadedError,
     RateLimitError,
 )
-from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolMessage, ToolSpec, Usage, UserMessage
+from baton.messages import (
+    AssistantMessage,
+    Image,
+    Reasoning,
+    Text,
+    TokenLogprob,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
 from baton.models import ModelRequest, ModelResponse, ModelSettings, TextChunk, collect_response, resolve_model
 from baton.models.litellm import LiteLLMModel
 from baton.testing import ScriptedStream, call, say
@@ -64,6 +75,28 @@ async def test_instructions_settings_and_messages_reach_the_provider() -> None:
     assert request.instructions == "Be kind."
     assert (request.settings, request.tool_choice) == (settings, "wave")
     assert request.messages == (image_message,)
+
+
+async def test_shared_settings_reach_the_provider() -> None:  # control M14
+    settings = ModelSettings(presence_penalty=0.5, frequency_penalty=-0.5, top_logprobs=2, service_tier="flex")
+    logprobs = (TokenLogprob("Yes", -0.25, (TokenLogprob("Yes", -0.25), TokenLogprob("No", -1.5))),)
+    async with OpenAIServer([ModelResponse(AssistantMessage("Yes"), logprobs=logprobs)]) as server:
+        response, _ = await answer(server, settings=settings)
+    assert server.understood[0].settings == settings.merge(ModelSettings(logprobs=True))
+    assert response.logprobs == logprobs
+
+
+async def test_settings_that_the_provider_lacks_are_refused_by_name() -> None:  # control M14
+    async with OpenAIServer(["Yes."]) as server:
+        with pytest.raises(
+            ModelRequestError, match=r"openai does not support parameters: \['verbosity'\].* leave it out"
+        ):
+            await answer(server, settings=ModelSettings(verbosity="low"))
+        with pytest.raises(ModelRequestError, match=r"does not support ModelSettings\(truncation=…\)"):
+            await answer(server, settings=ModelSettings(truncation="auto"))
+        assert server.understood == []
+        await answer(server, settings=ModelSettings(verbosity="low", truncation="auto", ignore_unsupported=True))
+    assert server.understood[0].settings == ModelSettings()
 
 
 def test_arguments_of_one_provider_are_passed_on() -> None:

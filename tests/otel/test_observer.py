@@ -673,3 +673,20 @@ def test_untraced_run_does_not_import_opentelemetry() -> None:
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("include_content", [False, True])
+async def test_tasks_are_events_of_the_activations(include_content: bool) -> None:
+    # control M22
+    traced = Traced()
+    model = ScriptedModel({"A": [call("transfer_to_b"), "done"], "B": [call("finish_task", result="secret")]})
+    desk = Agent("A", handoffs=[handoff(Agent("B"), return_to="caller", until="finished")])
+    observer = OTelObserver(tracer_provider=traced.provider, include_content=include_content)
+    await Runner(desk, model=model, observers=[observer]).run("hi")
+    first = next(span for span in traced.spans if span.name == "invoke_agent A")
+    task = {"baton.task.agent": "B", "baton.task.caller": "A", "gen_ai.tool.call.id": "call_A_1"}
+    assert noted(first) == [("task opened", task)]
+    ended = {**task, "baton.task.outcome": "finished"}
+    assert noted(traced.named("invoke_agent B")) == [
+        ("task ended", {**ended, "baton.task.result": '"secret"'} if include_content else ended)
+    ]

@@ -1,10 +1,10 @@
-"""A deep agent keeps a list, gives tasks to agents that read nothing else, and keeps files in the run's values."""
+"""Deep agents: todos, tasks for sub-agents and scratch files."""
 
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from tests.patterns.team_work import ask, fail, taken_up
+from tests.patterns.parts import ask, fail, resume_in_new_runner
 
 from baton import Agent, Limits, Runner, SequentialAgent, SetupError, deep_agent, supervisor, tool
 from baton.events import ToolReturned
@@ -19,12 +19,12 @@ async def search(what: str) -> str:
     return f"found {what}"
 
 
-def results(events: Any, agent: str) -> list[str]:
-    """What the calls of one agent gave."""
+def tool_results(events: Any, agent: str) -> list[str]:
+    """Return the texts of the tool results of one agent."""
     return [text_of(event.content) for event in events if isinstance(event, ToolReturned) and event.agent == agent]
 
 
-async def test_what_a_deep_agent_is_made_of() -> None:
+async def test_a_deep_agent_has_tools_for_todos_tasks_and_files() -> None:
     # P3
     writer = Agent("Writer", description="Writes well.")
     model = ScriptedModel(["Nothing to do."])
@@ -41,7 +41,7 @@ async def test_what_a_deep_agent_is_made_of() -> None:
     assert "scratch space" in request.instructions
 
 
-async def test_it_keeps_a_list_of_what_to_do() -> None:
+async def test_todos_are_stored_in_the_values_and_validated() -> None:
     # P3, P4
     model = ScriptedModel(
         [
@@ -54,12 +54,12 @@ async def test_it_keeps_a_list_of_what_to_do() -> None:
     assert result.values == {
         f"{TODOS_KEY}:Deep": [{"content": "look", "status": "in_progress"}, {"content": "write", "status": "pending"}]
     }
-    listed, refused = results(result.events, "Deep")
-    assert listed == "[>] look\n[ ] write"
+    accepted, refused = tool_results(result.events, "Deep")
+    assert accepted == "[>] look\n[ ] write"
     assert "`todos[0].status`" in refused
 
 
-async def test_a_sub_agent_reads_nothing_but_its_task() -> None:
+async def test_a_sub_agent_reads_only_its_task() -> None:
     # P3
     model = ScriptedModel(
         {
@@ -77,21 +77,21 @@ async def test_a_sub_agent_reads_nothing_but_its_task() -> None:
     team = deep_agent(None, [search], [Agent("Writer", description="Writes.")], name="Deep")
     result = await Runner(team, model=model).run("A secret question")
     assert result.output == "Here is the report."
-    assert results(result.events, "Deep") == ["A bridge of 137 m.", "It is in Bern."]
-    asked = {request.agent: [text_of(each.content) for each in request.messages] for request in model.requests[1:3]}
-    assert asked == {"Writer": ["Write about 137 m."], "Deep.general_purpose": ["Find the bridge."]}
-    # The general-purpose agent has the tools, and cannot give tasks on.
+    assert tool_results(result.events, "Deep") == ["A bridge of 137 m.", "It is in Bern."]
+    texts = {request.agent: [text_of(each.content) for each in request.messages] for request in model.requests[1:3]}
+    assert texts == {"Writer": ["Write about 137 m."], "Deep.general_purpose": ["Find the bridge."]}
+    # The general-purpose agent has the tools but cannot start tasks.
     general = next(request for request in model.requests if request.agent == "Deep.general_purpose")
     assert [spec.name for spec in general.tools] == ["search"]
 
 
-async def test_a_task_that_cannot_be_given_is_told_to_the_model(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_or_invalid_task_is_returned_to_the_model_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     # P3, A2
     model = ScriptedModel(
         {
             "Deep": [
-                call("task", subagent="Nobody", description="?"),
-                call("task", who="Writer"),
+                call("task", subagent="Unknown", description="?"),
+                call("task", worker="Writer"),
                 call("task", subagent="Writer", description="Fail."),
                 "I gave up.",
             ],
@@ -100,16 +100,16 @@ async def test_a_task_that_cannot_be_given_is_told_to_the_model(caplog: pytest.L
     )
     team = deep_agent(None, (), [Agent("Writer", description="Writes.", tools=[fail])], name="Deep")
     result = await Runner(team, model=model).run("go")
-    assert results(result.events, "Deep") == snapshot(
+    assert tool_results(result.events, "Deep") == snapshot(
         [
-            "There is no sub-agent `Nobody`; there are: `Writer`, `general-purpose`.",
+            "There is no sub-agent `Unknown`; there are: `Writer`, `general-purpose`.",
             "The arguments of `task` do not fit: Object missing required field `subagent`.",
             "[Writer] failed: ToolFailedError: tool `fail` failed: OSError: disk full",
         ]
     )
 
 
-async def test_each_task_has_a_share_of_the_limits() -> None:
+async def test_task_limits_apply_to_each_task() -> None:
     # P3, A4
     model = ScriptedModel(
         {
@@ -119,33 +119,33 @@ async def test_each_task_has_a_share_of_the_limits() -> None:
     )
     team = deep_agent(None, [search], name="Deep", task_limits=Limits(model_calls=3))
     result = await Runner(team, model=model).run("go")
-    assert "limit of 3 model_calls" in results(result.events, "Deep")[0]
+    assert "limit of 3 model_calls" in tool_results(result.events, "Deep")[0]
     assert result.output == "Enough."
 
 
-async def test_files_are_values_of_the_run_that_sub_agents_share() -> None:
+async def test_files_are_values_of_the_run_and_shared_with_sub_agents() -> None:
     # P3, P4
     model = ScriptedModel(
         {
             "Deep": [
                 call("ls"),
                 call("write_file", path="/notes/rome.md", content="one\ntwo\nthree"),
-                call("task", subagent=GENERAL_PURPOSE, description="Mend notes/rome.md."),
+                call("task", subagent=GENERAL_PURPOSE, description="Edit notes/rome.md."),
                 [call("ls"), call("read_file", path="./notes/rome.md", offset=1, limit=1)],
                 "Done.",
             ],
             "Deep.general_purpose": [
                 call("edit_file", path="notes/rome.md", old="two", new="2"),
-                "Mended.",
+                "Edited.",
             ],
         }
     )
     result = await Runner(deep_agent(None, name="Deep", files=True), model=model).run("go")
-    assert results(result.events, "Deep") == snapshot(
+    assert tool_results(result.events, "Deep") == snapshot(
         [
             "There are no files yet.",
             "wrote `notes/rome.md`, 13 characters",
-            "Mended.",
+            "Edited.",
             "notes/rome.md (11)",
             """\
 2
@@ -156,7 +156,7 @@ async def test_files_are_values_of_the_run_that_sub_agents_share() -> None:
     assert result.values == {f"{FILE_KEY}:notes/rome.md": "one\n2\nthree"}
 
 
-async def test_what_is_wrong_with_a_file_is_told_to_the_model() -> None:
+async def test_file_errors_are_returned_to_the_model() -> None:
     # P3
     model = ScriptedModel(
         [
@@ -174,7 +174,7 @@ async def test_what_is_wrong_with_a_file_is_told_to_the_model() -> None:
         ]
     )
     result = await Runner(Agent("Clerk", tools=scratch_file_tools()), model=model).run("go")
-    assert results(result.events, "Clerk") == snapshot(
+    assert tool_results(result.events, "Clerk") == snapshot(
         [
             "there is no file `a.md`; the files are: nothing",
             "wrote `a.md`, 3 characters",
@@ -190,8 +190,8 @@ async def test_what_is_wrong_with_a_file_is_told_to_the_model() -> None:
     )
 
 
-async def test_a_question_inside_a_task_survives_in_a_fresh_runner() -> None:
-    # P3, A3: files written before the question are there after it, and the task beside is not done again.
+async def test_an_interrupt_inside_a_task_can_be_answered_in_a_new_runner() -> None:
+    # P3, A3: files written before the interrupt are kept, and the other task does not run again.
     script: dict[str, list[Any]] = {
         "Deep": [
             [
@@ -208,20 +208,20 @@ async def test_a_question_inside_a_task_survives_in_a_fresh_runner() -> None:
         writer = Agent("Writer", description="Writes.", tools=scratch_file_tools())
         return Runner(deep_agent(None, (), [asker, writer], name="Deep", files=True), model=ScriptedModel(script))
 
-    stopped = await make().run("go")
-    (question,) = stopped.interrupts
+    suspended = await make().run("go")
+    (question,) = suspended.interrupts
     assert question.path == ("Deep", "Asker")
     script.update(Deep=["All done."], Asker=["at nine"], Writer=[])
-    result = await taken_up(make, stopped, {question.id: "nine"})
+    result = await resume_in_new_runner(make, suspended, {question.id: "nine"})
     assert result.output == "All done."
-    assert results(result.events, "Deep") == ["written", "at nine"]
+    assert tool_results(result.events, "Deep") == ["written", "at nine"]
     assert result.values == {f"{FILE_KEY}:q.md": "When?", f"{FILE_KEY}:w.md": "text"}
 
 
-async def test_deep_agents_workflows_and_supervisors_as_sub_agents() -> None:
-    # P3: nested in each other, each with names of its own.
+async def test_sub_agents_can_be_deep_agents_workflows_and_supervisors() -> None:
+    # P3: each has its own names.
     inner = deep_agent(None, name="Inner", description="Digs deeper.")
-    line = SequentialAgent("Line", description="One after the other.", sub_agents=[Agent("First"), Agent("Second")])
+    sequence = SequentialAgent("Line", description="One after the other.", sub_agents=[Agent("First"), Agent("Second")])
     boss = supervisor(Agent("Boss", description="Decides."), sub_agents=[Agent("Hand", description="Works.")])
     model = ScriptedModel(
         {
@@ -239,19 +239,19 @@ async def test_deep_agents_workflows_and_supervisors_as_sub_agents() -> None:
             "Hand": ["done"],
         }
     )
-    result = await Runner(deep_agent(None, (), [inner, line, boss], name="Deep"), model=model).run("go")
-    assert results(result.events, "Deep") == ["dug", "two", "it is done"]
+    result = await Runner(deep_agent(None, (), [inner, sequence, boss], name="Deep"), model=model).run("go")
+    assert tool_results(result.events, "Deep") == ["dug", "two", "it is done"]
     assert "Inner.general_purpose started" in transcript(result.events)
 
 
-def test_what_cannot_work_is_said_at_once() -> None:
+def test_invalid_sub_agents_are_refused_at_construction() -> None:
     with pytest.raises(SetupError, match="sub-agents of the same name"):
         deep_agent(None, (), [Agent("A"), Agent("A")])
     with pytest.raises(SetupError, match="no sub-agents for tasks"):
         deep_agent(None, general_purpose=False)
 
 
-def test_it_is_an_agent_that_can_be_cloned() -> None:
-    # The agents it gives tasks to stay parts of the clone.
+def test_a_clone_keeps_the_sub_agents() -> None:
+    # P3
     team = deep_agent(None, name="Deep").clone(exit_tool=True)
-    assert [part.name for part in team.inner_agents()] == ["Deep.general_purpose"]
+    assert [inner.name for inner in team.inner_agents()] == ["Deep.general_purpose"]

@@ -1,4 +1,4 @@
-"""Plan, do, look again: the plan is a typed value in the run's values, and nothing is kept outside the log."""
+"""Plan, execute and replan: plans, progress, parallel steps, interrupts and resume."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
-from tests.patterns.team_work import ask, fail, taken_up
+from tests.patterns.parts import ask, fail, resume_in_new_runner
 
 from baton import (
     Agent,
@@ -32,37 +32,37 @@ from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, transcript
 
 
-def plan(*steps: Any) -> str:
+def plan_json(*steps: Any) -> str:
     return msgspec.json.encode({"steps": steps}).decode()
 
 
-def trip(**options: Any) -> BaseAgent[Any, str]:
-    facts: dict[str, Any] = {
+def make_trip_agent(**options: Any) -> BaseAgent[Any, str]:
+    defaults: dict[str, Any] = {
         "planner": make_planner(),
         "executor": make_executor(tools=[ask, fail]),
         "replanner": make_replanner(),
         "name": "Trip",
         "description": "Plans trips.",
     }
-    return plan_execute(**{**facts, **options})
+    return plan_execute(**{**defaults, **options})
 
 
-def told(model: ScriptedModel, agent: str, turn: int = 0) -> str:
-    """All that an agent was told before one of its turns."""
-    asked = [request for request in model.requests if request.agent == agent]
-    return "\n---\n".join(text_of(message.content) for message in asked[turn].messages)
+def request_text(model: ScriptedModel, agent: str, turn: int = 0) -> str:
+    """Return the texts of one request of an agent, joined."""
+    requests = [request for request in model.requests if request.agent == agent]
+    return "\n---\n".join(text_of(message.content) for message in requests[turn].messages)
 
 
-async def test_a_plan_is_made_done_and_looked_at_again_until_there_is_an_answer() -> None:
+async def test_steps_are_executed_and_replanned_until_there_is_an_answer() -> None:
     # P2
     model = ScriptedModel(
         {
-            "Planner": [plan("find a train", "find a hotel", "write it up")],
+            "Planner": [plan_json("find a train", "find a hotel", "write it up")],
             "Executor": ["ICE at 9:40", "Hotel Roma, 80 EUR"],
             "Replanner": [call("plan", steps=["find a hotel"]), call("respond", response="ICE 9:40, Hotel Roma.")],
         }
     )
-    result = await Runner(trip(), model=model).run("A trip to Rome")
+    result = await Runner(make_trip_agent(), model=model).run("A trip to Rome")
     model.assert_done()
     assert (result.agent, result.output) == ("Trip", "ICE 9:40, Hotel Roma.")
     assert [line for line in transcript(result.events) if "started" in line] == snapshot(
@@ -82,7 +82,7 @@ async def test_a_plan_is_made_done_and_looked_at_again_until_there_is_an_answer(
             "Replanner started",
         ]
     )
-    assert told(model, "Executor", 1) == snapshot(
+    assert request_text(model, "Executor", 1) == snapshot(
         """\
 Objective:
 A trip to Rome
@@ -98,7 +98,7 @@ Your step:
 find a hotel\
 """
     )
-    assert told(model, "Replanner", 0) == snapshot(
+    assert request_text(model, "Replanner", 0) == snapshot(
         """\
 Objective:
 A trip to Rome
@@ -117,12 +117,12 @@ Which steps remain? If none, what is the answer?\
     )
 
 
-async def test_the_progress_is_left_under_a_documented_key() -> None:
+async def test_the_progress_is_stored_in_the_values() -> None:
     # P4
     model = ScriptedModel(
-        {"Planner": [plan("look")], "Executor": ["seen"], "Replanner": [call("respond", response="I looked.")]}
+        {"Planner": [plan_json("look")], "Executor": ["seen"], "Replanner": [call("respond", response="I looked.")]}
     )
-    result = await Runner(trip(), model=model).run("Look")
+    result = await Runner(make_trip_agent(), model=model).run("Look")
     assert result.values == {
         f"{PLAN_EXECUTE_KEY}:Trip": {
             "objective": "Look",
@@ -137,20 +137,20 @@ async def test_the_progress_is_left_under_a_documented_key() -> None:
     assert result.messages[-1].content == "I looked."
 
 
-async def test_who_comes_after_reads_what_happened_inside() -> None:
+async def test_later_agents_read_the_messages_of_the_phases() -> None:
     # W6
     model = ScriptedModel(
         {
             "Boss": [call("transfer_to_trip"), "thanks"],
-            "Planner": [plan("look")],
+            "Planner": [plan_json("look")],
             "Executor": [call("ask", question="?"), "seen"],
             "Replanner": [call("respond", response="I looked.")],
         }
     )
-    runner = Runner(supervisor(Agent("Boss"), sub_agents=[trip()]), model=model)
-    stopped = await runner.run("Look")
-    await runner.resume(stopped.run_id, "yes")
-    assert told(model, "Boss", 1).split("\n---\n")[-7:] == [
+    runner = Runner(supervisor(Agent("Boss"), sub_agents=[make_trip_agent()]), model=model)
+    suspended = await runner.run("Look")
+    await runner.resume(suspended.run_id, "yes")
+    assert request_text(model, "Boss", 1).split("\n---\n")[-7:] == [
         'For context: [Planner] said: {"steps":["look"]}.',
         'For context: [Executor] called tool: `ask` with arguments: {"question":"?"}.',
         "For context: [Executor] `ask` tool returned result: yes.",
@@ -159,23 +159,23 @@ async def test_who_comes_after_reads_what_happened_inside() -> None:
         'For context: [Replanner] `respond` tool returned result: {"response":"I looked."}.',
         "For context: [Trip] said: I looked..",
     ]
-    # What leads to a worker is no part of what is asked of it.
-    assert told(model, "Executor").startswith("Objective:\nLook\n\nPlan:")
+    # The transfer to the worker is not part of its objective.
+    assert request_text(model, "Executor").startswith("Objective:\nLook\n\nPlan:")
 
 
-@pytest.mark.parametrize("by", ["output", "tool"])
-async def test_a_planner_gives_the_plan_as_output_or_with_a_tool(by: Any) -> None:
+@pytest.mark.parametrize("method", ["output", "tool"])
+async def test_a_planner_returns_the_plan_as_output_or_through_a_tool(method: Any) -> None:
     # P2
-    given = plan("look") if by == "output" else call("plan", steps=["look"])
+    planned = plan_json("look") if method == "output" else call("plan", steps=["look"])
     model = ScriptedModel(
-        {"Planner": [given], "Executor": ["seen"], "Replanner": [call("respond", response="I looked.")]}
+        {"Planner": [planned], "Executor": ["seen"], "Replanner": [call("respond", response="I looked.")]}
     )
-    result = await Runner(trip(planner=make_planner(method=by)), model=model).run("Look")
+    result = await Runner(make_trip_agent(planner=make_planner(method=method)), model=model).run("Look")
     assert result.output == "I looked."
-    assert model.requests[0].tool_choice == (None if by == "output" else "plan")
+    assert model.requests[0].tool_choice == (None if method == "output" else "plan")
 
 
-async def test_a_plan_that_does_not_fit_goes_back_to_the_model() -> None:
+async def test_an_invalid_plan_is_returned_to_the_model() -> None:
     # P2
     model = ScriptedModel(
         {
@@ -184,7 +184,7 @@ async def test_a_plan_that_does_not_fit_goes_back_to_the_model() -> None:
             "Replanner": [call("plan", steps="all"), call("respond", response="I looked.")],
         }
     )
-    result = await Runner(trip(planner=make_planner(method="tool")), model=model).run("Look")
+    result = await Runner(make_trip_agent(planner=make_planner(method="tool")), model=model).run("Look")
     refused = [event for event in result.events if isinstance(event, ToolReturned) and event.is_error]
     assert [(event.agent, "not a plan" in text_of(event.content)) for event in refused] == [
         ("Planner", True),
@@ -205,7 +205,7 @@ class Itinerary(BaseModel):
         return self.days
 
 
-async def test_the_plan_may_be_of_any_type_with_steps() -> None:
+async def test_the_plan_can_be_of_any_type_with_steps() -> None:
     # P2
     days = [{"city": "Rome", "nights": 2}, {"city": "Bari", "nights": 1}]
     model = ScriptedModel(
@@ -215,24 +215,24 @@ async def test_the_plan_may_be_of_any_type_with_steps() -> None:
             "Replanner": [call("plan", days=days[1:]), call("respond", response="Booked.")],
         }
     )
-    team = trip(
+    team = make_trip_agent(
         planner=make_planner(plan_type=Itinerary), replanner=make_replanner(plan_type=Itinerary), plan_type=Itinerary
     )
     result = await Runner(team, model=model).run("Italy")
-    assert told(model, "Executor", 1).endswith('Your step:\n{"city":"Bari","nights":1}')
+    assert request_text(model, "Executor", 1).endswith('Your step:\n{"city":"Bari","nights":1}')
     assert result.values[f"{PLAN_EXECUTE_KEY}:Trip"]["plan"] == {"days": days[1:]}
 
 
-async def test_at_the_limit_the_answer_is_what_was_done_and_says_so() -> None:
+async def test_at_max_iterations_the_answer_lists_completed_and_remaining_steps() -> None:
     # P2
     model = ScriptedModel(
         {
-            "Planner": [plan("one", "two", "three")],
+            "Planner": [plan_json("one", "two", "three")],
             "Executor": ["first result", "second result"],
             "Replanner": [call("plan", steps=["two", "three"]), call("plan", steps=["three"])],
         }
     )
-    result = await Runner(trip(max_iterations=2), model=model).run("Count")
+    result = await Runner(make_trip_agent(max_iterations=2), model=model).run("Count")
     assert result.output == snapshot(
         """\
 Not finished: this is what was done in 2 rounds.
@@ -247,120 +247,122 @@ Remaining steps:
 """
     )
     assert result.values[f"{PLAN_EXECUTE_KEY}:Trip"]["is_complete"] is False
-    # Before, the replanner was told that it is its last chance.
-    assert "This is the last round" not in told(model, "Replanner", 0)
-    assert "This is the last round" in told(model, "Replanner", 1)
+    # Only the last request tells the replanner that it is the last round.
+    assert "This is the last round" not in request_text(model, "Replanner", 0)
+    assert "This is the last round" in request_text(model, "Replanner", 1)
 
 
-async def test_without_a_limit_the_runs_limits_hold() -> None:
+async def test_without_max_iterations_the_limits_of_the_run_apply() -> None:
     model = ScriptedModel(
-        {"Planner": [plan("on")], "Executor": ["went"], "Replanner": [call("plan", steps=["on"])]}, cycle=True
+        {"Planner": [plan_json("on")], "Executor": ["went"], "Replanner": [call("plan", steps=["on"])]}, cycle=True
     )
     with pytest.raises(LimitError, match="model_calls"):
-        await Runner(trip(max_iterations=0), model=model).run("on and on")
+        await Runner(make_trip_agent(max_iterations=0), model=model).run("endless")
 
 
-async def test_an_empty_plan_does_nothing_but_ask_for_the_answer() -> None:
-    model = ScriptedModel({"Planner": [plan()], "Replanner": [call("respond", response="Nothing to do.")]})
+async def test_an_empty_plan_goes_directly_to_the_replanner() -> None:
+    model = ScriptedModel({"Planner": [plan_json()], "Replanner": [call("respond", response="Nothing to do.")]})
     for options in ({}, {"parallel_steps": True}):
         result = await Runner(
-            trip(**options), model=ScriptedModel({"Planner": [plan()], "Replanner": ["Nothing."]})
+            make_trip_agent(**options), model=ScriptedModel({"Planner": [plan_json()], "Replanner": ["Nothing."]})
         ).run("")
         assert result.output == "Nothing."
-    assert (await Runner(trip(), model=model).run("Rest")).output == "Nothing to do."
+    assert (await Runner(make_trip_agent(), model=model).run("Rest")).output == "Nothing to do."
 
 
-async def test_any_agent_may_plan_do_and_look() -> None:
-    # P2: code as planner, a supervisor as executor, a plain agent as replanner.
+async def test_any_agent_can_be_planner_executor_or_replanner() -> None:
+    # P2: a function as planner, a supervisor as executor, a plain agent as replanner.
     @agent("Planner", description="Plans.")
     async def planner(ctx: AgentContext) -> None:
         ctx.output = Plan(["look"])
 
-    workers = [Agent("Eyes", description="See."), Agent("Ears", description="Hear.")]
+    workers = [Agent("Search", description="Searches."), Agent("Check", description="Checks.")]
     executor = supervisor(Agent("Lead", description="Leads."), sub_agents=workers)
     model = ScriptedModel(
         {
-            "Lead": [call("transfer_to_eyes"), call("transfer_to_ears"), "seen and heard"],
-            "Eyes": ["seen"],
-            "Ears": ["heard"],
-            "Judge": ["It was seen and heard."],
+            "Lead": [call("transfer_to_search"), call("transfer_to_check"), "found and checked"],
+            "Search": ["found"],
+            "Check": ["checked"],
+            "Reviewer": ["It was found and checked."],
         }
     )
-    result = await Runner(trip(planner=planner, executor=executor, replanner=Agent("Judge")), model=model).run("Look")
-    assert result.output == "It was seen and heard."
-    assert result.values[f"{PLAN_EXECUTE_KEY}:Trip"]["done"] == [{"step": "look", "result": "seen and heard"}]
+    result = await Runner(
+        make_trip_agent(planner=planner, executor=executor, replanner=Agent("Reviewer")), model=model
+    ).run("Look")
+    assert result.output == "It was found and checked."
+    assert result.values[f"{PLAN_EXECUTE_KEY}:Trip"]["done"] == [{"step": "look", "result": "found and checked"}]
 
 
-async def test_what_is_no_plan_is_an_error_that_names_its_author() -> None:
+async def test_an_invalid_plan_of_a_custom_planner_is_an_error_that_names_it() -> None:
     model = ScriptedModel({"Planner": ["First we look, then we leap."]}, cycle=True)
     with pytest.raises(OutputError, match=r"`Planner` must answer with a `Plan`"):
-        await Runner(trip(planner=Agent("Planner")), model=model).run("Leap")
+        await Runner(make_trip_agent(planner=Agent("Planner")), model=model).run("Leap")
 
 
-async def test_a_plan_type_without_steps_is_said() -> None:
+async def test_a_plan_type_without_steps_is_refused() -> None:
     class Goal(BaseModel):
         goal: str
 
     model = ScriptedModel({"Planner": ['{"goal":"rest"}']})
-    team = trip(planner=make_planner(plan_type=Goal), plan_type=Goal)
+    team = make_trip_agent(planner=make_planner(plan_type=Goal), plan_type=Goal)
     with pytest.raises(SetupError, match="no list `steps`"):
         await Runner(team, model=model).run("Rest")
 
 
-@pytest.mark.parametrize("who", ["Planner", "Executor", "Replanner"])
-async def test_an_exit_ends_the_run_wherever_it_comes_from(who: str) -> None:
+@pytest.mark.parametrize("role", ["Planner", "Executor", "Replanner"])
+async def test_an_exit_in_any_phase_ends_the_run(role: str) -> None:
     # P2, W1
-    class Leaver(BaseAgent[Any, Any]):
+    class ExitingAgent(BaseAgent[Any, Any]):
         async def run(self, ctx: AgentContext[Any]) -> Exit:
-            return Exit(f"{who} left")
+            return Exit(f"{role} left")
 
-    model = ScriptedModel({"Planner": [plan("look")], "Executor": ["seen"], "Boss": [call("transfer_to_trip")]})
-    team = supervisor(Agent("Boss"), sub_agents=[trip(**{who.lower(): Leaver(who)})])
-    assert (await Runner(team, model=model).run("Look")).output == f"{who} left"
+    model = ScriptedModel({"Planner": [plan_json("look")], "Executor": ["seen"], "Boss": [call("transfer_to_trip")]})
+    team = supervisor(Agent("Boss"), sub_agents=[make_trip_agent(**{role.lower(): ExitingAgent(role)})])
+    assert (await Runner(team, model=model).run("Look")).output == f"{role} left"
 
 
-async def test_an_error_in_the_executor_ends_the_run_and_a_resume_tries_again() -> None:
-    fails = [True]
+async def test_an_error_in_the_executor_ends_the_run_and_a_resume_retries() -> None:
+    failures = [True]
 
     @tool(on_error="raise")
-    async def shaky() -> str:
-        """Fails at first."""
-        if fails.pop() if fails else False:
+    async def fails_once() -> str:
+        """Fail in the first call."""
+        if failures.pop() if failures else False:
             raise OSError("not yet")
         return "worked"
 
     model = ScriptedModel(
         {
-            "Planner": [plan("try")],
-            "Executor": [call("shaky"), "it worked"],
+            "Planner": [plan_json("try")],
+            "Executor": [call("fails_once"), "it worked"],
             "Replanner": [call("respond", response="Tried.")],
         }
     )
-    runner = Runner(trip(executor=make_executor(tools=[shaky])), model=model)
-    live = runner.stream("Try")
+    runner = Runner(make_trip_agent(executor=make_executor(tools=[fails_once])), model=model)
+    stream = runner.stream("Try")
     with pytest.raises(ToolFailedError):
-        await live._drive()
-    assert (await runner.resume(live.run_id)).output == "Tried."
+        await stream._drive()
+    assert (await runner.resume(stream.run_id)).output == "Tried."
 
 
-async def test_a_question_in_the_executor_survives_in_a_fresh_runner() -> None:
-    # P2: no state outside the log; the second step asks, the first is not done again.
+async def test_an_interrupt_in_the_executor_can_be_answered_in_a_new_runner() -> None:
+    # P2: all state is in the log; the first step does not run again.
     script: dict[str, list[Any]] = {
-        "Planner": [plan("one", "two")],
+        "Planner": [plan_json("one", "two")],
         "Executor": ["first", call("ask", question="Which?")],
         "Replanner": [call("plan", steps=["two"])],
     }
 
     def make() -> Runner[Any, Any]:
-        return Runner(trip(), model=ScriptedModel(script))
+        return Runner(make_trip_agent(), model=ScriptedModel(script))
 
-    stopped = await make().run("Choose")
-    (question,) = stopped.interrupts
+    suspended = await make().run("Choose")
+    (question,) = suspended.interrupts
     assert question.path == (
         "Trip", "Trip.plan", "Trip.loop", "Trip.execute", "Trip.replan", "Trip.execute", "Executor",
     )  # fmt: skip
     script.update(Planner=[], Executor=["second: the left one"], Replanner=[call("respond", response="The left one.")])
-    result = await taken_up(make, stopped, {question.id: "left"})
+    result = await resume_in_new_runner(make, suspended, {question.id: "left"})
     assert result.output == "The left one."
     assert result.values[f"{PLAN_EXECUTE_KEY}:Trip"]["done"] == [
         {"step": "one", "result": "first"},
@@ -368,8 +370,8 @@ async def test_a_question_in_the_executor_survives_in_a_fresh_runner() -> None:
     ]
 
 
-def beside(**options: Any) -> BaseAgent[Any, Any]:
-    return trip(
+def make_parallel_trip_agent(**options: Any) -> BaseAgent[Any, Any]:
+    return make_trip_agent(
         planner=make_planner(plan_type=ParallelPlan),
         replanner=make_replanner(plan_type=ParallelPlan),
         parallel_steps=True,
@@ -377,38 +379,42 @@ def beside(**options: Any) -> BaseAgent[Any, Any]:
     )
 
 
-def by_step(answers: dict[str, Any]) -> Any:
-    """An executor's answers by the step it is told to do: who is asked first does not matter."""
+def answer_by_step(answers: dict[str, Any]) -> Any:
+    """Return a model step for the executor that selects its answer by the step in the request."""
 
     def answer(request: Any) -> Any:
         step = text_of(request.messages[0].content).rpartition("\n")[2]
         turn = sum(isinstance(message, ToolMessage) for message in request.messages)
-        given: Any = answers[step]
-        return cast("list[Any]", given)[turn] if isinstance(given, list) else given
+        step_answers: Any = answers[step]
+        return cast("list[Any]", step_answers)[turn] if isinstance(step_answers, list) else step_answers
 
     return answer
 
 
-async def test_independent_steps_are_done_side_by_side() -> None:
+async def test_independent_steps_run_in_parallel() -> None:
     # P2
-    met = asyncio.Barrier(2)
+    barrier = asyncio.Barrier(2)
 
     @tool
-    async def meet() -> str:
-        """Wait for the other one."""
+    async def wait_for_other() -> str:
+        """Wait for the other step."""
         async with asyncio.timeout(60):
-            await met.wait()
+            await barrier.wait()
         return "met"
 
-    answers = by_step({"train": [call("meet"), "ICE"], "hotel": [call("meet"), "Roma"], "write": "written"})
+    answers = answer_by_step(
+        {"train": [call("wait_for_other"), "ICE"], "hotel": [call("wait_for_other"), "Roma"], "write": "written"}
+    )
     model = ScriptedModel(
         {
-            "Planner": [plan(["train", "hotel"], "write")],
+            "Planner": [plan_json(["train", "hotel"], "write")],
             "Executor": [answers] * 5,
             "Replanner": [call("plan", steps=["write"]), call("respond", response="Done.")],
         }
     )
-    result = await Runner(beside(executor=make_executor(tools=[meet])), model=model).run("Rome")
+    result = await Runner(make_parallel_trip_agent(executor=make_executor(tools=[wait_for_other])), model=model).run(
+        "Rome"
+    )
     assert result.values == {
         f"{PLAN_EXECUTE_KEY}:Trip": {
             "objective": "Rome",
@@ -423,83 +429,89 @@ async def test_independent_steps_are_done_side_by_side() -> None:
             "is_complete": True,
         }
     }
-    # Neither reads of the other; no lane stands idle.
-    assert "hotel" not in told(model, "Executor", 0).partition("Completed steps")[2].replace("Your step:\nhotel", "")
+    # The steps do not read each other's results, and no branch is started without a step.
+    assert "hotel" not in request_text(model, "Executor", 0).partition("Completed steps")[2].replace(
+        "Your step:\nhotel", ""
+    )
     assert [event.agent for event in result.events if event.key.endswith("/start") and ".execute" in event.agent] == [
         "Trip.execute", "Trip.execute.1", "Trip.execute.2", "Trip.execute", "Trip.execute.1",
     ]  # fmt: skip
 
 
-async def test_more_steps_than_lanes_are_left_for_the_next_round() -> None:
+async def test_steps_above_the_maximum_are_left_for_the_next_round() -> None:
     # P2
     model = ScriptedModel(
         {
-            "Planner": [plan(["a", "b", "c"])],
-            "Executor": [by_step({"a": "A", "b": "B", "c": "C"})] * 3,
+            "Planner": [plan_json(["a", "b", "c"])],
+            "Executor": [answer_by_step({"a": "A", "b": "B", "c": "C"})] * 3,
             "Replanner": [call("plan", steps=["c"]), call("respond", response="ABC")],
         }
     )
-    team = trip(planner=make_planner(plan_type=ParallelPlan), replanner=make_replanner(), parallel_steps=2)
+    team = make_trip_agent(planner=make_planner(plan_type=ParallelPlan), replanner=make_replanner(), parallel_steps=2)
     result = await Runner(team, model=model).run("Go")
     assert [each["result"] for each in result.values[f"{PLAN_EXECUTE_KEY}:Trip"]["done"]] == ["A", "B", "C"]
 
 
-async def test_questions_of_steps_side_by_side_are_asked_together_and_answered_one_by_one() -> None:
+async def test_interrupts_of_parallel_steps_are_raised_together_and_answered_separately() -> None:
     # P2, W5
-    runs: list[str] = []
+    booked: list[str] = []
 
     @tool
     async def book(ctx: RunContext[Any], what: str) -> str:
         """Book something, if a person agrees."""
         answer = await ctx.interrupt(f"book {what}?")
-        runs.append(what)
+        booked.append(what)
         return f"{what}: {answer}"
 
     def make(script: dict[str, list[Any]]) -> Runner[Any, Any]:
-        return Runner(beside(executor=make_executor(tools=[book])), model=ScriptedModel(script))
+        return Runner(make_parallel_trip_agent(executor=make_executor(tools=[book])), model=ScriptedModel(script))
 
-    first = by_step({"train": call("book", what="train"), "hotel": call("book", what="hotel"), "bus": "no bus"})
-    stopped = await make({"Planner": [plan(["train", "bus", "hotel"])], "Executor": [first] * 3}).run("Rome")
-    assert [question.payload for question in stopped.interrupts] == ["book train?", "book hotel?"]
-    train, hotel = stopped.interrupts
-    answered = by_step({"train": [None, "the train is booked"], "hotel": [None, "the hotel is booked"]})
-    half = await taken_up(lambda: make({"Executor": [answered]}), stopped, {hotel.id: "yes"})
-    assert ([question.id for question in half.interrupts], runs) == ([train.id], ["hotel"])
-    script: dict[str, list[Any]] = {"Executor": [answered], "Replanner": [call("respond", response="Booked.")]}
-    result = await taken_up(lambda: make(script), half, {train.id: "yes"})
-    assert (result.output, runs) == ("Booked.", ["hotel", "train"])
-    # In the order of the plan, not of the answers.
+    first = answer_by_step({"train": call("book", what="train"), "hotel": call("book", what="hotel"), "bus": "no bus"})
+    suspended = await make({"Planner": [plan_json(["train", "bus", "hotel"])], "Executor": [first] * 3}).run("Rome")
+    assert [question.payload for question in suspended.interrupts] == ["book train?", "book hotel?"]
+    train, hotel = suspended.interrupts
+    after_answer = answer_by_step({"train": [None, "the train is booked"], "hotel": [None, "the hotel is booked"]})
+    partly_answered = await resume_in_new_runner(
+        lambda: make({"Executor": [after_answer]}), suspended, {hotel.id: "yes"}
+    )
+    assert ([question.id for question in partly_answered.interrupts], booked) == ([train.id], ["hotel"])
+    script: dict[str, list[Any]] = {"Executor": [after_answer], "Replanner": [call("respond", response="Booked.")]}
+    result = await resume_in_new_runner(lambda: make(script), partly_answered, {train.id: "yes"})
+    assert (result.output, booked) == ("Booked.", ["hotel", "train"])
+    # The order is that of the plan, not of the answers.
     assert [each["step"] for each in result.values[f"{PLAN_EXECUTE_KEY}:Trip"]["done"]] == ["train", "bus", "hotel"]
 
 
-async def test_errors_side_by_side_are_all_named() -> None:
+async def test_the_error_of_a_parallel_step_is_raised() -> None:
     # W3
-    model = ScriptedModel({"Planner": [plan(["a", "b"])], "Executor": [by_step({"a": call("fail"), "b": "B"})] * 2})
+    model = ScriptedModel(
+        {"Planner": [plan_json(["a", "b"])], "Executor": [answer_by_step({"a": call("fail"), "b": "B"})] * 2}
+    )
     with pytest.raises(BranchesFailedError, match=r"`Trip\.execute\.1`: ToolFailedError"):
-        await Runner(beside(), model=model).run("Go")
+        await Runner(make_parallel_trip_agent(), model=model).run("Go")
 
 
-async def test_the_same_team_at_work_twice_at_once_does_not_mix_up() -> None:
+async def test_concurrent_calls_of_one_plan_agent_are_separate() -> None:
     # A5
-    def planned(request: Any) -> str:
-        return plan(f"look at {text_of(request.messages[-1].content)}")
+    def make_plan(request: Any) -> str:
+        return plan_json(f"look at {text_of(request.messages[-1].content)}")
 
-    def done(request: Any) -> str:
+    def execute(request: Any) -> str:
         return text_of(request.messages[0].content).rpartition("\n")[2].replace("look at", "saw")
 
-    def answered(request: Any) -> Any:
-        said = text_of(request.messages[0].content)
-        return call("respond", response=said.partition("Result: ")[2].partition("\n")[0])
+    def replan(request: Any) -> Any:
+        text = text_of(request.messages[0].content)
+        return call("respond", response=text.partition("Result: ")[2].partition("\n")[0])
 
     model = ScriptedModel(
         {
             "Clerk": [[call("trip", request="Rome"), call("trip", request="Oslo")], "both"],
-            "Planner": [planned] * 2,
-            "Executor": [done] * 2,
-            "Replanner": [answered] * 2,
+            "Planner": [make_plan] * 2,
+            "Executor": [execute] * 2,
+            "Replanner": [replan] * 2,
         }
     )
-    result = await Runner(Agent("Clerk", tools=[trip().as_tool()]), model=model).run("Look")
+    result = await Runner(Agent("Clerk", tools=[make_trip_agent().as_tool()]), model=model).run("Look")
     returned = [line for line in transcript(result.events) if line.startswith("Clerk: trip ->")]
     assert sorted(line.partition(" [")[0] for line in returned) == [
         "Clerk: trip -> saw Oslo",
@@ -508,12 +520,12 @@ async def test_the_same_team_at_work_twice_at_once_does_not_mix_up() -> None:
     assert list(result.values) == [f"{PLAN_EXECUTE_KEY}:Trip"]
 
 
-async def test_one_plan_inside_another_keeps_both() -> None:
-    # P2: the executor of one is a plan_execute itself, and asks a person.
+async def test_nested_plan_agents_keep_separate_progress() -> None:
+    # P2: the executor is a plan_execute agent and interrupts.
     script: dict[str, list[Any]] = {
-        "Planner": [plan("outer one", "outer two")],
-        "Inner planner": [plan("inner")],
-        "Inner executor": [call("ask", question="Go on?")],
+        "Planner": [plan_json("outer one", "outer two")],
+        "Inner planner": [plan_json("inner")],
+        "Inner executor": [call("ask", question="Continue?")],
     }
 
     def make() -> Runner[Any, Any]:
@@ -523,38 +535,38 @@ async def test_one_plan_inside_another_keeps_both() -> None:
             executor=make_executor(name="Inner executor", tools=[ask]),
             replanner=make_replanner(name="Inner replanner"),
         )
-        return Runner(trip(executor=inner), model=ScriptedModel(script))
+        return Runner(make_trip_agent(executor=inner), model=ScriptedModel(script))
 
-    stopped = await make().run("Go")
+    suspended = await make().run("Go")
     script.clear()
     script.update(
         {
             "Inner executor": ["inner done", "again done"],
-            "Inner planner": [plan("again")],
+            "Inner planner": [plan_json("again")],
             "Inner replanner": [call("respond", response="first done"), call("respond", response="second done")],
             "Replanner": [call("plan", steps=["outer two"]), call("respond", response="All done.")],
         }
     )
-    result = await taken_up(make, stopped, {stopped.interrupts[0].id: "yes"})
+    result = await resume_in_new_runner(make, suspended, {suspended.interrupts[0].id: "yes"})
     assert result.output == "All done."
     outer = result.values[f"{PLAN_EXECUTE_KEY}:Trip"]
     assert [each["result"] for each in outer["done"]] == ["first done", "second done"]
     assert result.values[f"{PLAN_EXECUTE_KEY}:Inner"]["done"] == [{"step": "again", "result": "again done"}]
 
 
-async def test_the_users_pictures_reach_the_executor() -> None:
+async def test_images_of_the_input_are_passed_to_the_executor() -> None:
     model = ScriptedModel(
-        {"Planner": [plan("look")], "Executor": ["a bridge"], "Replanner": [call("respond", response="A bridge.")]}
+        {"Planner": [plan_json("look")], "Executor": ["a bridge"], "Replanner": [call("respond", response="A bridge.")]}
     )
     picture = Image(url="https://example.com/bridge.png")
-    await Runner(trip(), model=model).run([UserMessage((Text("What is it?"), picture))])
-    (asked,) = [request for request in model.requests if request.agent == "Executor"]
-    assert asked.messages[0].content[1:] == (picture,)
+    await Runner(make_trip_agent(), model=model).run([UserMessage((Text("What is it?"), picture))])
+    (executor_request,) = [request for request in model.requests if request.agent == "Executor"]
+    assert executor_request.messages[0].content[1:] == (picture,)
 
 
-async def test_two_plans_in_a_parallel_agent() -> None:
-    # P2, W4: each branch has values of its own; both are there after the join.
-    def one(name: str) -> BaseAgent[Any, Any]:
+async def test_plan_agents_can_run_in_a_parallel_agent() -> None:
+    # P2, W4: the values of both branches are there after the join.
+    def make_agent(name: str) -> BaseAgent[Any, Any]:
         return plan_execute(
             name=name,
             planner=make_planner(name=f"{name}P"),
@@ -564,43 +576,49 @@ async def test_two_plans_in_a_parallel_agent() -> None:
 
     script: dict[str, list[Any]] = {}
     for name in ("A", "B"):
-        script |= {f"{name}P": [plan("x")], f"{name}E": ["y"], f"{name}R": [call("respond", response=f"{name} done")]}
-    result = await Runner(ParallelAgent("Both", sub_agents=[one("A"), one("B")]), model=ScriptedModel(script)).run("Go")
+        script |= {
+            f"{name}P": [plan_json("x")],
+            f"{name}E": ["y"],
+            f"{name}R": [call("respond", response=f"{name} done")],
+        }
+    result = await Runner(
+        ParallelAgent("Both", sub_agents=[make_agent("A"), make_agent("B")]), model=ScriptedModel(script)
+    ).run("Go")
     assert result.output == {"A": "A done", "B": "B done"}
     assert sorted(result.values) == ["plan_execute:A", "plan_execute:B"]
 
 
-def test_what_cannot_work_is_said_at_once() -> None:
+def test_invalid_options_are_refused_at_construction() -> None:
     with pytest.raises(SetupError, match="maximum number of parallel steps"):
-        trip(parallel_steps=-1)
+        make_trip_agent(parallel_steps=-1)
     with pytest.raises(SetupError, match="max_iterations=-1"):
-        trip(max_iterations=-1)
+        make_trip_agent(max_iterations=-1)
     with pytest.raises(SetupError, match="`output`, `tool`"):
         make_planner(method="words")  # pyright: ignore[reportArgumentType]
 
 
-async def test_a_thread_goes_on_after_a_plan() -> None:
-    # P2: what was said in earlier runs is part of what is asked for; what their tools did is not.
+async def test_the_next_run_of_a_thread_reads_the_answers_but_not_the_tool_calls() -> None:
+    # P2
     def script(city: str) -> ScriptedModel:
         return ScriptedModel(
             {
-                "Planner": [plan(f"look at {city}")],
-                "Executor": [call("look", at=city), f"{city} is fine"],
+                "Planner": [plan_json(f"look at {city}")],
+                "Executor": [call("look_up", at=city), f"{city} is fine"],
                 "Replanner": [call("respond", response=f"Go to {city}.")],
             }
         )
 
     @tool
-    async def look(at: str) -> str:
-        """Look."""
+    async def look_up(at: str) -> str:
+        """Look up a city."""
         return f"{at} seen"
 
-    team, store = trip(executor=make_executor(tools=[look])), MemoryStore()
+    team, store = make_trip_agent(executor=make_executor(tools=[look_up])), MemoryStore()
     await Runner(team, model=script("Rome"), store=store).run("To Rome?", thread="t")
     model = script("Oslo")
     result = await Runner(team, model=model, store=store).run("Or Oslo?", thread="t")
     assert result.output == "Go to Oslo."
-    objective = told(model, "Executor").partition("\n\nPlan:")[0].splitlines()
+    objective = request_text(model, "Executor").partition("\n\nPlan:")[0].splitlines()
     assert objective == [
         "Objective:",
         "To Rome?",
@@ -612,12 +630,14 @@ async def test_a_thread_goes_on_after_a_plan() -> None:
     ]
 
 
-async def test_a_plan_waits_in_a_store_for_its_answer(tmp_path: Path) -> None:
-    # P2: another runner over the same file.
+async def test_an_interrupt_can_be_answered_through_a_store(tmp_path: Path) -> None:
+    # P2: another runner with the same file.
     def runner(script: dict[str, list[Any]]) -> Runner[Any, Any]:
-        return Runner(trip(), model=ScriptedModel(script), store=str(tmp_path / "runs.db"))
+        return Runner(make_trip_agent(), model=ScriptedModel(script), store=str(tmp_path / "runs.db"))
 
-    stopped = await runner({"Planner": [plan("one")], "Executor": [call("ask", question="Which?")]}).run("Choose")
-    rest: dict[str, list[Any]] = {"Executor": ["left"], "Replanner": [call("respond", response="The left one.")]}
-    result = await runner(rest).resume(stopped.run_id, {stopped.interrupts[0].id: "left"})
+    suspended = await runner({"Planner": [plan_json("one")], "Executor": [call("ask", question="Which?")]}).run(
+        "Choose"
+    )
+    remaining: dict[str, list[Any]] = {"Executor": ["left"], "Replanner": [call("respond", response="The left one.")]}
+    result = await runner(remaining).resume(suspended.run_id, {suspended.interrupts[0].id: "left"})
     assert result.output == "The left one."

@@ -1,4 +1,4 @@
-"""Two backends for the same tests: a scripted provider in memory, and OpenAI's format over a websocket."""
+"""Two backends for the same tests: a scripted provider, and a server that speaks OpenAI's format over a websocket."""
 
 import asyncio
 from collections import deque
@@ -29,75 +29,75 @@ from baton.testing.realtime import ConversationItem
 from baton.testing.scripted import ScriptStep
 
 Steps = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
-WITHIN = 60.0
+TIMEOUT = 60.0
 MS_PER_WORD = 200
 
 
 class Backend(Protocol):
-    """Where a conversation takes place. Connections are counted from 0; -1 is the last."""
+    """The provider's side of sessions. Connections are counted from 0; -1 is the last."""
 
-    async def plays(self, steps: Steps) -> RealtimeModel:
-        """The model that plays these steps. An agent's own steps are found by its instructions: its name."""
+    async def start(self, steps: Steps) -> RealtimeModel:
+        """Start a provider with these steps and return its model; instructions must begin with the agent's name."""
         ...
 
     def commands(self, connection: int = -1) -> list[str]:
-        """What the client has sent after the connection was set up, without audio: `configure`, `user`, `result`…"""
+        """Return the client's commands after the setup, such as `configure`, `user` or `result`, without audio."""
         ...
 
-    def told(self, connection: int = -1) -> list[tuple[str, str]]:
-        """What the provider knows: whose it is, and the words; or the call id of a call or a result."""
+    def items(self, connection: int = -1) -> list[tuple[str, str]]:
+        """Return the role of each conversation item, and its text or call id."""
         ...
 
     def settings(self, connection: int = -1) -> tuple[str, list[str], str | None]:
-        """Instructions, names of tools and voice that are in force."""
+        """Return the current instructions, names of tools and voice."""
         ...
 
-    async def until(self, command: str, nth: int = 1, *, connection: int = 0) -> None:
-        """Until the client has sent this for the nth time."""
+    async def wait_for_command(self, command: str, nth: int = 1, *, connection: int = 0) -> None:
+        """Wait until the client has sent a command this often."""
         ...
 
-    async def connected(self, connection: int) -> None:
-        """Until there is a connection of this number."""
+    async def wait_for_connection(self, connection: int) -> None:
+        """Wait until there is a connection with this number."""
         ...
 
-    async def begins_to_speak(self, session: RealtimeSession) -> None:
-        """The user begins to speak."""
+    async def start_speaking(self, session: RealtimeSession) -> None:
+        """Let the user start to speak."""
         ...
 
-    async def has_said(self, session: RealtimeSession, words: str) -> None:
-        """The user, who has begun to speak, has said this and is quiet now."""
+    async def finish_speaking(self, session: RealtimeSession, words: str) -> None:
+        """Let the user say this and stop speaking."""
         ...
 
     async def cut(self) -> None:
-        """The connection is torn."""
+        """Cut the connection."""
         ...
 
-    async def hang_up(self) -> None:
-        """The provider closes the conversation in good order."""
+    async def close_normally(self) -> None:
+        """Close the connection normally."""
         ...
 
     @property
-    def connections(self) -> int:
-        """How many there were."""
+    def connection_count(self) -> int:
+        """The number of connections so far."""
         ...
 
     @property
     def complaints(self) -> Sequence[object]:
-        """What the client did wrong."""
+        """The client's violations of the protocol."""
         ...
 
     async def close(self) -> None:
-        """Nothing more happens here."""
+        """Close all connections."""
         ...
 
 
-async def says(backend: Backend, session: RealtimeSession, words: str) -> None:
-    """The user says this aloud."""
-    await backend.begins_to_speak(session)
-    await backend.has_said(session, words)
+async def speak(backend: Backend, session: RealtimeSession, words: str) -> None:
+    """Let the user say this."""
+    await backend.start_speaking(session)
+    await backend.finish_speaking(session, words)
 
 
-_NAMES: dict[type[Command], str] = {
+_COMMANDS: dict[type[Command], str] = {
     ConfigureSession: "configure",
     CommitAudio: "commit",
     ClearAudio: "clear",
@@ -108,57 +108,57 @@ _NAMES: dict[type[Command], str] = {
 _ROLES = {"UserMessage": "user", "AssistantMessage": "assistant", "SystemMessage": "system", "ToolMessage": "result"}
 
 
-class InMemory:
-    """A scripted provider."""
+class ScriptedBackend:
+    """A scripted provider in memory."""
 
     def __init__(self) -> None:
         self.model = ScriptedRealtimeModel([])
 
-    async def plays(self, steps: Steps) -> ScriptedRealtimeModel:
+    async def start(self, steps: Steps) -> ScriptedRealtimeModel:
         self.model = ScriptedRealtimeModel(steps, ms_per_word=MS_PER_WORD)
         return self.model
 
-    def at(self, connection: int = -1) -> ScriptedConnection:
-        return self.model.connections[connection]
+    def connection(self, number: int = -1) -> ScriptedConnection:
+        return self.model.connections[number]
 
     def commands(self, connection: int = -1) -> list[str]:
-        sent = [command for command in self.at(connection).sent if not isinstance(command, AppendAudio)]
+        sent = [command for command in self.connection(connection).sent if not isinstance(command, AppendAudio)]
         return [
-            _ROLES[type(each.message).__name__] if isinstance(each, AddItem) else _NAMES[type(each)] for each in sent
+            _ROLES[type(each.message).__name__] if isinstance(each, AddItem) else _COMMANDS[type(each)] for each in sent
         ]
 
-    def told(self, connection: int = -1) -> list[tuple[str, str]]:
-        return _told(self.at(connection).items)
+    def items(self, connection: int = -1) -> list[tuple[str, str]]:
+        return _describe_items(self.connection(connection).items)
 
     def settings(self, connection: int = -1) -> tuple[str, list[str], str | None]:
-        settings = self.at(connection).settings
-        return settings.instructions, [tool.name for tool in settings.tools], self.at(connection).voice
+        settings = self.connection(connection).settings
+        return settings.instructions, [tool.name for tool in settings.tools], self.connection(connection).voice
 
-    async def until(self, command: str, nth: int = 1, *, connection: int = 0) -> None:
-        await self.model.connection(connection + 1, within=WITHIN)
-        kinds = {name: kind for kind, name in _NAMES.items()}
-        await self.at(connection).wait_for(kinds.get(command, AddItem), within=WITHIN)
+    async def wait_for_command(self, command: str, nth: int = 1, *, connection: int = 0) -> None:
+        await self.model.connection(connection + 1, within=TIMEOUT)
+        kinds = {name: kind for kind, name in _COMMANDS.items()}
+        await self.connection(connection).wait_for(kinds.get(command, AddItem), within=TIMEOUT)
         while self.commands(connection).count(command) < nth:
-            sent = len(self.at(connection).sent_of(kinds.get(command, AddItem)))
-            await self.at(connection).wait_for(kinds.get(command, AddItem), count=sent + 1, within=WITHIN)
+            sent = len(self.connection(connection).sent_of(kinds.get(command, AddItem)))
+            await self.connection(connection).wait_for(kinds.get(command, AddItem), count=sent + 1, within=TIMEOUT)
 
-    async def connected(self, connection: int) -> None:
-        await self.model.connection(connection + 1, within=WITHIN)
+    async def wait_for_connection(self, connection: int) -> None:
+        await self.model.connection(connection + 1, within=TIMEOUT)
 
-    async def begins_to_speak(self, session: RealtimeSession) -> None:
-        self.at().user_begins()
+    async def start_speaking(self, session: RealtimeSession) -> None:
+        self.connection().user_begins()
 
-    async def has_said(self, session: RealtimeSession, words: str) -> None:
-        self.at().user_ceases(words)
+    async def finish_speaking(self, session: RealtimeSession, words: str) -> None:
+        self.connection().user_ceases(words)
 
     async def cut(self) -> None:
-        self.at().cut()
+        self.connection().cut()
 
-    async def hang_up(self) -> None:
-        self.at().end()
+    async def close_normally(self) -> None:
+        self.connection().end()
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         return len(self.model.connections)
 
     @property
@@ -170,7 +170,7 @@ class InMemory:
             await connection.close()
 
 
-_WIRE = {
+_WIRE_COMMANDS = {
     "session.update": "configure",
     "input_audio_buffer.commit": "commit",
     "input_audio_buffer.clear": "clear",
@@ -181,72 +181,72 @@ _WIRE = {
 _WIRE_ROLES = {"function_call": "assistant", "function_call_output": "result"}
 
 
-class OverTheWire:
-    """OpenAI's format, its official SDK, and a real websocket."""
+class WebSocketBackend:
+    """A server that speaks OpenAI's format over a real websocket, used with the official SDK."""
 
     def __init__(self, **options: Any) -> None:
         self.server = OpenAIRealtimeServer([])
-        self.words: deque[str | BaseException] = deque()
-        """What is in the audio that is committed next."""
+        self.transcripts: deque[str | BaseException] = deque()
+        """The transcripts of the audio that is committed next."""
         self._options = options
         self._model: OpenAIRealtimeModel | None = None
 
-    async def plays(self, steps: Steps) -> OpenAIRealtimeModel:
-        by: Callable[[ServedSession], str] | None = _whose if isinstance(steps, Mapping) else None
+    async def start(self, steps: Steps) -> OpenAIRealtimeModel:
+        by: Callable[[ServedSession], str] | None = _agent_name if isinstance(steps, Mapping) else None
         options: dict[str, Any] = {"ms_per_word": MS_PER_WORD, **self._options}
-        self.server = OpenAIRealtimeServer(cast("Any", steps), by=by, hears=self._heard(), **options)
+        self.server = OpenAIRealtimeServer(cast("Any", steps), by=by, hears=self._next_transcripts(), **options)
         await self.server.__aenter__()
         self._model = OpenAIRealtimeModel(api_key=self.server.api_key, base_url=self.server.base_url)
         return self._model
 
-    def _heard(self) -> Iterator[str | BaseException]:
+    def _next_transcripts(self) -> Iterator[str | BaseException]:
         while True:
-            yield self.words.popleft() if self.words else ""
+            yield self.transcripts.popleft() if self.transcripts else ""
 
-    def at(self, connection: int = -1) -> ServedSession:
-        return self.server.sessions[connection]
+    def connection(self, number: int = -1) -> ServedSession:
+        return self.server.sessions[number]
 
     def commands(self, connection: int = -1) -> list[str]:
-        received = [each for each in self.at(connection).received if each.type != "input_audio_buffer.append"]
-        return [_name(each) for each in received[1:]]
+        received = [each for each in self.connection(connection).received if each.type != "input_audio_buffer.append"]
+        return [_command_name(each) for each in received[1:]]
 
-    def told(self, connection: int = -1) -> list[tuple[str, str]]:
-        return _told(self.at(connection).items)
+    def items(self, connection: int = -1) -> list[tuple[str, str]]:
+        return _describe_items(self.connection(connection).items)
 
     def settings(self, connection: int = -1) -> tuple[str, list[str], str | None]:
-        settings = self.at(connection).settings
+        settings = self.connection(connection).settings
         names = [tool["name"] for tool in settings["tools"]]
         return settings["instructions"], names, settings["audio"]["output"]["voice"]
 
-    async def until(self, command: str, nth: int = 1, *, connection: int = 0) -> None:
-        at = await self.server.session(connection, within=WITHIN)
-        kinds = {name: kind for kind, name in _WIRE.items()}
+    async def wait_for_command(self, command: str, nth: int = 1, *, connection: int = 0) -> None:
+        session = await self.server.session(connection, within=TIMEOUT)
+        kinds = {name: kind for kind, name in _WIRE_COMMANDS.items()}
         kind = kinds.get(command, "conversation.item.create")
-        await at.until_received(kind, within=WITHIN)
+        await session.until_received(kind, within=TIMEOUT)
         while self.commands(connection).count(command) < nth:
-            received = [each for each in at.received if each.type == kind]
-            await at.until_received(kind, len(received) + 1, within=WITHIN)
+            received = [each for each in session.received if each.type == kind]
+            await session.until_received(kind, len(received) + 1, within=TIMEOUT)
 
-    async def connected(self, connection: int) -> None:
-        await self.server.session(connection, within=WITHIN)
+    async def wait_for_connection(self, connection: int) -> None:
+        await self.server.session(connection, within=TIMEOUT)
 
-    async def begins_to_speak(self, session: RealtimeSession) -> None:
-        began = len([each for each in self.at().sent if each.type == "input_audio_buffer.speech_started"])
+    async def start_speaking(self, session: RealtimeSession) -> None:
+        count = len([each for each in self.connection().sent if each.type == "input_audio_buffer.speech_started"])
         await session.send_audio(speech("hello", ms_per_word=MS_PER_WORD))
-        await self.at().until_sent("input_audio_buffer.speech_started", began + 1, within=WITHIN)
+        await self.connection().until_sent("input_audio_buffer.speech_started", count + 1, within=TIMEOUT)
 
-    async def has_said(self, session: RealtimeSession, words: str) -> None:
-        self.words.append(words)
+    async def finish_speaking(self, session: RealtimeSession, words: str) -> None:
+        self.transcripts.append(words)
         await session.send_audio(speech(words, ms_per_word=MS_PER_WORD) + silence(600))
 
     async def cut(self) -> None:
-        await self.at().abort()
+        await self.connection().abort()
 
-    async def hang_up(self) -> None:
-        await self.at().close(1000)
+    async def close_normally(self) -> None:
+        await self.connection().close(1000)
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         return len(self.server.sessions)
 
     @property
@@ -259,23 +259,23 @@ class OverTheWire:
         await self.server.__aexit__(None, None, None)
 
 
-def _whose(session: ServedSession) -> str:
+def _agent_name(session: ServedSession) -> str:
     return session.settings["instructions"].partition(":")[0]
 
 
-def _name(recorded: RecordedEvent) -> str:
+def _command_name(recorded: RecordedEvent) -> str:
     if recorded.type != "conversation.item.create":
-        return _WIRE[recorded.type]
+        return _WIRE_COMMANDS[recorded.type]
     item = recorded.event["item"]
     return _WIRE_ROLES.get(item["type"]) or item["role"]
 
 
-def _told(items: Sequence[ConversationItem]) -> list[tuple[str, str]]:
+def _describe_items(items: Sequence[ConversationItem]) -> list[tuple[str, str]]:
     return [(item.role, item.call_id or text_of(item.message.content)) for item in items]
 
 
-async def nothing_left() -> set[str]:
-    """The names of our own tasks that have not ended, once those that were about to end have."""
+async def unfinished_tasks() -> set[str]:
+    """Return the names of Baton's tasks that have not ended after a few iterations of the event loop."""
     for _ in range(5):
         await asyncio.sleep(0)
     return {task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("baton")}

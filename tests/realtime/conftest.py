@@ -1,30 +1,30 @@
-"""Fixtures: each test that takes `backend` runs in memory and over a websocket."""
+"""Fixtures: each test that takes `backend` runs with the scripted and the websocket backend."""
 
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.realtime.backends import Backend, InMemory, OverTheWire
+from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend
 
 
-@pytest.fixture(params=["in memory", "over the wire"])
+@pytest.fixture(params=["scripted", "websocket"])
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
-    """A provider in memory, then a server behind a websocket."""
-    backend: Backend = InMemory() if request.param == "in memory" else OverTheWire()
+    """Return the scripted backend, then the websocket backend."""
+    backend: Backend = ScriptedBackend() if request.param == "scripted" else WebSocketBackend()
     yield backend
     await backend.close()
 
 
 @pytest.fixture
-async def wire() -> AsyncIterator[OverTheWire]:
-    """A server behind a websocket."""
-    backend = OverTheWire()
+async def websocket_backend() -> AsyncIterator[WebSocketBackend]:
+    """Return a websocket backend."""
+    backend = WebSocketBackend()
     yield backend
     await backend.close()
 
 
 @pytest.fixture
-async def scripted() -> AsyncIterator[InMemory]:
-    """A provider in memory."""
-    backend = InMemory()
+async def scripted_backend() -> AsyncIterator[ScriptedBackend]:
+    """Return a scripted backend."""
+    backend = ScriptedBackend()
     yield backend
     await backend.close()

@@ -1,11 +1,11 @@
-"""R8, R9: connections that are lost, wherever that happens, and what is sent again."""
+"""R8, R9: lost connections, and what is sent again on the next one."""
 
 import asyncio
 from typing import Any
 
 import pytest
-from tests.realtime.backends import Backend, InMemory, OverTheWire, nothing_left, says
-from tests.realtime.listener import Listener, listening_to, make_runner
+from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, speak, unfinished_tasks
+from tests.realtime.recorder import SessionRecorder, make_runner, record_session
 from tests.servers import HttpFault
 from tests.servers.realtime import CutConnection
 
@@ -35,68 +35,72 @@ from baton.testing import ScriptedStream, call
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-async def test_a_cut_before_anything_was_said_has_the_response_asked_for_again(
-    wire: OverTheWire, is_before: bool
+async def test_a_response_is_requested_again_if_the_connection_was_lost_before_it(
+    websocket_backend: WebSocketBackend, is_before: bool
 ) -> None:
-    """R9."""
-    model = await wire.plays(["Hello."])
-    async with listening_to(make_runner(RealtimeAgent("Desk", instructions="Be kind."), model).connect()) as heard:
-        wire.server.plan(CutConnection("response.created", before=is_before))
-        await heard.session.send_text("Hi")
-        await heard.said()
-    assert wire.commands(1) == ["user", "respond"]
-    assert wire.told(1) == [("user", "Hi"), ("assistant", "Hello.")]
-    assert wire.settings(1)[0] == "Be kind."
-    assert [type(event) for event in heard.events if isinstance(event, SessionReconnecting | SessionReconnected)] == [
+    # R9
+    model = await websocket_backend.start(["Hello."])
+    async with record_session(make_runner(RealtimeAgent("Desk", instructions="Be kind."), model).connect()) as recorder:
+        websocket_backend.server.plan(CutConnection("response.created", before=is_before))
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for_response()
+    assert websocket_backend.commands(1) == ["user", "respond"]
+    assert websocket_backend.items(1) == [("user", "Hi"), ("assistant", "Hello.")]
+    assert websocket_backend.settings(1)[0] == "Be kind."
+    assert [
+        type(event) for event in recorder.events if isinstance(event, SessionReconnecting | SessionReconnected)
+    ] == [
         SessionReconnecting,
         SessionReconnected,
     ]
-    assert wire.complaints == []
+    assert websocket_backend.complaints == []
 
 
 @pytest.mark.parametrize("at", ["response.output_text.delta", "response.content_part.done"])
-async def test_a_cut_in_the_middle_of_an_answer_keeps_what_was_said(wire: OverTheWire, at: str) -> None:
-    """R9."""
-    model = await wire.plays(["Your invoice is paid.", "As I said: it is paid."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
-        wire.server.plan(CutConnection(at))
-        await heard.session.send_text("My invoice?")
-        await heard.until(AgentResponded, where=lambda said: said.text.startswith("As I said"))
-    assert [event.attempt for event in heard.all(SessionReconnecting)] == [1]
-    assert heard.words[0] == {"response.output_text.delta": "Your "}.get(at, "Your invoice is paid.")
-    assert wire.told(1) == [
+async def test_the_text_of_a_response_is_kept_if_the_connection_is_lost(
+    websocket_backend: WebSocketBackend, at: str
+) -> None:
+    # R9
+    model = await websocket_backend.start(["Your invoice is paid.", "As I said: it is paid."])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
+        websocket_backend.server.plan(CutConnection(at))
+        await recorder.session.send_text("My invoice?")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text.startswith("As I said"))
+    assert [event.attempt for event in recorder.of_type(SessionReconnecting)] == [1]
+    assert recorder.response_texts[0] == {"response.output_text.delta": "Your "}.get(at, "Your invoice is paid.")
+    assert websocket_backend.items(1) == [
         ("user", "My invoice?"),
-        ("assistant", heard.words[0]),
+        ("assistant", recorder.response_texts[0]),
         ("assistant", "As I said: it is paid."),
     ]
-    assert wire.complaints == []
+    assert websocket_backend.complaints == []
 
 
-async def test_a_cut_in_the_middle_of_speech_keeps_what_was_said(backend: Backend) -> None:
-    """R9."""
-    never = asyncio.Event()
-    model = await backend.plays([ScriptedStream("One two three", never), "Again."])
+async def test_the_transcript_of_speech_is_kept_if_the_connection_is_lost(backend: Backend) -> None:
+    # R9
+    never_set = asyncio.Event()
+    model = await backend.start([ScriptedStream("One two three", never_set), "Again."])
     runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
-    async with listening_to(runner.connect()) as heard:
-        await heard.session.send_text("Count")
-        await heard.until(UserMessageAdded)
-        await backend.until("respond")
-        await _words(heard, "three")
+    async with record_session(runner.connect()) as recorder:
+        await recorder.session.send_text("Count")
+        await recorder.wait_for(UserMessageAdded)
+        await backend.wait_for_command("respond")
+        await _wait_for_word(recorder, "three")
         await backend.cut()
-        await heard.until(AgentResponded, where=lambda said: said.text == "Again.")
-    assert heard.words == ["One two three", "Again."]
-    assert heard.all(AgentResponded)[0].stop_reason == "connection_lost"
-    assert backend.told(1)[:2] == [("user", "Count"), ("assistant", "One two three")]
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Again.")
+    assert recorder.response_texts == ["One two three", "Again."]
+    assert recorder.of_type(AgentResponded)[0].stop_reason == "connection_lost"
+    assert backend.items(1)[:2] == [("user", "Count"), ("assistant", "One two three")]
     assert backend.commands(1) == ["user", "assistant", "respond"]
     assert backend.complaints == []
 
 
-async def _words(heard: Listener, word: str) -> None:
-    await heard.until(TranscriptDelta, where=lambda delta: word in delta.text)
+async def _wait_for_word(recorder: SessionRecorder, word: str) -> None:
+    await recorder.wait_for(TranscriptDelta, where=lambda delta: word in delta.text)
 
 
-async def test_a_call_whose_response_was_cut_off_is_not_carried_out(wire: OverTheWire) -> None:
-    """R9: its arguments are complete, but whether the model meant it is not known."""
+async def test_a_call_of_an_incomplete_response_is_not_executed(websocket_backend: WebSocketBackend) -> None:
+    # R9: the arguments are complete, but the response is not.
     calls = 0
 
     @tool
@@ -106,46 +110,46 @@ async def test_a_call_whose_response_was_cut_off_is_not_carried_out(wire: OverTh
         calls += 1
         return "paid"
 
-    model = await wire.plays([call("pay"), "I did nothing yet."])
-    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
-        wire.server.plan(CutConnection("response.function_call_arguments.done"))
-        await heard.session.send_text("Pay!")
-        await heard.until(AgentResponded, where=lambda said: said.text == "I did nothing yet.")
+    model = await websocket_backend.start([call("pay"), "I did nothing yet."])
+    async with record_session(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as recorder:
+        websocket_backend.server.plan(CutConnection("response.function_call_arguments.done"))
+        await recorder.session.send_text("Pay!")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "I did nothing yet.")
     assert calls == 0
-    assert wire.told(1) == [("user", "Pay!"), ("assistant", "I did nothing yet.")]
-    assert wire.complaints == []
+    assert websocket_backend.items(1) == [("user", "Pay!"), ("assistant", "I did nothing yet.")]
+    assert websocket_backend.complaints == []
 
 
-async def test_a_cut_while_a_tool_runs_does_not_run_it_again(backend: Backend) -> None:
-    """R9."""
+async def test_a_running_tool_is_not_run_again_after_a_lost_connection(backend: Backend) -> None:
+    # R9
     calls = 0
-    runs, may_end = asyncio.Event(), asyncio.Event()
+    is_running, may_end = asyncio.Event(), asyncio.Event()
 
     @tool
     async def pay() -> str:
         """Pay."""
         nonlocal calls
         calls += 1
-        runs.set()
+        is_running.set()
         await may_end.wait()
         return "paid"
 
-    model = await backend.plays([call("pay"), "It is paid."])
-    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
-        await heard.session.send_text("Pay!")
-        await runs.wait()
+    model = await backend.start([call("pay"), "It is paid."])
+    async with record_session(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as recorder:
+        await recorder.session.send_text("Pay!")
+        await is_running.wait()
         await backend.cut()
-        await heard.until(SessionReconnected)
+        await recorder.wait_for(SessionReconnected)
         may_end.set()
-        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "It is paid.")
     assert calls == 1
-    assert [role for role, _ in backend.told(1)] == ["user", "call", "result", "assistant"]
+    assert [role for role, _ in backend.items(1)] == ["user", "call", "result", "assistant"]
     assert backend.commands(1)[-2:] == ["result", "respond"]
     assert backend.complaints == []
 
 
-async def test_a_result_whose_sending_was_cut_is_sent_on_the_next_connection(scripted: InMemory) -> None:
-    """R8, R9."""
+async def test_a_result_lost_while_sending_is_sent_on_the_next_connection(scripted_backend: ScriptedBackend) -> None:
+    # R8, R9
     calls = 0
 
     @tool
@@ -153,118 +157,120 @@ async def test_a_result_whose_sending_was_cut_is_sent_on_the_next_connection(scr
         """Pay."""
         nonlocal calls
         calls += 1
-        scripted.model.cut_at(AddItem)
+        scripted_backend.model.cut_at(AddItem)
         return "paid"
 
-    model = await scripted.plays([call("pay"), "It is paid."])
-    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
-        await heard.session.send_text("Pay!")
-        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
+    model = await scripted_backend.start([call("pay"), "It is paid."])
+    async with record_session(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as recorder:
+        await recorder.session.send_text("Pay!")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "It is paid.")
     assert calls == 1
-    assert [role for role, _ in scripted.told(1)] == ["user", "call", "result", "assistant"]
-    assert scripted.complaints == []
+    assert [role for role, _ in scripted_backend.items(1)] == ["user", "call", "result", "assistant"]
+    assert scripted_backend.complaints == []
 
 
 @pytest.mark.parametrize("kind", [AddItem, ConfigureSession, CreateResponse])
-async def test_a_cut_during_a_transfer_keeps_the_new_agent_active(scripted: InMemory, kind: Any) -> None:
-    """R9: whatever is being sent when the connection goes."""
+async def test_a_connection_lost_during_a_transfer_keeps_the_new_agent_active(
+    scripted_backend: ScriptedBackend, kind: Any
+) -> None:
+    # R9: for all commands that can be in transit.
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
 
     def cut_now(ctx: Any) -> None:
-        scripted.model.cut_at(kind)
+        scripted_backend.model.cut_at(kind)
 
     desk = RealtimeAgent(
         "Desk", instructions="Desk: be kind.", handoffs=[realtime_handoff(billing, on_handoff=cut_now)]
     )
-    model = await scripted.plays({"Desk": [call("transfer_to_billing")], "Billing": ["Billing here."]})
-    async with listening_to(make_runner(desk, model).connect()) as heard:
-        await heard.session.send_text("Hi")
-        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
-    assert heard.transfers == [("Desk", "Billing")]
-    assert scripted.settings(1)[0] == "Billing: be kind."
-    assert [role for role, _ in scripted.told(1)] == ["user", "call", "result", "assistant"]
-    assert scripted.commands(1).count("respond") == 1
-    assert scripted.complaints == []
+    model = await scripted_backend.start({"Desk": [call("transfer_to_billing")], "Billing": ["Billing here."]})
+    async with record_session(make_runner(desk, model).connect()) as recorder:
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Billing here.")
+    assert recorder.transfers == [("Desk", "Billing")]
+    assert scripted_backend.settings(1)[0] == "Billing: be kind."
+    assert [role for role, _ in scripted_backend.items(1)] == ["user", "call", "result", "assistant"]
+    assert scripted_backend.commands(1).count("respond") == 1
+    assert scripted_backend.complaints == []
 
 
-async def test_a_cut_while_a_question_is_open_leaves_it_open(backend: Backend) -> None:
-    """R9."""
+async def test_an_interrupt_stays_open_if_the_connection_is_lost(backend: Backend) -> None:
+    # R9
 
     @tool(needs_approval=True)
     async def pay() -> str:
         """Pay."""
         return "paid"
 
-    model = await backend.plays([call("pay"), "It is paid."])
-    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
-        await heard.session.send_text("Pay!")
-        asked = await heard.until(InterruptRaised)
+    model = await backend.start([call("pay"), "It is paid."])
+    async with record_session(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as recorder:
+        await recorder.session.send_text("Pay!")
+        interrupt = await recorder.wait_for(InterruptRaised)
         await backend.cut()
-        await heard.until(SessionReconnected)
-        await heard.session.answer(asked.key, True)
-        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
-    assert heard.results == [("pay", "paid")]
+        await recorder.wait_for(SessionReconnected)
+        await recorder.session.answer(interrupt.key, True)
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "It is paid.")
+    assert recorder.tool_results == [("pay", "paid")]
     assert backend.complaints == []
 
 
-async def test_audio_and_words_that_are_sent_meanwhile_arrive_once(backend: Backend) -> None:
-    """R9."""
-    model = await backend.plays(["Both of you!"])
+async def test_audio_and_text_sent_while_reconnecting_arrive_once(backend: Backend) -> None:
+    # R9
+    model = await backend.start(["Both of you!"])
     runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings(turn_detection=None))
-    async with listening_to(runner.connect()) as heard:
+    async with record_session(runner.connect()) as recorder:
         await backend.cut()
-        await heard.until(SessionReconnecting)
+        await recorder.wait_for(SessionReconnecting)
         frames = [bytes([number]) * 960 for number in range(20)]
-        sending = asyncio.gather(*[heard.session.send_audio(frame) for frame in frames])
-        await heard.session.send_text("Hello", respond=False)
-        await sending
-        await heard.session.send_text("Hello again")
-        await heard.said()
-    if isinstance(backend, OverTheWire):
-        assert bytes(backend.at(1).audio) == b"".join(frames)
+        audio_task = asyncio.gather(*[recorder.session.send_audio(frame) for frame in frames])
+        await recorder.session.send_text("Hello", respond=False)
+        await audio_task
+        await recorder.session.send_text("Hello again")
+        await recorder.wait_for_response()
+    if isinstance(backend, WebSocketBackend):
+        assert bytes(backend.connection(1).audio) == b"".join(frames)
     else:
-        assert isinstance(backend, InMemory)
-        assert backend.at(1).heard == b"".join(frames)
-    assert backend.told(1) == [("user", "Hello"), ("user", "Hello again"), ("assistant", "Both of you!")]
+        assert isinstance(backend, ScriptedBackend)
+        assert backend.connection(1).heard == b"".join(frames)
+    assert backend.items(1) == [("user", "Hello"), ("user", "Hello again"), ("assistant", "Both of you!")]
     assert backend.complaints == []
 
 
-async def test_an_unanswered_user_message_is_answered_after_a_cut(scripted: InMemory) -> None:
-    """R9: also if its transcript is lost with the connection."""
-    model = await scripted.plays(["Pardon?"])
+async def test_an_unanswered_user_message_is_answered_after_reconnecting(scripted_backend: ScriptedBackend) -> None:
+    # R9: also if its transcript is lost with the connection.
+    model = await scripted_backend.start(["Pardon?"])
     runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
-    async with listening_to(runner.connect()) as heard:
-        scripted.at().emit(UserSpeechStarted("a"), UserSpeechEnded("a"), AudioCommitted("a"))
-        await scripted.at().wait_until_read(AudioCommitted)
-        await scripted.cut()
-        await heard.said()
-        await heard.session.wait_until_idle()
-    assert scripted.told(1) == [("user", "(something that could not be understood)"), ("assistant", "Pardon?")]
-    assert [event.text for event in heard.all(UserMessageAdded)] == ["(something that could not be understood)"]
+    async with record_session(runner.connect()) as recorder:
+        scripted_backend.connection().emit(UserSpeechStarted("a"), UserSpeechEnded("a"), AudioCommitted("a"))
+        await scripted_backend.connection().wait_until_read(AudioCommitted)
+        await scripted_backend.cut()
+        await recorder.wait_for_response()
+        await recorder.session.wait_until_idle()
+    assert scripted_backend.items(1) == [("user", "(something that could not be understood)"), ("assistant", "Pardon?")]
+    assert [event.text for event in recorder.of_type(UserMessageAdded)] == ["(something that could not be understood)"]
 
 
-async def test_after_so_many_attempts_the_conversation_ends_with_an_error_and_can_be_resumed(backend: Backend) -> None:
-    """R9."""
+async def test_a_session_fails_after_max_reconnects_and_can_be_resumed(backend: Backend) -> None:
+    # R9
     store = MemoryStore()
-    model = await backend.plays(["Hello.", "Where were we?"])
+    model = await backend.start(["Hello.", "Where were we?"])
     desk = RealtimeAgent("Desk")
-    async with listening_to(make_runner(desk, model, store=store, max_reconnects=2).connect()) as heard:
-        await heard.session.send_text("Hi")
-        await heard.said()
+    async with record_session(make_runner(desk, model, store=store, max_reconnects=2).connect()) as recorder:
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for_response()
         await _refuse_to_connect(backend, 2)
         await backend.cut()
-        run_id = heard.session.run_id
-        await heard.until(SessionReconnecting, 2)
+        run_id = recorder.session.run_id
+        await recorder.wait_for(SessionReconnecting, 2)
         with pytest.raises((RunError, SessionLostError)):
-            await _send_until_over(heard.session)
-    assert isinstance(heard.failure, SessionLostError)
-    assert heard.failure.attempts == 2
-    assert heard.session.result.status == "failed"
-    again = make_runner(desk, model, store=store)
-    async with listening_to(again.resume(run_id)) as heard:
-        await heard.session.send_text("Are you there?")
-        await heard.said()
-    assert backend.told() == [
+            await _send_until_ended(recorder.session)
+    assert isinstance(recorder.failure, SessionLostError)
+    assert recorder.failure.attempts == 2
+    assert recorder.session.result.status == "failed"
+    runner = make_runner(desk, model, store=store)
+    async with record_session(runner.resume(run_id)) as recorder:
+        await recorder.session.send_text("Are you there?")
+        await recorder.wait_for_response()
+    assert backend.items() == [
         ("user", "Hi"),
         ("assistant", "Hello."),
         ("user", "Are you there?"),
@@ -274,96 +280,98 @@ async def test_after_so_many_attempts_the_conversation_ends_with_an_error_and_ca
 
 
 async def _refuse_to_connect(backend: Backend, times: int) -> None:
-    gone = [ModelConnectionError("no route to host", retryable=True) for _ in range(times)]
-    if isinstance(backend, OverTheWire):
+    errors = [ModelConnectionError("no route to host", retryable=True) for _ in range(times)]
+    if isinstance(backend, WebSocketBackend):
         backend.server.refuse(*[HttpFault(503) for _ in range(times)])
     else:
-        assert isinstance(backend, InMemory)
-        backend.model.fail_to_connect(*gone)
+        assert isinstance(backend, ScriptedBackend)
+        backend.model.fail_to_connect(*errors)
 
 
-async def _send_until_over(session: RealtimeSession) -> None:
+async def _send_until_ended(session: RealtimeSession) -> None:
     async with asyncio.timeout(60):
         while True:
             await session.send_audio(b"\0\0" * 480)
             await asyncio.sleep(0)
 
 
-async def test_a_provider_that_always_hangs_up_is_not_called_for_ever(wire: OverTheWire) -> None:
-    """R9: every connection comes about, and none is good for anything."""
-    model = await wire.plays(["Hello."] * 20)
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model, max_reconnects=3).connect()) as heard:
-        wire.server.plan(*[CutConnection("response.created", before=True, nth=number) for number in range(1, 20)])
-        await heard.session.send_text("Hi")
-        await heard.until_over()
-    assert isinstance(heard.failure, SessionLostError)
-    assert wire.connections == 4
+async def test_connections_that_do_not_last_count_as_attempts(websocket_backend: WebSocketBackend) -> None:
+    # R9: every connection can be opened, and none lasts.
+    model = await websocket_backend.start(["Hello."] * 20)
+    async with record_session(make_runner(RealtimeAgent("Desk"), model, max_reconnects=3).connect()) as recorder:
+        websocket_backend.server.plan(
+            *[CutConnection("response.created", before=True, nth=number) for number in range(1, 20)]
+        )
+        await recorder.session.send_text("Hi")
+        await recorder.wait_until_ended()
+    assert isinstance(recorder.failure, SessionLostError)
+    assert websocket_backend.connection_count == 4
 
 
 async def test_a_normal_closure_by_the_provider_ends_the_session(backend: Backend) -> None:
-    """R9."""
-    model = await backend.plays([ScriptedStream("One two three", asyncio.Event())])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
-        await heard.session.send_text("Count")
-        await _words(heard, "three")
-        await backend.hang_up()
-        await heard.until_over()
+    # R9
+    model = await backend.start([ScriptedStream("One two three", asyncio.Event())])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
+        await recorder.session.send_text("Count")
+        await _wait_for_word(recorder, "three")
+        await backend.close_normally()
+        await recorder.wait_until_ended()
         with pytest.raises(RunError, match="has ended"):
-            await heard.session.send_text("Hello?")
-    assert heard.failure is None
-    assert heard.words == ["One two three"]
-    assert heard.session.result.status == "completed"
-    assert backend.connections == 1
+            await recorder.session.send_text("Hello?")
+    assert recorder.failure is None
+    assert recorder.response_texts == ["One two three"]
+    assert recorder.session.result.status == "completed"
+    assert backend.connection_count == 1
 
 
-async def test_if_it_cannot_be_opened_that_is_raised_and_nothing_is_left(scripted: InMemory) -> None:
-    """R2, R11: also if it is cut while the history is being told."""
-    model = await scripted.plays(["Hello."])
+async def test_a_session_that_cannot_be_opened_raises_and_leaves_no_task(scripted_backend: ScriptedBackend) -> None:
+    # R2, R11: also if the connection is lost while the history is sent.
+    model = await scripted_backend.start(["Hello."])
     model.fail_to_connect(ModelConnectionError("no route to host"))
     with pytest.raises(ModelConnectionError, match="no route to host"):
         async with make_runner(RealtimeAgent("Desk"), model).connect():
-            raise AssertionError("it was opened")
+            raise AssertionError("the session was opened")
     model.cut_at(AddItem)
     history = [UserMessage("Hi"), AssistantMessage("Hello.")]
     with pytest.raises(ModelConnectionError, match="cut while sending"):
         async with make_runner(RealtimeAgent("Desk"), model).connect(history):
-            raise AssertionError("it was opened")
+            raise AssertionError("the session was opened")
     assert [connection.is_open for connection in model.connections] == [False]
-    assert await nothing_left() == set()
+    assert await unfinished_tasks() == set()
 
 
-async def test_a_second_cut_while_everything_is_told_again(scripted: InMemory) -> None:
-    """R9."""
-    model = await scripted.plays(["Hello.", "Again."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
-        await heard.session.send_text("Hi")
-        await heard.said()
-        scripted.model.cut_at(AddItem)
-        await scripted.cut()
-        await heard.until(SessionReconnected)
-        await heard.session.send_text("Still there?")
-        await heard.said(2)
-    assert [event.attempt for event in heard.all(SessionReconnecting)] == [1, 2]
-    assert scripted.told() == [
+async def test_a_connection_lost_while_reconnecting_is_another_attempt(scripted_backend: ScriptedBackend) -> None:
+    # R9
+    model = await scripted_backend.start(["Hello.", "Again."])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for_response()
+        scripted_backend.model.cut_at(AddItem)
+        await scripted_backend.cut()
+        await recorder.wait_for(SessionReconnected)
+        await recorder.session.send_text("Still there?")
+        await recorder.wait_for_response(2)
+    assert [event.attempt for event in recorder.of_type(SessionReconnecting)] == [1, 2]
+    assert scripted_backend.items() == [
         ("user", "Hi"),
         ("assistant", "Hello."),
         ("user", "Still there?"),
         ("assistant", "Again."),
     ]
-    assert heard.all(ToolReturned) == []
-    assert scripted.complaints == []
+    assert recorder.of_type(ToolReturned) == []
+    assert scripted_backend.complaints == []
 
 
-async def test_speech_is_heard_on_the_next_connection(backend: Backend) -> None:
-    """R9."""
-    model = await backend.plays(["Good morning."])
+async def test_speech_on_the_next_connection_is_transcribed(backend: Backend) -> None:
+    # R9
+    model = await backend.start(["Good morning."])
     runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
-    async with listening_to(runner.connect()) as heard:
+    async with record_session(runner.connect()) as recorder:
         await backend.cut()
-        await heard.until(SessionReconnected)
-        await says(backend, heard.session, "Hello")
-        await heard.said()
-        await heard.until(UserMessageAdded)
-        await heard.session.wait_until_idle()
-    assert [event.text for event in heard.all(UserMessageAdded)] == ["Hello"]
+        await recorder.wait_for(SessionReconnected)
+        await speak(backend, recorder.session, "Hello")
+        await recorder.wait_for_response()
+        await recorder.wait_for(UserMessageAdded)
+        await recorder.session.wait_until_idle()
+    assert [event.text for event in recorder.of_type(UserMessageAdded)] == ["Hello"]
     assert backend.complaints == []

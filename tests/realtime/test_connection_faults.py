@@ -1,10 +1,10 @@
-"""R8, R9: one conversation with a tool and a change of the floor; at each event that is sent, something goes wrong."""
+"""R8, R9: one session with a tool and a transfer, run once for each event with a fault at that event."""
 
 from collections import Counter
 from collections.abc import Callable
 
-from tests.realtime.backends import OverTheWire, nothing_left
-from tests.realtime.listener import WRITTEN, listening_to, make_runner
+from tests.realtime.backends import WebSocketBackend, unfinished_tasks
+from tests.realtime.recorder import TEXT_ONLY, make_runner, record_session
 from tests.servers.realtime import CutConnection, Fault, RepeatEvent, SwapEvents
 
 from baton import RunContext, tool
@@ -16,102 +16,105 @@ from baton.testing import call
 from baton.testing.scripted import Plain
 
 
-def as_desk(request: ModelRequest) -> Plain:
-    """Look it up, then hand over; whatever is known of that already is not wanted again."""
+def respond_as_desk(request: ModelRequest) -> Plain:
+    """Call the tool, then hand off once the tool's result is known."""
     is_done = any(isinstance(message, ToolMessage) for message in request.messages)
     return call("transfer_to_billing") if is_done else call("look_up")
 
 
-class Case:
-    """A desk, and how often what it has effects on was done."""
+class CountingTeam:
+    """A team that counts the executions of its tool and its callback."""
 
     def __init__(self) -> None:
-        self.done: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
         @tool
         async def look_up() -> str:
             """Look it up."""
-            self.done["look_up"] += 1
+            self.counts["look_up"] += 1
             return "found"
 
-        async def note(ctx: RunContext) -> None:
-            self.done["on_handoff"] += 1
+        async def count_handoff(ctx: RunContext) -> None:
+            self.counts["on_handoff"] += 1
 
         billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
         self.desk = RealtimeAgent(
             "Desk",
             instructions="Desk: be kind.",
             tools=[look_up],
-            handoffs=[realtime_handoff(billing, on_handoff=note)],
+            handoffs=[realtime_handoff(billing, on_handoff=count_handoff)],
         )
 
 
-async def held(backend: OverTheWire, settings: RealtimeSettings, *faults: Fault) -> Case:
-    """The whole conversation, with these faults; it comes to the same end in any case."""
-    case = Case()
-    model = await backend.plays({"Desk": [as_desk] * 9, "Billing": ["All is well."] * 9})
+async def run_session(backend: WebSocketBackend, settings: RealtimeSettings, *faults: Fault) -> CountingTeam:
+    """Run the session with these faults and check that it ends as without them."""
+    team = CountingTeam()
+    model = await backend.start({"Desk": [respond_as_desk] * 9, "Billing": ["All is well."] * 9})
     backend.server.plan(*faults)
     try:
-        async with listening_to(
-            make_runner(case.desk, model, settings=settings, reconnect_delay=0.0).connect()
-        ) as heard:
-            await heard.session.send_text("Is all well?")
-            await heard.until(
-                AgentResponded, where=lambda said: said.text == "All is well." and said.stop_reason == "completed"
+        async with record_session(
+            make_runner(team.desk, model, settings=settings, reconnect_delay=0.0).connect()
+        ) as recorder:
+            await recorder.session.send_text("Is all well?")
+            await recorder.wait_for(
+                AgentResponded,
+                where=lambda response: response.text == "All is well." and response.stop_reason == "completed",
             )
-            await heard.session.wait_until_idle()
-            assert heard.session.active_agent == "Billing"
-        assert heard.failure is None
-        assert case.done == {"look_up": 1, "on_handoff": 1}
-        assert heard.transfers == [("Desk", "Billing")]
-        assert [name for name, _ in heard.results] == ["look_up", "transfer_to_billing"]
+            await recorder.session.wait_until_idle()
+            assert recorder.session.active_agent == "Billing"
+        assert recorder.failure is None
+        assert team.counts == {"look_up": 1, "on_handoff": 1}
+        assert recorder.transfers == [("Desk", "Billing")]
+        assert [name for name, _ in recorder.tool_results] == ["look_up", "transfer_to_billing"]
         assert backend.settings()[0] == "Billing: be kind."
-        roles = [role for role, _ in backend.told()]
+        roles = [role for role, _ in backend.items()]
         assert roles[:5] == ["user", "call", "result", "call", "result"]
         assert set(roles[5:]) == {"assistant"}
         assert backend.complaints == []
     finally:
         await backend.close()
-    assert await nothing_left() == set()
-    return case
+    assert await unfinished_tasks() == set()
+    return team
 
 
-async def test_a_cut_after_any_event_of_a_text_conversation() -> None:
-    """R9."""
-    await _everywhere(WRITTEN, CutConnection)
+async def test_a_connection_lost_after_any_event_of_a_text_session() -> None:
+    # R9
+    await _check_every_event(TEXT_ONLY, CutConnection)
 
 
-async def test_a_cut_after_any_event_of_a_spoken_conversation() -> None:
-    """R9."""
-    await _everywhere(RealtimeSettings(), CutConnection)
+async def test_a_connection_lost_after_any_event_of_an_audio_session() -> None:
+    # R9
+    await _check_every_event(RealtimeSettings(), CutConnection)
 
 
-async def test_any_event_may_come_twice() -> None:
-    """R8: each time as if it were another."""
-    await _everywhere(WRITTEN, lambda kind, nth: RepeatEvent(kind, nth, new_id=True))
+async def test_any_event_can_be_repeated() -> None:
+    # R8: each time with a new id.
+    await _check_every_event(TEXT_ONLY, lambda kind, nth: RepeatEvent(kind, nth, new_id=True))
 
 
-async def test_any_two_events_may_change_places() -> None:
-    """R4, R8: also the one that says that settings are in force, and the beginning of a response."""
-    await _everywhere(WRITTEN, SwapEvents, besides="response.done")
+async def test_any_two_events_can_be_swapped() -> None:
+    # R4, R8: including the confirmation of settings and the start of a response.
+    await _check_every_event(TEXT_ONLY, SwapEvents, except_for="response.done")
 
 
-async def _everywhere(settings: RealtimeSettings, fault_at: Callable[[str, int], Fault], *, besides: str = "") -> None:
-    """The conversation, each time with one thing going wrong, at the next place."""
-    undisturbed = OverTheWire()
-    await held(undisturbed, settings)
-    seen: Counter[str] = Counter()
+async def _check_every_event(
+    settings: RealtimeSettings, make_fault: Callable[[str, int], Fault], *, except_for: str = ""
+) -> None:
+    """Run the session once per event that the server sends, with a fault at that event."""
+    without_faults = WebSocketBackend()
+    await run_session(without_faults, settings)
+    counts: Counter[str] = Counter()
     faults: list[Fault] = []
-    for recorded in undisturbed.at(0).sent:
-        seen[recorded.type] += 1
-        # Whoever cannot even begin has no conversation; that is another matter.
-        is_opening = (recorded.type, seen[recorded.type]) in (("session.created", 1), ("session.updated", 1))
-        if not is_opening and recorded.type != besides:
-            faults.append(fault_at(recorded.type, seen[recorded.type]))
+    for recorded in without_faults.connection(0).sent:
+        counts[recorded.type] += 1
+        # A fault before the session is configured fails the opening of the session; that is tested elsewhere.
+        is_opening = (recorded.type, counts[recorded.type]) in (("session.created", 1), ("session.updated", 1))
+        if not is_opening and recorded.type != except_for:
+            faults.append(make_fault(recorded.type, counts[recorded.type]))
     assert len(faults) > 30
     for fault in faults:
         try:
-            await held(OverTheWire(), settings, fault)
+            await run_session(WebSocketBackend(), settings, fault)
         except BaseException as error:
             error.add_note(f"with {fault}")
             raise

@@ -1,12 +1,12 @@
-"""R3: conversations in writing go on live, and live ones in writing; what was done is replayed and resumed."""
+"""R3: threads of text runs and realtime sessions; resuming and replaying sessions."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.realtime.backends import Backend, OverTheWire
-from tests.realtime.listener import listening_to, make_runner
+from tests.realtime.backends import Backend, WebSocketBackend
+from tests.realtime.recorder import make_runner, record_session
 
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import ModelError, SessionLostError
@@ -23,8 +23,8 @@ PIXEL = bytes.fromhex(
 )
 
 
-async def test_a_thread_in_writing_goes_on_live_and_back_in_writing(backend: Backend) -> None:
-    """R3: the same store, and calls of both."""
+async def test_a_thread_continues_with_text_runs_and_realtime_sessions(backend: Backend) -> None:
+    # R3: with calls in both.
 
     @tool
     async def look_up(what: str) -> str:
@@ -32,49 +32,51 @@ async def test_a_thread_in_writing_goes_on_live_and_back_in_writing(backend: Bac
         return f"found {what}"
 
     store = MemoryStore()
-    written = ScriptedModel([call("look_up", what="a"), "I found a.", "You are welcome."])
-    text = Runner(Agent("Desk", tools=[look_up], model=written), store=store)
-    await text.run("Find a", thread="t")
-    model = await backend.plays([call("look_up", what="b"), "I found b."])
-    live = make_runner(RealtimeAgent("Desk", tools=[look_up]), model, store=store)
-    async with listening_to(live.connect(thread="t")) as heard:
-        assert [role for role, _ in backend.told()] == ["user", "call", "result", "assistant"]
+    text_model = ScriptedModel([call("look_up", what="a"), "I found a.", "You are welcome."])
+    text_runner = Runner(Agent("Desk", tools=[look_up], model=text_model), store=store)
+    await text_runner.run("Find a", thread="t")
+    model = await backend.start([call("look_up", what="b"), "I found b."])
+    realtime_runner = make_runner(RealtimeAgent("Desk", tools=[look_up]), model, store=store)
+    async with record_session(realtime_runner.connect(thread="t")) as recorder:
+        assert [role for role, _ in backend.items()] == ["user", "call", "result", "assistant"]
         assert "respond" not in backend.commands()
-        await heard.session.send_text("Find b")
-        await heard.until(AgentResponded, where=lambda said: said.text == "I found b.")
-    result = await text.run("Thanks", thread="t")
+        await recorder.session.send_text("Find b")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "I found b.")
+    result = await text_runner.run("Thanks", thread="t")
     assert result.output == "You are welcome."
-    said = [text_of(message.content) for message in written.requests[-1].messages if text_of(message.content)]
-    assert said == ["Find a", "found a", "I found a.", "Find b", "found b", "I found b.", "Thanks"]
-    assert [text_of(message.content) for message in await live.thread("t").messages()][-1] == "You are welcome."
+    texts = [text_of(message.content) for message in text_model.requests[-1].messages if text_of(message.content)]
+    assert texts == ["Find a", "found a", "I found a.", "Find b", "found b", "I found b.", "Thanks"]
+    assert [text_of(message.content) for message in await realtime_runner.thread("t").messages()][
+        -1
+    ] == "You are welcome."
     assert backend.complaints == []
 
 
 async def test_a_thread_remembers_the_active_agent_and_the_heard_text(backend: Backend) -> None:
-    """R3, R7."""
+    # R3, R7
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     steps = {"Desk": [call("transfer_to_billing")], "Billing": ["One two three four", "Back again."]}
-    model = await backend.plays(steps)
+    model = await backend.start(steps)
     runner = make_runner(desk, model, store=MemoryStore(), settings=RealtimeSettings())
-    async with listening_to(runner.connect(thread="t")) as heard:
-        await heard.session.send_text("Count")
-        await heard.until(AgentResponded, where=lambda said: said.agent == "Billing")
-        heard.session.playback.played(heard.all(AudioDelta)[0].item_id, 400)
-        await heard.session.interrupt()
-        await heard.until(ResponseTruncated)
-    async with listening_to(runner.connect(thread="t")) as heard:
-        assert heard.session.active_agent == "Billing"
+    async with record_session(runner.connect(thread="t")) as recorder:
+        await recorder.session.send_text("Count")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.agent == "Billing")
+        recorder.session.playback.played(recorder.of_type(AudioDelta)[0].item_id, 400)
+        await recorder.session.interrupt()
+        await recorder.wait_for(ResponseTruncated)
+    async with record_session(runner.connect(thread="t")) as recorder:
+        assert recorder.session.active_agent == "Billing"
         assert backend.settings()[0] == "Billing: be kind."
-        assert backend.told()[-1] == ("assistant", "One two")
-        await heard.session.send_text("Hello?")
-        await heard.said()
+        assert backend.items()[-1] == ("assistant", "One two")
+        await recorder.session.send_text("Hello?")
+        await recorder.wait_for_response()
     assert backend.complaints == []
 
 
-async def test_history_can_be_given_and_an_open_question_in_it_is_answered(backend: Backend) -> None:
-    """R3."""
-    model = await backend.plays(["It is 42."])
+async def test_a_session_can_start_with_a_history_and_answers_its_last_message(backend: Backend) -> None:
+    # R3
+    model = await backend.start(["It is 42."])
     history = [
         SystemMessage("The user is Ada."),
         UserMessage("Hi"),
@@ -83,9 +85,9 @@ async def test_history_can_be_given_and_an_open_question_in_it_is_answered(backe
         AssistantMessage("Found."),
         UserMessage("What is it?"),
     ]
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect(history)) as heard:
-        await heard.said()
-    assert backend.told() == [
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect(history)) as recorder:
+        await recorder.wait_for_response()
+    assert backend.items() == [
         ("system", "The user is Ada."),
         ("user", "Hi"),
         ("assistant", "One moment."),
@@ -99,34 +101,36 @@ async def test_history_can_be_given_and_an_open_question_in_it_is_answered(backe
     assert backend.complaints == []
 
 
-async def test_images_can_be_shown(backend: Backend) -> None:
-    """R3."""
-    model = await backend.plays(["A pixel."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
-        await heard.session.send_text((Text("What is this?"), Image(data=PIXEL, media_type="image/png")))
-        await heard.said()
-    if isinstance(backend, OverTheWire):
-        kinds = [part["type"] for part in backend.at().encoder.encode_item(backend.at().items[0])["content"]]
+async def test_images_can_be_sent(backend: Backend) -> None:
+    # R3
+    model = await backend.start(["A pixel."])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
+        await recorder.session.send_text((Text("What is this?"), Image(data=PIXEL, media_type="image/png")))
+        await recorder.wait_for_response()
+    if isinstance(backend, WebSocketBackend):
+        kinds = [
+            part["type"] for part in backend.connection().encoder.encode_item(backend.connection().items[0])["content"]
+        ]
         assert kinds == ["input_text", "input_image"]
     assert backend.complaints == []
 
 
-async def test_unsupported_content_raises_an_error_at_the_sender(wire: OverTheWire) -> None:
-    """R3: nothing of it is on record, and the conversation goes on."""
-    model = await wire.plays(["Hello."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
+async def test_unsupported_content_raises_an_error_at_the_sender(websocket_backend: WebSocketBackend) -> None:
+    # R3: nothing is recorded, and the session continues.
+    model = await websocket_backend.start(["Hello."])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         with pytest.raises(ModelError, match="an image by its address"):
-            await heard.session.send_text((Image(url="https://example.org/cat.png"),))
-        await heard.session.send_text("Hi")
-        await heard.said()
-    assert [event.text for event in heard.all(UserMessageAdded)] == ["Hi"]
-    assert [text_of(message.content) for message in heard.session.result.messages] == ["Hi", "Hello."]
-    assert heard.failure is None
-    assert wire.complaints == []
+            await recorder.session.send_text((Image(url="https://example.org/cat.png"),))
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for_response()
+    assert [event.text for event in recorder.of_type(UserMessageAdded)] == ["Hi"]
+    assert [text_of(message.content) for message in recorder.session.result.messages] == ["Hi", "Hello."]
+    assert recorder.failure is None
+    assert websocket_backend.complaints == []
 
 
-async def test_a_conversation_can_be_replayed(backend: Backend) -> None:
-    """R2: the same code over the same log comes to the same end, and does nothing."""
+async def test_a_session_can_be_replayed(backend: Backend) -> None:
+    # R2: with the same result and without effects.
     calls = 0
 
     @tool
@@ -138,25 +142,25 @@ async def test_a_conversation_can_be_replayed(backend: Backend) -> None:
 
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing], tools=[look_up])
-    model = await backend.plays(
+    model = await backend.start(
         {"Desk": [[call("look_up"), call("transfer_to_billing")]], "Billing": ["Hello.", "Yes."]}
     )
     runner = make_runner(desk, model)
-    async with listening_to(runner.connect()) as heard:
-        await heard.session.send_text("Hi")
-        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
-        await heard.session.send_text("Are you Billing?")
-        await heard.until(AgentResponded, where=lambda said: said.text == "Yes.")
-    replayed = await runner.text_runner.replay(heard.session.log.events)
+    async with record_session(runner.connect()) as recorder:
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Hello.")
+        await recorder.session.send_text("Are you Billing?")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Yes.")
+    replayed = await runner.text_runner.replay(recorder.session.log.events)
     assert calls == 1
-    assert replayed.messages == heard.session.result.messages
-    assert [entry.message for entry in history_from_log(heard.session.log.events)] == list(replayed.messages)
+    assert replayed.messages == recorder.session.result.messages
+    assert [entry.message for entry in history_from_log(recorder.session.log.events)] == list(replayed.messages)
     assert (replayed.agent, replayed.output) == ("Billing", "Yes.")
 
 
-async def test_a_lost_conversation_is_resumed_from_a_file_by_another_runner(backend: Backend, tmp_path: Path) -> None:
-    """R9: a tool of `once` that was running is not run again without being asked for."""
-    runs, calls = asyncio.Event(), 0
+async def test_a_lost_session_is_resumed_from_a_store_by_another_runner(backend: Backend, tmp_path: Path) -> None:
+    # R9: a tool that was running is run again.
+    is_running, calls = asyncio.Event(), 0
 
     @tool
     async def look_up(ctx: RunContext) -> str:
@@ -164,58 +168,58 @@ async def test_a_lost_conversation_is_resumed_from_a_file_by_another_runner(back
         nonlocal calls
         calls += 1
         if calls == 1:
-            runs.set()
+            is_running.set()
             await asyncio.Event().wait()
         return "found"
 
     billing = RealtimeAgent("Billing", description="Settles.", instructions="Billing: be kind.", tools=[look_up])
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
-    model = await backend.plays({"Desk": [call("transfer_to_billing")], "Billing": [call("look_up"), "I found it."]})
+    model = await backend.start({"Desk": [call("transfer_to_billing")], "Billing": [call("look_up"), "I found it."]})
     store = tmp_path / "runs.db"
     first = make_runner(desk, model, store=store, max_reconnects=0)
-    async with listening_to(first.connect()) as heard:
-        await heard.session.send_text("Find it")
-        await runs.wait()
+    async with record_session(first.connect()) as recorder:
+        await recorder.session.send_text("Find it")
+        await is_running.wait()
         await backend.cut()
-        await heard.until_over()
+        await recorder.wait_until_ended()
     await first.close()
-    assert isinstance(heard.failure, SessionLostError)
+    assert isinstance(recorder.failure, SessionLostError)
     second = make_runner(desk, model, store=store)
-    async with listening_to(second.resume(heard.session.run_id)) as again:
-        await again.until(AgentResponded, where=lambda said: said.text == "I found it.")
-        assert again.session.active_agent == "Billing"
+    async with record_session(second.resume(recorder.session.run_id)) as resumed:
+        await resumed.wait_for(AgentResponded, where=lambda response: response.text == "I found it.")
+        assert resumed.session.active_agent == "Billing"
     await second.close()
     assert backend.settings()[0] == "Billing: be kind."
-    assert [(each.tool_name, each.content) for each in again.all(ToolReturned)] == [("look_up", "found")]
-    assert [role for role, _ in backend.told()] == ["user", "call", "result", "call", "result", "assistant"]
+    assert [(each.tool_name, each.content) for each in resumed.of_type(ToolReturned)] == [("look_up", "found")]
+    assert [role for role, _ in backend.items()] == ["user", "call", "result", "call", "result", "assistant"]
     assert backend.complaints == []
 
 
 async def test_an_unfinished_call_with_effect_once_raises_an_interrupt(backend: Backend) -> None:
-    """R9."""
-    runs, calls = asyncio.Event(), 0
+    # R9
+    is_running, calls = asyncio.Event(), 0
 
     @tool(effect="once")
     async def pay() -> str:
         """Pay."""
         nonlocal calls
         calls += 1
-        runs.set()
+        is_running.set()
         await asyncio.Event().wait()
         return "never"
 
     desk = RealtimeAgent("Desk", tools=[pay])
-    model = await backend.plays([call("pay"), "It was paid, as it seems."])
+    model = await backend.start([call("pay"), "It was probably paid."])
     store: Any = MemoryStore()
     runner = make_runner(desk, model, store=store, max_reconnects=0)
-    async with listening_to(runner.connect()) as heard:
-        await heard.session.send_text("Pay")
-        await runs.wait()
+    async with record_session(runner.connect()) as recorder:
+        await recorder.session.send_text("Pay")
+        await is_running.wait()
         await backend.cut()
-        await heard.until_over()
-    async with listening_to(runner.resume(heard.session.run_id)) as again:
-        asked = await again.until(InterruptRaised)
-        await again.session.answer(asked.key, {"result": "paid, by the bank's word"})
-        await again.until(AgentResponded)
+        await recorder.wait_until_ended()
+    async with record_session(runner.resume(recorder.session.run_id)) as resumed:
+        interrupt = await resumed.wait_for(InterruptRaised)
+        await resumed.session.answer(interrupt.key, {"result": "the bank says it is paid"})
+        await resumed.wait_for(AgentResponded)
     assert calls == 1
-    assert again.failure is None
+    assert resumed.failure is None

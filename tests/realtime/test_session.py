@@ -1,12 +1,12 @@
-"""R2: a live conversation as an application holds it: everything it can do, and everything it is told."""
+"""R2: the methods of a session, and the events and errors it delivers."""
 
 import asyncio
 from typing import Any
 
 import pytest
 from tests.otel.spans import Traced
-from tests.realtime.backends import Backend, InMemory, OverTheWire, says
-from tests.realtime.listener import WRITTEN, listening_to, make_runner
+from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, speak
+from tests.realtime.recorder import TEXT_ONLY, make_runner, record_session
 from tests.servers.realtime import speech
 
 from baton import Limits, RunContext, RunHooks, tool
@@ -50,66 +50,68 @@ from baton.testing import ScriptedRealtimeModel, ScriptedStream, call, say
 
 
 async def test_deltas_are_delivered_and_events_are_logged(backend: Backend) -> None:
-    """R2."""
-    model = await backend.plays(["Good morning to you."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
-        await says(backend, heard.session, "Hello there")
-        await heard.said()
-        await heard.until(UserMessageAdded)
-        await heard.session.wait_until_idle()
-    kinds = {type(event) for event in heard.events}
+    # R2
+    model = await backend.start(["Good morning to you."])
+    async with record_session(
+        make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()
+    ) as recorder:
+        await speak(backend, recorder.session, "Hello there")
+        await recorder.wait_for_response()
+        await recorder.wait_for(UserMessageAdded)
+        await recorder.session.wait_until_idle()
+    kinds = {type(event) for event in recorder.events}
     assert kinds == {
         *(RunStarted, AgentStarted, UserMessageAdded, AgentResponded, AgentFinished, RunCompleted),
         *(SpeechStarted, SpeechStopped, TranscriptDelta, AudioDelta, AudioCompleted),
     }
-    logged = [type(event) for event in heard.session.log.events]
+    logged = [type(event) for event in recorder.session.log.events]
     assert logged == [RunStarted, AgentStarted, UserMessageAdded, AgentResponded, AgentFinished, RunCompleted]
-    words = "".join(delta.text for delta in heard.all(TranscriptDelta) if delta.speaker == "agent")
-    assert words == heard.words[0] == "Good morning to you."
-    assert sum(len(delta.audio) for delta in heard.all(AudioDelta)) == 48 * 200 * 4
-    assert {event.agent for event in heard.events if isinstance(event, AudioDelta | AgentResponded)} == {"Desk"}
-    assert heard.session.result.output == "Good morning to you."
+    transcript = "".join(delta.text for delta in recorder.of_type(TranscriptDelta) if delta.speaker == "agent")
+    assert transcript == recorder.response_texts[0] == "Good morning to you."
+    assert sum(len(delta.audio) for delta in recorder.of_type(AudioDelta)) == 48 * 200 * 4
+    assert {event.agent for event in recorder.events if isinstance(event, AudioDelta | AgentResponded)} == {"Desk"}
+    assert recorder.session.result.output == "Good morning to you."
     assert backend.complaints == []
 
 
 async def test_audio_is_committed_manually_without_turn_detection(backend: Backend) -> None:
-    """R2: `send_audio(…, commit=True)`, and `clear_audio`."""
+    # R2: `send_audio(…, commit=True)`, and `clear_audio`.
     settings = RealtimeSettings(turn_detection=None)
-    if isinstance(backend, OverTheWire):
-        model: Any = await backend.plays(["I heard you."])
-        backend.words.append("Hello there")
+    if isinstance(backend, WebSocketBackend):
+        model: Any = await backend.start(["I heard you."])
+        backend.transcripts.append("Hello there")
     else:
-        assert isinstance(backend, InMemory)
+        assert isinstance(backend, ScriptedBackend)
         model = backend.model = ScriptedRealtimeModel(["I heard you."], hears=["Hello there"])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model, settings=settings).connect()) as heard:
-        await heard.session.send_audio(speech("a cough"))
-        await heard.session.clear_audio()
-        await heard.session.send_audio(speech("Hello"))
-        await heard.session.send_audio(speech("there"), commit=True)
-        await heard.said()
-        await heard.until(UserMessageAdded)
-        await heard.session.wait_until_idle()
+    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=settings).connect()) as recorder:
+        await recorder.session.send_audio(speech("a cough"))
+        await recorder.session.clear_audio()
+        await recorder.session.send_audio(speech("Hello"))
+        await recorder.session.send_audio(speech("there"), commit=True)
+        await recorder.wait_for_response()
+        await recorder.wait_for(UserMessageAdded)
+        await recorder.session.wait_until_idle()
     assert backend.commands() == ["clear", "commit", "respond"]
-    assert [event.text for event in heard.all(UserMessageAdded)] == ["Hello there"]
+    assert [event.text for event in recorder.of_type(UserMessageAdded)] == ["Hello there"]
     assert backend.complaints == []
 
 
-async def test_words_can_be_sent_without_wanting_an_answer(backend: Backend) -> None:
-    """R2."""
-    model = await backend.plays(["Yes."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
-        await heard.session.send_text("I am in Paris.", respond=False)
-        await heard.session.wait_until_idle()
-        assert heard.words == []
-        await heard.session.send_text("Did you get that?")
-        await heard.said()
+async def test_text_can_be_sent_without_requesting_a_response(backend: Backend) -> None:
+    # R2
+    model = await backend.start(["Yes."])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
+        await recorder.session.send_text("I am in Paris.", respond=False)
+        await recorder.session.wait_until_idle()
+        assert recorder.response_texts == []
+        await recorder.session.send_text("Did you get that?")
+        await recorder.wait_for_response()
     assert backend.commands() == ["user", "user", "respond"]
     assert backend.complaints == []
 
 
-async def test_before_it_is_open_nothing_can_be_sent(scripted: InMemory) -> None:
-    """R2."""
-    model = await scripted.plays([])
+async def test_sending_before_the_session_is_open_raises_an_error(scripted_backend: ScriptedBackend) -> None:
+    # R2
+    model = await scripted_backend.start([])
     session = make_runner(RealtimeAgent("Desk"), model).connect()
     for send in (
         session.send_text("Hi"),
@@ -125,151 +127,157 @@ async def test_before_it_is_open_nothing_can_be_sent(scripted: InMemory) -> None
 
 
 async def test_invalid_requests_are_rejected_and_the_session_continues(backend: Backend) -> None:
-    """R2."""
-    model = await backend.plays(["Still here."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
-        with pytest.raises(TransferError, match="Kitchen"):
-            await heard.session.handoff_to("Kitchen")
+    # R2
+    model = await backend.start(["Still here."])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
+        with pytest.raises(TransferError, match="Unknown"):
+            await recorder.session.handoff_to("Unknown")
         with pytest.raises(AnswerError):
-            await heard.session.answer("nothing", True)
-        await heard.session.send_text("Hi")
-        await heard.said()
-    assert heard.failure is None
+            await recorder.session.answer("nothing", True)
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for_response()
+    assert recorder.failure is None
     assert backend.complaints == []
 
 
-async def test_a_target_that_cannot_be_set_up_is_refused_to_the_application(
+async def test_a_target_that_cannot_be_set_up_raises_an_error(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R2, R4: `handoff_to` and `update_agent`."""
+    # R2, R4: `handoff_to` and `update_agent`.
 
-    def broken(ctx: Any) -> str:
+    def fail(ctx: Any) -> str:
         raise LookupError("no such customer")
 
-    desk = RealtimeAgent("Desk", handoffs=[RealtimeAgent("Billing", instructions=broken)])
-    model = await backend.plays(["Still me."])
-    async with listening_to(make_runner(desk, model).connect()) as heard:
+    desk = RealtimeAgent("Desk", handoffs=[RealtimeAgent("Billing", instructions=fail)])
+    model = await backend.start(["Still me."])
+    async with record_session(make_runner(desk, model).connect()) as recorder:
         with pytest.raises(RunError, match="could not be set up: no such customer"):
-            await heard.session.handoff_to("Billing")
+            await recorder.session.handoff_to("Billing")
         with pytest.raises(RunError, match="could not be set up: no such customer"):
-            await heard.session.update_agent(desk.clone(instructions=broken))
-        await heard.session.send_text("Hi")
-        await heard.said()
-        assert heard.session.active_agent == "Desk"
+            await recorder.session.update_agent(desk.clone(instructions=fail))
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for_response()
+        assert recorder.session.active_agent == "Desk"
     assert backend.commands() == ["user", "respond"]
     assert "could not set up `" in caplog.text
     assert backend.complaints == []
 
 
-async def test_the_application_hands_over_while_the_agent_speaks(backend: Backend) -> None:
-    """R2: what it was saying is stopped first."""
+async def test_handoff_to_cancels_the_current_response(backend: Backend) -> None:
+    # R2: the current response is cancelled first.
     billing = RealtimeAgent("Billing", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
-    model = await backend.plays(
+    model = await backend.start(
         {"Desk": [ScriptedStream("One two three", asyncio.Event())], "Billing": ["Billing here."]}
     )
-    async with listening_to(make_runner(desk, model).connect()) as heard:
-        await heard.session.send_text("Count")
-        await heard.until(TranscriptDelta, where=lambda delta: "three" in delta.text)
-        await heard.session.handoff_to("Billing")
-        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
-    assert heard.words == ["One two three", "Billing here."]
+    async with record_session(make_runner(desk, model).connect()) as recorder:
+        await recorder.session.send_text("Count")
+        await recorder.wait_for(TranscriptDelta, where=lambda delta: "three" in delta.text)
+        await recorder.session.handoff_to("Billing")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Billing here.")
+    assert recorder.response_texts == ["One two three", "Billing here."]
     assert backend.commands() == ["user", "respond", "cancel", "configure", "respond"]
     assert backend.complaints == []
 
 
 async def test_usage_is_counted(backend: Backend) -> None:
-    """R2."""
-    model = await backend.plays([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(20, 7, cached_tokens=3))])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
+    # R2
+    model = await backend.start([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(20, 7, cached_tokens=3))])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         for number in (1, 2):
-            await heard.session.send_text("Hi")
-            await heard.said(number)
-    usage = heard.session.result.usage.total
+            await recorder.session.send_text("Hi")
+            await recorder.wait_for_response(number)
+    usage = recorder.session.result.usage.total
     assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens) == (30, 12, 3)
     assert backend.complaints == []
 
 
 @pytest.mark.parametrize(
-    ("limits", "what"), [(Limits(model_calls=1), "model_calls"), (Limits(tokens=12), "tokens")], ids=["calls", "tokens"]
+    ("limits", "limit"),
+    [(Limits(model_calls=1), "model_calls"), (Limits(tokens=12), "tokens")],
+    ids=["calls", "tokens"],
 )
-async def test_limits_hold(backend: Backend, limits: Limits, what: str) -> None:
-    """R2."""
-    model = await backend.plays([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(10, 5))])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect(limits=limits)) as heard:
-        await heard.session.send_text("Hi")
-        if what == "model_calls":
-            await heard.said()
-            await heard.session.send_text("Hi again")
-        await heard.until_over()
-    assert isinstance(heard.failure, LimitError)
-    assert heard.failure.limit == what
+async def test_limits_end_the_session(backend: Backend, limits: Limits, limit: str) -> None:
+    # R2
+    model = await backend.start([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(10, 5))])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect(limits=limits)) as recorder:
+        await recorder.session.send_text("Hi")
+        if limit == "model_calls":
+            await recorder.wait_for_response()
+            await recorder.session.send_text("Hi again")
+        await recorder.wait_until_ended()
+    assert isinstance(recorder.failure, LimitError)
+    assert recorder.failure.limit == limit
     assert backend.complaints == []
 
 
-async def test_a_conversation_can_have_its_time(backend: Backend) -> None:
-    """R2."""
-    model = await backend.plays(["One."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=2.0))) as heard:
-        await heard.until_over()
-    assert isinstance(heard.failure, LimitError)
+async def test_the_duration_of_a_session_can_be_limited(backend: Backend) -> None:
+    # R2
+    model = await backend.start(["One."])
+    async with record_session(
+        make_runner(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=2.0))
+    ) as recorder:
+        await recorder.wait_until_ended()
+    assert isinstance(recorder.failure, LimitError)
     assert backend.complaints == []
 
 
 async def test_transfers_can_be_limited(backend: Backend) -> None:
-    """R2."""
+    # R2
     billing = RealtimeAgent("Billing", description="Settles.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", sub_agents=[billing])
-    model = await backend.plays({"Desk": ["Hi."], "Billing": ["Hi."]})
-    async with listening_to(make_runner(desk, model).connect(limits=Limits(transfers=1))) as heard:
-        await heard.session.handoff_to("Billing")
-        await heard.said()
-        await heard.session.handoff_to("Desk")
-        await heard.until_over()
-    assert isinstance(heard.failure, LimitError)
+    model = await backend.start({"Desk": ["Hi."], "Billing": ["Hi."]})
+    async with record_session(make_runner(desk, model).connect(limits=Limits(transfers=1))) as recorder:
+        await recorder.session.handoff_to("Billing")
+        await recorder.wait_for_response()
+        await recorder.session.handoff_to("Desk")
+        await recorder.wait_until_ended()
+    assert isinstance(recorder.failure, LimitError)
 
 
-class Told(RunHooks):
-    """Writes down what it is told."""
+class RecordingHooks(RunHooks):
+    """Records the calls of hooks."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def on_run_start(self, ctx: RunContext[Any], agent: Any) -> Any:
-        self.told.append("run starts")
+        self.calls.append("run starts")
 
     def on_run_end(self, ctx: RunContext[Any], agent: Any, output: Any) -> Any:
-        self.told.append(f"run ends: {output}")
+        self.calls.append(f"run ends: {output}")
 
     def on_model_start(self, ctx: RunContext[Any], agent: Any, request: Any) -> Any:
-        self.told.append(f"model is asked: {len(request.messages)}")
+        self.calls.append(f"model is asked: {len(request.messages)}")
 
     def on_model_end(self, ctx: RunContext[Any], agent: Any, response: Any) -> Any:
-        self.told.append("model has answered")
+        self.calls.append("model has answered")
 
     def on_tool_end(self, ctx: RunContext[Any], agent: Any, call: Any, result: Any) -> Any:
-        self.told.append(f"{call.name}: {result.content}")
+        self.calls.append(f"{call.name}: {result.content}")
 
     async def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> None:
-        self.told.append("question")
+        self.calls.append("question")
 
 
-async def test_hooks_are_told_as_in_every_run(backend: Backend) -> None:
-    """R2."""
-    told = Told()
+async def test_hooks_are_called_as_in_every_run(backend: Backend) -> None:
+    # R2
+    hooks = RecordingHooks()
 
     @tool(needs_approval=True)
     async def pay() -> str:
         """Pay."""
         return "paid"
 
-    model = await backend.plays([call("pay"), "It is paid."])
-    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model, hooks=told).connect()) as heard:
-        await heard.session.send_text("Pay")
-        asked = await heard.until(InterruptRaised)
-        await heard.session.answer(asked.key, True)
-        await heard.until(AgentResponded, 2)
-    assert told.told == [
+    model = await backend.start([call("pay"), "It is paid."])
+    async with record_session(
+        make_runner(RealtimeAgent("Desk", tools=[pay]), model, hooks=hooks).connect()
+    ) as recorder:
+        await recorder.session.send_text("Pay")
+        interrupt = await recorder.wait_for(InterruptRaised)
+        await recorder.session.answer(interrupt.key, True)
+        await recorder.wait_for(AgentResponded, 2)
+    assert hooks.calls == [
         "run starts",
         "model is asked: 1",
         "model has answered",
@@ -280,7 +288,7 @@ async def test_hooks_are_told_as_in_every_run(backend: Backend) -> None:
         "run ends: It is paid.",
     ]
     assert [
-        type(event) for event in heard.session.log.events if isinstance(event, InterruptRaised | InterruptAnswered)
+        type(event) for event in recorder.session.log.events if isinstance(event, InterruptRaised | InterruptAnswered)
     ] == [
         InterruptRaised,
         InterruptAnswered,
@@ -288,8 +296,8 @@ async def test_hooks_are_told_as_in_every_run(backend: Backend) -> None:
     assert backend.complaints == []
 
 
-async def test_spans_are_made_of_it_as_of_every_run(backend: Backend) -> None:
-    """R2: tracing is a reading of the log, also of a live one."""
+async def test_a_session_has_the_same_spans_as_a_run(backend: Backend) -> None:
+    # R2: spans are made of the log, as in every run.
 
     @tool
     async def look_up() -> str:
@@ -298,13 +306,13 @@ async def test_spans_are_made_of_it_as_of_every_run(backend: Backend) -> None:
 
     billing = RealtimeAgent("Billing", description="Settles.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing], tools=[look_up])
-    model = await backend.plays({"Desk": [call("look_up"), call("transfer_to_billing")], "Billing": ["Hello."]})
-    traced = Traced()
-    readers = [OTelObserver(traced.provider)]
-    async with listening_to(make_runner(desk, model, observers=readers).connect()) as heard:
-        await heard.session.send_text("Hi")
-        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
-    names = ["chat" if span.name == f"chat {model.name}" else span.name for span in traced.spans]
+    model = await backend.start({"Desk": [call("look_up"), call("transfer_to_billing")], "Billing": ["Hello."]})
+    tracing = Traced()
+    observers = [OTelObserver(tracing.provider)]
+    async with record_session(make_runner(desk, model, observers=observers).connect()) as recorder:
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Hello.")
+    names = ["chat" if span.name == f"chat {model.name}" else span.name for span in tracing.spans]
     assert sorted(names) == sorted(
         [
             *("invoke_workflow Desk", "invoke_agent Desk", "invoke_agent Billing"),
@@ -315,75 +323,75 @@ async def test_spans_are_made_of_it_as_of_every_run(backend: Backend) -> None:
 
 
 async def test_values_and_context_reach_tools(backend: Backend) -> None:
-    """R2."""
+    # R2
 
     @tool
     async def who(ctx: RunContext[dict[str, str]]) -> str:
-        """Say who it is."""
+        """Return the user's name and city."""
         return f"{ctx.context['user']} of {ctx.values['city']}"
 
-    model = await backend.plays([call("who"), "I see."])
+    model = await backend.start([call("who"), "I see."])
     runner = make_runner(RealtimeAgent("Desk", tools=[who]), model)
-    async with listening_to(runner.connect(context={"user": "Ada"}, values={"city": "Paris"})) as heard:
-        await heard.session.send_text("Who am I?")
-        await heard.until(AgentResponded, 2)
-    assert heard.results == [("who", "Ada of Paris")]
+    async with record_session(runner.connect(context={"user": "Ada"}, values={"city": "Paris"})) as recorder:
+        await recorder.session.send_text("Who am I?")
+        await recorder.wait_for(AgentResponded, 2)
+    assert recorder.tool_results == [("who", "Ada of Paris")]
     assert backend.complaints == []
 
 
-async def test_if_it_cannot_be_opened_the_error_comes_from_async_with(wire: OverTheWire) -> None:
-    """R2."""
-    await wire.plays([])
-    wrong = OpenAIRealtimeModel(api_key="wrong", base_url=wire.server.base_url)
-    nowhere = OpenAIRealtimeModel(api_key="any", base_url="http://127.0.0.1:9")
-    for model, error in ((wrong, AuthenticationError), (nowhere, ModelConnectionError)):
+async def test_errors_on_opening_are_raised_by_async_with(websocket_backend: WebSocketBackend) -> None:
+    # R2
+    await websocket_backend.start([])
+    wrong = OpenAIRealtimeModel(api_key="wrong", base_url=websocket_backend.server.base_url)
+    unreachable = OpenAIRealtimeModel(api_key="any", base_url="http://127.0.0.1:9")
+    for model, error in ((wrong, AuthenticationError), (unreachable, ModelConnectionError)):
         with pytest.raises(error):
-            async with RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=WRITTEN).connect():
-                raise AssertionError("it was opened")
+            async with RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=TEXT_ONLY).connect():
+                raise AssertionError("the session was opened")
         await model.aclose()
 
 
-async def test_a_response_that_fails_is_told_and_the_conversation_goes_on(backend: Backend) -> None:
-    """R2."""
-    model = await backend.plays([OverloadedError("too many at once"), "Here I am again."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
-        await heard.session.send_text("Hi")
-        await heard.until(SessionErrorReported)
-        await heard.session.send_text("Hi?")
-        await heard.said()
-    assert heard.words == ["Here I am again."]
-    assert heard.failure is None
+async def test_a_failed_response_is_reported_and_the_session_continues(backend: Backend) -> None:
+    # R2
+    model = await backend.start([OverloadedError("too many at once"), "Here I am again."])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for(SessionErrorReported)
+        await recorder.session.send_text("Hi?")
+        await recorder.wait_for_response()
+    assert recorder.response_texts == ["Here I am again."]
+    assert recorder.failure is None
 
 
-async def test_many_conversations_at_once_do_not_mix(backend: Backend) -> None:
-    """R2: one runner, one model."""
+async def test_concurrent_sessions_do_not_mix(backend: Backend) -> None:
+    # R2: one runner, one model.
 
     def echo(request: Any) -> str:
         return f"You said {request.messages[-1].content}"
 
-    model = await backend.plays([echo] * 40)
+    model = await backend.start([echo] * 40)
     runner = make_runner(RealtimeAgent("Desk"), model)
 
-    async def hold(number: int) -> list[str]:
-        async with listening_to(runner.connect()) as heard:
+    async def run_session(number: int) -> list[str]:
+        async with record_session(runner.connect()) as recorder:
             for turn in (1, 2):
-                await heard.session.send_text(f"{number}.{turn}")
-                await heard.said(turn)
-        return heard.words
+                await recorder.session.send_text(f"{number}.{turn}")
+                await recorder.wait_for_response(turn)
+        return recorder.response_texts
 
-    held = await asyncio.gather(*[hold(number) for number in range(20)])
-    assert held == [[f"You said {number}.1", f"You said {number}.2"] for number in range(20)]
+    texts = await asyncio.gather(*[run_session(number) for number in range(20)])
+    assert texts == [[f"You said {number}.1", f"You said {number}.2"] for number in range(20)]
     assert backend.complaints == []
 
 
-async def test_exit_ends_the_conversation(backend: Backend) -> None:
-    """R2: a model may end it, as it may end every run."""
-    model = await backend.plays([call("exit", final_result="Goodbye.")])
-    async with listening_to(make_runner(RealtimeAgent("Desk", exit_tool=True), model).connect()) as heard:
-        await heard.session.send_text("Bye")
-        await heard.until_over()
-    assert heard.session.result.output == "Goodbye."
-    assert heard.session.result.status == "completed"
-    assert heard.all(ControlTransferred) == []
-    assert [result.tool_name for result in heard.all(ToolReturned)] == ["exit"]
+async def test_exit_ends_the_session(backend: Backend) -> None:
+    # R2: a model can end a session, as it can end every run.
+    model = await backend.start([call("exit", final_result="Goodbye.")])
+    async with record_session(make_runner(RealtimeAgent("Desk", exit_tool=True), model).connect()) as recorder:
+        await recorder.session.send_text("Bye")
+        await recorder.wait_until_ended()
+    assert recorder.session.result.output == "Goodbye."
+    assert recorder.session.result.status == "completed"
+    assert recorder.of_type(ControlTransferred) == []
+    assert [result.tool_name for result in recorder.of_type(ToolReturned)] == ["exit"]
     assert backend.complaints == []

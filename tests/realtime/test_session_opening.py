@@ -1,4 +1,4 @@
-"""What is asked before the model has been reached."""
+"""Interrupts before the session is connected to the model."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ def look_up() -> str:
     return "found"
 
 
-class Guarded:
-    """Gives its tools away only to who knows the word."""
+class PasswordToolset:
+    """A toolset that asks for a password."""
 
     async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Tool]:
-        """The tools, once the word was right."""
-        return [look_up] if await ctx.interrupt("what is the word?") == "please" else []
+        """Return the tools if the answer is right."""
+        return [look_up] if await ctx.interrupt("what is the password?") == "please" else []
 
 
-async def test_a_source_of_tools_may_ask_before_the_conversation_is_open() -> None:
+async def test_a_toolset_can_interrupt_before_the_session_is_open() -> None:
     # R1, R2
     model = ScriptedRealtimeModel([call("look_up"), "There it is."])
-    desk = RealtimeAgent("Desk", tools=[Guarded()])
+    desk = RealtimeAgent("Desk", tools=[PasswordToolset()])
     async with (
         asyncio.timeout(60),
-        RealtimeRunner(desk, model=model, settings=RealtimeSettings(modality="text")).connect() as talk,
+        RealtimeRunner(desk, model=model, settings=RealtimeSettings(modality="text")).connect() as session,
     ):
-        (question,) = talk.interrupts
+        (question,) = session.interrupts
         assert model.connections == []
         with pytest.raises(RunError, match="not connected yet, because an interrupt is open"):
-            await talk.send_text("Hello?")
-        await talk.answer(question.id, "please")
+            await session.send_text("Hello?")
+        await session.answer(question.id, "please")
         connection = await model.connection()
         assert [spec.name for spec in connection.settings.tools] == ["look_up"]

@@ -1,11 +1,11 @@
-"""R7: how much of what was said has been heard."""
+"""R7: tracking of playback, and the text that was heard."""
 
 from baton.realtime import PlaybackTracker
 from baton.realtime.speech import PlayedPortion, heard_text
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -14,7 +14,7 @@ class Clock:
         return self.now
 
 
-def test_by_the_clock_it_is_played_from_when_it_comes() -> None:
+def test_playback_starts_when_audio_arrives() -> None:
     clock = Clock()
     playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
@@ -25,7 +25,7 @@ def test_by_the_clock_it_is_played_from_when_it_comes() -> None:
     assert playback.stop() == []
 
 
-def test_one_item_is_played_after_the_other() -> None:
+def test_items_are_played_one_after_the_other() -> None:
     clock = Clock()
     playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
@@ -43,7 +43,7 @@ def test_fully_played_items_are_not_truncated() -> None:
     assert playback.stop() == []
 
 
-def test_time_in_which_there_was_nothing_to_play_does_not_count() -> None:
+def test_gaps_between_chunks_do_not_count_as_played() -> None:
     clock = Clock()
     playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
@@ -66,16 +66,16 @@ def test_reports_of_the_application_override_the_clock() -> None:
 
 
 def test_heard_text_ends_at_whole_words() -> None:
-    words = "Your invoice is paid"
-    assert heard_text(words, PlayedPortion("a", 0, 0, 1000)) == ""
-    assert heard_text(words, PlayedPortion("a", 0, 100, 1000)) == ""
-    assert heard_text(words, PlayedPortion("a", 0, 200, 1000)) == "Your"
-    assert heard_text(words, PlayedPortion("a", 0, 550, 1000)) == "Your"
-    assert heard_text(words, PlayedPortion("a", 0, 600, 1000)) == "Your invoice"
-    assert heard_text(words, PlayedPortion("a", 0, 999, 1000)) == "Your invoice is"
-    assert heard_text(words, PlayedPortion("a", 0, 1000, 1000)) == words
-    assert heard_text(words, PlayedPortion("a", 0, 0, 0)) == words
+    text = "Your invoice is paid"
+    assert heard_text(text, PlayedPortion("a", 0, 0, 1000)) == ""
+    assert heard_text(text, PlayedPortion("a", 0, 100, 1000)) == ""
+    assert heard_text(text, PlayedPortion("a", 0, 200, 1000)) == "Your"
+    assert heard_text(text, PlayedPortion("a", 0, 550, 1000)) == "Your"
+    assert heard_text(text, PlayedPortion("a", 0, 600, 1000)) == "Your invoice"
+    assert heard_text(text, PlayedPortion("a", 0, 999, 1000)) == "Your invoice is"
+    assert heard_text(text, PlayedPortion("a", 0, 1000, 1000)) == text
+    assert heard_text(text, PlayedPortion("a", 0, 0, 0)) == text
 
 
-def test_where_words_are_not_set_apart_characters_are_heard() -> None:
+def test_heard_text_without_spaces_ends_at_a_character() -> None:
     assert heard_text("您的发票已付清", PlayedPortion("a", 0, 500, 1000)) == "您的发"

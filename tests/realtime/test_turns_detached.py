@@ -1,10 +1,10 @@
-"""Calls that go on though who made them has given up the floor."""
+"""Calls that continue after their agent has transferred control."""
 
 import asyncio
 from typing import Any
 
 import pytest
-from tests.realtime.listener import listening_to
+from tests.realtime.recorder import record_session
 
 from baton import RunContext, RunHooks, tool
 from baton.events import AgentResponded, ControlTransferred, ToolReturned
@@ -13,17 +13,17 @@ from baton.messages import ToolMessage
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from baton.testing import ScriptedRealtimeModel, call
 
-WRITTEN = RealtimeSettings(modality="text")
+TEXT_ONLY = RealtimeSettings(modality="text")
 
 
 async def test_a_tool_of_an_earlier_response_does_not_delay_a_transfer() -> None:
-    """R5, R6: the tool belongs to who called it, and the model is told of it whoever has the floor then."""
-    begun, may_end = asyncio.Event(), asyncio.Event()
+    # R5, R6: the result belongs to the calling agent, and the model gets it whichever agent is active.
+    is_running, may_end = asyncio.Event(), asyncio.Event()
 
     @tool
     async def look_up() -> str:
         """Look something up, slowly."""
-        begun.set()
+        is_running.set()
         await may_end.wait()
         return "found"
 
@@ -34,34 +34,36 @@ async def test_a_tool_of_an_earlier_response_does_not_delay_a_transfer() -> None
         }
     )
     billing = RealtimeAgent("Billing", description="Bills.")
-    runner = RealtimeRunner(RealtimeAgent("Triage", tools=[look_up], handoffs=[billing]), model=model, settings=WRITTEN)
-    async with listening_to(runner.connect()) as heard:
-        await heard.session.send_text("Look it up")
-        await begun.wait()
-        await heard.session.send_text("To billing, please")
-        await heard.until(ControlTransferred)
-        await heard.until(AgentResponded, where=lambda said: said.text == "I am here.")
+    runner = RealtimeRunner(
+        RealtimeAgent("Triage", tools=[look_up], handoffs=[billing]), model=model, settings=TEXT_ONLY
+    )
+    async with record_session(runner.connect()) as recorder:
+        await recorder.session.send_text("Look it up")
+        await is_running.wait()
+        await recorder.session.send_text("To billing, please")
+        await recorder.wait_for(ControlTransferred)
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "I am here.")
         may_end.set()
-        (returned,) = [await heard.until(ToolReturned, where=lambda result: result.tool_name == "look_up")]
-        await heard.until(AgentResponded, where=lambda said: said.text == "It is found.")
+        (returned,) = [await recorder.wait_for(ToolReturned, where=lambda result: result.tool_name == "look_up")]
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "It is found.")
     assert (returned.agent, returned.content) == ("Triage", "found")
-    said = heard.session.result.messages
-    assert [m.content for m in said if isinstance(m, ToolMessage)] == ["found", '{"assistant":"Billing"}']
-    events = heard.session.result.events
-    assert [entry.message for entry in history_from_log(events)] == list(said)
-    assert (await runner.text_runner.replay(events)).messages == said
+    messages = recorder.session.result.messages
+    assert [m.content for m in messages if isinstance(m, ToolMessage)] == ["found", '{"assistant":"Billing"}']
+    events = recorder.session.result.events
+    assert [entry.message for entry in history_from_log(events)] == list(messages)
+    assert (await runner.text_runner.replay(events)).messages == messages
     assert model.complaints == []
 
 
 async def test_a_function_that_returns_an_agent_too_late_does_not_transfer() -> None:
-    """R5: only who has the floor can give it to somebody."""
-    begun, may_end = asyncio.Event(), asyncio.Event()
+    # R5: only the active agent can transfer control.
+    is_running, may_end = asyncio.Event(), asyncio.Event()
     sales = RealtimeAgent("Sales", description="Sells.")
 
     @tool
     async def to_sales() -> RealtimeAgent:
         """Go to sales, slowly."""
-        begun.set()
+        is_running.set()
         await may_end.wait()
         return sales
 
@@ -70,25 +72,27 @@ async def test_a_function_that_returns_an_agent_too_late_does_not_transfer() -> 
     )
     billing = RealtimeAgent("Billing", description="Bills.")
     runner = RealtimeRunner(
-        RealtimeAgent("Triage", tools=[to_sales], handoffs=[billing]), model=model, settings=WRITTEN
+        RealtimeAgent("Triage", tools=[to_sales], handoffs=[billing]), model=model, settings=TEXT_ONLY
     )
-    async with listening_to(runner.connect()) as heard:
-        await heard.session.send_text("To sales")
-        await begun.wait()
-        await heard.session.send_text("No, to billing")
-        await heard.until(AgentResponded, where=lambda said: said.text == "Yes?")
+    async with record_session(runner.connect()) as recorder:
+        await recorder.session.send_text("To sales")
+        await is_running.wait()
+        await recorder.session.send_text("No, to billing")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Yes?")
         may_end.set()
-        await heard.until(AgentResponded, where=lambda said: said.text == "No.")
-        assert heard.session.active_agent == "Billing"
-    late = next(event for event in heard.session.result.events if isinstance(event, ToolReturned) and event.is_error)
-    assert late.content == "Not transferred to [Sales]: [Triage] is no longer the active agent."
-    said = heard.session.result.messages
-    assert (await runner.text_runner.replay(heard.session.result.events)).messages == said
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "No.")
+        assert recorder.session.active_agent == "Billing"
+    refused = next(
+        event for event in recorder.session.result.events if isinstance(event, ToolReturned) and event.is_error
+    )
+    assert refused.content == "Not transferred to [Sales]: [Triage] is no longer the active agent."
+    messages = recorder.session.result.messages
+    assert (await runner.text_runner.replay(recorder.session.result.events)).messages == messages
     assert model.complaints == []
 
 
 async def test_closing_stops_detached_turns_and_keeps_their_interrupts() -> None:
-    """R2, R11."""
+    # R2, R11
     paid: list[str] = []
 
     @tool(needs_approval=True)
@@ -100,32 +104,32 @@ async def test_closing_stops_detached_turns_and_keeps_their_interrupts() -> None
     billing = RealtimeAgent("Billing", description="Bills.")
     triage = RealtimeAgent("Triage", tools=[pay], handoffs=[billing])
     model = ScriptedRealtimeModel({"Triage": [call("pay"), call("transfer_to_billing")], "Billing": ["Yes?", "Paid."]})
-    runner = RealtimeRunner(triage, model=model, settings=WRITTEN)
-    async with listening_to(runner.connect()) as heard:
-        await heard.session.send_text("Pay")
-        await heard.session.wait_until_idle()
-        (question,) = heard.session.interrupts
-        await heard.session.send_text("To billing")
-        await heard.until(AgentResponded, where=lambda said: said.text == "Yes?")
-    assert (heard.session.result.status, paid) == ("suspended", [])
-    async with listening_to(runner.resume(heard.session.run_id, {question.id: True})) as later:
-        await later.until(AgentResponded, where=lambda said: said.text == "Paid.")
-    assert (later.session.result.status, later.session.result.agent, paid) == ("completed", "Billing", ["once"])
+    runner = RealtimeRunner(triage, model=model, settings=TEXT_ONLY)
+    async with record_session(runner.connect()) as recorder:
+        await recorder.session.send_text("Pay")
+        await recorder.session.wait_until_idle()
+        (question,) = recorder.session.interrupts
+        await recorder.session.send_text("To billing")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Yes?")
+    assert (recorder.session.result.status, paid) == ("suspended", [])
+    async with record_session(runner.resume(recorder.session.run_id, {question.id: True})) as resumed:
+        await resumed.wait_for(AgentResponded, where=lambda response: response.text == "Paid.")
+    assert (resumed.session.result.status, resumed.session.result.agent, paid) == ("completed", "Billing", ["once"])
 
 
 async def test_detached_turns_stop_when_the_run_fails_between_two_agents() -> None:
-    """R11: nobody has the floor then who could stop it."""
-    begun = asyncio.Event()
+    # R11: no agent is active then.
+    is_running = asyncio.Event()
 
     @tool
     async def look_up() -> str:
         """Look something up, without end."""
-        begun.set()
+        is_running.set()
         await asyncio.Event().wait()
         return "never"
 
-    class Fails(RunHooks):
-        """Raises when the floor changes."""
+    class FailingHooks(RunHooks):
+        """Raises an error during a transfer."""
 
         def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
             raise ValueError("not now")
@@ -133,15 +137,15 @@ async def test_detached_turns_stop_when_the_run_fails_between_two_agents() -> No
     model = ScriptedRealtimeModel({"Triage": [call("look_up"), call("transfer_to_billing")]})
     triage = RealtimeAgent("Triage", tools=[look_up], handoffs=[RealtimeAgent("Billing", description="Bills.")])
 
-    async def hold() -> None:
-        runner = RealtimeRunner(triage, model=model, settings=WRITTEN, hooks=Fails())
-        async with listening_to(runner.connect()) as heard:
-            await heard.session.send_text("Look it up")
-            await begun.wait()
-            await heard.session.send_text("To billing, please")
-            await heard.until_over()
+    async def run_session() -> None:
+        runner = RealtimeRunner(triage, model=model, settings=TEXT_ONLY, hooks=FailingHooks())
+        async with record_session(runner.connect()) as recorder:
+            await recorder.session.send_text("Look it up")
+            await is_running.wait()
+            await recorder.session.send_text("To billing, please")
+            await recorder.wait_until_ended()
 
     before = asyncio.all_tasks()
     with pytest.raises(ValueError, match="not now"):
-        await hold()
+        await run_session()
     assert asyncio.all_tasks() == before

@@ -3,10 +3,10 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from baton.events import Event, decode_lines
-from baton.stores import AppendOptions, Lease, MemoryStore, RunRecord
+from baton.stores import AppendOptions, Lease, MemoryStore, RunFlags, RunRecord
 
 Fault = Exception | Callable[[], Any]
 
@@ -31,11 +31,11 @@ class RecordingStore(MemoryStore):
 
     async def append(
         self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> Literal["", "now", "after_turn"]:
+    ) -> RunFlags:
         await self._run_fault("append", self.faults)
-        requested = await super().append(run_id, expected_seq, lines, **options)
+        flags = await super().append(run_id, expected_seq, lines, **options)
         await self._run_fault("append", self.after)
-        return requested
+        return flags
 
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         await self._run_fault("renew", self.faults)

@@ -67,7 +67,7 @@ async def test_public_objects_show_only_public_attributes() -> None:
     runner = make_runner(store="memory:")
     assert _public(runner.stream("hi")) == {"cancel", "events", "result", "run_id", "wait"}
     assert _public(runner.thread("t")) == {
-        *("active_agent", "delete", "events", "id", "messages", "runs", "trim"),
+        *("active_agent", "delete", "events", "id", "messages", "open_tasks", "runs", "trim", "waiting"),
     }
     assert _public(BackgroundRunner(runner)) == {
         *("cancel", "close", "drain", "is_driving", "release_all", "resume", "runner", "start", "start_recovery"),
@@ -75,7 +75,7 @@ async def test_public_objects_show_only_public_attributes() -> None:
     }
     assert _public(runner) == {
         *("answer", "cancel", "close", "drive", "events", "fork", "lease_seconds", "limits", "list_unfinished"),
-        *("load_log", "model", "recover", "replay", "resume", "run", "run_sync", "stream", "stream_drive"),
+        *("load_log", "model", "recover", "replay", "requests", "resume", "run", "run_sync", "stream", "stream_drive"),
         *("stream_resume", "submit", "team", "thread", "watch", "with_store"),
     }
 

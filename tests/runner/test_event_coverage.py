@@ -31,7 +31,8 @@ def test_stream_knows_which_events_stop_a_run() -> None:
 def test_replay_knows_which_events_the_code_produces() -> None:
     from_outside = {"RunStarted", "RunResumed", "UserMessageAdded", "InterruptAnswered", "ResponseTruncated"}
     refused = {"UnknownEvent"}
-    assert names(REPLAYED_EVENTS) | from_outside | STOPS | refused == EVENTS
+    advice = "add an event that the code produces to REPLAYED_EVENTS in runner/stream.py, any other one to this test"
+    assert names(REPLAYED_EVENTS) | from_outside | STOPS | refused == EVENTS, advice
     assert not names(REPLAYED_EVENTS) & (from_outside | STOPS | refused)
 
 
@@ -43,17 +44,20 @@ def test_fork_knows_which_events_can_be_edited() -> None:
         "StepCompleted",
         "UserMessageAdded",
         "AgentResponded",
+        "HistoryCompacted",
     }
     fixed = {"AgentStarted", "AgentFinished", "ControlTransferred", "InterruptRaised", "ResponseTruncated"}
+    fixed |= {"TaskOpened", "TaskEnded"}
     assert names(STATUS_EVENTS) == {*STOPS, "RunResumed"}
-    assert editable | fixed | names(STATUS_EVENTS) | {"UnknownEvent"} == EVENTS
+    advice = "decide in runner/answers.py whether fork may edit the event, and add it to this test"
+    assert editable | fixed | names(STATUS_EVENTS) | {"UnknownEvent"} == EVENTS, advice
 
 
 def test_usage_and_guardrail_results_know_their_events() -> None:
     with_usage = {kind.__name__ for kind in EVENT_TYPES if "usage" in kind.__struct_fields__}
     with_result = {kind.__name__ for kind in EVENT_TYPES if "result" in kind.__struct_fields__}
-    assert with_usage == {"AgentResponded"}
-    assert with_result == {"StepCompleted"}
+    assert with_usage == {"AgentResponded", "HistoryCompacted"}
+    assert with_result == {"StepCompleted", "TaskEnded"}
 
 
 def test_broadcast_knows_which_deltas_a_late_subscriber_needs() -> None:

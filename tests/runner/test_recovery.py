@@ -16,7 +16,7 @@ from baton.errors import RunConflictError, StoreError, TeamChangedError, ThreadB
 from baton.events import InterruptRaised, ToolReturned
 from baton.runner import BackgroundRunner, journal
 from baton.runner import background as background_module
-from baton.stores import AppendOptions, CancelRequest, MemoryStore, SQLiteStore
+from baton.stores import AppendOptions, MemoryStore, RunFlags, SQLiteStore
 from baton.testing import FaultyStore, ScriptedModel, call
 from baton.tools.worker_threads import CHECK_BEFORE_CALL, in_thread
 
@@ -59,8 +59,10 @@ async def test_a_passing_store_error_does_not_abandon_runs(monkeypatch: pytest.M
     async with asyncio.timeout(LIMIT):
         while await statuses(store, run_ids) != {"completed"}:
             await asyncio.sleep(0.02)
+        # A run may end before the note about its failed attempt is removed.
+        while any([await store.notes(run_id) for run_id in run_ids]):
+            await asyncio.sleep(0.02)
     await background.close()
-    assert [dict(await store.notes(run_id)) for run_id in run_ids] == [{}] * 5
 
 
 async def test_an_error_that_lasts_is_retried_later_and_kept_with_the_run(caplog: pytest.LogCaptureFixture) -> None:
@@ -269,7 +271,7 @@ class FrozenAfterIntent(MemoryStore):
 
     async def append(
         self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> CancelRequest:
+    ) -> RunFlags:
         requested = await super().append(run_id, expected_seq, lines, **options)
         if any(b'"intent"' in line for line in lines):
             self._monkeypatch.setattr(journal, "monotonic", lambda: time.monotonic() + 3600)

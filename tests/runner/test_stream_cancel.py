@@ -179,6 +179,56 @@ async def test_cancel_after_turn_at_a_handoff_call_stops_before_the_next_agent(
     assert (await runner.resume("r")).output == "done"
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("pace", [0.0, 0.005])
+async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_agent(is_stored: bool, pace: float) -> None:
+    # F30: a reader that awaited anything between two events came too late.
+    model = ScriptedModel({"A": [transfer_to("B")], "B": [transfer_to("C")], "C": ["done"]})
+    team = Agent("A", sub_agents=[Agent("B", description="b", sub_agents=[Agent("C", description="c")])])
+    runner = Runner(team, model=model, store=RecordingStore() if is_stored else None)
+    async with runner.stream("hi", run_id="r") as live:
+        async for event in live:
+            await asyncio.sleep(pace)
+            if isinstance(event, AgentResponded) and event.agent == "B":
+                for _ in range(10):
+                    await asyncio.sleep(pace)
+                await live.cancel("after_turn")
+    assert live.result.status == "cancelled"
+    assert {event.agent for event in live.result.events} == {"", "A", "B"}
+    assert transcript(live.result.events)[-3:] == ["B → C", "B finished", "run cancelled"]
+    assert len(model.requests) == 2
+    assert (await runner.resume("r")).output == "done"
+
+
+async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_step() -> None:
+    # F30: the steps of a workflow are agents too.
+    steps = [Agent(name, description=name, model=ScriptedModel([name])) for name in ("a", "b")]
+    runner = Runner(SequentialAgent("S", sub_agents=steps))
+    async with runner.stream("hi") as live:
+        async for event in live:
+            await asyncio.sleep(0.001)
+            if isinstance(event, AgentResponded):
+                await live.cancel("after_turn")
+    assert (live.result.status, {event.agent for event in live.result.events}) == ("cancelled", {"", "S", "a"})
+
+
+async def test_a_run_waits_for_its_reader_only_while_there_is_one() -> None:
+    # F30
+    model = ScriptedModel({"A": [transfer_to("B")] * 3, "B": ["done"] * 3})
+    runner = Runner(Agent("A", sub_agents=[Agent("B", description="b")]), model=model)
+    async with asyncio.timeout(60):
+        async with runner.stream("hi") as unread:
+            await unread.wait()
+        async with runner.stream("hi") as left:
+            async for _ in left:
+                break
+            await left.wait()
+        async with runner.stream("hi") as waits:
+            async for _ in waits:
+                await waits.wait()
+    assert [live.result.output for live in (unread, left, waits)] == ["done"] * 3
+
+
 @pytest.mark.parametrize("when", ["now", "after_turn"])
 async def test_a_cancelled_run_starts_no_further_step(when: Literal["now", "after_turn"]) -> None:
     # F30: agents written in Python do not look at the request themselves.

@@ -9,7 +9,7 @@ from tests.runner.recording_store import RecordingStore, get_record
 
 from baton import Agent, RunContext, Runner, SetupError, agent, tool
 from baton.agents import AgentContext
-from baton.errors import ModelError, ThreadBusyError
+from baton.errors import ModelError, RunConflictError, ThreadBusyError
 from baton.events import RunStarted
 from baton.messages import text_of
 from baton.testing import ScriptedModel, call, transfer_to
@@ -186,7 +186,10 @@ async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> N
     record = await get_record(store, first.run_id)
     assert (await store.load(first.run_id), record.status, record.lease_until) == (lines, "cancelled", 0.0)
     await runner.resume(second.run_id, "yes")
-    assert (await runner.resume(first.run_id, "yes")).status == "completed"
+    # M15: its successor does not know what it would do now.
+    with pytest.raises(RunConflictError, match=rf"runner\.fork\('{first.run_id}'\)"):
+        await runner.resume(first.run_id, "yes")
+    assert (await runner.resume(await runner.fork(first.run_id), "yes")).status == "completed"
 
 
 # --- failed and cancelled runs

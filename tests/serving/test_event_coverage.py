@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from baton.events import Delta, Event, Origin, UnknownEvent
+from baton.events import Delta, Event, EventRef, OpenTask, Origin, TaskOutcome, UnknownEvent
 from baton.messages import AssistantMessage, UserMessage
 from baton.serving import Principal
 from baton.serving.a2a.broadcast import TaskBroadcast
@@ -22,7 +22,10 @@ FIELDS: dict[Any, Any] = {
     Origin: ORIGIN,
     AssistantMessage: AssistantMessage("x"),
     UserMessage: UserMessage("x"),
+    EventRef: EventRef("r", "1/m1"),
     msgspec.Raw: msgspec.Raw(b"{}"),
+    OpenTask: OpenTask("1/task", "B", "A", "A"),
+    TaskOutcome: "finished",
 }
 EVENTS: list[Any] = [kind for kind in Event.__subclasses__() if kind.__module__ == "baton.events.types"]
 DELTAS: list[Any] = [kind for kind in Delta.__subclasses__() if kind.__module__ == "baton.events.types"]

@@ -1,6 +1,6 @@
-"""Orders that a team works off, a bit of everything in each, with a ledger outside of the program.
+"""A team that processes orders with all kinds of agents and tools, and a log of its effects outside of the runs.
 
-The model decides by what it reads alone, so that any process can go on where another one died.
+The model decides only by the messages it reads, so that any process can resume a run after another one died.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from baton import Agent, BaseAgent, ParallelAgent, RunContext, SequentialAgent, 
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
 from baton.models import Chunk, ModelRequest, ModelResponse
 
-LONGEST_PAUSE = 0.02
+MAX_PAUSE = 0.02
 
 
-class Deed(NamedTuple):
-    """An effect that happened: of which tool, under which key, when, and in which process."""
+class Effect(NamedTuple):
+    """An effect that happened: the tool, its idempotency key, the time and the process."""
 
     tool: str
     key: str
@@ -27,14 +27,14 @@ class Deed(NamedTuple):
     process: int
 
 
-class Ledger:
-    """A file to which effects are added in one piece each, so that not even `kill -9` loses or halves one."""
+class EffectLog:
+    """A file to which each effect is appended with one write, so that `kill -9` neither loses nor truncates one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def note(self, tool: str, key: str) -> None:
-        """Write down that it happens."""
+    def record(self, tool: str, key: str) -> None:
+        """Append an effect."""
         line = f"{tool} {key} {time.time()!r} {os.getpid()}\n".encode()
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -42,86 +42,93 @@ class Ledger:
         finally:
             os.close(file)
 
-    def deeds(self) -> list[Deed]:
-        """All that happened, in order."""
+    def effects(self) -> list[Effect]:
+        """Return all effects in order."""
         if not self._path.exists():
             return []
         rows = [line.split() for line in self._path.read_text().splitlines()]
-        return [Deed(name, key, float(at), int(process)) for name, key, at, process in rows]
+        return [Effect(name, key, float(at), int(process)) for name, key, at, process in rows]
 
 
 async def _pause() -> None:
-    await asyncio.sleep(random.uniform(0, LONGEST_PAUSE))
+    await asyncio.sleep(random.uniform(0, MAX_PAUSE))
 
 
-class Clerk:
-    """A model that goes by a list: each agent makes the calls of its next response, and then says that it is done."""
+class OrderModel:
+    """A model with fixed responses for each agent, followed by a final message."""
 
-    name = "clerk"
+    name = "orders"
     responses: dict[str, tuple[tuple[str, ...], ...]] = {
-        "Front": (("look",), ("note", "charge"), ("transfer_to_desk",)),
-        "Desk": (("note",),),
-        "Left": (("note", "note", "look"), ("note",)),
-        "Right": (("helper",), ("note",)),
-        "Helper": (("charge", "note"),),
-        "Back": (("ship",), ("note",)),
+        "Intake": (("look_up",), ("take_note", "charge"), ("transfer_to_review",)),
+        "Review": (("take_note",),),
+        "Packing": (("take_note", "take_note", "look_up"), ("take_note",)),
+        "Invoicing": (("helper",), ("take_note",)),
+        "Helper": (("charge", "take_note"),),
+        "Shipping": (("ship",), ("take_note",)),
     }
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """The next response of this agent, as far as it can see."""
+        """Return the next response of the agent, by the number of calls in the request."""
         await _pause()
-        todo = self.responses[request.agent]
+        responses = self.responses[request.agent]
         made = sum(isinstance(message, AssistantMessage) and bool(message.tool_calls) for message in request.messages)
-        if made >= len(todo):
+        if made >= len(responses):
             results = [text_of(message.content) for message in request.messages if isinstance(message, ToolMessage)]
             yield ModelResponse(AssistantMessage(f"{request.agent} is done: {', '.join(results)}"))
             return
         calls = [
             ToolCall(f"{request.agent}-{made}-{position}", name, '{"request": "go"}' if name == "helper" else "{}")
-            for position, name in enumerate(todo[made])
+            for position, name in enumerate(responses[made])
         ]
         yield ModelResponse(AssistantMessage("", tuple(calls)))
 
 
-def team(ledger: Ledger) -> BaseAgent[Any, Any]:
-    """Transfers, branches at once, an agent as a tool, an approval, and tools of every effect."""
+def make_team(effect_log: EffectLog) -> BaseAgent[Any, Any]:
+    """Create a team with transfers, parallel branches, an agent as a tool, an approval, and tools of every effect."""
 
-    async def do(ctx: RunContext, name: str) -> str:
+    async def record_effect(ctx: RunContext, name: str) -> str:
         await _pause()
-        ledger.note(name, ctx.idempotency_key)
+        effect_log.record(name, ctx.idempotency_key)
         await _pause()
         return f"{name} {ctx._scope}"
 
     @tool(effect="read")
-    async def look(ctx: RunContext) -> str:
-        """Look."""
-        return await do(ctx, "look")
+    async def look_up(ctx: RunContext) -> str:
+        """Look the order up."""
+        return await record_effect(ctx, "look_up")
 
     @tool
-    async def note(ctx: RunContext) -> str:
-        """Note."""
-        return await do(ctx, "note")
+    async def take_note(ctx: RunContext) -> str:
+        """Take a note."""
+        return await record_effect(ctx, "take_note")
 
     @tool(effect="once")
     async def charge(ctx: RunContext) -> str:
-        """Charge."""
-        return await do(ctx, "charge")
+        """Charge the customer."""
+        return await record_effect(ctx, "charge")
 
     @tool(effect="once", needs_approval=True)
     async def ship(ctx: RunContext) -> str:
-        """Ship."""
-        return await do(ctx, "ship")
+        """Ship the order."""
+        return await record_effect(ctx, "ship")
 
-    desk = Agent("Desk", description="The desk.", tools=[note])
-    front = Agent("Front", description="The front.", tools=[look, note, charge], handoffs=[desk])
-    helper = Agent("Helper", description="Helps.", tools=[note, charge])
-    left = Agent("Left", description="The left.", tools=[note, look])
-    right = Agent("Right", description="The right.", tools=[note, helper.as_tool(stream_events=False)])
-    back = Agent("Back", description="The back.", tools=[note, ship])
-    return SequentialAgent("Orders", sub_agents=[front, ParallelAgent("Both", sub_agents=[left, right]), back])
+    review = Agent("Review", description="Reviews orders.", tools=[take_note])
+    intake = Agent("Intake", description="Takes orders.", tools=[look_up, take_note, charge], handoffs=[review])
+    helper = Agent("Helper", description="Helps.", tools=[take_note, charge])
+    packing = Agent("Packing", description="Packs orders.", tools=[take_note, look_up])
+    invoicing = Agent(
+        "Invoicing", description="Writes invoices.", tools=[take_note, helper.as_tool(stream_events=False)]
+    )
+    shipping = Agent("Shipping", description="Ships orders.", tools=[take_note, ship])
+    return SequentialAgent(
+        "Orders", sub_agents=[intake, ParallelAgent("Both", sub_agents=[packing, invoicing]), shipping]
+    )
 
 
 ONCE = ("charge", "ship")
 EFFECTS_OF_AN_ORDER = sum(
-    name in ("look", "note", *ONCE) for todo in Clerk.responses.values() for calls in todo for name in calls
+    name in ("look_up", "take_note", *ONCE)
+    for responses in OrderModel.responses.values()
+    for calls in responses
+    for name in calls
 )

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import PROFILE
-from tests.soak.nursery import REPOSITORY, nursery
-from tests.soak.orders import EFFECTS_OF_AN_ORDER, ONCE, Deed, Ledger
-from tests.soak.worker import runner_for
+from tests.soak.fork_server import REPOSITORY, start_fork_server
+from tests.soak.orders import EFFECTS_OF_AN_ORDER, ONCE, Effect, EffectLog
+from tests.soak.worker import make_runner
 
 from baton.events import Event, ToolReturned
 from baton.log import Log
@@ -29,13 +29,13 @@ KILLS = int(os.environ.get("KILLS", "240" if IS_SOAK else "6"))
 ROUNDS = int(os.environ.get("ROUNDS", "100" if IS_SOAK else "3"))
 NEW_RUNS = 8
 """The number of runs that are submitted before each pair of processes."""
-LONGEST_LIFE = 0.7
+MAX_LIFETIME = 0.7
 
 
 @contextmanager
-def racer(url: str, ledger: Path) -> Generator["subprocess.Popen[str]"]:
-    """A process that is ready to race; it is gone afterwards."""
-    command = [sys.executable, "-m", "tests.soak.racer", url, str(ledger)]
+def start_resume_worker(url: str, log_path: Path) -> Generator["subprocess.Popen[str]"]:
+    """Start a process that resumes runs, and kill it afterwards."""
+    command = [sys.executable, "-m", "tests.soak.resume_worker", url, str(log_path)]
     pipe = subprocess.PIPE
     started = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=REPOSITORY)
     assert started.stdout is not None
@@ -49,56 +49,59 @@ def racer(url: str, ledger: Path) -> Generator["subprocess.Popen[str]"]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where the runs are kept."""
+    """Return the URL of a store."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/runs.db"
     return request.getfixturevalue("postgres_url")
 
 
-async def submitted(url: str, ledger: Ledger, names: Sequence[str]) -> None:
+async def submit_runs(url: str, effect_log: EffectLog, names: Sequence[str]) -> None:
     """Submit new runs without driving them."""
-    async with runner_for(resolve_store(url), ledger) as runner:
+    async with make_runner(resolve_store(url), effect_log) as runner:
         for name in names:
             await runner.submit("an order", run_id=name)
 
 
-def killed_until_done(url: str, ledger: Path, kills: int) -> list[str]:
-    """Have processes work and kill them, each at some time; at last let one of them finish. The runs there were."""
+def kill_workers(url: str, log_path: Path, kills: int) -> list[str]:
+    """Start workers and kill each after a random time; let the last one finish. Return the ids of all runs."""
     runs: list[str] = []
     killed = 0
-    with nursery(url, ledger) as workers:
+    with start_fork_server(url, log_path) as workers:
         while killed < kills:
             new = [f"order{len(runs) + number}" for number in range(NEW_RUNS)]
-            asyncio.run(submitted(url, Ledger(ledger), new))
+            asyncio.run(submit_runs(url, EffectLog(log_path), new))
             runs += new
-            for worker in [workers.worker(), workers.worker()]:
-                time.sleep(random.uniform(0, LONGEST_LIFE))
-                # One that has ended by itself found nothing left to do.
+            for worker in [workers.start_worker(), workers.start_worker()]:
+                time.sleep(random.uniform(0, MAX_LIFETIME))
+                # A worker that has already ended found no runs to drive.
                 killed += workers.kill(worker)
-        assert workers.wait(workers.worker()) == 0, ledger.with_suffix(".errors").read_text()
+        assert workers.wait(workers.start_worker()) == 0, log_path.with_suffix(".errors").read_text()
     return runs
 
 
 def test_no_kill_loses_or_repeats_anything(url: str, tmp_path: Path) -> None:
     # D8
-    path = tmp_path / "ledger"
-    runs = killed_until_done(url, path, KILLS)
-    deeds = Ledger(path).deeds()
-    asked = asyncio.run(checked(url, runs, deeds))
-    repeated = len(deeds) - len({deed.key for deed in deeds})
-    kind, figures = url.partition(":")[0], f"{len(deeds)} effects, {repeated} in flight repeated, {asked} asked about"
+    log_path = tmp_path / "effects"
+    runs = kill_workers(url, log_path, KILLS)
+    effects = EffectLog(log_path).effects()
+    unknown_outcomes = asyncio.run(check_logs(url, runs, effects))
+    repeated = len(effects) - len({effect.key for effect in effects})
+    kind, figures = (
+        url.partition(":")[0],
+        f"{len(effects)} effects, {repeated} in flight repeated, {unknown_outcomes} unknown outcomes",
+    )
     sys.stderr.write(f"\n{kind}: {KILLS} kills or more, {len(runs)} runs, {figures}\n")
-    assert len(deeds) == len(runs) * EFFECTS_OF_AN_ORDER + repeated
+    assert len(effects) == len(runs) * EFFECTS_OF_AN_ORDER + repeated
 
 
-async def checked(url: str, runs: list[str], deeds: list[Deed]) -> int:
+async def check_logs(url: str, runs: list[str], effects: list[Effect]) -> int:
     """Check that every log agrees with the ledger; return the number of questions about unknown outcomes."""
-    by_key: dict[str, list[Deed]] = {}
-    for deed in deeds:
-        by_key.setdefault(deed.key, []).append(deed)
+    by_key: dict[str, list[Effect]] = {}
+    for effect in effects:
+        by_key.setdefault(effect.key, []).append(effect)
     outputs: set[str] = set()
-    asked = 0
-    async with runner_for(resolve_store(url), Ledger(Path(os.devnull))) as runner:
+    unknown_outcomes = 0
+    async with make_runner(resolve_store(url), EffectLog(Path(os.devnull))) as runner:
         store: Store = resolve_store(url)
         for run_id in runs:
             record = await store.record(run_id)
@@ -107,47 +110,47 @@ async def checked(url: str, runs: list[str], deeds: list[Deed]) -> int:
             events = await runner.events(run_id)
             Log(events)
             _check_effects(run_id, events, by_key)
-            asked += sum(event.key.endswith("/ask1!") and "/unknown" in event.key for event in events)
-            # With no effects allowed, the code goes the very way that the log tells of.
+            unknown_outcomes += sum(event.key.endswith("/ask1!") and "/unknown" in event.key for event in events)
+            # The replay raises an error if the code does not follow the log.
             outputs.add((await runner.replay(run_id)).output)
         await store.close()
     assert len(outputs) == 1, outputs
-    return asked
+    return unknown_outcomes
 
 
-def _check_effects(run_id: str, events: list[Event], by_key: dict[str, list[Deed]]) -> None:
+def _check_effects(run_id: str, events: list[Event], by_key: dict[str, list[Effect]]) -> None:
     recorded = {f"{run_id}:{event.key}": event for event in events if isinstance(event, ToolReturned)}
-    mine = {key: deeds for key, deeds in by_key.items() if key.startswith(f"{run_id}:")}
-    assert len(mine) == EFFECTS_OF_AN_ORDER
-    for key, deeds in mine.items():
-        assert key in recorded, f"{key} was done, and nobody knows"
-        if deeds[0].tool in ONCE:
-            assert len(deeds) == 1, f"{key} must be done once"
-        # What is found out by asking is recorded later than it was done.
-        late = [deed for deed in deeds if deed.at > recorded[key].timestamp]
+    effects_by_key = {key: effects for key, effects in by_key.items() if key.startswith(f"{run_id}:")}
+    assert len(effects_by_key) == EFFECTS_OF_AN_ORDER
+    for key, effects in effects_by_key.items():
+        assert key in recorded, f"{key} was done but not recorded"
+        if effects[0].tool in ONCE:
+            assert len(effects) == 1, f"{key} must be done once"
+        # An outcome that a person reported is recorded later than it happened.
+        late = [effect for effect in effects if effect.at > recorded[key].timestamp]
         assert not late, f"{key} was done again after it was recorded: {late}, {recorded[key]}"
 
 
 def test_of_two_processes_that_resume_a_run_one_wins(url: str, tmp_path: Path) -> None:
     # D9
-    path = tmp_path / "ledger"
-    runs = asyncio.run(suspended(url, Ledger(path), ROUNDS))
+    log_path = tmp_path / "effects"
+    runs = asyncio.run(make_suspended_runs(url, EffectLog(log_path), ROUNDS))
     outcomes: Counter[tuple[str, ...]] = Counter()
-    with racer(url, path) as one, racer(url, path) as other:
+    with start_resume_worker(url, log_path) as one, start_resume_worker(url, log_path) as other:
         for run_id in runs:
             for each in (one, other):
                 assert each.stdin is not None
                 each.stdin.write(f"{run_id}\n")
                 each.stdin.flush()
-            told = [each.stdout.readline().strip() for each in (one, other) if each.stdout is not None]
-            outcomes[tuple(sorted(told))] += 1
+            statuses = [each.stdout.readline().strip() for each in (one, other) if each.stdout is not None]
+            outcomes[tuple(sorted(statuses))] += 1
     assert outcomes == {("RunConflictError", "completed"): ROUNDS}
-    asyncio.run(checked(url, runs, Ledger(path).deeds()))
+    asyncio.run(check_logs(url, runs, EffectLog(log_path).effects()))
 
 
-async def suspended(url: str, ledger: Ledger, count: int) -> list[str]:
-    """Runs that wait for an approval."""
-    async with runner_for(resolve_store(url), ledger) as runner:
+async def make_suspended_runs(url: str, effect_log: EffectLog, count: int) -> list[str]:
+    """Create runs that wait for an approval."""
+    async with make_runner(resolve_store(url), effect_log) as runner:
         results = [await runner.run("an order", run_id=f"order{number}") for number in range(count)]
     assert {result.status for result in results} == {"suspended"}
     return [result.run_id for result in results]

@@ -12,7 +12,7 @@ import pytest
 from tests.postgres import PostgresServer
 
 from baton.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
-from baton.stores import PostgresStore, Store, postgres_pool
+from baton.stores import PostgresStore, Store, WaitingMessage, postgres_pool
 from baton.stores.records import pack_lines
 
 
@@ -195,6 +195,20 @@ async def test_older_tables_are_migrated_with_their_content(postgres_url: str) -
         assert [*await store.load("run1")] == [b"0"]
 
 
+async def test_tables_without_an_inbox_are_migrated(postgres_url: str) -> None:
+    # M15
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for statement in (*postgres_pool._LAYOUT, *postgres_pool._FROM_3):
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO baton_runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until, fence, "
+            "cancel_requested, last_write) VALUES ('r', 'running', 0, 't', 1, 1, '', 0, 1, '', 0)"
+        )
+    async with _open_store(postgres_url) as store:
+        assert await store.enqueue(WaitingMessage(run_id="m", thread="t", mode="steer"), limit=1) is True
+        assert (await store.append("r", 0, [b"one"])).inbox == "steer"
+
+
 async def test_a_newer_layout_is_refused(postgres_url: str) -> None:
     async with _open_store(postgres_url) as store:
         await store.create("r", [])
@@ -202,7 +216,7 @@ async def test_a_newer_layout_is_refused(postgres_url: str) -> None:
         connection.execute("UPDATE baton_layout SET version = 7")
     async with _open_store(postgres_url) as store:
         with pytest.raises(
-            StoreError, match="its layout is version 7, made by a newer Baton; this one reads version 4"
+            StoreError, match="its layout is version 7, made by a newer Baton; this one reads version 5"
         ):
             await store.load("r")
 
@@ -211,7 +225,7 @@ async def test_removed_tables_raise_and_are_created_again(postgres_url: str) -> 
     async with _open_store(postgres_url) as store:
         await store.create("r", [])
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute("DROP TABLE baton_notes, baton_pieces, baton_runs, baton_layout")
+            connection.execute("DROP TABLE baton_notes, baton_pieces, baton_runs, baton_inbox, baton_layout")
         with pytest.raises(StoreError, match="its tables were changed or removed"):
             await store.append("r", 0, [b"0"])
         await store.close()

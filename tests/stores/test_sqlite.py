@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from baton.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
-from baton.stores import SQLiteStore, sqlite_file
+from baton.stores import RunFlags, SQLiteStore, WaitingMessage, sqlite_file
 from baton.stores.records import pack_lines
 from baton.stores.sqlite_file import MAX_LINES
 
@@ -83,7 +83,7 @@ async def test_a_failed_write_does_not_affect_the_others_of_its_group(path: Path
     appends = [store.append(f"r{number}", 1, [LINE * size]) for number, size in enumerate(sizes)]
     appends.append(store.append("r0", 7, [LINE]))
     outcomes = await asyncio.gather(*appends, return_exceptions=True)
-    assert [type(one) for one in outcomes] == [str, str, StoreError, str, str, str, RunConflictError]
+    assert [type(one) for one in outcomes] == [*[RunFlags] * 2, StoreError, *[RunFlags] * 3, RunConflictError]
     assert [len(await store.load(f"r{number}")) for number in range(6)] == [2, 2, 1, 2, 2, 2]
     await store.close()
 
@@ -250,7 +250,7 @@ async def test_a_newer_layout_is_refused(path: Path) -> None:
     await _fill(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads version 4"):
+    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads version 5"):
         await SQLiteStore(path).load("run0")
 
 
@@ -279,6 +279,21 @@ async def test_an_older_file_is_migrated_with_its_content(path: Path) -> None:
     assert await stores[0].notes("run1") == {"n": b"note"}
     for store in stores:
         await store.close()
+
+
+async def test_a_file_without_an_inbox_is_migrated(path: Path) -> None:
+    # M15
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(sqlite_file._LAYOUT + sqlite_file._FROM_3 + "PRAGMA user_version = 4")
+        connection.execute(
+            "INSERT INTO runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until, fence, "
+            "cancel_requested) VALUES ('r', 'running', 0, 't', 1, 1, '', 0, 1, '')"
+        )
+        connection.commit()
+    store = SQLiteStore(path)
+    assert await store.enqueue(WaitingMessage(run_id="m", thread="t", mode="steer"), limit=1) is True
+    assert (await store.append("r", 0, [LINE])).inbox == "steer"
+    await store.close()
 
 
 async def test_a_removed_file_is_detected(path: Path) -> None:

@@ -161,3 +161,23 @@ def test_messages_are_printed_with_their_calls(printed: Callable[[], str]) -> No
 def test_the_functions_can_be_imported_from_swarms_module() -> None:
     assert repl_module.run_demo_loop is run_demo_loop
     assert repl_module.pretty_print_messages is pretty_print_messages
+
+
+UNSAFE = "\x1b[2J\x9b31m\u202egnp\x7f"
+
+
+@with_and_without_stream
+def test_nothing_that_is_printed_controls_the_terminal(
+    stream: bool, type_lines: TypeLines, printed: Callable[[], str]
+) -> None:
+    # F19
+    def look(text: str) -> str:
+        return text
+
+    desk = Agent(name=f"Desk{UNSAFE}", functions=[look])
+    client = Client(Reply(UNSAFE, call("look", text=UNSAFE)), UNSAFE)
+    type_lines("Look")
+    run_demo_loop(desk, stream=stream, debug=True, client=client)
+    output = printed()
+    assert "␛[2J�31m�gnp�" in output
+    assert not re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]", output)

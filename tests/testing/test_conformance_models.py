@@ -116,6 +116,12 @@ class KeepsUsageToItself(Plain):
             yield replace(chunk, usage=None, stop_reason="") if isinstance(chunk, ModelResponse) else chunk
 
 
+class LosesLogProbabilities(Plain):
+    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        async for chunk in self.behind.answer(request):
+            yield replace(chunk, logprobs=()) if isinstance(chunk, ModelResponse) else chunk
+
+
 class NeverLetsGo(Plain):
     """A model that keeps reading in the background after its reader has stopped."""
 
@@ -287,7 +293,9 @@ BROKEN: list[tuple[type[Plain], Callable[[Suite], Awaitable[None]]]] = [
     (KnowsOneKindOfError, lambda suite: suite.test_a_failure_in_the_middle_comes_after_what_was_said(ModelError)),
     (TellsNoInstructions, lambda suite: suite.test_instructions_are_told()),
     (TellsNoTools, lambda suite: suite.test_tools_are_told()),
-    (TellsNoSettings, lambda suite: suite.test_a_setting_is_told("temperature")),
+    (TellsNoSettings, lambda suite: suite.test_a_setting_is_sent_or_refused_by_name("temperature")),
+    (TellsNoSettings, lambda suite: suite.test_settings_that_the_model_lacks_are_left_out_on_request()),
+    (LosesLogProbabilities, lambda suite: suite.test_log_probabilities_are_returned(True)),
     (TellsNoChoice, lambda suite: suite.test_the_choice_of_a_tool_is_told("wave")),
     (TellsNoChoice, lambda suite: suite.test_the_choice_of_a_tool_is_told("none")),
     (TellsNoPictures, lambda suite: suite.test_media_are_told_as_they_are("images")),

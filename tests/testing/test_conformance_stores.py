@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import pytest
 from msgspec.structs import replace
@@ -12,13 +12,15 @@ from baton.errors import BatonError, RunConflictError, RunNotFoundError, StoreEr
 from baton.stores import (
     FINISHED_STATUSES,
     AppendOptions,
-    CancelRequest,
+    CancelWhen,
     Lease,
     MemoryStore,
     RecordPage,
     RunFilters,
+    RunFlags,
     RunStatus,
     Store,
+    WaitingMessage,
 )
 from baton.testing.conformance.stores import STORE_CHECKS, check_name
 
@@ -58,11 +60,11 @@ class Changed(MemoryStore):
 
     async def append(
         self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> CancelRequest:
-        append = partial(super().append, run_id, wake_at=options.get("wake_at"))
+    ) -> RunFlags:
+        append = partial(super().append, run_id, wake_at=options.get("wake_at"), take=options.get("take", ()))
         await self.changed(append, expected_seq, lines, options.get("status"), options.get("fence"))
         record = await self.record(run_id)
-        return record.cancel_requested if record is not None else ""
+        return RunFlags(record.cancel_requested, record.inbox) if record is not None else RunFlags()
 
     async def changed(
         self, append: Append, expected: int, lines: Sequence[bytes], status: RunStatus | None, fence: int | None
@@ -168,7 +170,7 @@ class ReleasesAnything(MemoryStore):
 
 
 class AcceptsEveryCancelRequest(MemoryStore):
-    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
+    async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
         await super().request_cancel(run_id, when)
         return True
 
@@ -292,6 +294,47 @@ class NoLease(MemoryStore):
         return replace(await super().create(run_id, lines, **about), fence=0)
 
 
+class TellsNoRun(MemoryStore):
+    """Adds messages without telling the unfinished run."""
+
+    async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
+        busy = self._busy.pop(message.thread, None)
+        await super().enqueue(message, limit=limit)
+        if busy is not None:
+            self._busy[message.thread] = busy
+        return busy is not None
+
+
+class TakesAndKeeps(MemoryStore):
+    """Appends lines and leaves the messages that they take."""
+
+    async def append(
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> RunFlags:
+        options["take"] = ()
+        return await super().append(run_id, expected_seq, lines, **options)
+
+
+class LetsRunsOvertake(MemoryStore):
+    async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
+        waiting = self._inboxes.pop(about.get("thread", ""), []) if not about.get("from_inbox") else []
+        try:
+            return await super().create(run_id, lines, **about)
+        finally:
+            if waiting:
+                self._inboxes[about["thread"]] = waiting
+
+
+class HasNoLimit(MemoryStore):
+    async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
+        return await super().enqueue(message, limit=1000)
+
+
+class NeverIdle(MemoryStore):
+    async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
+        return []
+
+
 BROKEN: dict[type[MemoryStore], str] = {
     NoLease: "a_new_run_is_as_it_was_created",
     Strips: "lines_are_kept_byte_by_byte",
@@ -327,6 +370,11 @@ BROKEN: dict[type[MemoryStore], str] = {
     ForgetsAll: "old_runs_expire",
     ForgetsTheDriven: "a_run_whose_lease_is_held_does_not_expire",
     ClosesForGood: "a_closed_store_can_be_used_again",
+    TellsNoRun: "writes_tell_what_waits",
+    TakesAndKeeps: "a_run_takes_the_oldest_messages",
+    LetsRunsOvertake: "the_oldest_message_becomes_a_run",
+    HasNoLimit: "an_inbox_has_a_limit",
+    NeverIdle: "threads_without_a_run_are_idle",
 }
 
 

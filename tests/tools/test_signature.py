@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 
 import pytest
@@ -38,10 +38,6 @@ def generator() -> Iterator[str]:
     yield ""
 
 
-async def async_generator() -> AsyncIterator[str]:
-    yield ""
-
-
 class Thing:
     def method(self, city: str) -> str:
         return city
@@ -58,7 +54,6 @@ class Thing:
         (any_option, r"`any_option` cannot be a tool: `\*\*cities: 'str'` accepts anything"),
         (by_position, r"parameter `city` is positional-only.*behind the `/`"),
         (generator, r"it is a generator; return the whole result.*ctx.progress"),
-        (async_generator, r"it is a generator"),
         (Thing.method, r"unbound method.*tool\(thing.method\)"),
         (Thing, r"is a class; give a function"),
         (lambda: 1, r"cannot be named `<lambda>`; give it a name"),

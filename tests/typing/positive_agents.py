@@ -1,22 +1,32 @@
 """Programs that a type checker must accept: agents, tools, handoffs and wrappers with a typed context."""
 
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_type
+
+from anthropic.types import MessageParam
+from openai.types.chat import ChatCompletionMessageParam
 
 from baton import (
     Agent,
     AgentContext,
     AgentHooks,
+    AgentOptions,
     BaseAgent,
+    ModelSettings,
     RunContext,
     Runner,
     Tool,
+    guardrail,
     handoff,
     then_transfer,
     tool,
 )
-from baton.agents import AgentToolResult, with_guardrails
-from baton.tools import with_tool_guardrails
+from baton.agents import AgentToolResult, Stop, StopAt, with_guardrails
+from baton.context import HistoryEntry
+from baton.events import ToolReturned
+from baton.messages import Message, UserMessage
+from baton.tools import Final, with_tool_guardrails
 
 
 @dataclass
@@ -108,6 +118,11 @@ Agent[Deps](
         handoff(desk, on_handoff=on_plain),
         handoff(desk, on_handoff=lambda ctx, reason: print(ctx.context, reason.text), input_type=Reason),
         handoff("Elsewhere", is_enabled=lambda ctx, agent: True),
+        handoff(desk, return_to="caller", until="finished"),
+        handoff(desk, return_to="Elsewhere", until="finished", result_type=Reason),
+        handoff(desk, return_to="caller", until="finished", result_type=list[int] | None, on_handoff=on_plain),
+        handoff(desk, return_to="caller", until="finished", result_type=int, input_type=Reason, on_handoff=on_reason),
+        handoff(desk, return_to="caller", until="answered"),
     ],
 )
 
@@ -116,6 +131,58 @@ assert_type(then_transfer(desk, to="Triage"), BaseAgent[Deps, str])
 guarded: BaseAgent[Deps, int | str] = with_guardrails(Agent[Deps, int | str]("G"), output_guardrails=[check])
 as_tool: Tool[Deps] = desk.as_tool()
 guarded_tool: Tool[Deps] = with_tool_guardrails(who, input_guardrails=[check])
+
+
+# Guardrails with the agent's context, as arguments.
+def check_input(ctx: RunContext[Deps], messages: Sequence[Message]) -> bool:
+    """Read the context."""
+    return bool(ctx.context.user)
+
+
+@guardrail(parallel=True)
+async def check_beside(ctx: RunContext[Any], messages: Any) -> bool:
+    """Run beside the model."""
+    return True
+
+
+assert_type(Agent("G", input_guardrails=[check_input], output_guardrails=[check]), Agent[Deps, str])
+Agent[Deps]("G", input_guardrails=[check_input, check_beside])
+
+
+@tool(input_guardrails=[check], output_guardrails=[check])
+def guarded_who(ctx: RunContext[Deps]) -> str:
+    """Return the user's name."""
+    return ctx.context.user
+
+
+# History functions: with and without context, sync and async.
+async def read_awaited(ctx: RunContext[Any], entries: Sequence[HistoryEntry]) -> list[Message]:
+    """Select messages."""
+    return [entry.message for entry in entries]
+
+
+def read_dicts(entries: Sequence[HistoryEntry]) -> list[dict[str, str]]:
+    """Write a message as a dict."""
+    return [{"role": "user", "content": f"{len(entries)}"}]
+
+
+Agent[Deps]("H", tools=[guarded_who], history=read_awaited)
+Agent("H", history=read_dicts)
+Agent("H", history=lambda entries: [entry.message for entry in entries])
+Runner(desk, history=read_awaited)
+desk.as_tool(history=read_awaited)
+
+
+async def run_on_dicts(runner: Runner[Deps, str]) -> None:
+    """Pass messages in the formats of providers."""
+    openai_messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
+    claude_messages: list[MessageParam] = [{"role": "user", "content": "hi"}]
+    result = await runner.run(openai_messages, context=Deps("Ann"))
+    await runner.run([*claude_messages, UserMessage("hi")])
+    assert_type(result.to_openai(), list[dict[str, Any]])
+    await runner.run([*result.to_responses(), {"role": "user", "content": "more"}])
+
+
 Agent[Deps]("Boss", tools=[as_tool, guarded_tool, desk.as_tool("desk")])
 
 
@@ -134,3 +201,56 @@ class Own(BaseAgent[Deps, int]):
         """Return the length of the user's name."""
         assert_type(ctx.context, Deps)
         ctx.output = len(ctx.messages())
+
+
+# Streaming tools: the parameters are those of the function, and calling the tool returns its items.
+@tool(timeout=3)
+async def search(ctx: RunContext[Deps], query: str) -> AsyncIterator[str | Final[int]]:
+    """Search."""
+    yield f"{ctx.context.user} searches for {query}"
+    yield Final(3)
+
+
+Agent[Deps]("Searcher", tools=[search], max_parallel_tools=2)
+assert_type(Final(3), Final[int])
+assert_type(Final(3).value, int)
+
+
+# Conditions of tools, of agents as tools, and what follows after tools.
+async def is_known(ctx: RunContext[Any], agent: Any) -> bool:
+    """Return whether the user is known."""
+    return bool(ctx.values.get("known"))
+
+
+def enough(ctx: RunContext[Deps], results: Sequence[ToolReturned]) -> Stop | None:
+    """Stop after a result."""
+    return Stop(ctx.context.user) if results else None
+
+
+async def decide(ctx: RunContext[Deps], results: Sequence[ToolReturned]) -> Stop | None:
+    """Ask the model again."""
+    return None
+
+
+@tool(is_enabled=is_known)
+def refund(amount: int) -> str:
+    """Refund."""
+    return str(amount)
+
+
+Agent[Deps]("A", tools=[refund, desk.as_tool(is_enabled=is_known)], tool_use_behavior=enough)
+Agent[Deps]("A", tools=[refund], tool_use_behavior=decide)
+Agent("A", tools=[refund], tool_use_behavior=StopAt(["refund"]))
+Agent("A", tools=[refund], tool_use_behavior="stop_on_first")
+
+
+async def options_of_a_run(runner: Runner[Deps, str]) -> None:
+    """Set options of one run."""
+    options = {
+        "Desk": AgentOptions(model="openai:gpt-5", instructions=lambda ctx: ctx.agent, tools=["who", add, plain])
+    }
+    settings = ModelSettings(temperature=0.1)
+    await runner.run("hi", model="openai:gpt-5", model_settings=settings, agent_options=options)
+    await runner.submit("hi", agent_options={"Desk": AgentOptions(max_turns=3)})
+    runner.stream("hi", agent_options=options)
+    await runner.resume("r", True, model="openai:gpt-5", agent_options=options)

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
+import httpx
 from a2a.client import Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.client.card_resolver import A2ACardResolver
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
@@ -16,17 +17,6 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError, InvalidAgentResponseError
 from google.protobuf.json_format import ParseError
-from httpx import (
-    AsyncClient,
-    ConnectError,
-    ConnectTimeout,
-    DecodingError,
-    HTTPError,
-    HTTPStatusError,
-    InvalidURL,
-    Timeout,
-    UnsupportedProtocol,
-)
 
 _CONNECT_TIMEOUT = 10.0
 _HTTP_BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
@@ -68,7 +58,7 @@ class A2AServiceClient:
         self._headers = headers
         self._trusted = {origin_of(url) for url in (self._url, *trusted_origins) if url}
         # Responses may take long; a connection is established quickly or not at all.
-        self._http = AsyncClient(timeout=Timeout(timeout, connect=_CONNECT_TIMEOUT))
+        self._http = httpx.AsyncClient(timeout=httpx.Timeout(timeout, connect=_CONNECT_TIMEOUT))
         self._timeout = timeout
         self._channel: Any = None
         """The `grpc.aio` channel, if gRPC is used."""
@@ -108,14 +98,11 @@ class A2AServiceClient:
         offered = [each.protocol_binding for each in card.supported_interfaces]
         bindings = [each for each in _HTTP_BINDINGS if each in offered] or [TransportProtocol.GRPC]
         if bindings[0] == TransportProtocol.GRPC and TransportProtocol.GRPC not in offered:
-            known = ", ".join([*_HTTP_BINDINGS, TransportProtocol.GRPC])
-            raise InvalidAgentResponseError(
-                message=f"the agent card offers {', '.join(offered) or 'no interfaces'}; this client speaks {known}"
-            )
+            offers, known = ", ".join(offered) or "no interfaces", ", ".join([*_HTTP_BINDINGS, TransportProtocol.GRPC])
+            raise InvalidAgentResponseError(f"the agent card offers {offers}; this client speaks {known}")
         if bindings[0] == TransportProtocol.GRPC and find_spec("grpc") is None:
-            raise InvalidAgentResponseError(
-                message="the agent card offers gRPC only, which needs grpcio: pip install 'a2a-sdk[grpc]'"
-            )
+            needed = "which needs grpcio: pip install 'a2a-sdk[grpc]'"
+            raise InvalidAgentResponseError(f"the agent card offers gRPC only, {needed}")
         config = ClientConfig(
             httpx_client=self._http,
             grpc_channel_factory=self._open_channel,
@@ -131,14 +118,13 @@ class A2AServiceClient:
 
         origin = origin_of(url)
         if not origin:
-            raise InvalidAgentResponseError(message=f"the agent card names `{url}`, which is not a gRPC address")
+            raise InvalidAgentResponseError(f"the agent card names `{url}`, which is not a gRPC address")
         parts = urlsplit(origin)
         target = parts.netloc if parts.port else f"{parts.netloc}:{443 if parts.scheme == 'https' else 80}"
-        self._channel = (
-            aio.secure_channel(target, grpc.ssl_channel_credentials(), options=_GRPC_OPTIONS)
-            if parts.scheme == "https"
-            else aio.insecure_channel(target, options=_GRPC_OPTIONS)
-        )
+        if parts.scheme == "https":
+            self._channel = aio.secure_channel(target, grpc.ssl_channel_credentials(), options=_GRPC_OPTIONS)
+        else:
+            self._channel = aio.insecure_channel(target, options=_GRPC_OPTIONS)
         return self._channel
 
     async def _connect(self) -> None:
@@ -158,16 +144,15 @@ class A2AServiceClient:
         """Return the card without interfaces that must not get the credentials."""
         if self._auth is None and not self._headers:
             return card
+        interfaces = [each for each in card.supported_interfaces if origin_of(each.url) in self._trusted]
         trusted = pb.AgentCard()
         trusted.CopyFrom(card)
         del trusted.supported_interfaces[:]
-        trusted.supported_interfaces.extend(
-            [each for each in card.supported_interfaces if origin_of(each.url) in self._trusted]
-        )
-        if card.supported_interfaces and not trusted.supported_interfaces:
+        trusted.supported_interfaces.extend(interfaces)
+        if card.supported_interfaces and not interfaces:
             named = sorted({origin_of(each.url) or each.url for each in card.supported_interfaces})
             raise InvalidAgentResponseError(
-                message=f"the agent card names other origins than {', '.join(sorted(self._trusted))}, which alone get "
+                f"the agent card names other origins than {', '.join(sorted(self._trusted))}, which alone get "
                 f"auth= and headers=; if these are the service's own, pass trusted_origins={named}"
             )
         return trusted
@@ -277,6 +262,9 @@ class NotConnectedError(A2AClientError):
     """No connection could be made, so nothing was sent."""
 
 
+_CONNECT_ERRORS = (NotConnectedError, httpx.ConnectError, httpx.ConnectTimeout)
+
+
 @contextmanager
 def reporting_invalid_responses() -> Generator[None]:
     """Convert the SDK's errors for responses that it cannot parse or that refuse the request.
@@ -291,15 +279,15 @@ def reporting_invalid_responses() -> Generator[None]:
         if failure == "unavailable":
             raise
         reason = "refused the request" if failure == "refused" else "sent an invalid response"
-        raise InvalidAgentResponseError(message=f"the service {reason}: {error.message}") from error
+        raise InvalidAgentResponseError(f"the service {reason}: {error.message}") from error
     except (A2AError, TimeoutError, OSError):
         raise
     except _PARSE_ERRORS as error:
         details = f"{type(error).__name__}: {error}"[:500]
-        raise InvalidAgentResponseError(message=f"the service sent an invalid response: {details}") from error
+        raise InvalidAgentResponseError(f"the service sent an invalid response: {details}") from error
 
 
-_PARSE_ERRORS = (ParseError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, InvalidURL)
+_PARSE_ERRORS = (ParseError, ValueError, TypeError, LookupError, AttributeError, RecursionError, httpx.InvalidURL)
 """The exceptions of the SDK and of protobuf for invalid messages, and of httpx for an invalid URL in a card."""
 
 
@@ -311,17 +299,17 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _failure_of(error: A2AClientError) -> Literal["unavailable", "refused", "invalid"]:
-    """Tell an unavailable service from one that refuses the request or breaks the protocol."""
+    """Distinguish an unavailable service from a refusal and from a broken protocol."""
     for cause in _causes(error):
         match cause:
             case NotConnectedError() | A2AClientTimeoutError():
                 return "unavailable"
-            case HTTPStatusError():
+            case httpx.HTTPStatusError():
                 status = cause.response.status_code
                 return "unavailable" if status >= 500 or status in _UNAVAILABLE_STATUSES else "refused"
-            case DecodingError() | UnsupportedProtocol():
+            case httpx.DecodingError() | httpx.UnsupportedProtocol():
                 return "invalid"
-            case HTTPError():
+            case httpx.HTTPError():
                 return "unavailable"
             case _ if callable(code := getattr(cause, "code", None)):  # An error of gRPC.
                 return "unavailable" if getattr(code(), "name", "") in _UNAVAILABLE_CODES else "refused"
@@ -336,4 +324,4 @@ def is_connect_error(error: A2AClientError) -> bool:
     Args:
         error: The error of the request.
     """
-    return any(isinstance(cause, NotConnectedError | ConnectError | ConnectTimeout) for cause in _causes(error))
+    return any(isinstance(cause, _CONNECT_ERRORS) for cause in _causes(error))

@@ -57,16 +57,11 @@ def _to_part(part: ContentPart) -> Part:
             return Part(text=text)
         case Data(value):
             return to_data_part(value)
-        case Image() | Audio():
-            return _file_part(part.url, part.data, part.media_type, "")
-        case File():
-            return _file_part(part.url, part.data, part.media_type, part.name or "")
-
-
-def _file_part(url: str | None, data: bytes | None, media_type: str, name: str) -> Part:
-    if data is not None:
-        return Part(raw=data, media_type=media_type, filename=name)
-    return Part(url=url or "", media_type=media_type, filename=name)
+        case Image() | Audio() | File():
+            name = part.name if isinstance(part, File) else None
+            # A part has either bytes or a URL; setting one of them clears the other.
+            content: dict[str, Any] = {"url": part.url or ""} if part.data is None else {"raw": part.data}
+            return Part(**content, media_type=part.media_type, filename=name)
 
 
 def to_data_part(value: Any) -> Part:
@@ -114,12 +109,20 @@ AUTH_REQUIRED = "auth_required"
 """The `kind` in the payload of an interrupt that asks for credentials."""
 
 
-def interrupt_text(interrupt: InterruptRaised) -> str:
-    """Return an interrupt as text, for clients that do not read its data.
+def to_interrupt_parts(interrupt: InterruptRaised) -> list[Part]:
+    """Return an interrupt as text, and as data for clients that answer it by its id.
 
     Args:
         interrupt: The interrupt.
     """
+    data: dict[str, Any] = {"interruptId": interrupt.key, "agent": interrupt.agent, "payload": interrupt.payload}
+    data["schema"] = interrupt.schema
+    if (call := interrupt.tool_call) is not None:
+        data["call"] = {"name": call.name, "arguments": call.arguments}
+    return [Part(text=_interrupt_text(interrupt)), to_data_part(data)]
+
+
+def _interrupt_text(interrupt: InterruptRaised) -> str:
     payload: Any = interrupt.payload
     if isinstance(payload, str):
         return payload
@@ -130,18 +133,6 @@ def interrupt_text(interrupt: InterruptRaised) -> str:
     if interrupt.tool_call is not None:
         return f"Allow the call of `{interrupt.tool_call.name}` with {interrupt.tool_call.arguments}?"
     return msgspec.json.encode(payload).decode() if payload is not None else f"{interrupt.agent} needs an answer."
-
-
-def interrupt_data(interrupt: InterruptRaised) -> dict[str, Any]:
-    """Return an interrupt as data: its id, agent, payload, answer schema and tool call.
-
-    Args:
-        interrupt: The interrupt.
-    """
-    data: dict[str, Any] = {"interruptId": interrupt.key, "agent": interrupt.agent, "payload": interrupt.payload}
-    data["schema"] = interrupt.schema
-    call = interrupt.tool_call
-    return data if call is None else {**data, "call": {"name": call.name, "arguments": call.arguments}}
 
 
 def interrupt_kind(interrupt: InterruptRaised) -> Any:

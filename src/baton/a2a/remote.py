@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from a2a.types.a2a_pb2 import AgentCard, Message, Part, Role
@@ -16,6 +16,7 @@ from ..agents import AgentContext, BaseAgent, HistoryPolicy
 from ..context.values import THREAD_PREFIX
 from ..errors import RemoteError, RemoteRejectedError, SetupError
 from ..events import Action
+from ..events.types import payload_fields
 from ..messages import AssistantMessage, is_empty
 from ..messages import Message as ConversationMessage
 from ..models.sdk_clients import PerEventLoop
@@ -150,10 +151,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
 
     def _conversation(self, ctx: AgentContext[Any]) -> tuple[str, str]:
         """Return the id of the context and the digest of its last message; empty if unknown."""
-        value: Any = ctx.values.get(self._conversation_key)
-        if not isinstance(value, dict):
-            return "", ""
-        fields = cast("dict[str, Any]", value)
+        fields = payload_fields(ctx.values.get(self._conversation_key))
         return str(fields.get("context") or ""), str(fields.get("last") or "")
 
     async def _start(self, ctx: AgentContext[Any], task: RemoteTask) -> dict[str, Any]:
@@ -178,7 +176,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
         await ctx.say(content)
 
     async def _send(self, ctx: AgentContext[Any], task: RemoteTask, message: Message) -> dict[str, Any]:
-        # If the run is cancelled meanwhile, wait for the task's id in order to cancel the task.
+        # If the run is cancelled during the request, wait for the task's id in order to cancel the task.
         sending = asyncio.ensure_future(task.send(message))
         try:
             return await asyncio.shield(sending)
@@ -207,9 +205,8 @@ class RemoteAgent(BaseAgent[Any, Any]):
             async with asyncio.timeout(_CANCEL_TIMEOUT):
                 await client.cancel(task_id)
         except (A2AError, TimeoutError) as error:
-            _logger.warning(
-                "task `%s` of `%s` could not be cancelled and may still be running: %s", task_id, self.name, error
-            )
+            message = "task `%s` of `%s` could not be cancelled and may still be running: %s"
+            _logger.warning(message, task_id, self.name, error)
 
     async def _answer(
         self, ctx: AgentContext[Any], task: RemoteTask, sent: dict[str, Any], question: dict[str, Any], answer: Any

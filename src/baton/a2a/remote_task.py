@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from a2a.client.errors import A2AClientError
 from a2a.types import a2a_pb2 as pb
@@ -11,6 +11,7 @@ from a2a.utils.errors import A2AError, InvalidAgentResponseError, TaskNotFoundEr
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from ..errors import RemoteError, RemoteUnavailableError
+from ..events.types import payload_fields
 from .client import A2AServiceClient, is_connect_error, reporting_invalid_responses
 from .parts import TERMINAL, plain_value
 
@@ -57,7 +58,7 @@ class RemoteTask:
             try:
                 if not may_have_arrived or not await self._has_moved_on(message):
                     await self._send_unless_answered(message)
-                break
+                return self._receipt()
             except A2AClientError as error:
                 # A message that was sent may have arrived; only an existing task can tell.
                 may_have_arrived = may_have_arrived or not is_connect_error(error)
@@ -70,16 +71,12 @@ class RemoteTask:
                 raise RemoteError(self._agent, reason, task_id=message.task_id) from error
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MAX_DELAY)
-        return self._receipt()
 
     def _receipt(self) -> dict[str, Any]:
         if self._reply is None:
             return {"task": self._task.id, "context": self._task.context_id}
-        try:
-            with reporting_invalid_responses():
-                parts = [MessageToDict(part) for part in self._reply.parts]
-        except InvalidAgentResponseError as error:
-            raise RemoteError(self._agent, error.message) from error
+        with reporting_invalid_responses():
+            parts = [MessageToDict(part) for part in self._reply.parts]
         return {"reply": parts, "context": self._reply.context_id}
 
     async def outcome(self, task_id: str) -> dict[str, Any]:
@@ -138,12 +135,10 @@ class RemoteTask:
         self._may_be_stale = True
         response = await anext(self._stream, None)
         if response is None:
-            raise InvalidAgentResponseError(message="the service closed the connection without a response")
+            raise InvalidAgentResponseError("the service closed the connection without a response")
         await self._handle(response)
         if self._reply is None and not self._task.id:
-            raise InvalidAgentResponseError(
-                message="the service sent an invalid response: neither a task nor a message"
-            )
+            raise InvalidAgentResponseError("the service sent an invalid response: neither a task nor a message")
 
     async def _has_moved_on(self, message: pb.Message) -> bool:
         """Return whether the task no longer needs the answers in a message."""
@@ -162,9 +157,8 @@ class RemoteTask:
             self._reply = response.message
         elif kind == "task":
             self._task.CopyFrom(response.task)
-            self._may_be_stale = (
-                self._may_be_stale and response.task.status.state in _SUSPENDED and self._client.supports_streaming
-            )
+            is_suspended = response.task.status.state in _SUSPENDED
+            self._may_be_stale = self._may_be_stale and is_suspended and self._client.supports_streaming
             for artifact in self._task.artifacts:
                 _join_texts(artifact)
                 await self._send_text(artifact)
@@ -217,9 +211,8 @@ class RemoteTask:
         }
 
     def _unavailable(self, error: A2AClientError) -> RemoteUnavailableError:
-        return RemoteUnavailableError(
-            self._agent, f"the service is unavailable: {error.message}", task_id=self._task.id
-        )
+        reason = f"the service is unavailable: {error.message}"
+        return RemoteUnavailableError(self._agent, reason, task_id=self._task.id)
 
 
 def parse_parts(recorded: list[dict[str, Any]]) -> list[pb.Part]:
@@ -246,9 +239,8 @@ def _join_texts(artifact: pb.Artifact) -> None:
 
 
 def _interrupt_ids(message: pb.Message) -> set[str]:
-    values = [plain_value(part.data) for part in message.parts if part.HasField("data")]
-    data = [cast("dict[str, Any]", value) for value in values if isinstance(value, dict)]
-    return {str(item["interruptId"]) for item in data if item.get("interruptId")}
+    data = [payload_fields(plain_value(part.data)) for part in message.parts if part.HasField("data")]
+    return {str(fields["interruptId"]) for fields in data if fields.get("interruptId")}
 
 
 def _is_answer(artifact: pb.Artifact) -> bool:

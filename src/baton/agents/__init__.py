@@ -7,10 +7,13 @@ agents exist, and does not carry out transfers itself.
 from .activation import AgentContext, HistoryPolicy, MultipleTransfers
 from .agent_tool import AgentToolResult
 from .base import BaseAgent, agent
+from .behavior import Stop, StopAt, ToolUseBehavior
+from .compaction import Compaction
 from .definition import EXIT_TOOL
 from .guardrails import with_guardrails
 from .hooks import AgentHooks, RunHooks
 from .model_agent import Agent
+from .options import AgentOptions
 from .wrappers import AgentWrapper, then_transfer
 
 __all__ = [
@@ -18,12 +21,17 @@ __all__ = [
     "Agent",
     "AgentContext",
     "AgentHooks",
+    "AgentOptions",
     "AgentToolResult",
     "AgentWrapper",
     "BaseAgent",
+    "Compaction",
     "HistoryPolicy",
     "MultipleTransfers",
     "RunHooks",
+    "Stop",
+    "StopAt",
+    "ToolUseBehavior",
     "agent",
     "then_transfer",
     "with_guardrails",

@@ -1,9 +1,10 @@
 """The context of one activation of an agent, and the flow of control that it is part of."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from time import time
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 from msgspec import Struct
 from typing_extensions import TypeVar
@@ -16,9 +17,11 @@ from ..errors import SetupError, nearest
 from ..events import Action, AgentResponded, Origin, TextDelta
 from ..handoffs import HandoffTarget
 from ..handoffs.routes import Routes
+from ..handoffs.tasks import TaskTools
 from ..messages import AssistantMessage, Content, Message, is_empty, text_of
 from ..models import Model, ModelSettings
 from ..wording import show
+from .compaction import Compaction
 from .hooks import HookDispatcher, RunHooks
 
 Ctx = TypeVar("Ctx", default=Any, covariant=True)
@@ -26,23 +29,62 @@ Ctx = TypeVar("Ctx", default=Any, covariant=True)
 _PolicyName: TypeAlias = Literal["rewritten", "verbatim", "lineage", "answers", "none"]
 HISTORY_POLICIES: tuple[str, ...] = get_args(_PolicyName)
 """The names of the history policies."""
-HistoryPolicy: TypeAlias = _PolicyName | Callable[[Sequence[HistoryEntry]], Sequence[Message]]
-"""The way an agent reads the messages of agents that were active before it."""
+_Selected: TypeAlias = Sequence[Message | Mapping[str, Any]] | Sequence[Message]
+_HistoryFunction: TypeAlias = (
+    Callable[[Sequence[HistoryEntry]], _Selected | Awaitable[_Selected]]
+    | Callable[[RunContext[Any], Sequence[HistoryEntry]], _Selected | Awaitable[_Selected]]
+)
+HistoryPolicy: TypeAlias = _PolicyName | _HistoryFunction
+"""The way an agent reads the messages of agents that were active before it: a name, or a function.
+
+A function takes `(entries)` or `(ctx, entries)` and returns messages; it may be async. A resumed run calls it again, so
+the same entries and values must give the same messages: put everything else into `ctx.step`.
+"""
 
 
-def check_history_policy(policy: Any) -> HistoryPolicy:
-    """Return a history policy unchanged if it is valid.
+class HistoryFunction(Struct, frozen=True):
+    """A history policy that is a function, with its number of arguments."""
+
+    function: Callable[..., Any]
+    """The function."""
+    takes_context: bool
+    """True if it takes `(ctx, entries)`, False if it takes `(entries)`."""
+
+    @property
+    def name(self) -> str:
+        """The name of the function, for messages."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+def compile_history(policy: Any) -> str | HistoryFunction:
+    """Return the name of a history policy, or its function with the number of arguments.
 
     Args:
         policy: The name of a policy, or a function of entries.
 
     Raises:
-        SetupError: There is no such policy.
+        SetupError: There is no such policy, or the function takes other arguments.
     """
-    if callable(policy) or (isinstance(policy, str) and policy in HISTORY_POLICIES):
-        return cast("HistoryPolicy", policy)
-    known = f"use one of {', '.join(HISTORY_POLICIES)}, or a function of entries"
-    raise SetupError(f"there is no history {show(policy)}; {known}{nearest(policy, HISTORY_POLICIES)}")
+    if isinstance(policy, HistoryFunction):
+        return policy
+    if isinstance(policy, str) and policy in HISTORY_POLICIES:
+        return HISTORY_POLICIES[HISTORY_POLICIES.index(policy)]
+    if not callable(policy):
+        known = f"use one of {', '.join(HISTORY_POLICIES)}, or a function of entries"
+        raise SetupError(f"there is no history {show(policy)}; {known}{nearest(policy, HISTORY_POLICIES)}")
+    compiled = HistoryFunction(policy, takes_context=False)
+    try:
+        accepted = signature(policy)
+    except (TypeError, ValueError):
+        return compiled  # Some callables in C have no signature.
+    for arguments in (("entries",), ("ctx", "entries")):
+        try:
+            accepted.bind(*arguments)
+        except TypeError:
+            continue
+        return HistoryFunction(policy, takes_context=len(arguments) == 2)
+    forms = "is called with (entries) or (ctx, entries)"
+    raise SetupError(f"the history function `{compiled.name}` {forms}, but it takes {accepted}")
 
 
 MultipleTransfers: TypeAlias = Literal["first", "last", "error"]
@@ -58,8 +100,16 @@ class RunConfig:
     multiple_transfers: MultipleTransfers = "first"
     max_corrections: int = 2
     hooks: RunHooks | None = None
+    middleware: tuple[Any, ...] = ()
+    """Middleware around the calls and activations of all agents, outermost first."""
+    compaction: Compaction | None = None
+    """The compaction of agents that have none of their own."""
+    middleware_stacks: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The middleware around each agent by name, with the agent; compiled once."""
     compiled_agents: dict[str, Any] = field(default_factory=dict[str, Any])
     """Compiled agents by name, shared by all their activations."""
+    run_options: Any = None
+    """The `RunOptions` of one run, whose compiled agents are then its own; None for most runs."""
 
 
 class FlowOutcome(Struct, frozen=True):
@@ -86,7 +136,7 @@ class Flow(Protocol):
         history: History,
         prefix: str,
         after: Origin,
-        projection: HistoryPolicy | None,
+        projection: str | HistoryFunction | None,
     ) -> Coroutine[Any, Any, FlowOutcome]:
         """Run an agent inside another; keys begin with `prefix`, paths continue from `after`."""
         ...
@@ -100,9 +150,11 @@ class AgentContext(RunContext[Ctx]):
         "_flow",
         "_history",
         "_hooks",
+        "_middleware",
         "_options",
         "_routes",
         "_said",
+        "_task",
         "_turn_start",
         "_view",
         "output",
@@ -141,7 +193,11 @@ class AgentContext(RunContext[Ctx]):
         self._breaks_loop = False
         """True if a tool has asked to end the loop around this agent."""
         self._hooks: HookDispatcher | None = None
+        self._middleware: Any = None
+        """The `MiddlewareStack` around the agent, if there is any."""
         self._said = 0
+        self._task: TaskTools | None = None
+        """The tools with which the agent ends its task, if it works on one."""
 
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far, as this agent reads it."""

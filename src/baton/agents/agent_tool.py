@@ -15,13 +15,15 @@ from ..context.history import History
 from ..context.run_state import UsageMeter
 from ..context.values import TrackedValues
 from ..errors import LimitError, SetupError, ends_run
+from ..events import CancelTask, Finish
 from ..handoffs import tool_name_for
 from ..handoffs.input import HandoffInputParser
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, object_schema, text_of
-from ..tools import ToolResult
+from ..tools import ToolCondition, ToolResult
+from ..tools.base import check_condition
 from ..tools.results import to_tool_result
 from ..wording import error_text, show
-from .activation import HISTORY_POLICIES, AgentContext, FlowOutcome, HistoryPolicy
+from .activation import HISTORY_POLICIES, AgentContext, FlowOutcome, HistoryPolicy, compile_history
 from .hooks import maybe_await, run_with_deadline
 
 _logger = logging.getLogger("baton.agents")
@@ -73,9 +75,11 @@ class AgentTool:
     output_extractor: Callable[[AgentToolResult[Any]], Any] | None
     stream_events: bool
     limits: Limits | None
+    is_enabled: ToolCondition = True
 
     def __post_init__(self) -> None:
         owner = f"{self.agent.name}.as_tool()"
+        check_condition(owner, self.is_enabled)
         if self.output_extractor is not None and not callable(self.output_extractor):
             given = f"{show(self.output_extractor)}; give a function of AgentToolResult"
             raise SetupError(f"output_extractor of {owner} is {given}")
@@ -83,6 +87,7 @@ class AgentTool:
             raise SetupError(f"limits of {owner} is {show(self.limits)}; give Limits(…)")
         if not callable(self.history):
             check_choice(f"history of {owner}", self.history, HISTORY_POLICIES)
+        self._projection = None if self.history == "none" else compile_history(self.history)
         self._input_parser: HandoffInputParser | None = None
         schema = _REQUEST_SCHEMA
         if self.input_type is not None:
@@ -116,6 +121,9 @@ class AgentTool:
             changes = inner.values.changes()
             if changes is not None:
                 ctx.values._apply(changes)
+        if isinstance(outcome.action, Finish | CancelTask):
+            name = self.agent.name
+            raise SetupError(f"`{name}` returned {outcome.action!r} inside a tool call, where no task is open")
         if self.output_extractor is None and outcome.output is not None:
             return to_tool_result(outcome.output, self.spec.name)
         return await self._to_result(outcome, [entry.message for entry in inner.history.entries[inner.start :]])
@@ -129,7 +137,7 @@ class AgentTool:
         caller = ctx._caller
         if not isinstance(caller, AgentContext):
             raise SetupError(f"`{self.agent.name}.as_tool()` can only be called by an agent's model")
-        history = History() if self.history == "none" else caller._history.fork()
+        history = History() if self._projection is None else caller._history.fork()
         history.entries.append(HistoryEntry(UserMessage(message)))
         history.inputs = len(history.entries)
         meter = ctx._run.meter if self.limits is None else UsageMeter(self.limits, ctx._run.meter)
@@ -141,7 +149,7 @@ class AgentTool:
             history=history,
             prefix=f"{ctx._scope}/",
             after=ctx._origin,
-            projection=None if self.history == "none" else cast("HistoryPolicy", self.history),
+            projection=self._projection,
         )
         if self.limits is not None and (seconds := self.limits.seconds) is not None:
             work = run_with_deadline(work, seconds, lambda: LimitError("seconds", seconds, ctx.path, share=meter))

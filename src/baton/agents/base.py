@@ -14,12 +14,13 @@ from ..errors import SetupError
 from ..events import Action
 from ..handoffs import Handoff, HandoffTarget
 from ..messages import ToolSpec
-from ..tools import NeedsApproval, Tool, ToolResult
+from ..tools import NeedsApproval, Tool, ToolCondition, ToolResult
 from ..tools.wrappers import ApprovalTool
 from ..wording import show
-from .activation import AgentContext, HistoryPolicy, check_history_policy
+from .activation import AgentContext, HistoryPolicy, compile_history
 from .agent_tool import AgentTool, AgentToolResult
 from .hooks import AgentHooks, C
+from .middleware import Middleware, check_middleware
 
 Ctx = TypeVar("Ctx", default=Any, covariant=True)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -50,6 +51,7 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
         history: How it reads the messages of agents that were active before it.
         accepts: Decides whether it takes a conversation: `(ctx, input) -> True`, or a reason why not.
         hooks: Lifecycle callbacks.
+        middleware: Code around its model calls, tool calls and activations, outermost first.
     """
 
     name: str
@@ -61,6 +63,7 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
     history: HistoryPolicy | None = None
     accepts: Accepts[Any] | None = None
     hooks: AgentHooks[Any] | None = None
+    middleware: Sequence[Middleware[Any]] = ()
     _is_remote: bool = False
     """True if what it reads is sent to another service: filters get other agents' tool calls only if `history` does."""
 
@@ -77,6 +80,7 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
         history: HistoryPolicy | None = None,
         accepts: Accepts[C] | None = None,
         hooks: AgentHooks[C] | None = None,
+        middleware: Sequence[Middleware[C]] = (),
     ) -> None:
         self.name = check_name(name or getattr(type(self), "name", ""), type(self).__name__)
         self.description = description or type(self).description
@@ -86,11 +90,12 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
         self.disallow_transfer_to_parent = disallow_transfer_to_parent or type(self).disallow_transfer_to_parent
         self.history = history if history is not None else type(self).history
         if self.history is not None:
-            check_history_policy(self.history)
+            compile_history(self.history)
         if accepts is not None:
             check_callback(f"accepts of `{self.name}`", accepts, "ctx", "input")
             self.accepts = accepts
         self.hooks = hooks if hooks is not None else type(self).hooks
+        self.middleware = check_middleware(f"`{self.name}`", middleware or type(self).middleware)
 
     @abstractmethod
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
@@ -100,7 +105,7 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
             ctx: The context of the activation.
 
         Returns:
-            `Transfer`, `Exit` or `BreakLoop`; None if the agent has finished.
+            `Transfer`, `Exit`, `BreakLoop`, `Finish` or `CancelTask`; None if the agent has answered.
         """
 
     def _edges(self) -> tuple[Handoff, ...]:
@@ -109,6 +114,11 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
     def _transfer_children(self) -> Sequence["BaseAgent[Any, Any]"]:
         """Sub-agents that it can transfer to, and that can transfer back."""
         return self.sub_agents
+
+    @property
+    def _stays_active(self) -> bool:
+        """True if an activation ends only with a transfer, a task or the session."""
+        return False
 
     def inner_agents(self) -> "tuple[BaseAgent[Any, Any], ...]":
         """Return agents that run inside this one, such as workflow steps and agents as tools."""
@@ -133,6 +143,7 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
         stream_events: bool = True,
         limits: Limits | None = None,
         needs_approval: NeedsApproval = False,
+        is_enabled: ToolCondition = True,
     ) -> Tool[C]:
         """Make a tool of the agent; its answer is the result of the call.
 
@@ -147,11 +158,15 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
             stream_events: Whether the agent's events are delivered to subscribers of the run.
             limits: Limits of each call, within those of the run.
             needs_approval: Whether a person must approve calls.
+            is_enabled: Whether the model is offered the tool, or a function `(ctx, agent) -> bool` of the calling
+                agent that decides each turn.
 
         Raises:
             SetupError: An argument is invalid.
         """
-        tool = AgentTool(self, name, description, input_type, history, output_extractor, stream_events, limits)
+        tool = AgentTool(
+            self, name, description, input_type, history, output_extractor, stream_events, limits, is_enabled
+        )
         return tool if needs_approval is False else ApprovalTool(tool, needs_approval)
 
     def _as_tool_result(self) -> ToolResult:
@@ -224,7 +239,7 @@ class FunctionAgent(BaseAgent[Any, Any]):
         return await self._body(ctx)
 
 
-class AgentOptions(TypedDict, total=False):
+class BaseAgentOptions(TypedDict, total=False):
     """Keyword arguments of `BaseAgent` and `agent`."""
 
     description: str
@@ -243,16 +258,18 @@ class AgentOptions(TypedDict, total=False):
     """Decides whether it takes a conversation: `(ctx, input) -> True`, or a reason why not."""
     hooks: AgentHooks[Any] | None
     """Lifecycle callbacks."""
+    middleware: Sequence[Middleware[Any]]
+    """Code around its model calls, tool calls and activations, outermost first."""
 
 
-def agent(name: str = "", **options: Unpack[AgentOptions]) -> Callable[[Body], FunctionAgent]:
+def agent(name: str = "", **options: Unpack[BaseAgentOptions]) -> Callable[[Body], FunctionAgent]:
     """Make an agent of an async function: `@agent("Greeter", description="…")`.
 
     Args:
         name: The agent's name; by default the function's.
-        **options: See `AgentOptions`. The description is by default the first line of the docstring.
+        **options: See `BaseAgentOptions`. The description is by default the first line of the docstring.
     """
-    check_keywords("agent", options, AgentOptions.__annotations__)
+    check_keywords("agent", options, BaseAgentOptions.__annotations__)
 
     def decorate(body: Body) -> FunctionAgent:
         if not iscoroutinefunction(body):

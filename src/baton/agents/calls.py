@@ -24,6 +24,7 @@ from ..tools.wrappers import parse_approval
 from ..wording import error_text
 from .activation import AgentContext
 from .hooks import HOOK_STEP, maybe_await
+from .middleware_chains import ToolCallChain
 
 _logger = logging.getLogger("baton.agents")
 
@@ -64,11 +65,16 @@ async def execute_call(
         await ctx._hooks.call(
             inner, "tool_start", call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP)
         )
+    layers = ctx._middleware.tool if ctx._middleware is not None else ()
+    chain = ToolCallChain.around(layers, tool, inner) if layers else None
     try:
-        result = await tool.call(inner, call.arguments)
+        result = await (tool.call(inner, call.arguments) if chain is None else chain.call(call))
     except FATAL_ERRORS:
         raise
-    except Exception as error:  # noqa: BLE001 - a tool's failure becomes a result that the model reads
+    except Exception as error:
+        if chain is not None and error is not chain.error and not isinstance(error, ToolError):
+            raise
+        # A tool's failure becomes a result that the model reads.
         result = _to_error_result(error, inner, call)
     if ctx._run.suspended_by:
         ctx._run.check_suspended(f"tool `{call.name}` of `{ctx.agent}`", key)

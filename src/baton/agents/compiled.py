@@ -15,14 +15,17 @@ from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..errors import ReplayMismatchError, RunError, SetupError
 from ..events import AgentResponded, ToolReturned
-from ..handoffs.routes import Route, Routes
+from ..handoffs.routes import Routes
+from ..handoffs.tasks import TASK_TOOLS
 from ..messages import ToolSpec
 from ..models import MODEL_ENV_VAR, Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import Tool
 from ..tools.guardrails import copy_changes
 from .activation import AgentContext
+from .compaction import Compaction
 from .definition import EXIT_TOOL, AgentDefinition, AgentWithTools, ToolTable
 from .hooks import gather_callbacks, maybe_await
+from .options import apply_options
 
 _FIELD = re.compile(r"\{([^{}\s]+)\}")
 
@@ -62,8 +65,10 @@ _DEFAULT_SETTINGS = ModelSettings()
 class CompiledAgent(Struct, frozen=True):
     """The compiled requests of one agent in one team of one runner."""
 
+    base: AgentDefinition[Any, Any]
+    """The agent of the team."""
     agent: AgentDefinition[Any, Any]
-    """The agent."""
+    """The agent with the options of the run, if there are any."""
     routes: Routes
     """Its edges."""
     model: Model
@@ -80,19 +85,23 @@ class CompiledAgent(Struct, frozen=True):
     """The schema of its output type."""
     dynamic_tools: tuple[Sequence[Tool], ...] = ()
     """The tools of its toolsets."""
+    compaction: Compaction | None = None
+    """The compaction of the histories it reads."""
 
 
 def compile_agent(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> CompiledAgent:
     """Return the compiled agent, cached in the runner's options."""
     known = ctx._options.compiled_agents.get(agent.name)
     # A function may return another agent of the same name, or the same one with other edges.
-    if known is not None and known.agent is agent and known.routes is ctx._routes:
+    if known is not None and known.base is agent and known.routes is ctx._routes:
         return known
     compiled = ctx._options.compiled_agents[agent.name] = _compile(agent, ctx)
     return compiled
 
 
-def _compile(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> CompiledAgent:
+def _compile(base: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> CompiledAgent:
+    options = ctx._options.run_options
+    agent = base if options is None else apply_options(base, options)
     model = agent._model if agent._model is not None else ctx._options.model
     if model is None:
         if not os.environ.get(MODEL_ENV_VAR):
@@ -105,6 +114,7 @@ def _compile(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> Compil
     text = agent.instructions
     fixed = text if isinstance(text, str) and not agent.template else None
     return CompiledAgent(
+        base=base,
         agent=agent,
         routes=ctx._routes,
         model=model,
@@ -113,6 +123,7 @@ def _compile(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> Compil
         specs=agent._tool_table.specs + ctx._routes.specs,
         instructions=None if fixed is None else append_section(fixed, ctx._routes.section),
         output=agent._output_parser.schema if agent._output_parser is not None else None,
+        compaction=agent.compaction if agent.compaction is not None else ctx._options.compaction,
     )
 
 
@@ -167,8 +178,9 @@ def recorded_tool_table(
     tools, log = agent._tool_table, ctx._run.log
     names: list[str] = []
     for position, call in enumerate(response.message.tool_calls):
-        is_exit = tools.has_exit and call.name == EXIT_TOOL
-        if call.name in tools.by_name or is_exit or ctx._routes.match(call) is not None:
+        ends_run = tools.has_exit and call.name == EXIT_TOOL
+        ends_task = ctx._task is not None and call.name in TASK_TOOLS
+        if call.name in tools.by_name or ends_run or ends_task or ctx._routes.match(call) is not None:
             continue
         key = f"{response.key}.{position}"
         returned = log.find(key, ToolReturned)
@@ -188,6 +200,19 @@ def build_tool_table(agent: AgentWithTools[Any, Any], routes: Routes, tools: Seq
             raise SetupError(f"`{agent.name}` has two tools called `{name}`; give one of the toolsets a prefix")
         taken.add(name)
     return ToolTable(agent.name, [*agent._tool_table.by_name.values(), *tools], has_exit=agent.exit_tool)
+
+
+def with_task(
+    ctx: AgentContext[Any], tools: ToolTable, specs: tuple[ToolSpec, ...], instructions: str
+) -> tuple[tuple[ToolSpec, ...], str]:
+    """Add the tools that end the agent's task, and the section about them, to a request."""
+    task = ctx._task
+    if task is None:
+        return specs, instructions
+    for name in TASK_TOOLS:
+        if name in tools.by_name:
+            raise SetupError(f"`{ctx.agent}` works on a task and has a tool called `{name}`; give it another name")
+    return specs + task.specs, append_section(instructions, task.section)
 
 
 def _with_tools(compiled: CompiledAgent, tools: ToolTable, dynamic: tuple[Sequence[Tool], ...] = ()) -> CompiledAgent:
@@ -211,25 +236,60 @@ class _RecordedTool:
         raise ReplayMismatchError(ctx._scope, "a result", f"a call of `{self.spec.name}`")
 
 
+class _Condition(Struct, frozen=True):
+    """The `is_enabled` of a handoff or tool."""
+
+    id: str
+    scope: str
+    what: str
+    is_enabled: Any
+
+
 async def disabled_handoffs(ctx: AgentContext[Any], agent: Any, key: str) -> tuple[str, ...]:
     """Return the ids of the handoffs that are disabled in the turn with this key."""
-    routes = ctx._routes.conditional
-    scopes = [RunContext(ctx._run, ctx._origin, f"{key}/if:{route.id}") for route in routes]
+    return await _find_disabled(
+        ctx,
+        agent,
+        [
+            _Condition(
+                route.id,
+                f"{key}/if:{route.id}",
+                f"the handoff from `{ctx.agent}` to `{route.target}`",
+                route.handoff.is_enabled,
+            )
+            for route in ctx._routes.conditional
+        ],
+    )
+
+
+async def disabled_tools(ctx: AgentContext[Any], agent: Any, key: str, tools: ToolTable) -> tuple[str, ...]:
+    """Return the names of the tools that are disabled in the turn with this key."""
+    return await _find_disabled(
+        ctx,
+        agent,
+        [
+            _Condition(name, f"{key}/if-tool:{name}", f"tool `{name}` of `{ctx.agent}`", is_enabled)
+            for name, is_enabled in tools.conditional.items()
+        ],
+    )
+
+
+async def _find_disabled(ctx: AgentContext[Any], agent: Any, conditions: Sequence[_Condition]) -> tuple[str, ...]:
+    scopes = [RunContext(ctx._run, ctx._origin, each.scope) for each in conditions]
     answers = await gather_callbacks(
-        *(_is_enabled(route, own, agent) for route, own in zip(routes, scopes, strict=True))
+        *(_is_enabled(each, own, agent) for each, own in zip(conditions, scopes, strict=True))
     )
     for own in scopes:
         # Value changes of a condition are recorded with the turn.
         copy_changes(ctx, own._all_changes())
-    return tuple(route.id for route, is_enabled in zip(routes, answers, strict=True) if not is_enabled)
+    return tuple(each.id for each, is_enabled in zip(conditions, answers, strict=True) if not is_enabled)
 
 
-async def _is_enabled(route: Route, ctx: RunContext[Any], agent: Any) -> bool:
-    condition = route.handoff.is_enabled
-    if not callable(condition):
-        return bool(condition)
+async def _is_enabled(condition: _Condition, ctx: RunContext[Any], agent: Any) -> bool:
+    decide = condition.is_enabled
+    if not callable(decide):
+        return bool(decide)
     try:
-        return bool(await maybe_await(condition(ctx, agent)))
+        return bool(await maybe_await(decide(ctx, agent)))
     except Exception as error:
-        edge = f"the handoff from `{ctx.agent}` to `{route.target}`"
-        raise RunError(f"is_enabled of {edge} raised {type(error).__name__}: {error}") from error
+        raise RunError(f"is_enabled of {condition.what} raised {type(error).__name__}: {error}") from error

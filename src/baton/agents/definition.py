@@ -10,21 +10,26 @@ from typing import Any, Literal, Self, TypeAlias, cast
 import msgspec
 from typing_extensions import TypeForm, TypeVar
 
-from ..arguments import check_callback, check_choice
+from ..arguments import check_callback, check_choice, check_positive
+from ..context import RunContext
 from ..errors import SetupError
 from ..handoffs import Handoff
 from ..handoffs.input import TypedJson, describe_problems, strict_schema
-from ..messages import ToolCall, ToolSpec, object_schema
+from ..messages import Message, ToolCall, ToolSpec, object_schema
 from ..models import Model, ModelSettings, OutputSchema, resolve_model
 from ..tools import FunctionTool, Tool, ToolFunction, Toolset, tool
-from ..tools.base import unwrap_tool
+from ..tools.base import tool_condition, unwrap_tool
 from ..tools.function import referenced_objects
+from ..tools.guardrails import GuardrailFunction, GuardrailReturn, to_guardrails
 from ..tools.wrappers import tool_effect
 from ..wording import show
-from .activation import AgentContext, HistoryPolicy, check_history_policy
+from .activation import AgentContext, HistoryPolicy, compile_history
 from .agent_tool import AgentTool
 from .base import Accepts, BaseAgent, C, Out, check_agents, check_examples, check_name, to_handoffs
+from .behavior import ToolUseBehavior, check_behavior
+from .compaction import Compaction, check_compaction
 from .hooks import AgentHooks
+from .middleware import Middleware, check_middleware
 
 _FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
 _WRAPPER = "response"
@@ -89,7 +94,7 @@ class ToolTable:
         has_exit: Whether it has the exit tool.
     """
 
-    __slots__ = ("_with_effect", "by_name", "has_exit", "names", "specs")
+    __slots__ = ("_with_effect", "by_name", "conditional", "has_exit", "names", "specs")
 
     def __init__(self, owner: str, tools: Sequence[Tool], *, has_exit: bool) -> None:
         self.by_name = {each.spec.name: each for each in tools}
@@ -105,6 +110,13 @@ class ToolTable:
         self._with_effect = frozenset(each.spec.name for each in tools if tool_effect(each) != "read")
         self.specs = tuple(specs)
         self.names = tuple(spec.name for spec in specs)
+        conditions = {each.spec.name: tool_condition(each) for each in tools}
+        self.conditional = {name: each for name, each in conditions.items() if each is not True}
+        """The `is_enabled` of tools that have one, by name."""
+
+    def enabled_specs(self, disabled: Sequence[str]) -> tuple[ToolSpec, ...]:
+        """Return the specs without those of disabled tools."""
+        return self.specs if not disabled else tuple(spec for spec in self.specs if spec.name not in disabled)
 
     def only_reads(self, calls: Sequence[ToolCall]) -> bool:
         """Return whether none of these calls has an effect outside."""
@@ -113,6 +125,7 @@ class ToolTable:
 
 Ctx = TypeVar("Ctx", default=Any)
 
+InputCheck: TypeAlias = Callable[[RunContext[Ctx], Sequence[Message]], GuardrailReturn | Awaitable[GuardrailReturn]]
 Instructions: TypeAlias = str | Callable[[AgentContext[Ctx]], str | Awaitable[str]]
 
 
@@ -135,8 +148,12 @@ class AgentWithTools(BaseAgent[C, Out]):
     """Agents it can transfer to with one shared tool, and that can transfer back."""
     hooks: AgentHooks[C] | None = None
     """Lifecycle callbacks."""
+    middleware: Sequence[Middleware[C]] = cast("Sequence[Middleware[C]]", ())
+    """Code around its model calls, tool calls and activations, outermost first."""
     concurrent_tools: bool = True
     """True if the tool calls of one response run concurrently."""
+    max_parallel_tools: int | None = None
+    """Maximum number of tool calls of one response that run at once; None for no limit."""
     accepts: Accepts[C] | None = None
     """Decides whether the agent takes a conversation: `(ctx, input) -> True`, or a reason why not."""
     examples: Sequence[str] = ()
@@ -158,10 +175,12 @@ class AgentWithTools(BaseAgent[C, Out]):
             check_callback(f"instructions of `{self.name}`", self.instructions, "ctx")
         if self.accepts is not None:
             check_callback(f"accepts of `{self.name}`", self.accepts, "ctx", "input")
+        check_positive(f"max_parallel_tools of `{self.name}`", self.max_parallel_tools)
         object.__setattr__(self, "examples", check_examples(self.name, self.examples))
         object.__setattr__(self, "sub_agents", check_agents(self.name, self.sub_agents))
         object.__setattr__(self, "handoffs", to_handoffs(self.name, self.handoffs))
-        object.__setattr__(self, "tools", tuple(_to_tool(self.name, entry) for entry in self.tools))
+        object.__setattr__(self, "tools", tuple(to_tool(self.name, entry) for entry in self.tools))
+        object.__setattr__(self, "middleware", check_middleware(f"`{self.name}`", self.middleware))
 
     def clone(self, **changes: Any) -> Self:
         """Return a copy with some options changed.
@@ -211,14 +230,22 @@ class AgentDefinition(AgentWithTools[C, Out]):
     """Settings that override the runner's."""
     output_type: TypeForm[Out] = cast("TypeForm[Out]", str)
     """The type of the answer: any type that pydantic can validate, including unions."""
+    input_guardrails: Sequence[InputCheck[C]] = cast("Sequence[InputCheck[C]]", ())
+    """Checks `(ctx, messages)` of the conversation that it reads."""
+    output_guardrails: Sequence[GuardrailFunction] = ()
+    """Checks `(ctx, output)` of its answer."""
     tool_choice: Literal["auto", "required", "none"] | str = "auto"
     """Requirement for the first turn: one of these, or the name of a tool to call. Later turns are `"auto"`."""
     max_turns: int = 20
     """Maximum number of model calls per activation."""
     on_max_turns: Literal["answer", "error"] = "answer"
     """After the last turn: `"answer"` asks once more without tools, `"error"` fails at once."""
+    tool_use_behavior: ToolUseBehavior[C] = "run_again"
+    """The step after tools: ask the model again, or stop with an answer."""
     history: HistoryPolicy | None = None
     """The way it reads the messages of agents that were active before it."""
+    compaction: Compaction | None = None
+    """When and how long histories that it reads are compacted; by default as the runner says."""
     output_key: str | None = None
     """The key under which the answer is stored in the run's values."""
 
@@ -227,10 +254,24 @@ class AgentDefinition(AgentWithTools[C, Out]):
         if self.max_turns < 1:
             raise SetupError(f"`{self.name}` has max_turns={self.max_turns}; an agent needs at least one turn")
         check_choice(f"on_max_turns of `{self.name}`", self.on_max_turns, ("answer", "error"))
+        if self.tool_use_behavior != "run_again":
+            check_behavior(self.name, self.tool_use_behavior, self._known_tools)
         if self.history is not None:
-            check_history_policy(self.history)
+            compile_history(self.history)
+        check_compaction(f"`{self.name}`", self.compaction)
         if self.model is not None and not isinstance(self.model, str):
             resolve_model(self.model, wanted_by=self.name)
+        if self.input_guardrails or self.output_guardrails:
+            checks: Sequence[GuardrailFunction] = self.input_guardrails
+            inputs, outputs = to_guardrails(
+                f"`{self.name}`", input_guardrails=checks, output_guardrails=self.output_guardrails
+            )
+            object.__setattr__(self, "input_guardrails", inputs)
+            object.__setattr__(self, "output_guardrails", outputs)
+
+    def _known_tools(self) -> tuple[str, ...] | None:
+        """The names of its tools; None if a toolset has further ones."""
+        return None if self._toolsets else tuple(map(tool_name, self._own_tools))
 
     @cached_property
     def _output_parser(self) -> OutputParser | None:
@@ -241,7 +282,14 @@ class AgentDefinition(AgentWithTools[C, Out]):
         return None if self.model is None else resolve_model(self.model, wanted_by=self.name)
 
 
-def _to_tool(owner: str, entry: Any) -> Tool | Toolset:
+def tool_name(tool: Tool) -> str:
+    """Return the name of a tool without compiling its schema."""
+    innermost = unwrap_tool(tool)
+    return innermost.name if isinstance(innermost, FunctionTool) else tool.spec.name
+
+
+def to_tool(owner: str, entry: Any) -> Tool | Toolset:
+    """Convert an entry of `tools`. Raises SetupError if it is not a tool."""
     if isinstance(entry, BaseAgent):
         raise SetupError(
             f"`{owner}` has the agent {entry!r} in tools; put it into sub_agents or handoffs, or use its as_tool()"

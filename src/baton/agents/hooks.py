@@ -70,6 +70,17 @@ class ModelAndToolHooks(Generic[C]):
             response: The model's response.
         """
 
+    def on_compaction_failed(self, ctx: RunContext[C], agent: Any, error: Exception) -> Any:
+        """Called when the history of an agent was to be compacted and the summarizer failed.
+
+        The agent continues with the whole history.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            error: The error of the summarizer.
+        """
+
     def on_tool_start(self, ctx: RunContext[C], agent: Any, call: ToolCall) -> Any:
         """Called before a tool call.
 
@@ -181,7 +192,9 @@ class AgentHooks(ModelAndToolHooks[C]):
         """
 
 
-HookPoint: TypeAlias = Literal["start", "end", "model_start", "model_end", "tool_start", "tool_end"]
+HookPoint: TypeAlias = Literal[
+    "start", "end", "model_start", "model_end", "compaction_failed", "tool_start", "tool_end"
+]
 """A point in the life of an agent: the hooks of the agent are called `on_` and this name."""
 
 _RUN_HOOK_NAMES = {"start": "agent_start", "end": "agent_end"}

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Coroutine
+from collections.abc import AsyncIterable, Coroutine, Sequence
 from time import time
-from typing import Any
+from typing import Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from ..context import HistoryEntry
 from ..context.history import WHOLE_MESSAGE
 from ..context.run_context import SuspendRun
-from ..errors import BatonError, EmptyResponseError, ModelError, OutputError, TurnLimitError
+from ..errors import BatonError, EmptyResponseError, ModelError, OutputError, SetupError, TurnLimitError
 from ..events import Action, AgentResponded, ReasoningDelta, ResponseRestarted, TextDelta, ToolCallDelta
-from ..log import EventSink
-from ..messages import AssistantMessage, ToolCall, UserMessage, is_empty, text_of
+from ..log import EventSink, ReadOnlyLog
+from ..messages import AssistantMessage, ToolCall, Usage, UserMessage, is_empty, text_of
 from ..models import (
     Chunk,
     CompleteResponse,
+    Model,
     ModelRequest,
     ModelResponse,
     ReasoningChunk,
@@ -26,20 +27,32 @@ from ..models import (
     TextChunk,
     ToolCallChunk,
     assemble_response,
+    resolve_model,
 )
+from ..tools.guardrails import Guardrails
+from ..wording import type_of
 from .activation import AgentContext
 from .base import C, Out
+from .behavior import stop_after_tools
+from .compactor import Compactor, count_recorded_compaction, replay_compaction
 from .compiled import (
     CompiledAgent,
     build_instructions,
     compile_agent,
     disabled_handoffs,
+    disabled_tools,
     with_recorded_tools,
+    with_task,
     with_toolsets,
 )
 from .definition import AgentDefinition
+from .guardrails import AgentGuards, GuardedModel
+from .middleware import MiddlewareStack
+from .middleware_chains import MiddlewareContext, ModelCallChain
+from .steering import add_recorded_messages, add_sent_messages
 from .turn import execute_turn
 
+E = TypeVar("E", bound=BaseException)
 _logger = logging.getLogger("baton.agents")
 
 
@@ -83,7 +96,13 @@ class ModelLoop(Struct):
     _ctx: AgentContext[Any]
     _compiled: CompiledAgent
     _faults: CorrectionCounter | None = None
+    _calls: int = 0
+    """The number of model calls that the last response without middleware took."""
     _invalid_answers: int = 0
+    _compactor: Compactor | None = None
+    _sent: ModelRequest | None = None
+    """The last request that the model received for the current response."""
+    _chain: ModelCallChain | None = None
 
     async def run(self) -> Action | None:
         """Run turns until there is an answer or an action."""
@@ -105,6 +124,8 @@ class ModelLoop(Struct):
                 continue
             if is_last:
                 raise TurnLimitError(agent.name, agent.max_turns)
+            if ctx._run.signals.stop == "after_response":
+                raise SuspendRun
             ctx._turn_start = len(ctx._history.entries)
             outcome = await execute_turn(agent, ctx, response, self._compiled.tools)
             if outcome.fault is not None:
@@ -117,15 +138,24 @@ class ModelLoop(Struct):
             if outcome.answer is not None:
                 self._set_output(self._parse_final_result(outcome.answer))
                 return None
+            if agent.tool_use_behavior != "run_again" and not outcome.is_denied:
+                names = self._compiled.tools.by_name
+                if answer := await stop_after_tools(agent.tool_use_behavior, ctx, response, names):
+                    self._set_output(self._parse_final_result(answer.text))
+                    return None
 
     async def _call_model(self, turn: int, is_last: bool) -> AgentResponded:
         ctx = self._ctx
         run, origin, log = ctx._run, ctx._origin, ctx._run.log
         key = f"{ctx._scope}/m{turn}"
         recorded = log.find(key, AgentResponded) if log.has_past else None
-        run.meter.start_model_call(origin)
         if recorded is None:
+            failed_calls = 0
             if log.has_past:
+                if isinstance(log, ReadOnlyLog):
+                    count_recorded_compaction(ctx, key)
+                    # The run may have failed here because of its limits; a replay raises the same error.
+                    run.meter.start_model_call(origin)
                 log.announce(key, AgentResponded)
             if self._agent._toolsets:
                 self._compiled = await with_toolsets(self._compiled, ctx, key)
@@ -133,118 +163,204 @@ class ModelLoop(Struct):
             if instructions is None:
                 instructions = await build_instructions(ctx, self._agent.instructions, template=self._agent.template)
             disabled = await disabled_handoffs(ctx, self._agent, key) if ctx._routes.conditional else ()
-            request = self._build_request(instructions, turn, is_last, disabled)
+            tools, hidden = self._compiled.tools, ()
+            if tools.conditional:
+                hidden = await disabled_tools(ctx, self._agent, key, tools)
+            if log.has_past or run.signals.has_messages:
+                await add_sent_messages(ctx, key)
+            if self._compiled.compaction is not None or log.has_past:
+                self._compactor = self._compactor or Compactor(ctx)
+                failed_calls = await self._compactor.prepare_turn(self._compiled, turn, instructions)
+            request = self._build_request(instructions, turn, is_last, disabled, hidden)
             if ctx._hooks is not None:
                 await ctx._hooks.call(ctx, "model_start", request, turn=turn)
-            try:
-                stream = self._compiled.model.respond(request)
-            except BatonError:
-                raise
-            except Exception as error:
-                raise self._model_error(error) from error
-            response: ModelResponse | None = None
-            try:
-                if type(stream) is CompleteResponse and (log.sink is None or log.listener(origin) is None):
-                    response = assemble_response(stream.chunks)
-                else:
-                    response = await self._collect(stream)
-                message = self._check_message(response.message, key)
-            except EmptyResponseError as error:
-                if not error.retryable or error.given_up:
-                    raise
-                response, message = await self._ask_again(request, key, response)
-            name = response.model or self._compiled.model.name
-            usage, reason, changes = response.usage, response.stop_reason, ctx._take_changes()
-            recorded = AgentResponded(key, origin, time(), message, name, usage, reason, changes, disabled)
+            if ctx._middleware is None or not ctx._middleware.model:
+                response = await self._respond(request)
+                usage, calls, name = response.usage, self._calls, response.model or self._compiled.model.name
+            else:
+                chain = self._chain or self._build_chain(ctx._middleware)
+                outermost = chain.begin(key)
+                response = await chain.layers[0].method(outermost, request, outermost._call_next)
+                if response is not outermost._first or outermost._values is not None or run.suspended_by:
+                    chain.leave(outermost, response)
+                    self._require_content(response)
+                    if isinstance(self._compiled.model, GuardedModel):
+                        # Middleware may not have called the model; nothing is acted upon before the checks.
+                        await self._compiled.model.finish()
+                usage, calls, name = outermost._usage, outermost._model_calls, response.model or outermost._model
+                if calls and not name:
+                    name = self._compiled.model.name
+                if log.sink is not None:
+                    chain.finish_deltas(cast("AssistantMessage", response.message))
+            message = cast("AssistantMessage", response.message)
+            if message.tool_calls:
+                message = self._with_unique_ids(message, key)
+            reason, changes = response.stop_reason, ctx._take_changes()
+            logprobs, sent = response.logprobs, None
+            if run.requests is not None and self._sent is not None:
+                sent, self._sent = run.requests.record(key, self._sent, ctx), None
+            recorded = AgentResponded(
+                key, origin, time(), message, name, usage, reason, changes, disabled, calls, logprobs, sent, hidden
+            )
+            if failed_calls:
+                recorded = replace(recorded, failed_calls=failed_calls)
             log.write(recorded)
             if ctx._hooks is not None:
                 await ctx._hooks.call(ctx, "model_end", response, turn=turn)
             if log.sink is not None:
                 await log.settle(can_defer=self._compiled.tools.only_reads(recorded.message.tool_calls))
         else:
-            run.call_ids.update([call.id for call in recorded.message.tool_calls])
-            if self._agent._toolsets:
-                self._compiled = await with_recorded_tools(self._compiled, ctx, recorded)
-            if ctx._hooks is not None:
-                await ctx._hooks.call(ctx, "model_start", None, turn=turn, is_past=True)
-            ctx._apply_changes(recorded.value_changes)
-            if ctx._hooks is not None:
-                await ctx._hooks.call(ctx, "model_end", None, turn=turn, is_past=True)
+            await self._replay_response(recorded, turn)
         if recorded.usage is not None:
             run.meter.add_usage(recorded.usage, origin)
         return recorded
 
-    def _build_request(self, instructions: str, turn: int, is_last: bool, disabled: tuple[str, ...]) -> ModelRequest:
+    async def _replay_response(self, recorded: AgentResponded, turn: int) -> None:
+        """Repeat what a recorded model call changed, without calling the model."""
+        ctx, run, key, origin = self._ctx, self._ctx._run, recorded.key, self._ctx._origin
+        add_recorded_messages(ctx, key)
+        await replay_compaction(ctx, turn)
+        for _ in range(recorded.model_calls + recorded.failed_calls):
+            run.meter.start_model_call(origin)
+        run.call_ids.update([call.id for call in recorded.message.tool_calls])
+        if self._agent._toolsets:
+            self._compiled = await with_recorded_tools(self._compiled, ctx, recorded)
+        if ctx._hooks is not None:
+            await ctx._hooks.call(ctx, "model_start", None, turn=turn, is_past=True)
+        ctx._apply_changes(recorded.value_changes)
+        if ctx._hooks is not None:
+            await ctx._hooks.call(ctx, "model_end", None, turn=turn, is_past=True)
+
+    def _build_request(
+        self, instructions: str, turn: int, is_last: bool, disabled: tuple[str, ...], hidden: tuple[str, ...]
+    ) -> ModelRequest:
         compiled, agent = self._compiled, self._agent
         messages = self._ctx._view.messages()
         log = self._ctx._run.log
         is_streamed = log.sink is not None and log.listener(self._ctx._origin) is not None
+        # Only middleware needs the model; for models the request is the same with and without it.
+        model = compiled.model if self._ctx._middleware is not None else None
         if is_last:
             messages = [*messages, UserMessage(_LAST_TURN)]
-            return ModelRequest(messages, instructions, (), compiled.settings, compiled.output, agent.name, is_streamed)
+            return ModelRequest(
+                messages, instructions, (), compiled.settings, compiled.output, agent.name, is_streamed, None, model
+            )
         choice = agent.tool_choice if turn == 1 and agent.tool_choice != "auto" else None
         specs = compiled.specs
-        if compiled.routes.conditional:
-            specs = compiled.tools.specs + compiled.routes.enabled_specs(disabled)
+        if compiled.routes.conditional or hidden:
+            specs = compiled.tools.enabled_specs(hidden) + compiled.routes.enabled_specs(disabled)
+            choice = None if choice in hidden else choice
+        if self._ctx._task is not None:
+            specs, instructions = with_task(self._ctx, compiled.tools, specs, instructions)
         return ModelRequest(
-            messages, instructions, specs, compiled.settings, compiled.output, agent.name, is_streamed, choice
+            messages, instructions, specs, compiled.settings, compiled.output, agent.name, is_streamed, choice, model
         )
 
-    async def _ask_again(
-        self, request: ModelRequest, key: str, empty: ModelResponse | None
-    ) -> tuple[ModelResponse, AssistantMessage]:
-        """Call the model once more after an empty response."""
-        agent, model, lost = self._agent, self._compiled.model, empty.usage if empty is not None else None
-        _logger.info("model %s of `%s` answered with neither text nor calls; it is asked again", model.name, agent.name)
-        run, origin = self._ctx._run, self._ctx._origin
-        run.meter.start_model_call(origin)
-        # Subscribers may have received its reasoning.
-        run.log.deliver(ResponseRestarted(origin))
-        response = await self._collect(model.respond(request))
-        message = self._check_message(response.message, key)
+    async def _respond(
+        self, request: ModelRequest, caller: MiddlewareContext | None = None, suffix: str | None = ""
+    ) -> ModelResponse:
+        """Call the model, once more if its response has neither text nor calls.
+
+        Args:
+            request: The request.
+            caller: The context of the innermost middleware, if there is any.
+            suffix: None to keep the outcome in the caller; model calls have no scope of their own.
+        """
+        ctx, model, calls = self._ctx, self._compiled.model, 0
+        if request.model is not model and request.model is not None:
+            chosen = resolve_model(request.model, wanted_by=self._agent.name)
+            model = model.guard(chosen) if isinstance(model, GuardedModel) else chosen
+            if caller is not None:
+                caller._model = model.name
+        lost: Usage | None = None
+        while True:
+            ctx._run.meter.start_model_call(ctx._origin)
+            calls += 1
+            self._sent = request
+            if caller is not None:
+                caller._model_calls += 1
+            sink = None if ctx._run.log.sink is None else self._delta_sink(caller)
+            stream: AsyncIterable[Chunk] | None = None
+            chunks: Sequence[Chunk] = ()
+            try:
+                stream = model.respond(request)
+                if sink is not None:
+                    chunks = await self._forward(stream, sink)
+                elif type(stream) is CompleteResponse:
+                    chunks = stream.chunks
+                else:
+                    chunks = [chunk async for chunk in stream]
+                response = assemble_response(chunks)
+            except EmptyResponseError as error:
+                await _close(stream)
+                if calls > 1 or not error.retryable or error.given_up:
+                    raise _keep_error(error, caller, suffix)
+                response = _NO_RESPONSE
+            except BaseException as error:
+                await _close(stream)
+                if not isinstance(error, Exception) or isinstance(error, BatonError):
+                    raise _keep_error(error, caller, suffix)
+                what = f"the model `{model.name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
+                raise _keep_error(ModelError(what, model=model.name), caller, suffix) from error
+            message = response.message
+            if message is not None and (message.tool_calls or _has_content(message)):
+                break
+            if calls > 1:
+                raise _keep_error(self._empty_response(response), caller, suffix)
+            self._announce_repetition(model)
+            lost = response.usage
         if lost is not None:
             # Both calls are paid for, and only this response is recorded.
             response = replace(response, usage=lost if response.usage is None else lost + response.usage)
-        return response, message
+        if caller is None:
+            self._calls = calls
+        else:
+            if sink is not None:
+                cast("ModelCallChain", caller._chain).streamed = message
+            if suffix is None:
+                caller._first = response
+            if response.model or caller._model:
+                caller._model = response.model or model.name
+            if response.usage is not None:
+                caller._add_usage(response.usage)
+        return response
 
-    def _check_message(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
-        """Return the message with unique call ids. Raises EmptyResponseError."""
-        if message is not None and message.tool_calls:
-            used = self._ctx._run.call_ids
-            for position, call in enumerate(message.tool_calls):
-                if not call.id or call.id in used:
-                    return _with_unique_ids(message, key, used, position)
-                used.add(call.id)
-            return message
-        if message is not None and message.content and isinstance(message.content, str):
-            return message
-        if message is None or is_empty(AssistantMessage(message.content)):
-            name = self._compiled.model.name
-            text = f"the model `{name}` of `{self._agent.name}` answered with neither text nor calls"
-            raise EmptyResponseError(text, model=name, retryable=True)
+    def _build_chain(self, stack: MiddlewareStack) -> ModelCallChain:
+        ctx = self._ctx
+        self._chain = ModelCallChain(stack.model, ctx, "", ctx, self._respond, is_held=stack.holds_deltas)
+        return self._chain
+
+    def _delta_sink(self, caller: MiddlewareContext | None) -> EventSink | None:
+        sink = self._ctx._run.log.listener(self._ctx._origin)
+        return sink if caller is None else cast("ModelCallChain", caller._chain).start_deltas(sink)
+
+    def _announce_repetition(self, model: Model) -> None:
+        name = self._agent.name
+        _logger.info("model %s of `%s` answered with neither text nor calls; it is asked again", model.name, name)
+        # Subscribers may have received its reasoning.
+        self._ctx._run.log.deliver(ResponseRestarted(self._ctx._origin))
+
+    def _require_content(self, response: ModelResponse) -> None:
+        message = response.message
+        if message is None or not (message.tool_calls or _has_content(message)):
+            raise self._empty_response(response)
+
+    def _empty_response(self, response: ModelResponse) -> EmptyResponseError:
+        name = response.model or self._compiled.model.name
+        text = f"the model `{name}` of `{self._agent.name}` answered with neither text nor calls"
+        return EmptyResponseError(text, model=name, retryable=True)
+
+    def _with_unique_ids(self, message: AssistantMessage, key: str) -> AssistantMessage:
+        used = self._ctx._run.call_ids
+        for position, call in enumerate(message.tool_calls):
+            if not call.id or call.id in used:
+                return _with_unique_ids(message, key, used, position)
+            used.add(call.id)
         return message
 
-    async def _collect(self, stream: AsyncIterable[Chunk]) -> ModelResponse:
-        """Collect the response, and forward its chunks to subscribers."""
-        sink = self._ctx._run.log.listener(self._ctx._origin)
+    async def _forward(self, stream: AsyncIterable[Chunk], sink: EventSink) -> list[Chunk]:
+        """Collect the chunks, and forward them to subscribers."""
         chunks: list[Chunk] = []
-        try:
-            if sink is not None:
-                await self._forward(stream, sink, chunks)
-            else:
-                async for chunk in stream:
-                    chunks.append(chunk)  # noqa: PERF401 - a comprehension is one more coroutine for every model call
-        except BaseException as error:
-            # An iterator that is not exhausted keeps its connection open until it is closed.
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-            if not isinstance(error, Exception) or isinstance(error, BatonError):
-                raise
-            raise self._model_error(error) from error
-        return assemble_response(chunks)
-
-    async def _forward(self, stream: AsyncIterable[Chunk], sink: EventSink, chunks: list[Chunk]) -> None:
         append, put, origin = chunks.append, sink.put, self._ctx._origin
         async for chunk in stream:
             append(chunk)
@@ -259,11 +375,7 @@ class ModelLoop(Struct):
                 put(ResponseRestarted(origin))
             if sink.is_full:
                 await sink.drain()
-
-    def _model_error(self, error: Exception) -> ModelError:
-        name = self._compiled.model.name
-        what = f"the model `{name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
-        return ModelError(what, model=name)
+        return chunks
 
     def _accept_answer(self, response: AgentResponded) -> bool:
         """Store a valid answer as output; tell the model what is wrong with an invalid one."""
@@ -310,6 +422,27 @@ class ModelLoop(Struct):
             ctx.values.set(agent.output_key, plain)
 
 
+_NO_RESPONSE = ModelResponse()
+
+
+def _keep_error(error: E, caller: MiddlewareContext | None, suffix: str | None) -> E:
+    if caller is not None and suffix is None and isinstance(error, Exception):
+        caller._first = error
+    return error
+
+
+async def _close(stream: AsyncIterable[Chunk] | None) -> None:
+    """Close an iterator that is not exhausted: it would keep its connection open."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _has_content(message: AssistantMessage) -> bool:
+    content = message.content
+    return bool(content) if isinstance(content, str) else not is_empty(AssistantMessage(content))
+
+
 def _with_unique_ids(message: AssistantMessage, key: str, used: set[str], start: int) -> AssistantMessage:
     """Replace missing and duplicate ids of calls from `start` on."""
     calls = list(message.tool_calls)
@@ -340,12 +473,20 @@ class Agent(AgentDefinition[C, Out]):
         handoffs: Agents, handoffs or names of agents it can transfer to, each with a tool of its own.
         sub_agents: Agents it can transfer to with one shared tool, and that can transfer back.
         output_type: The type of the answer: any type that pydantic can validate, including unions.
+        input_guardrails: Checks `(ctx, messages)` of the conversation that it reads.
+        output_guardrails: Checks `(ctx, output)` of its answer.
         hooks: Lifecycle callbacks.
+        middleware: Code around its model calls, tool calls and activations, outermost first.
         tool_choice: What the first turn must do: `"auto"`, `"required"`, `"none"` or the name of a tool.
         max_turns: Maximum number of model calls per activation.
         on_max_turns: After the last turn: `"answer"` asks once more without tools, `"error"` fails at once.
         concurrent_tools: Whether the tool calls of one response run concurrently.
+        max_parallel_tools: Maximum number of tool calls of one response that run at once; None for no limit.
+        tool_use_behavior: What follows after tools: `"run_again"` asks the model again, `"stop_on_first"` answers with
+            the first result, `StopAt([…])` with the first result of one of these tools; or a function `(ctx, results)`
+            that returns `Stop(output)`, or None to ask the model again.
         history: How it reads the messages of agents that were active before it.
+        compaction: When and how long histories that it reads are compacted; by default as the runner says.
         accepts: Decides whether it takes a conversation: `(ctx, input) -> True`, or a reason why not.
         examples: Example questions that other agents read with the description.
         template: Whether `{name}` in the instructions is replaced by the run's value of that name.
@@ -354,10 +495,32 @@ class Agent(AgentDefinition[C, Out]):
         output_key: The key under which the answer is stored in the run's values.
     """
 
+    _guards: ClassVar[AgentGuards | None] = None
+    """Its guardrails; an agent that has any sets its own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.input_guardrails and not self.output_guardrails:
+            return
+        if type(self).run is not Agent.run:
+            raise SetupError(
+                f"`{self.name}` is {type_of(self)}, which overrides `run`, so its guardrails would not run; "
+                "use with_guardrails(agent, …)"
+            )
+        inputs, outputs = cast("Guardrails", self.input_guardrails), cast("Guardrails", self.output_guardrails)
+        object.__setattr__(self, "_guards", AgentGuards.build(f"`{self.name}`", inputs, outputs, layers=[self]))
+
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
         """Run one activation.
 
         Args:
             ctx: The context of the activation.
         """
-        return ModelLoop(self, ctx, compile_agent(self, ctx)).run()
+        if self._guards is None:
+            compiled = compile_agent(self, ctx)
+            return ModelLoop(compiled.agent, ctx, compiled).run()
+        return self._guards.run(ctx, self._run_model)
+
+    def _run_model(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
+        compiled = compile_agent(self, ctx)
+        return ModelLoop(compiled.agent, ctx, compiled).run()

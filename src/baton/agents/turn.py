@@ -2,7 +2,9 @@
 
 1. All ordinary calls run first, on this agent, wherever a transfer is among them.
 2. If one of them raises an interrupt, the turn is suspended before anything below happens.
-3. Then at most one transfer is followed. It takes precedence over an exit, and an exit over a final result.
+3. Then at most one transfer is followed. Precedence: transfer, exit, end of the agent's task, final result, the agent's
+   `tool_use_behavior`, text. A transfer or an exit leaves nothing undone that the model cannot do later, or ends
+   everything; the end of a task would lose a transfer, because the agent is no longer active.
 4. Every call gets exactly one result; a transfer that is not followed gets an error result.
 """
 
@@ -19,8 +21,10 @@ from ..context import HistoryEntry, RunContext
 from ..context.history import WHOLE_MESSAGE, turn_entries
 from ..context.run_context import SuspendRun
 from ..errors import BatonError, TransferError, UnknownToolError, quote_names
-from ..events import Action, AgentResponded, Exit, ToolReturned, Transfer
+from ..events import Action, AgentResponded, Exit, StepCompleted, ToolReturned, Transfer
 from ..handoffs.routes import Route, TransferRefusal
+from ..handoffs.tasks import TASK_TOOLS
+from ..log import DISMISSED
 from ..messages import Content, ToolCall, text_of
 from ..tools import Tool
 from .activation import AgentContext
@@ -35,6 +39,7 @@ from .calls import (
     recorded_call,
 )
 from .definition import EXIT_TOOL, AgentWithTools, ToolTable
+from .task_calls import TaskDecision, decide_task_calls
 
 
 class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +51,8 @@ class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
     """The final result of a tool."""
     fault: BatonError | None = None
     """The model's mistake in its calls, if any."""
+    is_denied: bool = False
+    """True if a transfer was asked for and denied: the model is asked again, whatever the tools returned."""
 
 
 _CONTINUE = TurnOutcome()
@@ -68,6 +75,7 @@ class ResultFields(TypedDict, total=False):
     is_transfer_refused: bool
     requested_agent: str
     is_unknown_tool: bool
+    is_task_call: bool
 
 
 class _ExitArguments(msgspec.Struct):
@@ -90,7 +98,11 @@ async def execute_turn(
         return await TurnExecutor(agent, ctx, response, tools).run()
     # Fast path: nearly every turn has one call.
     call, key = calls[0], f"{response.key}.0"
+    if ctx._run.log.has_past and ctx._run.log.has(f"{key}/{DISMISSED}"):
+        return await TurnExecutor(agent, ctx, response, tools).run()
     tool = tools.by_name.get(call.name)
+    if response.disabled_tools and call.name in response.disabled_tools:
+        return await TurnExecutor(agent, ctx, response, tools).run()
     route = ctx._routes.match(call, response.disabled_handoffs) if tool is None else None
     entries = ctx._history.entries
     payload: Any = None
@@ -163,8 +175,9 @@ class TurnExecutor(msgspec.Struct):
     is_concurrent: bool = False
     _requests: list[_TransferRequest] = []
     _exits: list[int] = []
+    _task_calls: list[int] = []
     _undone: list[int] = []
-    """Positions of transfers that are not followed; later turns do not read them."""
+    """Positions of transfers that are not followed, and of calls that end a task; later turns do not read them."""
     _results: list[ToolReturned | None] = []
     _fault: BatonError | None = None
 
@@ -193,13 +206,15 @@ class TurnExecutor(msgspec.Struct):
         """Refuse the transfer of a single call."""
         self._refuse(0, verdict.text, verdict.fault, requested=target)
         self._add_to_history(None)
-        return TurnOutcome(fault=self._fault)
+        return TurnOutcome(fault=self._fault, is_denied=True)
 
     async def _decide(self) -> TurnOutcome:
-        if not self._requests and not self._exits:
+        if not self._requests and not self._exits and not self._task_calls:
             return self._finish_without_action()
         winner = self._requests[0] if len(self._requests) == 1 else self._choose()
-        exit_action = self._exit(winner) if self._exits else None
+        exit_action: Action | None = self._exit(winner) if self._exits else None
+        if self._task_calls:
+            exit_action = await self._end_task(winner, exit_action) or exit_action
         payload: Any = None
         is_denied = False
         if winner is not None:
@@ -221,7 +236,7 @@ class TurnExecutor(msgspec.Struct):
             return TurnOutcome(Transfer(winner.target, call.id, payload, via), fault=self._fault)
         if self._requests and not is_denied:
             raise self._too_many_transfers()
-        return TurnOutcome(exit_action, fault=self._fault)
+        return TurnOutcome(exit_action, fault=self._fault, is_denied=is_denied)
 
     async def _admit(self, request: _TransferRequest) -> TransferAdmitted | TransferDenied:
         ctx = self.ctx
@@ -258,17 +273,31 @@ class TurnExecutor(msgspec.Struct):
         """Return the ordinary calls; collect transfers and exits, refuse unknown tools."""
         tools, routes = self.tools, self.ctx._routes
         ordinary: list[tuple[int, Tool]] = []
+        has_past = self.ctx._run.log.has_past
         for position, call in enumerate(self._calls):
             tool = tools.by_name.get(call.name)
-            if tool is not None:
+            if has_past and self._is_dismissed(position):
+                continue
+            if tool is not None and call.name in self.response.disabled_tools:
+                self._refuse_unknown(position, is_disabled=True)
+            elif tool is not None:
                 ordinary.append((position, tool))
             elif (route := routes.match(call, self.response.disabled_handoffs)) is not None:
                 self._add_transfer(position, route)
             elif tools.has_exit and call.name == EXIT_TOOL:
                 self._exits.append(position)
+            elif self.ctx._task is not None and call.name in TASK_TOOLS:
+                self._task_calls.append(position)
             else:
                 self._refuse_unknown(position)
         return ordinary
+
+    def _is_dismissed(self, position: int) -> bool:
+        """Record the result of a call that was dismissed; return whether it was."""
+        found = self.ctx._run.log.find(f"{self.response.key}.{position}/{DISMISSED}", StepCompleted)
+        if found is not None:
+            self._record(position, str(found.result), is_error=True)
+        return found is not None
 
     async def _execute_all(self, ordinary: Sequence[tuple[int, Tool]]) -> None:
         # If one raises an interrupt or fails, the others finish first: their results must be recorded.
@@ -276,7 +305,9 @@ class TurnExecutor(msgspec.Struct):
         if self.ctx._run.log.has_past:
             self._apply_recorded_changes(ordinary)
         if self.agent.concurrent_tools:
-            ended = await asyncio.gather(*[self._execute(*one) for one in ordinary], return_exceptions=True)
+            limit = self.agent.max_parallel_tools
+            execute = self._execute if limit is None else partial(self._execute_limited, asyncio.Semaphore(limit))
+            ended = await asyncio.gather(*[execute(*one) for one in ordinary], return_exceptions=True)
         else:
             ended = [await _capture_error(self._execute(*one)) for one in ordinary]
         if self.ctx._run.log.has_past:
@@ -302,6 +333,10 @@ class TurnExecutor(msgspec.Struct):
         elif type(done) is PendingTransfer:
             self._requests.append(_TransferRequest(position, done.target, done.content))
 
+    async def _execute_limited(self, free: asyncio.Semaphore, position: int, tool: Tool) -> None:
+        async with free:
+            await self._execute(position, tool)
+
     def _add_transfer(self, position: int, route: Route | TransferRefusal) -> None:
         reachable = self.ctx._routes.reachable
         if isinstance(route, TransferRefusal):
@@ -320,12 +355,15 @@ class TurnExecutor(msgspec.Struct):
         self._record(position, text, is_error=True, is_transfer_refused=True, requested_agent=requested)
         self._fault = self._fault or fault
 
-    def _refuse_unknown(self, position: int) -> None:
-        name = self._calls[position].name
-        transfers = [spec.name for spec in self.ctx._routes.enabled_specs(self.response.disabled_handoffs)]
-        available = [*self.tools.names, *transfers]
-        text = f"There is no tool `{name}`; the tools are: {quote_names(available)}."
-        self._record(position, text, is_error=True, is_unknown_tool=True)
+    def _refuse_unknown(self, position: int, *, is_disabled: bool = False) -> None:
+        name, response = self._calls[position].name, self.response
+        tools = self.tools.enabled_specs(response.disabled_tools)
+        transfers = self.ctx._routes.enabled_specs(response.disabled_handoffs)
+        ends_task = self.ctx._task.specs if self.ctx._task is not None else ()
+        available = [spec.name for spec in (*tools, *transfers, *ends_task)]
+        problem = f"The tool `{name}` is not available now" if is_disabled else f"There is no tool `{name}`"
+        text = f"{problem}; the tools are: {quote_names(available)}."
+        self._record(position, text, is_error=True, is_unknown_tool=not is_disabled)
         self._fault = self._fault or UnknownToolError(self.agent.name, name, available)
 
     def _choose(self) -> _TransferRequest | None:
@@ -362,6 +400,23 @@ class TurnExecutor(msgspec.Struct):
             action = Exit(final_result)
             self._record(position, "The task is ended.")
         return action
+
+    async def _end_task(self, winner: _TransferRequest | None, exit_action: Action | None) -> Action | None:
+        """Return the end of the task, unless something takes precedence; record the results."""
+        hindrance = ""
+        if self._requests:
+            hindrance = f"a transfer to [{winner.target}]" if winner else "a transfer"
+        elif exit_action is not None:
+            hindrance = "the end of the run"
+        self._undone.extend(self._task_calls)
+        calls = [(position, self._calls[position]) for position in self._task_calls]
+        decision: TaskDecision = await decide_task_calls(
+            self.ctx, self.response.key, calls, hindrance=hindrance, is_concurrent=self.is_concurrent
+        )
+        for position, (text, is_error) in decision.results.items():
+            self._record(position, text, is_error=is_error, is_task_call=True)
+        self._fault = self._fault or decision.fault
+        return decision.action
 
     def _record(self, position: int, content: Content, **fields: Unpack[ResultFields]) -> None:
         key, call = f"{self.response.key}.{position}", self._calls[position]

@@ -18,7 +18,7 @@ from ..log import FAILED
 from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
 from ..wording import error_text
 from .activation import AgentContext
-from .base import AgentOptions, BaseAgent, C, Out
+from .base import BaseAgent, BaseAgentOptions, C, Out
 from .turn import record_result
 
 
@@ -31,7 +31,7 @@ class AgentWrapper(BaseAgent[C, Out]):
     """
 
     def __init__(self, inner: BaseAgent[C, Out], *, further_handoffs: Sequence[Handoff] = ()) -> None:
-        options: dict[str, Any] = {name: getattr(inner, name) for name in AgentOptions.__annotations__}
+        options: dict[str, Any] = {name: getattr(inner, name) for name in BaseAgentOptions.__annotations__}
         options["handoffs"] = [*inner._edges(), *further_handoffs]
         super().__init__(inner.name, **options)
         self.inner = inner

@@ -5,6 +5,7 @@ import wave
 from array import array
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -47,7 +48,7 @@ class Recording:
         self._items.setdefault(item_id, bytearray()).extend(audio)
 
     def cut(self, item_id: str, played_ms: int) -> None:
-        """Truncate an item to what was played."""
+        """Truncate an item to the part that was played."""
         audio = self._items.get(item_id)
         if audio is not None:
             del audio[bytes_for(played_ms, "pcm16") :]
@@ -99,7 +100,7 @@ def _resample(samples: "array[int]", rate: int) -> "array[int]":
     return output
 
 
-_BLOCK = RATE // 50
+_STREAM: dict[str, Any] = {"samplerate": RATE, "channels": 1, "dtype": "int16", "blocksize": RATE // 50}
 _EXTRA = "pip install 'baton-adk[voice]' to use them"
 
 
@@ -119,9 +120,7 @@ class Microphone:
     def __init__(self, module: Any) -> None:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._stream = module.RawInputStream(
-            samplerate=RATE, channels=1, dtype="int16", blocksize=_BLOCK, callback=self._on_block
-        )
+        self._stream = module.RawInputStream(callback=self._on_block, **_STREAM)
         self._stream.start()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -153,9 +152,7 @@ class AudioOutput:
         self._lock = Lock()
         self._waiting: deque[tuple[str, bytes]] = deque()
         self._played: dict[str, int] = {}
-        self._stream = module.RawOutputStream(
-            samplerate=RATE, channels=1, dtype="int16", blocksize=_BLOCK, callback=self._fill
-        )
+        self._stream = module.RawOutputStream(callback=self._fill, **_STREAM)
         self._stream.start()
 
     def play(self, item_id: str, audio: bytes) -> None:
@@ -193,6 +190,7 @@ class AudioOutput:
         return bytes(sound), reports
 
 
+@dataclass(eq=False)
 class AudioSink:
     """Routes a session's audio to the speaker and the recording.
 
@@ -202,32 +200,26 @@ class AudioSink:
         played: Called at once with the milliseconds of each item, where no speaker takes time to play them.
     """
 
-    def __init__(
-        self,
-        speaker: AudioOutput | None,
-        recording: Recording | None,
-        played: Callable[[str, float], None] | None = None,
-    ) -> None:
-        self._speaker = speaker
-        self._recording = recording
-        self._report = played
-        self._sizes = Counter[str]()
+    speaker: AudioOutput | None
+    recording: Recording | None
+    played: Callable[[str, float], None] | None
+    _sizes: Counter[str] = field(default_factory=Counter[str])
 
     def handle(self, event: Event | Delta) -> None:
         """Play and record audio; stop playback on an interruption."""
         match event:
             case AudioDelta():
-                if self._speaker is not None:
-                    self._speaker.play(event.item_id, event.audio)
-                if self._recording is not None:
-                    self._recording.add(event.item_id, event.audio)
-                if self._report is not None:
+                if self.speaker is not None:
+                    self.speaker.play(event.item_id, event.audio)
+                if self.recording is not None:
+                    self.recording.add(event.item_id, event.audio)
+                if self.played is not None:
                     self._sizes[event.item_id] += len(event.audio)
-                    self._report(event.item_id, milliseconds_of(self._sizes[event.item_id], "pcm16"))
+                    self.played(event.item_id, milliseconds_of(self._sizes[event.item_id], "pcm16"))
             case PlaybackInterrupted():
-                if self._speaker is not None:
-                    self._speaker.stop()
-                if self._recording is not None:
-                    self._recording.cut(event.item_id, event.played_ms)
+                if self.speaker is not None:
+                    self.speaker.stop()
+                if self.recording is not None:
+                    self.recording.cut(event.item_id, event.played_ms)
             case _:
                 pass

@@ -9,16 +9,17 @@ from typing import Any
 
 import click
 
+from ..events import OpenTask
 from ..messages import Usage, UserMessage
 from ..runner import Interrupt, RunResult, RunStream
 from ..runner.backends import new_id
 from ..stores import FINISHED_STATUSES, MemoryStore, RunRecord
+from ..wording import printable
 from .display import Screen, ask_interrupts
 from .errors import print_error
 from .options import RunArguments, run_options, target
 from .targets import RunSetup, get_result, is_driven, last_unfinished_run, open_interrupts, set_up_run
 
-_PROMPT = "you › "
 LEAVE = ("exit", "quit", "/exit", "/quit")
 _COMMAND = re.compile(r"/[a-z]+")
 _QUESTION_COMMANDS = ("/help", "/cancel", "/exit", "/quit")
@@ -52,6 +53,8 @@ class ChatSession:
         self._answers: tuple[str, dict[str, Any]] = "", {}
         """A suspended run and the answers to its questions so far; it is resumed when none is missing."""
         self._has_left = False
+        self._tasks: Sequence[OpenTask] = ()
+        """The open tasks of the thread, the innermost last."""
 
     def run(self) -> None:
         """Run one turn for each line until the input ends or the user leaves."""
@@ -59,16 +62,22 @@ class ChatSession:
             _enable_line_editing()
             self._screen.line(f"chat with {self._runner.team.root}; /help for help, Ctrl-D to leave", "dim")
         if self._is_kept:
+            self._tasks = self._setup.loop.run(self._runner.thread(self._thread).open_tasks())
             self._continue_thread()
         while not self._has_left:
             try:
-                self._execute(self._screen.read(_PROMPT))
+                self._execute(self._screen.read(self._prompt()))
             except EOFError:
                 break
             except KeyboardInterrupt:
                 self._screen.line("use Ctrl-D or /quit to leave", "dim")
         if self._total.model_calls:
             self._screen.usage(self._total, label="total")
+
+    def _prompt(self) -> str:
+        """Return the prompt, with the agents of the open tasks: the message goes to the last one."""
+        names = [self._tasks[0].caller, *(task.agent for task in self._tasks)] if self._tasks else []
+        return f"you ({printable(' → '.join(names))}) › " if names else "you › "
 
     def _execute(self, line: str) -> None:
         """Execute a command, or send the line to the team."""
@@ -186,8 +195,10 @@ class ChatSession:
             self._setup.loop.run(self._store.delete(run_id))
 
     def _update(self, result: RunResult[Any]) -> None:
-        """Keep the values for the next run, unless nothing was answered."""
+        """Keep the values and tasks for the next run, unless nothing was answered."""
         self._total += result.usage.total
+        if self._is_kept or result.status == "completed" or len(result.messages) > 1:
+            self._tasks = result.open_tasks
         if result.status == "completed" or len(result.messages) > 1:
             # Standing approvals are stored under these names and apply to one run only.
             self._values = {name: value for name, value in result.values.items() if not name.startswith("baton.")}

@@ -24,12 +24,13 @@ from ..errors import SetupError, quote_names
 from ..flow import Finding, Team, TeamMember
 from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, default_tool_name
 from ..handoffs.routes import Routes
+from ..wording import one_line, printable
 from .display import shorten
 from .edges import EdgeKind, called_by, definition_of, edges_from, edges_of, parts_of, teams_in
 from .errors import FAILED, TargetError
 from .graph import load_team
-from .options import debug, target
-from .output import one_line, printable, write_json
+from .options import debug, json_option, target
+from .output import write_json
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -121,8 +122,13 @@ def _may_exit(seat: TeamMember) -> bool:
 
 def _active_without_caller(team: Team) -> set[str]:
     """Return the agents that may be active while no caller waits for control to return."""
+    # The agent of a task may end the run with an answer while its caller waits.
     landings = {
-        name: {route.handoff.return_to or route.target for route in seat.edges} & team.members.keys()
+        name: {
+            *(route.handoff.return_to or route.target for route in seat.edges),
+            *(route.target for route in seat.edges if route.handoff.until == "finished"),
+        }
+        & team.members.keys()
         for name, seat in team.members.items()
     }
     # It is unknown how agents without an incoming edge get control.
@@ -295,7 +301,7 @@ def _cost_table(costs: dict[str, TransferCost]) -> Table:
 
 @click.command("check")
 @target
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@json_option("Print the report as one JSON object.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if there is any finding.")
 @debug
 def check_command(*, target: str, as_json: bool, strict: bool) -> int:

@@ -22,7 +22,7 @@ from ..testing.scripted import SCRIPTED
 from ..tools import tool
 from .display import Screen
 from .models import download, find_ollama_model
-from .options import debug
+from .options import choice_option, debug
 
 
 class DemoTexts(Struct, frozen=True):
@@ -185,9 +185,7 @@ async def _run_demo(question: str, model: Model | None, screen: Screen, language
 @click.command("demo")
 @click.argument("question", default="")
 @click.option("--model", metavar="PROVIDER:NAME", help="Any model, such as openai:gpt-5, local, or scripted.")
-@click.option(
-    "--language", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="The language of the team."
-)
+@choice_option("--language", "language", ("en", "zh"), "The language of the team.")
 @debug
 def demo_command(*, question: str, model: str | None, language: Any) -> None:
     """Run the weather router; needs no API key.

@@ -12,13 +12,14 @@ from .. import events
 from ..errors import AnswerError
 from ..events import AnyEvent, Delta, Event, InterruptRaised, Origin
 from ..events.base import RUN_ORIGIN
+from ..events.types import payload_fields
 from ..handoffs import TRANSFER_TOOL
 from ..messages import Content, ToolCall, Usage, media_of, text_of
 from ..runner import Interrupt
 from ..runner.answers import answer_events
 from ..tools import Approval
+from ..wording import printable
 from .options import parse_json_or_text
-from .output import printable
 
 _MAX_LENGTH = 160
 
@@ -149,14 +150,26 @@ class Screen:
             case events.ControlTransferred():
                 self._show_held()
                 self._line(event.origin, _format_transfer(event), "magenta")
+            case events.HistoryCompacted():
+                self._line(event.origin, "… the conversation so far was summarized", "dim")
+            case events.TaskOpened():
+                self._line(event.origin, f"  task of {event.task.agent} until it is finished", "magenta")
+            case events.TaskEnded():
+                self._show_held()
+                self._line(event.origin, _format_ended_task(event), "magenta")
             case events.RunSuspended() | events.RunFailed() | events.RunCancelled() | events.InterruptRaised():
                 # There will be no answer, so the held text is shown.
                 self._show_held()
                 self.end_line()
+            case events.UserMessageAdded():
+                self._show_held()
+                self.end_line()
+                if event.message_id:
+                    # It was sent elsewhere, or with a resumption; speech is shown by the voice command.
+                    self._line(event.origin, f"user: {event.text}", "cyan")
             case (
                 events.RunCompleted()
                 | events.AgentFinished()
-                | events.UserMessageAdded()
                 | events.ResponseTruncated()
                 | events.StepCompleted()
                 | events.InterruptAnswered()
@@ -238,6 +251,8 @@ class Screen:
         is_transfer = event.tool_name == TRANSFER_TOOL or text.startswith('{"assistant":')
         if is_transfer and not event.is_error:
             return
+        if event.is_task_call and not event.is_error:
+            return
         mark, style = ("✗", "red") if event.is_error else ("◂", "dim")
         self._line(event.origin, f"{mark} {event.tool_name}: {shorten(text)}", style)
         self._show_media(event.origin, event.content)
@@ -279,6 +294,12 @@ def _format_transfer(event: events.ControlTransferred) -> str:
     return f"→ {event.target}{payload}{reason}"
 
 
+def _format_ended_task(event: events.TaskEnded) -> str:
+    result = f": {shorten(format_value(event.result))}" if event.outcome == "finished" else ""
+    reason = f": {shorten(event.reason)}" if event.reason else ""
+    return f"task of {event.task.agent} {event.outcome}{result}{reason}"
+
+
 def _progress(delta: events.ProgressDelta) -> str:
     parts = [shorten(delta.text)] if delta.text else []
     if delta.done is not None:
@@ -295,20 +316,22 @@ def _is_plain_transfer(call: ToolCall) -> bool:
 _OUTCOME_FORMS = """It may have been executed. Answer {"result": …}, {"error": "…"} or {"run_again": true}"""
 _YES, _NO, _ALWAYS = ("y", "yes"), ("n", "no"), ("a", "always")
 _PUNCTUATION = ",.:;!"
+_APPROVAL_PROMPT = "y, n, a (always), or n and a reason › ", "y approves; n, or n and a reason, declines"
 
 
 def format_interrupt(interrupt: Interrupt) -> str:
     """Format an interrupt as a question."""
     payload, call = interrupt.payload, interrupt.tool_call
     about = format_call(call.name, call.arguments) if call is not None else ""
-    match _kind(payload):
-        case "approval":
-            return f"allow {format_call(str(payload.get('tool', '')), payload.get('arguments', {}))}?"
-        case "unknown_outcome":
-            return f"what was the result of {about or 'the call'}? {_OUTCOME_FORMS}"
-        case _:
-            question = "an answer is needed" if payload is None else printable(format_value(payload))
-            return f"{question} (about {about})" if about else question
+    fields = payload_fields(payload)
+    if fields.get("kind") == "approval":
+        return f"allow {format_call(str(fields.get('tool', '')), fields.get('arguments', {}))}?"
+    if fields.get("kind") == "unknown_outcome":
+        return f"what was the result of {about or 'the call'}? {_OUTCOME_FORMS}"
+    if fields.get("kind") == "question":
+        return printable(str(fields.get("text", "")))
+    question = "an answer is needed" if payload is None else printable(format_value(payload))
+    return f"{question} (about {about})" if about else question
 
 
 def ask_interrupts(
@@ -328,9 +351,7 @@ def ask_interrupts(
     try:
         for interrupt in interrupts:
             screen.line(f"? {interrupt.agent}: {format_interrupt(interrupt)}", "bold yellow")
-            is_approval = _kind(interrupt.payload) == "approval"
-            prompt = "y, n, a (always), or n and a reason › " if is_approval else "answer › "
-            hint = "y approves; n, or n and a reason, declines" if is_approval else '"" is an empty answer'
+            prompt, hint = _APPROVAL_PROMPT if _is_approval(interrupt) else ("answer › ", '"" is an empty answer')
             while interrupt.id not in answers:
                 line = screen.read(prompt)
                 if line in commands:
@@ -347,8 +368,7 @@ def ask_interrupts(
 def _read_answer(interrupt: Interrupt, line: str) -> dict[str, Any]:
     """Parse and validate an answer. Raises AnswerError, without a message if it is unclear."""
     # In a conversation a text without y or n may be meant for the team.
-    is_approval = _kind(interrupt.payload) == "approval"
-    is_bare_text = is_approval and line.partition(" ")[0].rstrip(_PUNCTUATION).lower() not in (*_YES, *_NO, *_ALWAYS)
+    is_bare_text = _is_approval(interrupt) and _first_word(line) not in (*_YES, *_NO, *_ALWAYS)
     reply = None if is_bare_text else parse_reply(interrupt, line)
     if reply is None:
         raise AnswerError
@@ -360,16 +380,18 @@ def _read_answer(interrupt: Interrupt, line: str) -> dict[str, Any]:
 
 def parse_reply(interrupt: Interrupt, line: str) -> tuple[Any] | None:
     """Parse the answer to an interrupt, in a tuple; None if it is unclear."""
-    if _kind(interrupt.payload) == "approval":
+    if _is_approval(interrupt):
         return _parse_approval(line)
     return (parse_json_or_text(line),) if line else None
 
 
+def _first_word(line: str) -> str:
+    return line.partition(" ")[0].rstrip(_PUNCTUATION).lower()
+
+
 def _parse_approval(line: str) -> tuple[Approval] | None:
     """Parse the answer to an approval; only a bare yes approves."""
-    first, _, rest = line.partition(" ")
-    word = first.rstrip(_PUNCTUATION).lower()
-    rest = rest.strip()
+    word, rest = _first_word(line), line.partition(" ")[2].strip()
     if not line or (rest and word in (*_YES, *_ALWAYS)):
         return None
     if word in (*_YES, *_ALWAYS):
@@ -377,5 +399,5 @@ def _parse_approval(line: str) -> tuple[Approval] | None:
     return (Approval(False, rest if word in _NO else line),)
 
 
-def _kind(payload: Any) -> Any:
-    return cast(dict[str, Any], payload).get("kind") if isinstance(payload, dict) else None
+def _is_approval(interrupt: Interrupt) -> bool:
+    return payload_fields(interrupt.payload).get("kind") == "approval"

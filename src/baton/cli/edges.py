@@ -9,6 +9,7 @@ from ..agents import Agent, BaseAgent
 from ..agents.agent_tool import AgentTool
 from ..agents.wrappers import ThenTransfer
 from ..flow import Team, TeamMember
+from ..handoffs import Until
 from ..handoffs.routes import Route
 from ..patterns.deep_agents import TaskTool
 from ..tools import FunctionTool, Tool
@@ -27,9 +28,10 @@ class TeamEdge(Struct, frozen=True):
     Attributes:
         source: The agent that control leaves.
         target: The agent that control goes to.
-        kind: How the edge is declared.
+        kind: The kind of its declaration.
         via: The tool that a model calls for it, or the function that may return the target.
         returns: Where control goes afterwards, if it returns.
+        until: When it returns: at the target's first answer, or when its task is finished.
     """
 
     source: str
@@ -37,10 +39,13 @@ class TeamEdge(Struct, frozen=True):
     kind: EdgeKind
     via: str = ""
     returns: str | None = None
+    until: Until = "answered"
 
     def describe_return(self, separator: str) -> str:
         """Return a separator and "and back" or "then NAME"; "" if control does not return."""
         back = "and back" if self.returns == "caller" else f"then {self.returns}"
+        if self.until == "finished":
+            back += " when finished"
         return f"{separator}{back}" if self.returns is not None else ""
 
 
@@ -139,13 +144,13 @@ def _edge(seat: TeamMember, route: Route) -> TeamEdge:
         is_child = any(child.name == target for child in agent.sub_agents)
         return TeamEdge(agent.name, target, "sub_agent" if is_child else "parent", route.tool)
     if route.tool:
-        return TeamEdge(agent.name, target, "handoff", route.tool, returns)
+        return TeamEdge(agent.name, target, "handoff", route.tool, returns, route.handoff.until)
     if isinstance(agent, ThenTransfer) and agent.to == target:
         return TeamEdge(agent.name, target, "then")
     functions = ", ".join(_functions_that_mention(agent, target))
     if functions:
         return TeamEdge(agent.name, target, "function", functions)
-    return TeamEdge(agent.name, target, "code", returns=returns)
+    return TeamEdge(agent.name, target, "code", returns=returns, until=route.handoff.until)
 
 
 def _functions_that_mention(agent: BaseAgent[Any, Any], target: str) -> Iterator[str]:

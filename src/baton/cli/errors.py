@@ -45,14 +45,12 @@ def exit_code_for(error: BaseException) -> int:
 
 @contextmanager
 def warnings_on_stderr(flags: Mapping[str, Any]) -> Generator[None]:
-    """Print Baton's log records to stderr, unless the program configures logging itself."""
-    handler = _StderrHandler(flags)
-    logger = logging.getLogger("baton")
-    logger.addHandler(handler)
+    """Print all log records to stderr, unless the program configures logging itself."""
+    previous, logging.lastResort = logging.lastResort, _StderrHandler(flags)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logging.lastResort = previous
 
 
 class _StderrHandler(logging.Handler):
@@ -68,6 +66,7 @@ class _StderrHandler(logging.Handler):
         # A failed tool call is displayed with its result.
         is_displayed = record.name == "baton.tools" and record.exc_info is not None
         is_hidden = not is_debugging and (is_displayed or self._flags.get(QUIET))
-        if not is_hidden and not logging.getLogger().handlers:
+        if not is_hidden:
             text = self.format(record) if is_debugging else record.getMessage()
-            write(f"{record.levelname.lower()}: {text}", err=True)
+            # Indented, so that text with line breaks does not look like another record.
+            write(f"{record.levelname.lower()}: {text}".replace("\n", "\n  "), err=True)

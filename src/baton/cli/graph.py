@@ -17,21 +17,13 @@ from ..realtime import RealtimeRunner
 from ..runner import Runner
 from .edges import TeamEdge, edges_of, parts_of, teams_in
 from .errors import TargetError
-from .options import QUIET, debug, target
+from .options import QUIET, choice_option, debug, target
 from .output import write_data
 from .targets import find_target
 
 Format: TypeAlias = Literal["mermaid", "dot"]
 
-_MERMAID = {
-    ("tree", False): "==>",
-    ("tree", True): "<==>",
-    ("thin", False): "-->",
-    ("thin", True): "<-->",
-    ("dotted", False): "-.->",
-    ("dotted", True): "<-.->",
-    ("inside", False): "--o",
-}
+_MERMAID = {"tree": "==>", "thin": "-->", "dotted": "-.->", "inside": "--o"}
 _DOT = {"tree": "penwidth=2.5", "thin": "", "dotted": "style=dashed", "inside": "arrowhead=odot"}
 _MERMAID_CODES = str.maketrans(
     {'"': "#quot;", "#": "#35;", "&": "#amp;", "<": "#lt;", ">": "#gt;", "`": "#96;", "\n": "<br/>", "\r": None}
@@ -59,7 +51,7 @@ class _Frame(Struct, frozen=True):
 
 def load_team(reference: str) -> Team:
     """Load the team that the command line names. Raises SetupError if it does not compile."""
-    # What the team's warnings say is in the report of `baton check`.
+    # `baton check` reports the team's warnings.
     click.get_current_context().meta[QUIET] = True
     found = find_target(reference)
     if isinstance(found, RealtimeRunner):
@@ -129,7 +121,7 @@ def _line(edge: TeamEdge) -> _Line:
 def _mermaid(team: Team, frame: _Frame, ids: Mapping[str, str], lines: list[_Line]) -> str:
     output = ["flowchart TD", *_mermaid_nodes(frame, team.root, ids, "    ")]
     for line in lines:
-        arrow = _MERMAID[line.stroke, line.goes_both_ways]
+        arrow = ("<" if line.goes_both_ways else "") + _MERMAID[line.stroke]
         label = f'|"{line.label.translate(_MERMAID_CODES)}"|' if line.label else ""
         output.append(f"    {ids[line.source]} {arrow}{label} {ids[line.target]}")
     return "\n".join(output) + "\n"
@@ -149,8 +141,8 @@ def _dot(team: Team, frame: _Frame, ids: Mapping[str, str], lines: list[_Line]) 
     output = ["digraph team {", "    node [shape=box];", *_dot_nodes(frame, team.root, ids, "    ")]
     for line in lines:
         options = [f'label="{line.label.translate(_DOT_CODES)}"'] if line.label else []
-        options += [_DOT[line.stroke]] if _DOT[line.stroke] else []
-        options += ["dir=both"] if line.goes_both_ways else []
+        options += [_DOT[line.stroke], "dir=both" if line.goes_both_ways else ""]
+        options = [option for option in options if option]
         attributes = f" [{', '.join(options)}]" if options else ""
         output.append(f"    {ids[line.source]} -> {ids[line.target]}{attributes};")
     return "\n".join([*output, "}"]) + "\n"
@@ -167,22 +159,13 @@ def _dot_nodes(frame: _Frame, root: str, ids: Mapping[str, str], indent: str) ->
         yield f"{indent}}}"
 
 
+_WRITABLE = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
 @click.command("graph")
 @target
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(["mermaid", "dot"]),
-    default="mermaid",
-    show_default=True,
-    help="The language of the drawing.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write to a file, not to stdout.",
-)
+@choice_option("--format", "style", ("mermaid", "dot"), "The language of the drawing.")
+@click.option("-o", "--output", type=_WRITABLE, help="Write to a file, not to stdout.")
 @debug
 def graph_command(*, target: str, style: Any, output: Path | None) -> None:
     """Draw a team as a Mermaid or Graphviz graph.

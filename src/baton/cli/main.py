@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from ..version import __version__
+from ..wording import printable
+from .env_file import add_env_file, env_file_option
 from .options import debug
-from .output import printable
 
 COMMANDS = {
     "chat": "Talk with a team in the terminal.",
@@ -36,7 +37,8 @@ class LazyGroup(click.Group):
         """Import a command from its module."""
         if cmd_name not in COMMANDS:
             return None
-        return getattr(import_module(f".{cmd_name}", __package__), f"{cmd_name}_command")
+        command = getattr(import_module(f".{cmd_name}", __package__), f"{cmd_name}_command")
+        return add_env_file(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
@@ -88,3 +90,6 @@ def main() -> None:
         if reconfigure is not None:
             # A character that the terminal cannot show must not end the program.
             reconfigure(errors="replace")
+
+
+main.params.append(env_file_option())

@@ -10,10 +10,9 @@ from click.core import ParameterSource
 
 from ..runner import Runner
 from ..serving import mcp_app, mcp_server
-from .errors import TargetError
 from .options import server_options, target
 from .serve import serve_app
-from .targets import load_target, naming_model_option
+from .targets import check_runner_options, load_target, naming_model_option
 
 
 async def _serve_over_stdio(server: Any) -> None:
@@ -56,14 +55,10 @@ def mcp_command(
         raise click.UsageError(f"{', '.join(unused)}: only for HTTP; add --http, or leave it out to serve over stdio")
     with naming_model_option(model):
         served = load_target(target)
-        if isinstance(served, Runner) and (store is not None or model is not None):
-            raise TargetError(
-                f"`{target}` is a Runner, which has its own model and store; "
-                "leave --model and --store out, or name the agent instead of the runner"
-            )
-        if not http:
-            server = mcp_server(served, tool_per_agent=tool_per_agent, store=store, model=model)
-            asyncio.run(_serve_over_stdio(server))
-            return
-        app = partial(mcp_app, served, tool_per_agent=tool_per_agent, store=store, model=model)
-        serve_app(app, lambda url: f"serving MCP at {url}/mcp", **options)
+        if isinstance(served, Runner):
+            check_runner_options(target, "model and store", {"--model": model, "--store": store})
+        make = partial(mcp_app if http else mcp_server, served, tool_per_agent=tool_per_agent, store=store, model=model)
+        if http:
+            serve_app(make, lambda url: f"serving MCP at {url}/mcp", **options)
+        else:
+            asyncio.run(_serve_over_stdio(make()))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
@@ -15,6 +16,33 @@ Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 DEBUG = "baton.debug"
 QUIET = "baton.quiet"
 """Keys of `Context.meta`, which a command shares with its group."""
+COUNT = click.IntRange(min=1)
+_NOT_NEGATIVE = click.FloatRange(min=0)
+
+
+def choice_option(option: str, name: str, choices: Sequence[str], text: str) -> Decorator:
+    """Return an option with fixed choices, of which the first is the default."""
+    return click.option(option, name, type=click.Choice(choices), default=choices[0], show_default=True, help=text)
+
+
+def number_option(option: str, default: float, metavar: str, text: str, *, kind: Any = _NOT_NEGATIVE) -> Decorator:
+    """Return an option for a number, with its default in the help."""
+    return click.option(option, type=kind, default=default, show_default=True, metavar=metavar, help=text)
+
+
+def repeated_option(option: str, name: str, metavar: str, text: str, **more: Any) -> Decorator:
+    """Return an option that may be repeated, and is passed as a tuple."""
+    return click.option(option, name, multiple=True, metavar=metavar, help=text, **more)
+
+
+def pairs_option(option: str, name: str, text: str) -> Decorator:
+    """Return a repeated option for `key=value` pairs, which is passed as a dictionary."""
+    return repeated_option(option, name, "KEY=VALUE", text, callback=parse_pairs)
+
+
+def json_option(text: str) -> Decorator:
+    """Return the option --json of a command."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: bool) -> bool:
@@ -101,7 +129,7 @@ class RunArguments:
     @property
     def limits(self) -> dict[str, Any]:
         """The limits that were given, by field of `Limits`."""
-        given = {name: getattr(self, name) for name in ("transfers", "model_calls", "seconds", "tokens")}
+        given = {name: getattr(self, name) for name in _LIMITS}
         return {name: limit for name, limit in given.items() if limit is not None}
 
 
@@ -116,33 +144,25 @@ store = click.option(
     help="Store runs in this file or database: runs.db, postgresql://… (default: in memory).",
 )
 quiet = click.option("-q", "--quiet", is_flag=True, callback=_remember, help="Print only the answer.")
-json_result = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-_count = click.IntRange(min=1)
+json_result = json_option("Print the result as one JSON object.")
+FILE = click.Path(dir_okay=False, path_type=Path)
+POSITIVE = click.FloatRange(min=0, min_open=True)
+_LIMITS = {"transfers": click.IntRange(0), "model_calls": COUNT, "seconds": POSITIVE, "tokens": COUNT}
+"""The fields of `Limits` that have an option, and their types."""
+
+
+def _limit_option(name: str, kind: Any) -> Decorator:
+    words, number = name.replace("_", " "), "S" if name == "seconds" else "N"
+    option, text = f"--max-{name.replace('_', '-')}", f"Stop a run after {number} {words}."
+    return click.option(option, name, type=kind, metavar=number, help=text)
+
 
 run_options = add_options(
     model,
-    click.option(
-        "--value",
-        "values",
-        multiple=True,
-        callback=parse_pairs,
-        metavar="KEY=VALUE",
-        help="Set a value of the run; JSON is parsed.",
-    ),
+    pairs_option("--value", "values", "Set a value of the run; JSON is parsed."),
     store,
     click.option("--thread", metavar="ID", help="Continue this conversation; needs --store."),
-    click.option(
-        "--max-transfers", "transfers", type=click.IntRange(0), metavar="N", help="Stop a run after N transfers."
-    ),
-    click.option("--max-model-calls", "model_calls", type=_count, metavar="N", help="Stop a run after N model calls."),
-    click.option(
-        "--max-seconds",
-        "seconds",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="S",
-        help="Stop a run after S seconds.",
-    ),
-    click.option("--max-tokens", "tokens", type=_count, metavar="N", help="Stop a run after N tokens."),
+    *[_limit_option(name, kind) for name, kind in _LIMITS.items()],
     debug,
     collect("arguments", RunArguments),
 )
@@ -150,15 +170,12 @@ run_options = add_options(
 
 
 def _require_authentication(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse an address that other machines can reach, unless the options say who may call."""
+    """Refuse an address that other machines can reach, unless authentication is configured."""
 
     @wraps(command)
     def call(*args: Any, host: str, **options: Any) -> Any:
-        try:
-            from ..serving.http.guard import is_local
-        except ImportError:
-            # The command says what to install.
-            return command(*args, host=host, **options)
+        from ..serving.http.auth import is_local
+
         # `baton mcp` listens on an address only with --http.
         is_open = options.get("http", True) and not is_local(host)
         if is_open and not (options["token_env"] or options["auth"] or options["allow_anonymous"]):
@@ -187,15 +204,8 @@ server_options = add_options(
         help="Any other authentication, defined in code: APIKeyAuth(…), JWTAuth(…), or a list of them.",
     ),
     click.option("--allow-anonymous", is_flag=True, help="Accept requests from other machines without authentication."),
-    click.option(
-        "--drain",
-        type=click.FloatRange(min=0),
-        default=10.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Let turns in flight finish for this long when the server is stopped.",
-    ),
-    click.option("--max-body", type=_count, metavar="BYTES", help="The largest accepted body."),
+    number_option("--drain", 10.0, "SECONDS", "Let turns in flight finish for this long when the server is stopped."),
+    click.option("--max-body", type=COUNT, metavar="BYTES", help="The largest accepted body."),
     click.option("--access-log", is_flag=True, help="Print a line for each request."),
     debug,
     _require_authentication,

@@ -18,18 +18,17 @@ from ..messages import text_of
 from ..runner import Interrupt, Runner, usage_from_events
 from ..runner.background import UNDRIVABLE_NOTE
 from ..runner.result import to_interrupt
-from ..stores import RunRecord, Store
+from ..stores import RunRecord, Store, iter_records
 from ..testing.transcripts import format_event
+from ..wording import one_line, printable
+from . import options
 from .display import Screen, ask_interrupts, format_interrupt, parse_reply
 from .errors import SUSPENDED
-from .options import RunArguments, choose_format, debug, json_result, model, parse_pairs, quiet, target
-from .output import one_line, printable, write, write_data, write_json
+from .output import write, write_data, write_json
 from .run import RunPrinter, print_interrupts
 from .targets import RunSetup, get_record, is_driven, open_interrupts, open_store, set_up_run
 
 T = TypeVar("T")
-
-_PAGE_SIZE = 500
 
 
 def _log_only_runner(store: Store) -> Runner[Any, Any]:
@@ -79,30 +78,25 @@ def runs_command() -> None:
     "--status", multiple=True, type=click.Choice(_STATUSES), help="List only runs with this status; may be repeated."
 )
 @click.option("--thread", metavar="ID", help="List only runs of this thread.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="List at most N runs."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run.")
-@debug
+@options.number_option("--limit", 20, "N", "List at most N runs.", kind=options.COUNT)
+@options.json_option("Print one JSON object for each run.")
+@options.debug
 def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, as_json: bool) -> None:
     """List runs, the newest first."""
 
-    async def read(opened: Store) -> tuple[list[RunRecord], bool, dict[str, str]]:
+    async def read(opened: Store) -> tuple[list[RunRecord], dict[str, str]]:
         records: list[RunRecord] = []
-        after = ""
-        while len(records) < limit:
-            size = min(limit - len(records), _PAGE_SIZE)
-            page = await opened.list(status=status or None, thread=thread, limit=size, cursor=after)
-            records += page.records
-            after = page.next_cursor
-            if not after:
+        async for record in iter_records(opened, status=status or None, thread=thread):
+            records.append(record)
+            if len(records) > limit:
                 break
         unattended = [one.run_id for one in records if one.status == "running" and not is_driven(one)]
         notes = {run_id: await opened.notes(run_id) for run_id in unattended}
         reasons = {run_id: note[UNDRIVABLE_NOTE].decode() for run_id, note in notes.items() if UNDRIVABLE_NOTE in note}
-        return records, bool(after), reasons
+        return records, reasons
 
-    records, has_more, reasons = _with_store(store, read)
+    found, reasons = _with_store(store, read)
+    records, has_more = found[:limit], len(found) > limit
     if as_json:
         for record in records:
             more = {"is_driven": is_driven(record), "undrivable": reasons.get(record.run_id, "")}
@@ -136,15 +130,15 @@ def _format_time(seconds: float) -> str:
 @_store
 @_run_id
 @click.option("--events", "as_events", is_flag=True, help="Print the events with their numbers and keys.")
-@click.option("--json", "as_json", is_flag=True, help="Print the log, one JSON line for each event.")
-@debug
+@options.json_option("Print the log, one JSON line for each event.")
+@options.debug
 def show(store: str, run_id: str, as_events: bool, as_json: bool) -> None:
     """Show a run's events and open interrupts."""
 
     async def read(opened: Store) -> tuple[RunRecord, list[Event]]:
         return await get_record(opened, run_id), await _log_only_runner(opened).events(run_id)
 
-    output_format = choose_format(as_json=as_json, as_events=as_events)
+    output_format = options.choose_format(as_json=as_json, as_events=as_events)
     record, events = _with_store(store, read)
     if output_format == "json":
         write_json(encode_log(events), nl=False)
@@ -180,22 +174,20 @@ def _show_conversation(record: RunRecord, events: Sequence[Event]) -> None:
 @runs_command.command()
 @_store
 @_run_id
-@target
-@click.option(
-    "--answer", "answers", multiple=True, metavar="ID=VALUE", help="Answer an open interrupt; may be repeated."
-)
+@options.target
+@options.repeated_option("--answer", "answers", "ID=VALUE", "Answer an open interrupt; may be repeated.")
 @click.option("--accept-changes", is_flag=True, help="Resume even if the team has changed since the run started.")
-@quiet
-@json_result
-@model
-@debug
+@options.quiet
+@options.json_result
+@options.model
+@options.debug
 def resume(*, store: str, run_id: str, target: str, model: str | None, as_json: bool, quiet: bool, **how: Any) -> int:
     """Resume a run that is suspended, failed or cancelled, or whose process has died.
 
     Open interrupts without an --answer are asked in the terminal. Answer an approval with y, n, a (always), or n and
     a reason.
     """
-    with set_up_run(target, RunArguments(model=model, store=store), existing=True) as setup:
+    with set_up_run(target, options.RunArguments(model=model, store=store), existing=True) as setup:
         return _resume(setup, run_id, RunPrinter("json" if as_json else "text", quiet=quiet), **how)
 
 
@@ -240,10 +232,8 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
         id, equals, text = answer.partition("=")
         if not (equals and id in by_id):
             if len(by_id) != 1 or "/ask" in id:
-                open_ids = quote_names([*by_id])
-                raise AnswerError(
-                    f"`{answer}` does not match an open interrupt; use --answer ID=VALUE with one of: {open_ids}"
-                )
+                works = f"use --answer ID=VALUE with one of: {quote_names([*by_id])}"
+                raise AnswerError(f"`{answer}` does not match an open interrupt; {works}")
             id, text = next(iter(by_id)), answer
         reply = parse_reply(by_id[id], text.strip())
         if reply is None:
@@ -256,15 +246,9 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
 @_store
 @_run_id
 @click.option("--at", type=click.IntRange(min=1), metavar="N", help="Copy the first N events; by default all.")
-@click.option(
-    "--edit",
-    multiple=True,
-    callback=parse_pairs,
-    metavar="KEY=VALUE",
-    help="Replace the result of an event, and drop the events after it.",
-)
+@options.pairs_option("--edit", "edit", "Replace the result of an event, and drop the events after it.")
 @click.option("--run-id", "new_id", metavar="ID", help="The id of the new run.")
-@debug
+@options.debug
 def fork(store: str, run_id: str, at: int | None, edit: Mapping[str, Any], new_id: str | None) -> None:
     """Create a new run from the first events of another; prints its id.
 
@@ -282,7 +266,7 @@ def fork(store: str, run_id: str, at: int | None, edit: Mapping[str, Any], new_i
 @_store
 @click.argument("run_ids", metavar="RUN…", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
-@debug
+@options.debug
 def rm(store: str, run_ids: tuple[str, ...], yes: bool) -> None:
     """Delete runs, unless one does not exist or is being driven."""
 

@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ from ..errors import SetupError
 from ..runner import BackgroundRunner, Runner
 from ..stores import MemoryStore, Store
 from .errors import TargetError
-from .options import server_options, target
-from .targets import load_object, load_target
+from .options import POSITIVE, repeated_option, server_options, target
+from .output import write
+from .targets import check_runner_options, load_object, load_target
 
 if TYPE_CHECKING:
     from ..serving.http.auth import Auth
@@ -87,12 +89,10 @@ def serve_app(
         sockets: The sockets of the process that reloads this one; by default those of `host` and `port`.
     """
     from ..serving.http.app import ACCESS_LOGGER, AccessLog
-    from ..serving.server import check_server, closing_all, listen, run_server, url_of
+    from ..serving.server import check_server, listen, run_server, url_of
 
-    methods = load_auth(token_env, auth) or None
-    app = make_app(
-        auth=methods, allow_anonymous=allow_anonymous, **({} if max_body is None else {"max_body": max_body})
-    )
+    methods, limits = load_auth(token_env, auth) or None, {} if max_body is None else {"max_body": max_body}
+    app = make_app(auth=methods, allow_anonymous=allow_anonymous, **limits)
     check_server(host, allow_anonymous=methods is not None or allow_anonymous)
     if access_log:
         ACCESS_LOGGER.setLevel(logging.INFO)
@@ -102,13 +102,14 @@ def serve_app(
         if store is not None:
             await store.list(limit=1)
 
-    with closing_all(sockets or listen(host, port)) as opened:
+    with listen(host, port) if sockets is None else nullcontext(sockets) as opened:
         run_server(
             app,
             opened,
             drain=drain,
             on_start=check_store,
-            on_ready=lambda: click.echo(notice(url_of(host, opened)), err=True),
+            on_ready=lambda: write(notice(url_of(host, opened)), err=True),
+            log_config=None,
         )
 
 
@@ -125,13 +126,10 @@ def make_app(runner: Runner[Any, Any], protocols: Sequence[str], **options: Any)
         raise SetupError("baton serve needs the serving extra: pip install 'baton-adk[serving]'") from None
 
     background = BackgroundRunner(runner)
-    routes: list[BaseRoute] = []
-    apps: list[Any] = []
-    for name, path in PROTOCOLS.items():
-        if name in protocols:
-            apps.append(_make_protocol_app(name, background, options))
-            # A mount alone would redirect requests for its exact path.
-            routes += [*([Route(path, apps[-1])] if path else []), Mount(path, apps[-1])]
+    apps = {path: _protocol_app(name, background, options) for name, path in PROTOCOLS.items() if name in protocols}
+    # A mount alone would redirect requests for its exact path.
+    routes: list[BaseRoute] = [Route(path, app) for path, app in apps.items() if path]
+    routes += [Mount(path, app) for path, app in apps.items()]
     guard = RequestGuard(options.get("auth"), allow_anonymous=options.get("allow_anonymous", False))
     page = HTMLResponse(_landing_page(protocols), headers={"Content-Security-Policy": "default-src 'none'"})
 
@@ -141,12 +139,12 @@ def make_app(runner: Runner[Any, Any], protocols: Sequence[str], **options: Any)
     routes.insert(0, Route("/", guard.protect(landing), methods=["GET"]))
 
     async def close() -> None:
-        for app in apps:
+        for app in apps.values():
             if isinstance(close_app := getattr(app, "close", None), Callable):
                 await close_app()
         await runner.close()
 
-    return make_http_app(routes, background, start=background.start_recovery, close=close)
+    return make_http_app(routes, background, close=close)
 
 
 _LINKS = {
@@ -157,12 +155,12 @@ _LINKS = {
 
 
 def _landing_page(protocols: Sequence[str]) -> str:
-    """Return the page at `/`, with links to what is served and nothing about the team."""
+    """Return the page at `/`, with links to the protocols and nothing about the team."""
     items = "".join([f"<li>{_LINKS[name]}</li>" for name in _LINKS if name in protocols])
     return f'<!doctype html><html lang="en"><title>Baton</title><h1>Baton</h1><ul>{items}</ul></html>'
 
 
-def _make_protocol_app(name: str, background: BackgroundRunner, options: Mapping[str, Any]) -> Any:
+def _protocol_app(name: str, background: BackgroundRunner, options: Mapping[str, Any]) -> Any:
     from .. import serving
 
     try:
@@ -179,11 +177,7 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
     if not isinstance(loaded, Runner):
         leases: dict[str, Any] = {} if lease is None else {"lease_seconds": lease}
         return Runner(loaded, model=model, store=store or "memory:", **leases)
-    if model is not None or store is not None:
-        raise TargetError(
-            f"`{target}` is a Runner, which has its own model and store; "
-            "leave --model and --store out, or name the agent instead of the runner"
-        )
+    check_runner_options(target, "model and store", {"--model": model, "--store": store})
     if lease is not None:
         raise TargetError(f"`{target}` is a Runner; write Runner(…, lease_seconds={lease:g}) there instead of --lease")
     loaded._require_store("baton serve")
@@ -195,17 +189,11 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
 @click.option("--api", is_flag=True, help="Serve the HTTP API (the default).")
 @click.option("--a2a", is_flag=True, help="Serve the A2A protocol at /a2a, for agents of other systems.")
 @click.option("--agui", is_flag=True, help="Serve the AG-UI protocol at /agui, for user interfaces.")
-@click.option(
-    "--cors-origin",
-    "cors_origins",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Allow browser requests from this origin; may be repeated.",
-)
+@repeated_option("--cors-origin", "cors_origins", "ORIGIN", "Allow browser requests from this origin; may be repeated.")
 @click.option("--show-errors", is_flag=True, help="Tell clients why a run failed.")
 @click.option(
     "--lease",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Reserve runs for this long; if the process dies, others take them over afterwards (default: 30).",
 )
@@ -261,8 +249,9 @@ def _serve_with_reload(host: str, port: int) -> None:
     from uvicorn.supervisors import ChangeReload
 
     arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
-    config = Config(__name__, reload=True, log_level="warning")
-    ChangeReload(config, target=partial(_serve_reloaded, arguments), sockets=listen(host, port)).run()
+    config = Config(__name__, reload=True, log_level="warning", log_config=None)
+    with listen(host, port) as sockets:
+        ChangeReload(config, target=partial(_serve_reloaded, arguments), sockets=sockets).run()
 
 
 def _serve_reloaded(arguments: list[str], sockets: list[socket] | None) -> None:

@@ -1,9 +1,9 @@
-"""Resolves what the command line names: agents, runners, stores and runs, and sets up runs."""
+"""Loads the agents, runners, stores and runs that the command line names, and sets up runs."""
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -59,6 +59,15 @@ def find_target(reference: str) -> Target:
     if not attribute:
         return _only_candidate(module, location)
     return _make_target(_get_attribute(module, attribute, location), reference, module)
+
+
+def check_runner_options(reference: str, owned: str, options: Mapping[str, object]) -> None:
+    """Raise TargetError for options that apply to agents only, where the target is a runner."""
+    if any(value is not None for value in options.values()):
+        raise TargetError(
+            f"`{reference}` is a Runner, which has its own {owned}; "
+            f"leave {' and '.join(options)} out, or name the agent instead of the runner"
+        )
 
 
 def load_object(reference: str) -> Any:
@@ -124,7 +133,7 @@ def _add_to_path(folder: Path) -> None:
 
 
 def _import_failure(location: str, error: BaseException) -> TargetError:
-    """Describe an error in the module: what and where."""
+    """Describe an error in the module and its place."""
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     at = f"{frames[-1].filename}, line {frames[-1].lineno}" if len(frames) > 1 else ""
     if isinstance(error, SyntaxError):
@@ -133,9 +142,8 @@ def _import_failure(location: str, error: BaseException) -> TargetError:
     if isinstance(error, ModuleNotFoundError):
         return TargetError(f"`{location}` imports `{error.name}`, which is not installed{place}")
     if isinstance(error, SystemExit):
-        return TargetError(
-            f"`{location}` exits when it is imported{place}; guard that with `if __name__ == '__main__'`"
-        )
+        guard = "guard that with `if __name__ == '__main__'`"
+        return TargetError(f"`{location}` exits when it is imported{place}; {guard}")
     return TargetError(f"`{location}` cannot be imported: {type(error).__name__}: {error}{place}")
 
 
@@ -219,9 +227,8 @@ def open_store(location: str, *, existing: bool = True) -> Store:
     except SetupError as error:
         raise TargetError(str(error)) from error
     if location.lower().startswith("memory:"):
-        raise TargetError(
-            "--store memory: would be lost when the program ends; use a file such as runs.db, or postgresql://…"
-        )
+        works = "use a file such as runs.db, or postgresql://…"
+        raise TargetError(f"--store memory: would be lost when the program ends; {works}")
     try:
         is_missing = existing and isinstance(store, SQLiteStore) and not store.path.is_file()
     except OSError as error:
@@ -347,7 +354,7 @@ def naming_model_option(name: str | None) -> Generator[None]:
 
 @contextmanager
 def _default_model(name: str | None) -> Generator[None]:
-    """Set BATON_MODEL meanwhile, so that modules find the model when they are loaded."""
+    """Set BATON_MODEL during the block, so that modules find the model when they are loaded."""
     before = os.environ.get(MODEL_ENV_VAR)
     if name is not None:
         os.environ[MODEL_ENV_VAR] = name
@@ -366,10 +373,7 @@ def _make_runner(target: TextTarget, reference: str, model_name: str | None) -> 
     if model_name is None or _uses_model(model_name, runner, runner.model if runner is target else None):
         return runner
     if runner is target:
-        raise TargetError(
-            f"`{reference}` is a Runner, which has its own model; "
-            "leave --model out, or name the agent instead of the runner"
-        )
+        check_runner_options(reference, "model", {"--model": model_name})
     raise TargetError(
         f"every agent of `{reference}` has a model of its own, so --model {model_name} would have no effect; "
         "leave it out"

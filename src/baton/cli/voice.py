@@ -31,7 +31,7 @@ from .audio import AudioOutput, AudioSink, Microphone, Recording, read_wav, soun
 from .chat import LEAVE
 from .display import Screen, format_interrupt, parse_reply, shorten
 from .errors import TargetError
-from .options import RunArguments, collect, run_options, target
+from .options import FILE, RunArguments, collect, number_option, repeated_option, run_options, target
 from .targets import Target, find_store, find_target, is_driven, last_unfinished_run
 
 _COMMAND = re.compile(r"(/[a-z]+)(?:\s+(.*))?")
@@ -45,7 +45,7 @@ Each line you type is sent to the active agent.
 
 
 class VoiceScreen(Screen):
-    """Displays what Screen does, and the events of live sessions."""
+    """A screen that also displays the events of live sessions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -248,7 +248,9 @@ class VoiceConversation:
             self._screen.line(f"live with {self._session.active_agent}; /help for help, Ctrl-D to leave", "dim")
             for note in self._setup.notes:
                 self._screen.line(note, "dim")
-            self._handle_ctrl_c()
+            # Some platforms have no signal handlers for loops; there, Ctrl-C ends the program.
+            with suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         listener = asyncio.create_task(self._listen())
         participant = asyncio.create_task(self._send_input(speech))
         microphone = asyncio.create_task(self._send_microphone())
@@ -344,11 +346,6 @@ class VoiceConversation:
             except TimeoutError:
                 self._screen.line(f"no speech was recognised within {_HEARD_TIMEOUT:g} s", "red")
 
-    def _handle_ctrl_c(self) -> None:
-        # Some platforms have no signal handlers for loops; there, Ctrl-C ends the program.
-        with suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
-
     def _interrupt(self) -> None:
         self._screen.cancelled()
         self._interrupting = asyncio.ensure_future(self._execute("/interrupt"))
@@ -397,26 +394,14 @@ def _show_end(session: RealtimeSession, screen: Screen) -> None:
         screen.usage(result.usage.total, label="total")
 
 
-_WAV = click.Path(dir_okay=False, path_type=Path)
-
-
 @click.command("voice")
 @target
 @click.option("--base-url", metavar="URL", help="The base URL of the model's API, such as ws://127.0.0.1:8080/v1.")
 @click.option("--voice", metavar="NAME", help="The voice of agents that have none of their own.")
 @click.option("--text-only", is_flag=True, help="Answer in text and use no audio.")
-@click.option(
-    "--wav-in", multiple=True, type=_WAV, metavar="FILE", help="Send this .wav file as speech; may be repeated."
-)
-@click.option("--wav-out", type=_WAV, metavar="FILE", help="Record the answers to this .wav file.")
-@click.option(
-    "--wav-speed",
-    type=click.FloatRange(min=0),
-    default=1.0,
-    show_default=True,
-    metavar="FACTOR",
-    help="The speed at which --wav-in is sent; 0 sends it at once.",
-)
+@repeated_option("--wav-in", "wav_in", "FILE", "Send this .wav file as speech; may be repeated.", type=FILE)
+@click.option("--wav-out", type=FILE, metavar="FILE", help="Record the answers to this .wav file.")
+@number_option("--wav-speed", 1.0, "FACTOR", "The speed at which --wav-in is sent; 0 sends it at once.")
 @run_options
 @collect("options", VoiceOptions)
 def voice_command(*, target: str, arguments: RunArguments, options: VoiceOptions) -> None:

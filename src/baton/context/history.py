@@ -6,7 +6,8 @@ from typing import Any, Protocol, overload
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from ..events import Origin
+from ..events import EventRef, HistorySummary, Origin, SummaryMessage
+from ..events.types import SummaryReaders
 from ..messages import AssistantMessage, Message, ToolMessage, is_empty
 
 WHOLE_MESSAGE = -1
@@ -30,6 +31,8 @@ class HistoryEntry(Struct, gc=False):
     """Cache of the message as other agents read it."""
     rewritten_bare: Message | None | UnsetType = UNSET
     """Cache of the message as other agents read it without the transfer."""
+    event: EventRef | None = None
+    """The response that it is, if it comes from an earlier run of the thread."""
 
     def for_others(self, *, hide_transfers: bool) -> Message | None:
         """Return the message as other activations find it; None if nothing is left of it.
@@ -98,17 +101,18 @@ class MessageWindow(Sequence[Message]):
         stop: The number of messages that the view shows.
     """
 
-    __slots__ = ("_messages", "_stop")
+    __slots__ = ("_stop", "source")
 
     def __init__(self, messages: list[Message], stop: int) -> None:
-        self._messages = messages
+        self.source = messages
+        """The list."""
         self._stop = stop
 
     def __len__(self) -> int:
         return self._stop
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages[: self._stop])
+        return iter(self.source[: self._stop])
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -116,10 +120,10 @@ class MessageWindow(Sequence[Message]):
     def __getitem__(self, index: slice) -> Sequence[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
         if isinstance(index, slice):
-            return self._messages[: self._stop][index]
+            return self.source[: self._stop][index]
         if not -self._stop <= index < self._stop:
             raise IndexError(index)
-        return self._messages[index if index >= 0 else self._stop + index]
+        return self.source[index if index >= 0 else self._stop + index]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)  # pyright: ignore[reportUnknownArgumentType]
@@ -130,6 +134,32 @@ class MessageWindow(Sequence[Message]):
         return f"MessageWindow({list(self)!r})"
 
 
+class CompactedPrefix(Struct, frozen=True):
+    """The summary that readers of a history read instead of its first entries."""
+
+    readers: SummaryReaders
+    """The agents that read it."""
+    stop: int
+    """The number of entries that it covers."""
+    entries: tuple[HistoryEntry, ...]
+    """The entries that are read instead."""
+    made_at: int
+    """The length of the history when it was made."""
+    inputs: int
+    """The number of first entries that are input of the flow."""
+
+
+class Covered(Struct, frozen=True):
+    """The part of a history that a summary would replace."""
+
+    entries: Sequence[tuple[Message, HistoryEntry]]
+    """Its entries, each with the message that the activation reads."""
+    summarized: int
+    """The number of first entries that are a summary already."""
+    readers: SummaryReaders
+    """The agents that would read the summary."""
+
+
 class HistoryView(Protocol):
     """The history as one activation reads it."""
 
@@ -138,14 +168,52 @@ class HistoryView(Protocol):
         ...
 
 
+class CompactableView(HistoryView, Protocol):
+    """A view that can be compacted."""
+
+    def cover(self, history: "History", stop: int) -> Covered | None:
+        """Return what a summary would replace; None if it cannot end there.
+
+        Args:
+            history: The history of the view.
+            stop: The number of entries to cover.
+        """
+        ...
+
+    def compact(self, history: "History", prefix: CompactedPrefix) -> None:
+        """Read a summary from now on, and let its other readers do so.
+
+        Args:
+            history: The history of the view.
+            prefix: The summary.
+        """
+        ...
+
+
+class PolicyView(HistoryView, Protocol):
+    """The history as a policy selects it for one activation."""
+
+    @property
+    def policy(self) -> str:
+        """The history policy, `function`, or `filter` for a handoff's input filter."""
+        ...
+
+    @property
+    def is_derived(self) -> bool:
+        """True if every message is an entry's, as it is or rewritten."""
+        ...
+
+
 class History:
     """An append-only list of entries, shared by the agents of a flow.
+
+    A summary of its first entries changes only what is read: no entry is removed, and positions stay valid.
 
     Args:
         entries: The input of the run, or of the flow.
     """
 
-    __slots__ = ("entries", "hidden_at", "inputs", "views")
+    __slots__ = ("compacted", "entries", "hidden_at", "inputs", "is_main", "retry_at", "views")
 
     def __init__(self, entries: Sequence[HistoryEntry] = ()) -> None:
         self.entries: list[HistoryEntry] = list(entries)
@@ -155,6 +223,12 @@ class History:
         """Caches of readers, which remember how far they have read."""
         self.hidden_at: list[int] = []
         """The positions of entries with hidden parts, in ascending order."""
+        self.compacted: list[CompactedPrefix] = []
+        """The summaries of its first entries, oldest first."""
+        self.retry_at = 0
+        """After a summary that failed: the number of tokens from which on it is tried again."""
+        self.is_main = False
+        """True for the history of the run itself, which later runs of the thread continue."""
 
     def add(self, message: Message, origin: Origin | None, *, is_answer: bool = False) -> None:
         """Append a message.
@@ -166,6 +240,40 @@ class History:
         """
         self.entries.append(HistoryEntry(message, origin, is_answer))
 
+    def prefix_for(self, readers: SummaryReaders) -> CompactedPrefix:
+        """Return the summary that some readers read; it is empty if there is none.
+
+        Args:
+            readers: The readers.
+        """
+        for prefix in reversed(self.compacted):
+            if prefix.readers == readers:
+                return prefix
+        return _NO_PREFIX
+
+    def entries_for(self, readers: SummaryReaders) -> list[HistoryEntry]:
+        """Return the entries that some readers read: their summary, and the entries after it.
+
+        Args:
+            readers: The readers.
+        """
+        if not self.compacted:
+            return self.entries
+        prefix = self.prefix_for(readers)
+        return [*prefix.entries, *self.entries[prefix.stop :]]
+
+    def restore(self, summaries: Iterable[HistorySummary]) -> None:
+        """Read the summaries of a thread instead of its first entries.
+
+        Args:
+            summaries: The summaries. One that covers only runs that have been deleted precedes all entries.
+        """
+        for each in summaries:
+            found = (place for place, entry in enumerate(self.entries) if entry.event == each.upto)
+            stop = end_of_turn(self.entries, next(found, -1))
+            entries = tuple(to_entries(each.messages))
+            self.compacted.append(CompactedPrefix(each.readers, stop, entries, -1, len(entries)))
+
     def truncate(self, length: int) -> None:
         """Remove all but the first entries; readers start from the beginning.
 
@@ -174,6 +282,8 @@ class History:
         """
         del self.entries[length:]
         self.hidden_at[:] = [place for place in self.hidden_at if place < length]
+        # What was made before these entries is followed by an entry; the rest belongs to what is undone.
+        self.compacted[:] = [prefix for prefix in self.compacted if prefix.made_at < length]
         self.views.clear()
 
     def fork(self) -> "History":
@@ -182,6 +292,8 @@ class History:
         forked.inputs = self.inputs
         if self.hidden_at:
             forked.hidden_at.extend(self.hidden_at)
+        if self.compacted:
+            forked.compacted.extend(self.compacted)
         return forked
 
     def join(self, branch: "History", mark: int) -> None:
@@ -195,3 +307,49 @@ class History:
             shift = len(self.entries) - mark
             self.hidden_at.extend([place + shift for place in branch.hidden_at if place >= mark])
         self.entries.extend(branch.entries[mark:])
+
+
+_NO_PREFIX = CompactedPrefix("all", 0, (), -1, 0)
+
+
+def end_of_turn(entries: Sequence[HistoryEntry], response: int) -> int:
+    """Return the position after a response and the results of its calls; 0 for the position -1.
+
+    Args:
+        entries: The entries of a history.
+        response: The position of the response.
+    """
+    stop = response + 1
+    while 0 < stop < len(entries) and is_of_turn(entries[stop]) and type(entries[stop].message) is ToolMessage:
+        stop += 1
+    return stop
+
+
+def is_of_turn(entry: HistoryEntry) -> bool:
+    """Return whether an entry is an agent's response or a result of its calls.
+
+    Args:
+        entry: The entry. Messages that a run got as input are not of a turn, and neither is an invalid answer, which
+            the log does not count as a message.
+    """
+    if entry.origin is None:
+        return False
+    kind = type(entry.message)
+    return kind is ToolMessage or (kind is AssistantMessage and entry.hidden != (WHOLE_MESSAGE,))
+
+
+def to_entries(summary: Iterable[SummaryMessage], origins: Iterable[Origin] = ()) -> Iterator[HistoryEntry]:
+    """Convert a recorded summary to entries.
+
+    Args:
+        summary: The messages of the summary.
+        origins: The activations that are known; messages of others get an origin of their own.
+    """
+    known = {origin.id: origin for origin in origins}
+    for each in summary:
+        origin = None
+        if each.agent:
+            origin = known.get(each.activation) or known.setdefault(
+                each.activation, Origin(each.activation, each.agent)
+            )
+        yield HistoryEntry(each.message, origin, each.is_answer, each.hidden, each.followed)

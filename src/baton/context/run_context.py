@@ -1,7 +1,7 @@
 """The context given to tools, agents and callbacks: effects made through it are executed once and recorded."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from inspect import isawaitable
 from time import time
 from types import CoroutineType
@@ -12,11 +12,14 @@ from typing_extensions import TypeVar as TypeVarWithDefault
 from ..errors import NotEncodableError
 from ..events import CustomDelta, InterruptAnswered, InterruptRaised, Origin, ProgressDelta, StepCompleted, ValueChanges
 from ..messages import ToolCall
-from .run_state import RunState, open_interrupt_error
+from .run_state import RunState
 from .values import Values, to_json_value
 
 C = TypeVarWithDefault("C", default=Any, covariant=True)
 T = TypeVar("T")
+
+_ENCLOSING: ContextVar[tuple[object, ...]] = ContextVar("baton_interrupt_checks", default=())
+"""The checks that the current code runs in. Tasks that it starts inherit them."""
 
 _JSON_TYPES = (str, int, float, bool, type(None), list, dict, tuple)
 
@@ -33,6 +36,32 @@ def needs_await(value: object) -> bool:
 
 class SuspendRun(BaseException):
     """Control flow, not an error: unwinds the code that raised an interrupt. Never catch it."""
+
+
+class InterruptCheck:
+    """A check that a block does not end normally while an interrupt inside it is open.
+
+    Args:
+        ctx: The context of the block.
+        what: The block, for the error message.
+    """
+
+    __slots__ = ("_ctx", "_enclosing", "_what")
+
+    def __init__(self, ctx: "RunContext[Any]", what: str) -> None:
+        self._ctx = ctx
+        self._what = what
+        self._enclosing: tuple[object, ...] = ()
+
+    def __enter__(self) -> None:
+        self._enclosing = _ENCLOSING.get()
+        _ENCLOSING.set((*self._enclosing, self))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        _ENCLOSING.set(self._enclosing)
+        run = self._ctx._run
+        if kind is None and run.suspended_by:
+            run.check_enclosed(f"{self._what} of `{self._ctx.agent}`", self)
 
 
 class RunContext(Generic[C]):
@@ -130,11 +159,10 @@ class RunContext(Generic[C]):
             if log.has_past:
                 log.announce(key, StepCompleted)
             asked = self._asked
-            value = function()
-            if needs_await(value):
-                value = await value
-            if self._asked != asked and self._run.suspended_by:
-                self._check_step(name, asked)
+            with InterruptCheck(self, f"step `{name}`"):
+                value = function()
+                if needs_await(value):
+                    value = await value
             plain = None if value is None else to_json_value(f"the result of step `{name}`", value)
             if plain is not value and result_type is None and not isinstance(value, _JSON_TYPES):
                 hint = "give result_type=… so that a resumed run can restore it"
@@ -176,10 +204,7 @@ class RunContext(Generic[C]):
                 plain = to_json_value("the payload of an interrupt", payload)
                 log.write(InterruptRaised(key, self._origin, time(), plain, self.tool_call, _json_schema(schema)))
                 await log.settle()
-            if self._run.live is None:
-                self._run.suspended_by[key] = _current_task()
-                raise SuspendRun(key)
-            answer = await self._run.live.answer_to(key)
+            answer = await self._wait_for_answer(key)
         else:
             answer = answered.answer
             if answered.values:
@@ -211,13 +236,15 @@ class RunContext(Generic[C]):
             log.deliver(CustomDelta(self._origin, name, data, self.tool_call.id if self.tool_call else ""))
             await log.settle()
 
-    def _check_step(self, name: str, asked: int) -> None:
-        # Only of this task: code beside the step may have asked with the same context.
-        task, open_questions = _current_task(), self._run.suspended_by
-        for number in range(asked + 1, self._asked + 1):
-            key = f"{self._scope}/ask{number}"
-            if key in open_questions and open_questions[key] is task:
-                raise open_interrupt_error(f"step `{name}` of `{self.agent}`", key)
+    async def _wait_for_answer(self, key: str) -> Any:
+        run = self._run
+        try:
+            if run.live is not None:
+                return await run.live.answer_to(key)
+            raise SuspendRun(key)
+        except SuspendRun:
+            run.suspended_by[key] = _ENCLOSING.get()
+            raise
 
     def _take_changes(self) -> ValueChanges | None:
         """Return and reset the changes to the values since the previous recorded step."""
@@ -230,13 +257,6 @@ class RunContext(Generic[C]):
     def _apply_changes(self, changes: ValueChanges | None) -> None:
         if changes is not None:
             self.values._apply(changes)
-
-
-def _current_task() -> "asyncio.Task[Any] | None":
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # Driven without an event loop.
-        return None
 
 
 def _json_schema(kind: Any) -> dict[str, Any] | None:

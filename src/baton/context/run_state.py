@@ -1,7 +1,8 @@
 """The state of one run that all its activations share, its limits and their counters."""
 
-from collections.abc import Iterable, MutableMapping
-from typing import Any, Generic, Literal, Protocol
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from logging import getLogger
+from typing import Any, Generic, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -9,9 +10,11 @@ from typing_extensions import TypeVar
 
 from ..arguments import CheckedStructMeta
 from ..errors import LimitError, OpenInterruptError, SetupError
-from ..events import AgentResponded, ControlTransferred, Event, Origin
+from ..events import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded
 from ..log import Log
-from ..messages import Usage
+from ..messages import Usage, UserMessage
+
+_logger = getLogger("baton.context")
 
 
 class Limits(Struct, frozen=True, kw_only=True, metaclass=CheckedStructMeta):
@@ -23,6 +26,8 @@ class Limits(Struct, frozen=True, kw_only=True, metaclass=CheckedStructMeta):
     """Maximum number of transfers."""
     idle_cycles: int | None = 3
     """Maximum number of times that agents may transfer in the same cycle without progress."""
+    open_tasks: int | None = 8
+    """Maximum number of task handoffs that are open at the same time, each inside the one before."""
     seconds: float | None = None
     """Maximum duration."""
     tokens: int | None = None
@@ -105,29 +110,42 @@ class UsageMeter(Struct):
             if type(event) is ControlTransferred:
                 self.start_transfer(event.origin)
             elif type(event) is AgentResponded and event.model:
-                self.start_model_call(event.origin)
+                for _ in range(event.model_calls + event.failed_calls):
+                    self.start_model_call(event.origin)
                 if event.usage is not None:
                     self.add_usage(event.usage, event.origin)
+            elif type(event) is HistoryCompacted:
+                self.count_compaction(event)
+
+    def count_compaction(self, event: HistoryCompacted) -> None:
+        """Count the model calls and the usage of a recorded summary.
+
+        Args:
+            event: The recorded summary.
+        """
+        if event.usage is not None:
+            for _ in range(event.usage.model_calls):
+                self.start_model_call(event.origin)
+            self.add_usage(event.usage, event.origin)
 
     def _exceeded(self, limit: str, allowed: float, origin: Origin) -> LimitError:
         return LimitError(limit, allowed, origin.path, share=None if self.parent is None else self)
 
 
-def open_interrupt_error(what: str, key: str) -> OpenInterruptError:
-    """Make the error for code that went on without the answer.
-
-    Args:
-        what: The code.
-        key: The id of the interrupt.
-    """
-    return OpenInterruptError(
-        f"{what} went on while its question `{key}` is open; the exception that suspends the run must not be caught: "
-        "use `except Exception` instead of `except BaseException` around ctx.interrupt, no return_exceptions=True, "
-        "or raise it again"
-    )
-
-
 C = TypeVar("C", default=Any)
+
+
+class SentMessage(Struct, frozen=True):
+    """A message that the user sent while the run was in progress."""
+
+    message: UserMessage
+    """The message."""
+    id: str
+    """The id of the waiting message, or the key of the event that it comes from."""
+
+
+RecordMessages: TypeAlias = Callable[[Sequence[SentMessage]], Sequence[UserMessageAdded]]
+"""Returns the events that record messages."""
 
 
 class LeaseGuard(Protocol):
@@ -138,18 +156,41 @@ class LeaseGuard(Protocol):
     last_heartbeat: float
     """The time at which that worker last renewed its lease, by the store's clock."""
 
+    @property
+    def is_steered(self) -> bool:
+        """True if a message to steer the run waits, as of the last write."""
+        ...
+
     def check(self) -> None:
         """Raise RunConflictError unless the lease is certain to be valid."""
+        ...
+
+    async def take_messages(self, record: RecordMessages) -> Sequence[UserMessageAdded]:
+        """Take the messages that steer the run, and store their events in one transaction.
+
+        Args:
+            record: Returns the events for messages.
+
+        Returns:
+            The events; they are stored and delivered, but not part of the log yet.
+        """
         ...
 
 
 class StopSignal(Struct):
     """A request to stop a run and the lease on it, shared by all its parts."""
 
-    stop: Literal["", "now", "after_turn"] = ""
-    """Stop at once, or after the current turn of each active agent; "" for no request."""
+    stop: Literal["", "now", "after_response", "after_turn"] = ""
+    """Stop at once, after the next response or the current turn of each active agent; "" for no request."""
     lease: LeaseGuard | None = None
     """The lease, if the run is in a store."""
+    messages: list[SentMessage] = []
+    """Messages that came when the run was resumed, and that no agent has read yet."""
+
+    @property
+    def has_messages(self) -> bool:
+        """Return whether the user has sent messages that the next model call should read."""
+        return bool(self.messages) or (self.lease is not None and self.lease.is_steered)
 
 
 class _DynamicAgents(dict[str, Any]):
@@ -238,8 +279,10 @@ class RunState(Struct, Generic[C], eq=False):
     """A request to stop it."""
     opened: dict[Any, AsyncCloseable] = {}
     """Resources that are shared by the run and closed when it stops, by owner."""
-    suspended_by: dict[str, Any] = {}
-    """The open interrupts that have raised `SuspendRun`, each with the asyncio task in which it did."""
+    suspended_by: dict[str, tuple[object, ...]] = {}
+    """The open interrupts that have raised `SuspendRun`, each with the blocks that it was raised in."""
+    requests: Any = None
+    """The `RequestRecorder` of a stored run."""
 
     def check_suspended(self, what: str, scope: str) -> None:
         """Check that code did not end normally after one of its interrupts has raised `SuspendRun`.
@@ -255,7 +298,42 @@ class RunState(Struct, Generic[C], eq=False):
         """
         for key in self.suspended_by:
             if key.startswith(f"{scope}/"):
-                raise open_interrupt_error(what, key)
+                raise self.open_interrupt_error(what, key)
+
+    def check_enclosed(self, what: str, block: object) -> None:
+        """Check that a block did not end normally while an interrupt inside it is open.
+
+        An interrupt of a task that the block started counts, one beside the block does not. One that is raised for the
+        block in a task that ran before it, or in a task with an empty `contextvars.Context`, is found by
+        `check_suspended` at the end of the tool call or activation.
+
+        Args:
+            what: The block, for the error message.
+            block: The object that stands for it in `suspended_by`.
+
+        Raises:
+            OpenInterruptError: It went on without the answer.
+        """
+        for key, enclosing in self.suspended_by.items():
+            if block in enclosing:
+                raise self.open_interrupt_error(what, key)
+
+    def open_interrupt_error(self, what: str, key: str) -> OpenInterruptError:
+        """Make the error for code that went on without the answer.
+
+        Args:
+            what: The code.
+            key: The id of the interrupt.
+        """
+        error = OpenInterruptError(
+            f"{what} went on while its question `{key}` is open; the exception that suspends the run must not be "
+            "caught: use `except Exception` instead of `except BaseException` around ctx.interrupt, no "
+            "return_exceptions=True, or raise it again"
+        )
+        if self.live is not None:
+            # The session is closing and suspends the run, so that the error may reach no caller.
+            _logger.error("run `%s`: %s", self.id, error)
+        return error
 
     def forget_suspended(self, scope: str) -> None:
         """Close the interrupts of a part of the run that failed as a whole.

@@ -151,5 +151,23 @@ class BreakLoop(Struct, frozen=True, tag=True):
     """Action: end the innermost loop around this agent."""
 
 
-Action: TypeAlias = Transfer | Exit | BreakLoop
+class Finish(Struct, frozen=True, tag=True, omit_defaults=True):
+    """Action: finish the task that was handed to this agent, and return control with its result."""
+
+    result: Any = None
+    """The result: a value of the handoff's `result_type` or, if it has none, JSON data."""
+    call_id: str | None = None
+    """The tool call that finished the task, if one did."""
+
+
+class CancelTask(Struct, frozen=True, tag=True, omit_defaults=True):
+    """Action: give up the task of this agent, and return control without a result."""
+
+    reason: str = ""
+    """The reason, which the agent that control returns to reads."""
+    call_id: str | None = None
+    """The tool call that cancelled the task, if one did."""
+
+
+Action: TypeAlias = Transfer | Exit | BreakLoop | Finish | CancelTask
 """An action that an agent can return from `run`. The agent decides, `flow` executes."""

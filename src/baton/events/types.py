@@ -1,11 +1,86 @@
 """All event and delta classes. Event classes are logged; delta classes are only delivered to subscribers."""
 
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage, Usage, UserMessage, text_of
+from ..messages import (
+    AssistantMessage,
+    Content,
+    Message,
+    TokenLogprob,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    text_of,
+)
 from .base import Delta, Event, ValueChanges
+
+
+class EventRef(msgspec.Struct, frozen=True, gc=False):
+    """A reference to an event, possibly of another run of the thread."""
+
+    run_id: str
+    """The run that has the event."""
+    key: str
+    """The key of the event."""
+
+
+class SummaryMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message of a summary.
+
+    One that the summarizer did not change keeps the properties that decide how agents read it.
+    """
+
+    message: Message
+    """The message."""
+    agent: str = ""
+    """The agent that wrote it; "" if agents read it like input of the user."""
+    activation: str = ""
+    """The id of the activation that wrote it; it begins with the run's id and a colon if that was an earlier run."""
+    is_answer: bool = False
+    """True if it is the answer of its activation."""
+    hidden: tuple[int, ...] = ()
+    """The positions of refused transfers among its calls, which other activations do not read."""
+    followed: tuple[int, ...] = ()
+    """The position of the followed transfer among its calls."""
+
+
+SummaryReaders: TypeAlias = Literal["all", "answers", "none", "activation"]
+"""The agents that read a summary: those that read the whole history, those with this policy, or one activation."""
+
+
+class HistorySummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A summary that runs of a thread read instead of its first messages."""
+
+    upto: EventRef
+    """The last response that it covers."""
+    messages: tuple[SummaryMessage, ...]
+    """The summary."""
+    readers: SummaryReaders = "all"
+    """The agents that read it."""
+
+
+class OpenTask(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A task that one agent handed to another, which stays active until the task has ended."""
+
+    key: str
+    """The key of the `TaskOpened` event."""
+    agent: str
+    """The agent that works on the task."""
+    caller: str
+    """The agent that handed it over."""
+    return_to: str
+    """The agent that becomes active when the task has ended."""
+    handoff: str = ""
+    """The handoff of the caller: the name of its tool, numbered if several share the name; "" if code followed it."""
+    call_id: str | None = None
+    """The tool call that asked for the handoff, if one did."""
+    returns: tuple[str, ...] = ()
+    """The agents that control returns to after the answer of `return_to`, the next one last."""
+    run_id: str = ""
+    """The run of the thread that opened it; "" if it is the run of the event."""
 
 
 class RunStarted(Event, frozen=True):
@@ -31,14 +106,51 @@ class RunStarted(Event, frozen=True):
     """The limits given for this run alone."""
     owner: str = ""
     """The tenant that the run belongs to; "" if none."""
+    options: dict[str, Any] = {}
+    """The options given for this run alone, by agent, "" for all; those that a log cannot hold by name only."""
+    summaries: tuple[HistorySummary, ...] = ()
+    """The summaries of the thread's earlier messages; they remain if the runs that made them are deleted."""
+    tasks: tuple[OpenTask, ...] = ()
+    """The tasks that are open in its thread, the innermost last."""
 
 
 class RunResumed(Event, frozen=True):
     """A stopped run was resumed."""
 
+    options: dict[str, Any] = {}
+    """The options of the run from here on, as in `RunStarted`, if some were given when it was resumed."""
+    message: UserMessage | None = None
+    """The user's message that came with it; `UserMessageAdded` records where the agents read it."""
+
 
 class AgentStarted(Event, frozen=True):
     """An agent became active."""
+
+
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The request that a response answers, without what the log has elsewhere.
+
+    `baton.flow.requests` restores the request. Contents are named by their hashes; those that no other event has are
+    in `contents` of the first record that names them.
+    """
+
+    base: str = ""
+    """The key of the response whose request begins with the same messages; "" if none does."""
+    kept: int = 0
+    """The number of messages that are the same as in that request."""
+    added: tuple[str, ...] = ()
+    """The hashes of the other messages, in order."""
+    policy: str = "rewritten"
+    """The history policy that the messages were selected with, `function`, or `filter` for a handoff's input filter."""
+    entries: int = 0
+    """The number of entries that the history had."""
+    parts: str = ""
+    """The hash of the other parts, which are instructions, tools, settings and so on; "" if they are those of `base`.
+
+    The content is an object with the hash of each part. Headers, query parameters and extra fields have no values.
+    """
+    contents: dict[str, Any] = {}
+    """Contents by hash, as JSON data."""
 
 
 class AgentResponded(Event, frozen=True):
@@ -59,6 +171,16 @@ class AgentResponded(Event, frozen=True):
     """The changes to the run's values since the previous event of the activation."""
     disabled_handoffs: tuple[str, ...] = ()
     """The handoff tools that were disabled in this turn; `name#2` is the second handoff with that name."""
+    model_calls: int = 1
+    """The number of model calls it took: more than one if the model was asked again, 0 if middleware answered."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """The tokens of the response with their log probabilities, if `ModelSettings(logprobs=…)` requested them."""
+    request: RequestRecord | None = None
+    """The request, if the run is stored; None if the agent wrote the message itself or middleware answered."""
+    disabled_tools: tuple[str, ...] = ()
+    """The tools that were disabled in this turn."""
+    failed_calls: int = 0
+    """The number of model calls for a summary of the history that failed before it."""
 
     @property
     def text(self) -> str:
@@ -72,12 +194,17 @@ class AgentResponded(Event, frozen=True):
 
 
 class UserMessageAdded(Event, frozen=True):
-    """The user said something while the run was in progress, as in realtime sessions."""
+    """The user said something while the run was in progress.
+
+    In a realtime session, to steer the run, or when it was resumed.
+    """
 
     message: UserMessage
     """The message."""
     item_id: str = ""
     """The provider's id of the item, if it was speech."""
+    message_id: str = ""
+    """The id of the waiting message, or the key of the `RunResumed` event, that it comes from; "" if none."""
 
     @property
     def text(self) -> str:
@@ -104,6 +231,35 @@ class ResponseTruncated(Event, frozen=True):
         return msgspec.structs.replace(message, content=self.heard_text or "…")
 
 
+class HistoryCompacted(Event, frozen=True):
+    """A summary replaced the oldest messages of a history.
+
+    It holds for the model calls that follow; the log keeps the messages.
+    """
+
+    upto: EventRef
+    """The last response that the summary covers, with the results of its calls."""
+    summary: tuple[SummaryMessage, ...] = ()
+    """The messages that are read instead."""
+    usage: Usage | None = None
+    """The tokens and cost of the summarizer's model calls and their number, if a model wrote the summary."""
+    model: str = ""
+    """The name of that model; "" if a function made the summary."""
+    readers: SummaryReaders = "all"
+    """The agents that read the summary."""
+    is_local: bool = False
+    """True for the history of a parallel branch or of a nested run, which later runs of the thread do not read."""
+    inputs: int = 0
+    """The number of first messages of the summary that are input of the run; handoff filters get them as such."""
+    value_changes: ValueChanges | None = None
+    """The changes that the summarizer made to the run's values."""
+
+    @property
+    def text(self) -> str:
+        """The text of the summary."""
+        return "\n".join(filter(None, [text_of(each.message.content) for each in self.summary]))
+
+
 class ToolReturned(Event, frozen=True):
     """A tool call returned its result."""
 
@@ -127,6 +283,8 @@ class ToolReturned(Event, frozen=True):
     """The agent that the call asked to transfer to, refused or not; "" if it asked for no transfer."""
     is_unknown_tool: bool = False
     """True if the agent has no tool of that name."""
+    is_task_call: bool = False
+    """True if the call finished or cancelled the agent's task, or tried to; later activations do not read it."""
 
     @property
     def message(self) -> ToolMessage:
@@ -162,6 +320,30 @@ class ControlTransferred(Event, frozen=True):
     """Empty for a requested transfer, "returned" for a return to the caller, "loop" for the loop fallback."""
     value_changes: ValueChanges | None = None
     """The changes to the run's values since the previous event of the activation."""
+
+
+class TaskOpened(Event, frozen=True):
+    """A task was handed to an agent, which stays active until the task has ended."""
+
+    task: OpenTask
+    """The task."""
+
+
+TaskOutcome: TypeAlias = Literal["finished", "cancelled", "declined", "dropped"]
+"""The end of a task: with a result; given up; handed back by a plain transfer; or dropped with the others."""
+
+
+class TaskEnded(Event, frozen=True):
+    """A task ended."""
+
+    task: OpenTask
+    """The task."""
+    outcome: TaskOutcome
+    """The way in which it ended."""
+    result: Any = None
+    """The result of a finished task, as JSON data."""
+    reason: str = ""
+    """The reason of a cancelled task."""
 
 
 class InterruptRaised(Event, frozen=True):
@@ -222,6 +404,9 @@ class RunFailed(Event, frozen=True):
 
 class RunCancelled(Event, frozen=True):
     """The run was cancelled; it can be resumed."""
+
+    after_response: bool = False
+    """True if it was to stop between a response and its tool calls; resuming it cancels these calls by default."""
 
 
 class UnknownEvent(Event, frozen=True):
@@ -298,9 +483,12 @@ KnownEvent: TypeAlias = (
     | AgentResponded
     | UserMessageAdded
     | ResponseTruncated
+    | HistoryCompacted
     | ToolReturned
     | StepCompleted
     | ControlTransferred
+    | TaskOpened
+    | TaskEnded
     | InterruptRaised
     | InterruptAnswered
     | AgentFinished

@@ -1,120 +1,47 @@
 """Execution of a team: run the active agent, follow its transfer, repeat. The only reader of `Transfer`."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from functools import partial
 from time import time
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..agents import AgentContext, BaseAgent, HistoryPolicy
-from ..agents.activation import FlowOutcome, RunConfig
+from ..agents import AgentContext, BaseAgent
+from ..agents.activation import FlowOutcome, HistoryFunction, RunConfig
 from ..agents.hooks import HookDispatcher
-from ..context import HistoryEntry, Limits
+from ..agents.middleware import stack_for
+from ..agents.middleware_activations import ActivationChain
+from ..context import Limits, RunContext
 from ..context.history import History
 from ..context.run_context import SuspendRun
 from ..context.run_state import LiveConversation, RunState
 from ..context.values import to_json_value
 from ..errors import LimitError, LoopError, ReplayMismatchError, SetupError, TransferError
-from ..events import Action, AgentFinished, AgentStarted, BreakLoop, ControlTransferred, Exit, Origin, Transfer
+from ..events import (
+    Action,
+    AgentFinished,
+    AgentStarted,
+    BreakLoop,
+    CancelTask,
+    ControlTransferred,
+    Exit,
+    Finish,
+    Origin,
+    Transfer,
+)
 from ..handoffs import HandoffInputData, HandoffInputFilter, HandoffTarget
 from ..handoffs.base import check_filter_result
-from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
-from .history import FilterInput, FixedView, view_history
+from ..messages import AssistantMessage, Message, UserMessage
+from ..tools.guardrails import copy_changes
+from .filter_input import FilterInput
+from .history import FixedView, select_messages, view_history
+from .loops import LoopDetector
+from .tasks import TaskStack, ask_user, needs_reply
 from .team import Team, TeamMember
-
-_MOST_UNREAD = 32
-"""The number of activations after which the loop detector reads their messages, so that what it keeps stays short."""
-
-
-class LoopDetector(Struct):
-    """Detects that the same cycle of transfers, of any length, is repeated without new content.
-
-    Messages are read only when transfers repeat, so that a transfer to an agent that was not active before is cheap.
-
-    Args:
-        allowed: Maximum number of repetitions; None for no limit.
-    """
-
-    allowed: int | None
-    _agents: list[str] = []
-    """The agents since the last new content, the one that the next transfer starts from last."""
-    _marks: list[int] = []
-    """The positions in the history at which they began, except the last one's."""
-    _count: int = 0
-    """The number of transfers between them."""
-    _read: int = 0
-    """The number of agents whose messages were read."""
-    _visited: dict[str, None] = {}
-    _seen: set[tuple[str | None, str]] = set()
-
-    def count(self, source: Origin, target: str, history: History, mark: int) -> None:
-        """Count a transfer.
-
-        Args:
-            source: The activation that transfers.
-            target: The agent it transfers to.
-            history: The history of the flow.
-            mark: The number of entries before the activation.
-
-        Raises:
-            LoopError: A cycle was repeated too often without progress.
-        """
-        allowed, agents, visited = self.allowed, self._agents, self._visited
-        if allowed is None:
-            return
-        if not agents:
-            agents += (source.agent,)
-            visited[source.agent] = None
-        agents += (target,)
-        self._marks += (mark,)
-        last = self._count = self._count + 1
-        if target not in visited:
-            visited[target] = None
-            return
-        length = 2
-        while length <= last and (needed := length * allowed) <= last:
-            start = last - needed
-            if agents[last - length] == target and agents[start : last + 1 - length] == agents[start + length :]:
-                cycle = agents[last - length :]
-                if self._find_news(history) <= start:
-                    raise LoopError(source.agent, target, allowed, source.path, cycle=cycle)
-                return
-            length += 1
-        if last - self._read >= _MOST_UNREAD:
-            self._find_news(history)
-
-    def reset(self) -> None:
-        """Start counting from zero, after another agent has taken over."""
-        self._agents, self._marks, self._visited = [], [], {}
-        self._count = self._read = 0
-
-    def _find_news(self, history: History) -> int:
-        """Forget the agents before the last one with new content; return its position, or 0."""
-        last, marks = self._count, [*self._marks, len(history.entries)]
-        found = 0
-        for position in range(self._read, last):
-            if self._has_new_content(history.entries[marks[position] : marks[position + 1]]):
-                found = position
-        self._agents, self._marks = self._agents[found:], self._marks[found:]
-        self._count = self._read = last - found
-        self._visited = dict.fromkeys(self._agents)
-        return found
-
-    def _has_new_content(self, entries: Sequence[HistoryEntry]) -> bool:
-        before = len(self._seen)
-        for entry in entries:
-            message = entry.for_others(hide_transfers=True)
-            if type(message) is ToolMessage:
-                self._seen.add((message.name, text_of(message.content)))
-            elif type(message) is AssistantMessage and message.content:
-                self._seen.add((entry.author, text_of(message.content)))
-            elif type(message) is UserMessage and entry.is_user_input:
-                # In a realtime session the user speaks between transfers; repeated words count as new.
-                self._seen.add((None, f"{len(self._seen)} {text_of(message.content)}"))
-        return len(self._seen) > before
 
 
 class FlowConfig(Struct, frozen=True):
@@ -126,7 +53,7 @@ class FlowConfig(Struct, frozen=True):
     """Options that agents read."""
     limits: Limits
     """Limits of runs that have none of their own."""
-    history: HistoryPolicy = "rewritten"
+    history: str | HistoryFunction = "rewritten"
     """The history policy of agents and handoffs that have none of their own."""
     hide_transfers: bool = False
     """True to leave followed transfers out of the history that later agents read."""
@@ -146,12 +73,14 @@ class TeamFlow(Struct, eq=False):
         history: Its history.
         config: The settings of the runner.
         team: The team, including dynamic agents.
+        stack: The tasks and agents that control returns to.
     """
 
     run: RunState[Any]
     history: History
     config: FlowConfig
     team: Team
+    stack: TaskStack = field(default_factory=TaskStack)
     used_fallback: bool = False
 
     def resolve(self, source: TeamMember, name: str) -> TeamMember:
@@ -195,7 +124,7 @@ class TeamFlow(Struct, eq=False):
         history: History,
         prefix: str,
         after: Origin,
-        projection: HistoryPolicy | None = None,
+        projection: str | HistoryFunction | None = None,
     ) -> Coroutine[Any, Any, FlowOutcome]:
         """Run an agent that is nested in another one, within its own team.
 
@@ -228,69 +157,70 @@ async def follow(
         edge: The view of the first agent on the history.
     """
     run, log, history, member, origin = flow.run, flow.run.log, flow.history, start, after
-    returns: list[str] = []
+    stack = flow.stack
     loops: LoopDetector | None = None
     edge = edge or _DIRECT
-    first: Origin | None = None
     answer: Any = None
-    breaks_loop, hop = False, 0
+    breaks_loop, hop, first = False, 0, None
     while True:
+        if origin is not None and log.sink is not None and run.live is None:
+            # A reader can cancel the run when it reads of a handoff, before the next agent starts.
+            # A live session must not pause between two agents: the user may speak meanwhile.
+            await log.sink.catch_up()
         if stop := run.signals.stop:
             # An agent may have swallowed the cancellation; no other agent starts.
             raise asyncio.CancelledError if stop == "now" else SuspendRun
         hop += 1
         origin = Origin(f"{prefix}{hop}", member.agent.name, origin)
         first, mark = first or origin, len(history.entries)
-        ctx = _activate(flow, member, origin, edge)
+        ctx = _activate(flow, member, origin, edge) or await _activate_with_function(flow, member, origin, edge)
         key = f"{ctx._scope}/start"
         is_past = log.has_past and log.find(key, AgentStarted) is not None
         if ctx._hooks is not None:
             await ctx._hooks.call(ctx, "start", is_past=is_past)
         if not is_past:
             log.write(AgentStarted(key, origin, time()))
-        action = await member.agent.run(ctx)
-        if run.suspended_by:
+        action = await (member.agent.run(ctx) if ctx._middleware is None else _run_inside(flow, member, ctx, edge))
+        # The agents of a live session end while their tool calls go on; each of these is checked when it ends.
+        if run.suspended_by and (run.live is None or "/" in origin.id):
             run.check_suspended(f"`{origin.agent}`", origin.id)
-        if ctx._breaks_loop:
-            breaks_loop = True
+        breaks_loop = breaks_loop or ctx._breaks_loop
         if ctx.output is not None:
             answer = ctx.output
         if type(action) is Transfer:
-            transfer, reason = action, ""
-            edge = _edge_view(flow, member, transfer, returns)
-        elif action is None and returns:
-            transfer, reason, edge = Transfer(returns.pop()), "returned", _DIRECT
+            transfer, reason, edge = action, "", _edge_view(flow, member, action, ctx)
+        elif (back := stack.leave(action, ctx, member.agent)) is not None:
+            transfer, reason, edge = Transfer(back), "returned", _DIRECT
+            if stack.result and loops is not None:
+                loops.add_result(origin.agent, stack.result)
         else:
             outcome = _outcome(ctx, BreakLoop() if breaks_loop and action is None else action, first)
-            if ctx._hooks is not None:
-                await ctx._hooks.call(ctx, "end", outcome.output, is_past=_is_recorded(ctx, "end"))
-            _record_end(ctx)
-            if log.sink is not None:
-                await log.settle()
-            if outcome.output is None and answer is not None:
-                # The last agent said nothing; hooks are told so, but the flow still has an answer.
-                return replace(outcome, output=answer)
-            return outcome
+            await _end_flow(flow, ctx, outcome)
+            if needs_reply(stack, outcome.action, ctx):
+                await ask_user(ctx, outcome.output)
+                edge = _DIRECT
+                continue
+            # If the last agent said nothing, hooks are told so, but the flow still has an answer.
+            return outcome if outcome.output is not None or answer is None else replace(outcome, output=answer)
         loops = loops or LoopDetector(run.meter.limits.idle_cycles)
         try:
             run.meter.start_transfer(origin)
+            stack.check_depth(run.meter.limits, origin)
             loops.count(origin, transfer.to, history, mark)
         except (LimitError, LoopError) as error:
             transfer, reason, edge = flow.fall_back(error), "loop", _DIRECT
             loops.reset()
-            returns.clear()
+            stack.clear(ctx)
         to = transfer.to
         source, member = member, flow.resolve(member, to) if run.dynamic_agents else flow.team.members[to]
         _record_transfer(ctx, transfer, reason)
+        if stack.pending is not None:
+            stack.open_pending(ctx)
         if ctx._hooks is not None or member.agent.hooks is not None:
             await _call_handoff_hooks(flow, ctx, source.agent, member.agent)
         _record_end(ctx)
         if log.sink is not None:
             await log.settle()
-            if log.sink.has_subscribers and run.live is None:
-                # A subscriber that has just read of the handoff can still cancel the run before the next agent starts.
-                # A live session must not pause between two agents: the user may speak meanwhile.
-                await asyncio.sleep(0)
         if edge is not _DIRECT:
             edge = await _apply_edge(flow, edge, transfer, ctx, source)
 
@@ -298,62 +228,96 @@ async def follow(
 class _EdgeView(Struct, frozen=True):
     """The target's view on the history: a policy, a filter, or the filtered messages."""
 
-    history: HistoryPolicy | None = None
+    history: str | HistoryFunction | None = None
     input_filter: HandoffInputFilter | None = None
     shows_payload: bool = False
     messages: list[Message] | None = None
+    source: str = "filter"
+    """The origin of the messages: a filter, a function or a policy."""
 
 
 _DIRECT = _EdgeView()
 
 
-def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeView) -> AgentContext[Any]:
+def _policy(flow: TeamFlow, member: TeamMember, edge: _EdgeView) -> str | HistoryFunction:
+    if edge.history is not None:
+        return edge.history
+    return member.history if member.history is not None else flow.config.history
+
+
+def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeView) -> AgentContext[Any] | None:
+    """Create the context of an activation; None if a history function must be called first."""
     config, history = flow.config, flow.history
-    foreign: Sequence[Message] = ()
     if edge.messages is not None:
-        foreign, view = edge.messages, FixedView(history.entries, edge.messages, len(history.entries))
+        # A copy, because the view extends it: a further attempt begins with the same messages.
+        view = FixedView(history.entries, list(edge.messages), len(history.entries), edge.source)
+        for message in edge.messages:
+            # User code made these messages; the agent's own calls must not reuse their call ids.
+            if type(message) is AssistantMessage:
+                flow.run.call_ids.update([call.id for call in message.tool_calls])
     else:
-        policy = edge.history
-        if policy is None:
-            # Not `or`: a policy may be a falsy object that can be called.
-            policy = member.agent.history if member.agent.history is not None else config.history
-        view = view_history(history, origin, policy, hide_transfers=config.hide_transfers)
+        policy = _policy(flow, member, edge)
         if type(policy) is not str:
-            foreign = view.messages()
-    for message in foreign:
-        # User code made these messages; the agent's own calls must not reuse their call ids.
-        if type(message) is AssistantMessage:
-            flow.run.call_ids.update([call.id for call in message.tool_calls])
+            return None
+        view = view_history(history, origin, policy, hide_transfers=config.hide_transfers)
     ctx: AgentContext[Any] = AgentContext(
         flow.run, origin, history, view, member.routes, config.options, len(history.entries), flow
     )
     if config.options.hooks is not None or member.agent.hooks is not None:
         ctx._hooks = HookDispatcher(member.agent, config.options.hooks)
+    if config.options.middleware or member.agent.middleware:
+        ctx._middleware = stack_for(member.agent, ctx)
+    if flow.stack.tasks:
+        ctx._task = flow.stack.tools_for(member.agent.name, flow.team)
     return ctx
 
 
-def _edge_view(flow: TeamFlow, member: TeamMember, transfer: Transfer, returns: list[str]) -> _EdgeView:
-    """Return the target's view for a transfer, and update the stack of agents to return to."""
-    to, routes, common_filter = transfer.to, member.routes, flow.config.input_filter
-    if returns and returns[-1] == to:
-        returns.pop()
+async def _activate_with_function(
+    flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeView
+) -> AgentContext[Any]:
+    """Call the history function of an activation, and create its context."""
+    own: RunContext[Any] = RunContext(flow.run, origin, f"{origin.id}/history")
+    messages = await select_messages(cast("HistoryFunction", _policy(flow, member, edge)), flow.history, own)
+    ctx = cast("AgentContext[Any]", _activate(flow, member, origin, _EdgeView(messages=messages, source="function")))
+    copy_changes(ctx, own._all_changes())
+    return ctx
+
+
+def _run_inside(
+    flow: TeamFlow, member: TeamMember, ctx: AgentContext[Any], edge: _EdgeView
+) -> Coroutine[Any, Any, Action | None]:
+    """Run an agent inside the middleware around its activation."""
+    layers = ctx._middleware.activation
+    if not layers:
+        return member.agent.run(ctx)
+    if isinstance(ctx._view, FixedView) and ctx._view.selection is None:
+        # A further attempt reads the same messages; a filter or history function is not called again.
+        edge = _EdgeView(messages=list(ctx._view.chosen), source=ctx._view.policy)
+    restart = cast("Callable[[Origin], AgentContext[Any]]", partial(_activate, flow, member, edge=edge))
+    return ActivationChain(layers, ctx, member.agent.run, restart).call()
+
+
+def _edge_view(flow: TeamFlow, member: TeamMember, transfer: Transfer, ctx: AgentContext[Any]) -> _EdgeView:
+    """Return the target's view for a transfer, and update the stack."""
+    to, routes, common_filter, stack = transfer.to, member.routes, flow.config.input_filter, flow.stack
     route = routes.edge(to, transfer.via)
     if route is None:
         # A tool may have returned the agent; it does not run again after a resume, but the team knows the agent.
         is_dynamic = to in flow.run.dynamic_agents or (transfer.via and to in flow.team.members)
         if to not in routes.reachable and not is_dynamic:
             raise TransferError(member.agent.name, to, routes.reachable)
+    if stack.returns or stack.tasks or (route is not None and not route.is_straight):
+        stack.follow(transfer, None if route is None else route.handoff, ctx)
+    if route is None:
         return _DIRECT if common_filter is None else _EdgeView(input_filter=common_filter)
     if route.is_straight and common_filter is None and transfer.payload is None:
         return _DIRECT
     handoff = route.handoff
-    if handoff.return_to is not None:
-        returns.append(member.agent.name if handoff.return_to == "caller" else handoff.return_to)
     input_filter = handoff.input_filter if handoff.input_filter is not None else common_filter
     shows_payload = transfer.payload is not None and handoff.on_handoff is None
     if handoff.history is None and input_filter is None and not shows_payload:
         return _DIRECT
-    return _EdgeView(handoff.history, input_filter, shows_payload)
+    return _EdgeView(route.history, input_filter, shows_payload)
 
 
 async def _apply_edge(
@@ -368,8 +332,7 @@ async def _apply_edge(
     if edge.input_filter is None:
         return edge
     target, turn_start = flow.team.members[to].agent, ctx._turn_start
-    policy = edge.history if edge.history is not None else target.history
-    policy = policy if policy is not None else config.history
+    policy = _policy(flow, flow.team.members[to], edge)
     if target._is_remote and policy != "rewritten" and policy != "verbatim":
         filter_input, turn_start = FilterInput.of_answers(history, policy, to, turn_start)
     else:
@@ -382,11 +345,22 @@ async def _apply_edge(
 
 
 def _outcome(ctx: AgentContext[Any], action: Action | None, first: Origin) -> FlowOutcome:
-    if action is not None and type(action) is not Exit and type(action) is not BreakLoop:
-        valid = "Transfer(…), Exit(…), BreakLoop() or None"
+    if action is not None and type(action) not in (Exit, BreakLoop, Finish, CancelTask):
+        valid = "Transfer(…), Exit(…), BreakLoop(), Finish(…), CancelTask(…) or None"
         raise SetupError(f"`{ctx.agent}` returned {action!r} from run; return {valid}")
     output = action.result if type(action) is Exit and action.result is not None else ctx.output
     return FlowOutcome(action, ctx._origin, output, first)
+
+
+async def _end_flow(flow: TeamFlow, ctx: AgentContext[Any], outcome: FlowOutcome) -> None:
+    """Record the end of the last activation, and the tasks that end with the flow."""
+    if flow.stack.tasks and (type(outcome.action) is Exit or ("/" in ctx._scope and outcome.action is not None)):
+        flow.stack.clear(ctx)
+    if ctx._hooks is not None:
+        await ctx._hooks.call(ctx, "end", outcome.output, is_past=_is_recorded(ctx, "end"))
+    _record_end(ctx)
+    if ctx._run.log.sink is not None:
+        await ctx._run.log.settle()
 
 
 def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:

@@ -1,25 +1,22 @@
-"""Views on a history: the messages that an agent reads, and the input of handoff filters.
+"""Views on a history: the messages that an agent reads.
 
 Reading is incremental: a reader remembers its position, a rewritten message is cached, and agents without messages of
 their own share one list. So a transfer costs the same after ten and ten thousand messages.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import UNSET, Struct, field
-from msgspec.structs import replace
 
-from ..agents import AgentContext, HistoryPolicy
-from ..agents.activation import check_history_policy as check_history_policy
+from ..agents.activation import HistoryFunction
 from ..context import HistoryEntry, RunContext
-from ..context.history import History, HistoryView, MessageWindow
+from ..context.history import CompactedPrefix, Covered, History, HistoryView, MessageWindow
+from ..context.run_context import needs_await
 from ..errors import SetupError
 from ..events import Origin
-from ..handoffs import HandoffInputData
+from ..events.types import SummaryReaders
 from ..messages import (
-    MESSAGE_TYPES,
     AssistantMessage,
     Message,
     Text,
@@ -33,43 +30,55 @@ from ..messages import (
 )
 
 
-def view_history(
-    history: History, origin: Origin, policy: HistoryPolicy, *, hide_transfers: bool = False
-) -> HistoryView:
+def view_history(history: History, origin: Origin, policy: str, *, hide_transfers: bool = False) -> HistoryView:
     """Return the view of one activation on a history.
 
     Args:
         history: The history.
         origin: The activation.
-        policy: The history policy of the activation.
+        policy: The name of the history policy of the activation.
         hide_transfers: Whether to leave out followed transfers.
     """
     if policy == "rewritten" or policy == "verbatim":
         # The key is the string itself, because its hash is cached.
         readers = history.views.get(policy)
         if readers is None:
-            readers = history.views[policy] = _SharedReads(
-                history.entries, history.hidden_at, rewrites=policy == "rewritten", hides=hide_transfers
-            )
+            readers = _share_reads(history, policy == "rewritten", hide_transfers)
         return _RunningView(readers, origin, len(history.entries))
-    before = history.entries
-    if policy == "none":
-        chosen = [entry.message for entry in before if entry.is_user_input]
-    elif policy == "lineage":
-        chosen = _lineage(before, origin, hide_transfers)
-    elif policy == "answers":
-        chosen = _answers(before, origin.agent)
-    else:
-        chosen = pair_calls_with_results(_call_policy(policy, before, origin.agent))
-    return FixedView(before, chosen, len(before))
+    selection = _Selection(cast("_SelectedPolicy", policy), origin, hide_transfers)
+    before = history.entries_for(selection.readers)
+    chosen = selection.read(selection.choose(before))
+    return FixedView(history.entries, chosen, len(history.entries), policy, selection)
 
 
-def _call_policy(policy: Any, entries: Sequence[HistoryEntry], agent: str) -> tuple[Message, ...]:
-    given: Any = policy(tuple([shown for shown in map(_without_hidden, entries) if shown is not None]))
+def _share_reads(history: History, rewrites: bool, hides: bool) -> "_SharedReads":
+    prefix = history.prefix_for("all")
+    readers = _SharedReads(history.entries, history.hidden_at, rewrites, hides, prefix.entries, prefix.stop)
+    history.views["rewritten" if rewrites else "verbatim"] = readers
+    return readers
+
+
+async def select_messages(policy: HistoryFunction, history: History, ctx: RunContext[Any]) -> list[Message]:
+    """Return the messages that a history function selects.
+
+    Args:
+        policy: The function.
+        history: The history.
+        ctx: The context of the function; its steps and interrupts are recorded.
+
+    Raises:
+        SetupError: It does not return messages.
+    """
+    shown = tuple([entry for entry in map(_without_hidden, history.entries_for("all")) if entry is not None])
+    given: Any = policy.function(ctx, shown) if policy.takes_context else policy.function(shown)
+    if needs_await(given):
+        given = await given
+    what = f"history function `{policy.name}` of `{ctx.agent}`"
     if isinstance(given, str) or not isinstance(given, Sequence):
-        name = getattr(policy, "__name__", type(policy).__name__)
-        raise SetupError(f"the history function `{name}` of `{agent}` must return a list of messages, not {given!r}")
-    return to_messages(cast("Sequence[Message]", given))
+        raise SetupError(f"the {what} must return a list of messages, not {given!r}")
+    if ctx._run.suspended_by:
+        ctx._run.check_suspended(what, ctx._scope)
+    return pair_calls_with_results(to_messages(cast("Sequence[Message]", given), what=f"result of {what}: messages"))
 
 
 def _without_hidden(entry: HistoryEntry) -> HistoryEntry | None:
@@ -79,6 +88,51 @@ def _without_hidden(entry: HistoryEntry) -> HistoryEntry | None:
     return None if message is None else HistoryEntry(message, entry.origin, entry.is_answer)
 
 
+_SelectedPolicy: TypeAlias = Literal["none", "lineage", "answers"]
+
+
+class _Selection(Struct, frozen=True):
+    """A policy that selects entries."""
+
+    policy: _SelectedPolicy
+    origin: Origin
+    hides: bool
+
+    @property
+    def readers(self) -> SummaryReaders:
+        """The readers of a summary of what it selects; no other activation has the same lineage."""
+        return "activation" if self.policy == "lineage" else self.policy
+
+    def choose(self, entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+        """Return the entries that the activation reads."""
+        if self.policy == "none":
+            return [entry for entry in entries if entry.is_user_input]
+        if self.policy == "answers":
+            return [entry for entry in entries if entry.is_user_input or entry.is_answer]
+        ancestors: set[Origin] = set()
+        origin: Origin | None = self.origin
+        while origin is not None:
+            ancestors.add(origin)
+            origin = origin.parent
+        return [entry for entry in entries if entry.origin is None or entry.origin in ancestors]
+
+    def read(self, chosen: Sequence[HistoryEntry]) -> list[Message]:
+        """Return the messages of chosen entries."""
+        agent = self.origin.agent
+        if self.policy == "none":
+            return [entry.message for entry in chosen]
+        if self.policy == "answers":
+            return _read_as([as_response(entry) if entry.author == agent else entry for entry in chosen], agent, True)
+        return _read_as(chosen, agent, self.hides)
+
+    def show(self, chosen: Sequence[HistoryEntry]) -> list[tuple[Message, HistoryEntry]]:
+        """Return chosen entries with their messages, for a summary."""
+        if self.policy == "answers":
+            # A final result stands for its turn: the call is not among the answers.
+            return [(as_response(entry).message, entry) for entry in chosen]
+        return _show(chosen, self.origin, self.hides)
+
+
 class FixedView(Struct):
     """A view that starts with given messages and continues with those of the activation itself.
 
@@ -86,11 +140,31 @@ class FixedView(Struct):
         entries: The entries of the history.
         chosen: The first messages; the view extends the list.
         position: The number of entries that are already in the view.
+        policy: The history policy, `function` or `filter`.
+        selection: The policy that chose the first messages; None if a function or a filter did.
     """
 
     entries: list[HistoryEntry]
     chosen: list[Message]
     position: int
+    policy: str
+    selection: _Selection | None = None
+    _given: int = 0
+    """The number of first messages that are not entries of the activation."""
+    _own: int = 0
+    """The position of the first entry that follows them."""
+    _summarized: int = 0
+    """The number of first messages that are a summary for this activation alone."""
+    _selected_from: CompactedPrefix | None = None
+    """The summary that the policy selects from, if only this activation reads it."""
+
+    def __post_init__(self) -> None:
+        self._given, self._own = len(self.chosen), self.position
+
+    @property
+    def is_derived(self) -> bool:
+        """Return False: a function, a filter or the pairing of results may have made messages."""
+        return False
 
     def messages(self) -> Sequence[Message]:
         """Return the given messages and everything since."""
@@ -98,6 +172,60 @@ class FixedView(Struct):
             self.chosen.extend([entry.message for entry in self.entries[self.position :]])
             self.position = len(self.entries)
         return MessageWindow(self.chosen, len(self.chosen))
+
+    def cover(self, history: History, stop: int) -> Covered | None:
+        """Return what a summary would replace.
+
+        Args:
+            history: The history of the view.
+            stop: The number of entries to cover.
+        """
+        if stop > self._own:
+            # Entries of the activation itself, and with them everything before.
+            self.messages()
+            covered = self.chosen[: self._given + stop - self._own]
+            return Covered([(message, HistoryEntry(message)) for message in covered], self._summarized, "activation")
+        selection = self.selection
+        if selection is None or self._summarized:
+            return None
+        prefix = self._selected_from or history.prefix_for(selection.readers)
+        if stop <= prefix.stop:
+            return None
+        before = selection.choose(prefix.entries)
+        shown = selection.show([*before, *selection.choose(self.entries[prefix.stop : stop])])
+        return Covered(shown, len(before), selection.readers)
+
+    def compact(self, history: History, prefix: CompactedPrefix) -> None:
+        """Read a summary from now on.
+
+        Args:
+            history: The history of the view.
+            prefix: The summary.
+        """
+        self.messages()
+        selection = self.selection
+        if selection is None or prefix.stop > self._own:
+            own = self.chosen[self._given + prefix.stop - self._own :]
+            first = [entry.message for entry in prefix.entries]
+            self._own, self._summarized = prefix.stop, len(first)
+        else:
+            own = self.chosen[self._given :]
+            first = selection.read(selection.choose([*prefix.entries, *self.entries[prefix.stop : self._own]]))
+            if prefix.readers == "activation":
+                self._selected_from = prefix
+            else:
+                history.compacted.append(prefix)
+        self.chosen, self._given = [*first, *own], len(first)
+
+
+def _show(entries: Sequence[HistoryEntry], own: Origin, hides: bool) -> list[tuple[Message, HistoryEntry]]:
+    """Return entries with their messages as an activation finds them, without hidden ones."""
+    shown = [(e.message if e.origin is own else e.for_others(hide_transfers=hides), e) for e in entries]
+    return [(message, entry) for message, entry in shown if message is not None]
+
+
+_UNREAD = -1
+"""The position of a reader that has read nothing, not even the summary."""
 
 
 class _ReadPosition(Struct):
@@ -119,7 +247,11 @@ class _SharedReads(Struct, eq=False):
     hidden_at: list[int]
     rewrites: bool
     hides: bool
-    _common: _ReadPosition = field(default_factory=lambda: _ReadPosition([], 0, is_common=True))
+    summary: tuple[HistoryEntry, ...] = ()
+    """The entries that are read instead of the first ones."""
+    summary_stop: int = 0
+    """The number of entries that they replace."""
+    _common: _ReadPosition = field(default_factory=lambda: _ReadPosition([], _UNREAD, is_common=True))
     _own: dict[str, _ReadPosition] = {}
     _authors: set[str] = set()
 
@@ -132,7 +264,7 @@ class _SharedReads(Struct, eq=False):
         self.advance(self._common, origin, start)
         if not self.rewrites or origin.agent not in self._authors:
             return self._common
-        reader = self._own[origin.agent] = _ReadPosition([], 0)
+        reader = self._own[origin.agent] = _ReadPosition([], _UNREAD)
         self.advance(reader, origin, start)
         return reader
 
@@ -155,7 +287,8 @@ class _SharedReads(Struct, eq=False):
             reader.position = stop
         own_name = None if reader.is_common else origin.agent
         last_author: Origin | None = None
-        for entry in self.entries[start:stop]:
+        unread = self.entries[start:stop] if start >= 0 else [*self.summary, *self.entries[self.summary_stop : stop]]
+        for entry in unread:
             author = entry.origin
             if author is origin:
                 messages.append(entry.message)
@@ -185,6 +318,16 @@ class _RunningView(Struct):
     _start: int
     _reader: _ReadPosition | None = None
 
+    @property
+    def is_derived(self) -> bool:
+        """Return True: every message is an entry's, as it is or rewritten."""
+        return True
+
+    @property
+    def policy(self) -> str:
+        """The history policy."""
+        return "rewritten" if self._readers.rewrites else "verbatim"
+
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far."""
         reader, readers = self._reader, self._readers
@@ -196,6 +339,38 @@ class _RunningView(Struct):
             reader = self._reader = readers.reader_with_own_messages(reader, self._origin)
             readers.advance(reader, self._origin, stop)
         return MessageWindow(reader.messages, len(reader.messages))
+
+    def cover(self, history: History, stop: int) -> Covered | None:
+        """Return what a summary would replace.
+
+        Args:
+            history: The history of the view.
+            stop: The number of entries to cover.
+        """
+        prefix = history.prefix_for("all")
+        if stop <= prefix.stop:
+            return None
+        before = _show(prefix.entries, self._origin, self._readers.hides)
+        after = _show(history.entries[prefix.stop : stop], self._origin, self._readers.hides)
+        return Covered([*before, *after], len(before), "all")
+
+    def compact(self, history: History, prefix: CompactedPrefix) -> None:
+        """Read a summary from now on; all readers of the history start again from it.
+
+        Args:
+            history: The history of the view.
+            prefix: The summary.
+        """
+        history.compacted.append(prefix)
+        history.views.pop("rewritten", None)
+        history.views.pop("verbatim", None)
+        readers = self._readers
+        self._readers = _share_reads(history, readers.rewrites, readers.hides)
+        self._reader = None
+        if prefix.stop > self._start:
+            # The summary covers messages of this activation, which are not for the shared list.
+            self._start = prefix.stop
+            self._reader = _ReadPosition([], _UNREAD, is_private=True)
 
 
 def rewrite_entry(entry: HistoryEntry, *, hide_transfers: bool = False) -> Message | None:
@@ -244,22 +419,7 @@ def rewrite(message: Message | None, author: str | None) -> Message | None:
     return UserMessage("For context:" + told) if told else None
 
 
-def _lineage(entries: Sequence[HistoryEntry], own: Origin, hide_transfers: bool) -> list[Message]:
-    ancestors: set[Origin] = set()
-    origin: Origin | None = own
-    while origin is not None:
-        ancestors.add(origin)
-        origin = origin.parent
-    selected = [entry for entry in entries if entry.origin is None or entry.origin in ancestors]
-    return _read_as(selected, own.agent, hide_transfers)
-
-
-def _answers(entries: Sequence[HistoryEntry], agent: str) -> list[Message]:
-    selected = [entry for entry in entries if entry.is_user_input or entry.is_answer]
-    return _read_as([_as_response(entry) if entry.author == agent else entry for entry in selected], agent, True)
-
-
-def _as_response(entry: HistoryEntry) -> HistoryEntry:
+def as_response(entry: HistoryEntry) -> HistoryEntry:
     """Convert a final tool result to an assistant message; its call is not an answer."""
     message = entry.message
     return HistoryEntry(AssistantMessage(message.content), entry.origin) if isinstance(message, ToolMessage) else entry
@@ -273,154 +433,3 @@ def _read_as(entries: Sequence[HistoryEntry], agent: str, hide_transfers: bool) 
         for entry in entries
     ]
     return pair_calls_with_results([message for message in read if message is not None])
-
-
-class FilterInput:
-    """The history as input filters get it, with the author in each message.
-
-    Args:
-        history: The history.
-        hide_transfers: Whether to leave out followed transfers.
-    """
-
-    __slots__ = ("_entries", "_gone", "_hides", "_input_history", "_messages", "_position", "_sources")
-
-    def __init__(self, history: History, *, hide_transfers: bool) -> None:
-        self._entries = history.entries
-        self._hides = hide_transfers
-        self._position = history.inputs
-        self._input_history = tuple([entry.message for entry in history.entries[: history.inputs]])
-        self._messages: list[Message] = []
-        """The messages after the input."""
-        self._gone: list[int] = []
-        """The positions of entries that are hidden as a whole."""
-        self._sources: dict[int, HistoryEntry] = {}
-        """The entry of each message, by identity of the message."""
-
-    @classmethod
-    def of(cls, history: History, *, hide_transfers: bool) -> "FilterInput":
-        """Return the filter input of a history, which is created once.
-
-        Args:
-            history: The history.
-            hide_transfers: Whether to leave out followed transfers.
-        """
-        known = history.views.get(cls)
-        if known is None:
-            known = history.views[cls] = cls(history, hide_transfers=hide_transfers)
-        return known
-
-    @classmethod
-    def of_answers(
-        cls, history: History, policy: HistoryPolicy, agent: str, turn_start: int
-    ) -> "tuple[FilterInput, int]":
-        """Return the input without tool calls and results, and the position of the turn in it.
-
-        Args:
-            history: The history.
-            policy: The policy of the target: `"none"` leaves out the answers as well.
-            agent: The target.
-            turn_start: The position of the turn in the history.
-        """
-        entries: list[HistoryEntry] = []
-        inputs = start = 0
-        for position, entry in enumerate(history.entries):
-            if position == history.inputs:
-                inputs = len(entries)
-            if position == turn_start:
-                start = len(entries)
-            if entry.is_user_input or (entry.is_answer and policy != "none"):
-                entries.append(_as_response(entry) if entry.author == agent else entry)
-        selected = History(entries)
-        selected.inputs = inputs if history.inputs < len(history.entries) else len(entries)
-        return cls(selected, hide_transfers=True), start if turn_start < len(history.entries) else len(entries)
-
-    def data(self, ctx: AgentContext[Any], turn_start: int) -> HandoffInputData:
-        """Return the input of a filter, split at the turn that hands off.
-
-        Args:
-            ctx: The context of the agent that hands off.
-            turn_start: The position of the turn in the history.
-        """
-        self._advance()
-        messages, inputs = self._messages, self._input_history
-        cut = max(turn_start - len(inputs), 0)
-        if self._gone:
-            cut -= bisect_left(self._gone, turn_start)
-        return HandoffInputData(
-            input_history=inputs,
-            pre_handoff_items=tuple(messages[:cut]),
-            new_items=tuple(messages[cut:]),
-            run_context=RunContext(ctx._run, ctx._origin, f"{ctx._scope}/filter"),
-        )
-
-    def to_messages(self, data: HandoffInputData, target: str, source: str, *, rewrites: bool) -> list[Message]:
-        """Convert the result of a filter to messages that the target reads.
-
-        Args:
-            data: The result of the filter.
-            target: The agent that control goes to.
-            source: The agent that hands off.
-            rewrites: Whether the target reads messages of other agents rewritten.
-        """
-        for section in (data.input_history, data.pre_handoff_items, data.new_items):
-            if type(section) is not tuple:
-                _check_section(section, source, target)
-        read = list(data.input_history)
-        if data.input_history is not self._input_history:
-            read = [_as_message(message) for message in read]
-        is_whole = True
-        for message in read:
-            is_whole = is_whole and type(message) is UserMessage
-        sources, hides = self._sources if rewrites else {}, self._hides
-        for section in (data.pre_handoff_items, data.new_items):
-            for message in section:
-                # The rewritten form of a message that the filter did not change is cached.
-                entry = sources.get(id(message))
-                if entry is not None and entry.origin is not None and entry.origin.agent != target:
-                    shown = rewrite_entry(entry, hide_transfers=hides)
-                else:
-                    shown = _as_read(_as_message(message), target, source, rewrites=rewrites)
-                    is_whole = is_whole and type(shown) is UserMessage
-                if shown is not None:
-                    read.append(shown)
-        return read if is_whole else pair_calls_with_results(read)
-
-    def _advance(self) -> None:
-        entries, hides = self._entries, self._hides
-        for position in range(self._position, len(entries)):
-            entry = entries[position]
-            message = entry.for_others(hide_transfers=hides) if entry.hidden or hides else entry.message
-            if message is None:
-                self._gone.append(position)
-                continue
-            origin = entry.origin
-            if origin is not None:
-                if type(message) is AssistantMessage:
-                    message = AssistantMessage(message.content, message.tool_calls, message.reasoning, origin.agent)
-                elif type(message) is ToolMessage:
-                    message = ToolMessage(
-                        message.tool_call_id, message.name, message.content, message.is_error, origin.agent
-                    )
-                self._sources[id(message)] = entry
-            self._messages.append(message)
-        self._position = len(entries)
-
-
-def _check_section(section: Any, source: str, target: str) -> None:
-    if isinstance(section, str) or not isinstance(section, Sequence):
-        raise SetupError(
-            f"a filter of the handoff from `{source}` to `{target}` returned {section!r} instead of messages"
-        )
-
-
-def _as_message(item: Any) -> Message:
-    return item if type(item) in MESSAGE_TYPES else to_messages([item])[0]
-
-
-def _as_read(message: Message, target: str, source: str, *, rewrites: bool) -> Message | None:
-    """Return a message of the target itself, or changed by a filter, as the target reads it."""
-    if type(message) is not AssistantMessage and type(message) is not ToolMessage:
-        return message
-    author, shown = message.author or source, replace(message, author="")
-    return rewrite(shown, author) if rewrites and author != target else shown

@@ -6,15 +6,30 @@ except for messages that handoffs added.
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, assert_never, cast
+
+from msgspec.structs import replace
 
 from ..agents.definition import EXIT_TOOL
 from ..context import HistoryEntry
 from ..context.history import turn_entries
-from ..events import AgentResponded, AnyEvent, ControlTransferred, Event, Origin, StepCompleted, ToolReturned, types
+from ..events import (
+    AgentResponded,
+    AnyEvent,
+    ControlTransferred,
+    Event,
+    EventRef,
+    HistorySummary,
+    Origin,
+    StepCompleted,
+    ToolReturned,
+    types,
+)
 from ..events.codec import require_known_events
 from ..log import FAILED
 from ..messages import ToolMessage, UserMessage
+from .tasks import end_entry, replace_result
+from .tasks import last_active_agent as last_active_agent
 
 _INSIDE_CALL = re.compile(r"/[im]\d+\.\d+/")
 _MODEL_RESPONSE = re.compile(r"/m\d+$")
@@ -27,28 +42,37 @@ _NO_NUMBER = -1
 _Place: TypeAlias = tuple[int, ...]
 
 
-def history_from_log(events: Sequence[Event]) -> list[HistoryEntry]:
+def history_from_log(events: Sequence[Event], earlier: Sequence[HistoryEntry] = ()) -> list[HistoryEntry]:
     """Return the history of a run: its input, the messages of its agents, and tool results.
 
     Args:
         events: The log of the run.
+        earlier: The history of the thread before the run, which the result starts with.
 
     Raises:
         LogError: The log holds an event that this version does not know.
     """
-    return [*_LogReader(require_known_events(events)).entries()]
+    reader = _LogReader(require_known_events(events))
+    if not reader.ended_tasks:
+        return [*earlier, *reader.entries()]
+    entries = list(earlier)
+    for entry in reader.entries():
+        ended = reader.ended_tasks.get(id(entry))
+        # As in the run itself: the end of a task is read in the place of the call that opened it, if that is there.
+        if ended is None or not replace_result(entries, ended):
+            entries.append(entry)
+    return entries
 
 
-def last_active_agent(events: Sequence[Event]) -> str:
-    """Return the name of the agent that was active last; "" if none was.
+def summaries_from_log(events: Sequence[Event]) -> tuple[HistorySummary, ...]:
+    """Return the summaries that the next run of the thread reads instead of the first messages.
 
     Args:
-        events: The log of the run.
+        events: The log of a run.
     """
-    for event in reversed(events):
-        if isinstance(event, types.AgentStarted) and "/" not in event.origin.id:
-            return event.agent
-    return ""
+    if not any(isinstance(event, types.HistoryCompacted) for event in events):
+        return next((event.summaries for event in events if isinstance(event, types.RunStarted)), ())
+    return tuple(_LogReader(require_known_events(events)).summaries.values())
 
 
 class _Activation:
@@ -79,10 +103,16 @@ class _LogReader:
         self._last_response = {
             e.origin.id: e.key for e in events if isinstance(e, AgentResponded) and _MODEL_RESPONSE.search(e.key)
         }
+        self.summaries: dict[str, HistorySummary] = {}
+        """The latest summary for each kind of readers."""
+        self._compactions: list[types.HistoryCompacted] = []
+        self.ended_tasks: dict[int, types.TaskEnded] = {}
+        """The ends of tasks by identity of the entries that stand for them."""
         self._truncated = {event.response_key: event for event in events if isinstance(event, types.ResponseTruncated)}
         for event in events:
             if not _INSIDE_CALL.search(event.origin.id):
                 self._read(event)
+        self.summaries.update({event.readers: self._to_summary(event) for event in self._compactions})
         for activation in self._activations.values():
             for position in sorted(activation.realtime_items):
                 activation.items.extend(activation.realtime_items[position])
@@ -91,6 +121,7 @@ class _LogReader:
         match event:
             case types.RunStarted():
                 self._run_id = event.run_id
+                self.summaries = {summary.readers: summary for summary in event.summaries}
                 self._top.items.extend(HistoryEntry(message) for message in event.input)
             case types.AgentStarted():
                 self._activation(event.origin)
@@ -98,10 +129,15 @@ class _LogReader:
                 self._add_response(event)
             case types.UserMessageAdded():
                 self._activation(event.origin).items_for(event.key).append(HistoryEntry(event.message))
+            case types.HistoryCompacted():
+                if not event.is_local and event.readers != "activation":
+                    self._compactions.append(event)
             case types.StepCompleted():
                 if event.name == FAILED and event.key.endswith(f"/{FAILED}"):
                     self._add_failure(event)
-            case types.ToolReturned() | types.ControlTransferred() | types.ResponseTruncated():
+            case types.TaskEnded():
+                self._add_ended_task(event)
+            case types.ToolReturned() | types.ControlTransferred() | types.ResponseTruncated() | types.TaskOpened():
                 pass  # Read together with the response they belong to.
             case types.InterruptRaised() | types.InterruptAnswered() | types.AgentFinished() | types.UnknownEvent():
                 pass
@@ -151,11 +187,14 @@ class _LogReader:
             # A model's answer that was not its last response did not fit the output type, and was corrected.
             is_last = self._last_response.get(response.origin.id, response.key) == response.key
             if is_last or not _MODEL_RESPONSE.search(response.key):
-                items.append(HistoryEntry(message, activation.origin, is_answer=True))
+                ref = EventRef(self._run_id, response.key)
+                items.append(HistoryEntry(message, activation.origin, is_answer=True, event=ref))
             return
         results = [self._results.get(f"{response.key}.{position}") for position in range(len(calls))]
         hidden = tuple(
-            position for position, result in enumerate(results) if result is not None and result.is_transfer_refused
+            position
+            for position, result in enumerate(results)
+            if result is not None and (result.is_transfer_refused or result.is_task_call)
         )
         call_id = self._followed.get(response.origin.id)
         followed = tuple(position for position, call in enumerate(calls) if call_id is not None and call.id == call_id)
@@ -165,7 +204,17 @@ class _LogReader:
             for call, result in zip(calls, results, strict=True)
         ]
         origin = activation.origin
+        start = len(items)
         items.extend(turn_entries(message, told, origin, hidden=hidden, followed=followed, answer=answer))
+        cast("HistoryEntry", items[start]).event = EventRef(self._run_id, response.key)
+
+    def _to_summary(self, event: types.HistoryCompacted) -> HistorySummary:
+        known = self._activations
+        messages = [
+            replace(each, activation=known[each.activation].origin.id) if each.activation in known else each
+            for each in event.summary
+        ]
+        return HistorySummary(event.upto, tuple(messages), event.readers)
 
     def _answer_position(self, response: AgentResponded, results: Sequence[ToolReturned | None]) -> int | None:
         """Return the position of the agent's answer: the last final result of its last turn."""
@@ -176,9 +225,18 @@ class _LogReader:
         final = [position for position, result in enumerate(results) if result is not None and result.is_final]
         return final[-1] if final else None
 
+    def _add_ended_task(self, ended: types.TaskEnded) -> None:
+        activation = self._activation(ended.origin)
+        entry = end_entry(ended, activation.origin)
+        if entry is not None:
+            activation.items.append(entry)
+            self.ended_tasks[id(entry)] = ended
+
     def _add_failure(self, failed: StepCompleted) -> None:
         """Replace the entries of an agent whose failure was tolerated by the report of the failure."""
         activation = self._activation(failed.origin)
+        undone = failed.key.removesuffix(FAILED)
+        self._compactions = [event for event in self._compactions if not event.key.startswith(undone)]
         report = HistoryEntry(UserMessage(str(failed.result)), activation.origin)
         if failed.key == f"{failed.origin.id}/{FAILED}":
             activation.items[:] = [report]

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..agents import BaseAgent
+from ..agents.activation import HistoryFunction, compile_history
 from ..errors import SetupError, nearest, quote_names
-from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, default_tool_name
+from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage
 from ..handoffs.routes import Route, Routes, make_route
-from .history import check_history_policy
+from ..handoffs.tasks import TASK_TOOLS
 
 _logger = logging.getLogger("baton.team")
 
@@ -27,6 +29,8 @@ class TeamMember(Struct, frozen=True):
     """The transfers that it can make, as its model is offered them."""
     edges: tuple[Route, ...]
     """The edges to other members."""
+    history: str | HistoryFunction | None = None
+    """The agent's history policy, compiled."""
 
 
 class Finding(Struct, frozen=True):
@@ -209,9 +213,6 @@ def _describe(agent: AnyAgent) -> str:
 
 
 def _member(agent: AnyAgent, agents: _AgentsByName, parents: list[str], language: PromptLanguage) -> TeamMember:
-    for policy in (agent.history, *(edge.history for edge in agent._edges())):
-        if policy is not None:
-            check_history_policy(policy)
     tree = [child.name for child in agent._transfer_children()]
     if not agent.disallow_transfer_to_parent:
         tree += [parent for parent in parents if parent != agent.name]
@@ -223,7 +224,25 @@ def _member(agent: AnyAgent, agents: _AgentsByName, parents: list[str], language
     for other in dict.fromkeys(agent._referenced_agents()):
         edges.append(make_route(Handoff(agent=other, offered_to_model=False), other, tool=""))
     _check_tool_names(agent, edges)
-    return TeamMember(agent, Routes(agent.name, edges, language=language), tuple(edges))
+    _check_tasks(agent, edges, agents)
+    history = None if agent.history is None else compile_history(agent.history)
+    return TeamMember(agent, Routes(agent.name, edges, language=language), tuple(edges), history)
+
+
+def _check_tasks(agent: AnyAgent, edges: Sequence[Route], agents: _AgentsByName) -> None:
+    """Check that the targets of task handoffs can end their tasks."""
+    for route in edges:
+        if route.handoff.until != "finished":
+            continue
+        edge, target = f'`{agent.name}` has a handoff to `{route.target}` with until="finished"', agents[route.target]
+        if target._is_remote:
+            raise SetupError(f"{edge}, but an agent of another service cannot finish a task; leave out until")
+        names = [spec.name for spec in target._tool_specs() if spec.name in TASK_TOOLS]
+        names += [edge.tool_name_override for edge in target._edges() if edge.tool_name_override in TASK_TOOLS]
+        if names:
+            raise SetupError(f"{edge}, but `{route.target}` has a tool called `{names[0]}`; give it another name")
+        # Compile the schema of the result now rather than in the middle of a run.
+        _ = route.handoff._result_parser
 
 
 def _check_names(agent: AnyAgent, agents: _AgentsByName, rule: str) -> None:
@@ -238,8 +257,8 @@ def _check_names(agent: AnyAgent, agents: _AgentsByName, rule: str) -> None:
 
 
 def _handoff_route(edge: Handoff, agents: _AgentsByName) -> Route:
-    tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.offered_to_model else ""
-    return make_route(edge, agents[edge.target], tool=tool)
+    route = make_route(edge, agents[edge.target], tool=edge.tool_name if edge.offered_to_model else "")
+    return route if edge.history is None else replace(route, history=compile_history(edge.history))
 
 
 def _check_tool_names(agent: AnyAgent, edges: Sequence[Route]) -> None:
@@ -298,6 +317,10 @@ def diff_fingerprints(recorded: Mapping[str, str], present: Mapping[str, str]) -
     return lines
 
 
+def _describe_edge(route: Route) -> str:
+    return route.target if route.handoff.until == "answered" else f"{route.target} until finished"
+
+
 def _describe_member(member: TeamMember) -> str:
     agent = member.agent
     facts = [type(agent).__name__]
@@ -305,7 +328,7 @@ def _describe_member(member: TeamMember) -> str:
     if tools:
         facts.append(f"tools {', '.join(tools)}")
     if member.edges:
-        facts.append(f"to {', '.join(route.target for route in member.edges)}")
+        facts.append(f"to {', '.join(map(_describe_edge, member.edges))}")
     parts = [part.name for part in agent.inner_agents()]
     if parts:
         facts.append(f"parts {', '.join(parts)}")

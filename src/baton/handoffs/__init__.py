@@ -8,14 +8,17 @@ from .base import (
     HandoffInputData,
     HandoffInputFilter,
     HandoffTarget,
+    PromptLanguage,
     ReturnTo,
+    Until,
     default_tool_name,
     handoff,
     tool_name_for,
 )
-from .routes import TRANSFER_TOOL, PromptLanguage
+from .routes import RECOMMENDED_PROMPT_PREFIX, TRANSFER_TOOL, prompt_with_handoff_instructions
 
 __all__ = [
+    "RECOMMENDED_PROMPT_PREFIX",
     "TRANSFER_TOOL",
     "Handoff",
     "HandoffInputData",
@@ -23,7 +26,9 @@ __all__ = [
     "HandoffTarget",
     "PromptLanguage",
     "ReturnTo",
+    "Until",
     "default_tool_name",
     "handoff",
+    "prompt_with_handoff_instructions",
     "tool_name_for",
 ]

@@ -3,28 +3,42 @@
 import inspect
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2s
-from typing import Any, Generic, Literal, Protocol, TypeAlias, cast, overload, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, Required, TypeAlias, cast, overload, runtime_checkable
 
 from msgspec import Struct, structs
 from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
 
-from ..arguments import check_arguments, check_callback, check_keywords
+from ..arguments import check_arguments, check_callback, check_choice, check_keywords
 from ..context import RunContext
 from ..context.run_context import needs_await
 from ..errors import SetupError
 from ..messages import Message, UserMessage
 from ..wording import show
 from .input import HandoffInputParser
+from .tasks import TaskResultParser
 
 C = TypeVar("C", default=Any, contravariant=True)
 T = TypeVar("T", default=Any)
 
 ReturnTo: TypeAlias = Literal["caller"] | str | None
 """Where control goes when the target has finished: None (it stays), `"caller"`, or the name of an agent."""
+
+Until: TypeAlias = Literal["answered", "finished"]
+"""When a handoff with `return_to` gives control back: at the target's first answer, or when its task has ended."""
+
+
+PromptLanguage: TypeAlias = Literal["en", "zh"]
+"""The language of the texts that Baton adds to instructions and tools."""
+
+NO_INPUT: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+"""The schema of a handoff without input."""
+
+_EXAMPLES = {"en": "For example: {examples}", "zh": "例如：{examples}"}
 
 
 @runtime_checkable
@@ -118,6 +132,10 @@ class Handoff(Generic[C]):
     """Requires a person to approve the transfer, or a function `(ctx, input) -> bool`."""
     return_to: ReturnTo = None
     """Where control goes when the target has finished."""
+    until: Until = "answered"
+    """When control goes there: `"answered"`, or `"finished"` for a task over several user turns."""
+    result_type: Any = None
+    """The type of a task's result; None for text."""
     history: Any = None
     """The way the target reads earlier messages; None leaves it to the target and the runner."""
     offered_to_model: bool = True
@@ -136,15 +154,53 @@ class Handoff(Generic[C]):
             check_callback(f"is_enabled {where}", self.is_enabled, "ctx", "agent")
         if not isinstance(self.needs_approval, int):
             check_callback(f"needs_approval {where}", self.needs_approval, "ctx", "input")
+        check_choice(f"until {where}", self.until, ("answered", "finished"))
+        if self.until == "finished" and self.return_to is None:
+            raise SetupError(f'until="finished" {where} needs to know where control returns; add return_to="caller"')
+        if self.result_type is not None and self.until != "finished":
+            raise SetupError(f'result_type {where} is the type of a task\'s result; add until="finished"')
 
     @property
     def target(self) -> str:
         """The name of the target."""
         return self.agent if isinstance(self.agent, str) else self.agent.name
 
+    @property
+    def agent_name(self) -> str:
+        """The name of the target, as the OpenAI Agents SDK calls it."""
+        return self.target
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool that the model calls."""
+        return self.tool_name_override or default_tool_name(self.target)
+
+    @property
+    def tool_description(self) -> str:
+        """The description that the model reads; the target's own only if its object is given."""
+        if self.tool_description_override:
+            return self.tool_description_override
+        target = self.agent
+        about = "" if isinstance(target, str) else describe_target(target.description, getattr(target, "examples", ()))
+        return default_tool_description(self.target, about)
+
+    @property
+    def input_json_schema(self) -> dict[str, Any]:
+        """A copy of the JSON schema of the arguments that the model gives."""
+        return deepcopy(NO_INPUT if self._input_parser is None else self._input_parser.schema)
+
+    @property
+    def strict_json_schema(self) -> bool:
+        """True: providers are asked to enforce the schema of every handoff."""
+        return True
+
     @cached_property
     def _input_parser(self) -> HandoffInputParser | None:
         return None if self.input_type is None else HandoffInputParser(self.target, self.input_type)
+
+    @cached_property
+    def _result_parser(self) -> TaskResultParser | None:
+        return None if self.result_type is None else TaskResultParser(self.target, self.result_type)
 
     def clone(self, **changes: Any) -> "Handoff[C]":
         """Return a copy with some fields changed."""
@@ -154,8 +210,8 @@ class Handoff(Generic[C]):
 Handoff.__init__ = check_arguments(Handoff.__init__)
 
 
-class HandoffOptions(TypedDict, Generic[T], total=False):
-    """Keyword arguments of `handoff` that do not depend on its input."""
+class _CommonOptions(TypedDict, Generic[T], total=False):
+    """Keyword arguments of every `handoff` that do not depend on its input."""
 
     tool_name_override: str | None
     """The name of the tool that the model calls; by default `transfer_to_<agent>`."""
@@ -165,13 +221,39 @@ class HandoffOptions(TypedDict, Generic[T], total=False):
     """Changes the messages that the target reads."""
     is_enabled: IsEnabled[T]
     """True if the model is offered the handoff, or a function `(ctx, agent) -> bool`."""
-    return_to: ReturnTo
-    """Where control goes when the target has finished: None, `"caller"` or the name of an agent."""
     history: Any
     """The way the target reads earlier messages; None leaves it to the target and the runner."""
 
 
-_HANDOFF_ARGUMENTS = ("on_handoff", "input_type", "needs_approval", *HandoffOptions.__annotations__)
+class HandoffOptions(_CommonOptions[T], total=False):
+    """Keyword arguments of `handoff` that do not depend on its input."""
+
+    return_to: ReturnTo
+    """Where control goes when the target has answered: None, `"caller"` or the name of an agent."""
+    until: Literal["answered"]
+    """When control goes there."""
+
+
+class TaskOptions(_CommonOptions[T], total=False):
+    """Keyword arguments of a task handoff that do not depend on its input."""
+
+    return_to: Required[str]
+    """Where control goes when the task has ended: `"caller"` or the name of an agent."""
+    until: Required[Literal["finished"]]
+    """When control goes there."""
+    result_type: TypeForm[Any] | None
+    """The type of the task's result: any type that pydantic can validate; None for text."""
+
+
+_HANDOFF_ARGUMENTS = (
+    "on_handoff",
+    "input_type",
+    "needs_approval",
+    *_CommonOptions.__annotations__,
+    "return_to",
+    "until",
+    "result_type",
+)
 
 
 @overload
@@ -192,6 +274,24 @@ def handoff(
     needs_approval: bool | Callable[[RunContext[C], T], bool | Awaitable[bool]] = False,
     **options: Unpack[HandoffOptions[C]],
 ) -> Handoff[C]: ...
+@overload
+def handoff(
+    agent: HandoffTarget | str,
+    *,
+    on_handoff: Callable[[RunContext[C]], Any] | None = None,
+    input_type: None = None,
+    needs_approval: bool | Callable[[RunContext[C], None], bool | Awaitable[bool]] = False,
+    **options: Unpack[TaskOptions[C]],
+) -> Handoff[C]: ...
+@overload
+def handoff(
+    agent: HandoffTarget | str,
+    *,
+    on_handoff: Callable[[RunContext[C], T], Any] | None = None,
+    input_type: TypeForm[T],
+    needs_approval: bool | Callable[[RunContext[C], T], bool | Awaitable[bool]] = False,
+    **options: Unpack[TaskOptions[C]],
+) -> Handoff[C]: ...
 def handoff(agent: HandoffTarget | str, **options: Any) -> Handoff[Any]:
     """Make a handoff with options, for `Agent(handoffs=[…])`.
 
@@ -205,10 +305,14 @@ def handoff(agent: HandoffTarget | str, **options: Any) -> Handoff[Any]:
         is_enabled: Whether the model is offered the handoff, or a function `(ctx, agent) -> bool`.
         needs_approval: Whether a person must approve the transfer, or a function `(ctx, input) -> bool`.
         return_to: Where control goes when the target has finished: None, `"caller"` or the name of an agent.
+        until: When control goes there: `"answered"`, at the target's first answer; or `"finished"`, when it has
+            finished its task, over as many user turns as it needs.
+        result_type: The type of a task's result: any type that pydantic can validate; None for text.
         history: How the target reads earlier messages; None leaves it to the target and the runner.
 
     Raises:
-        SetupError: The target is not an agent, or `on_handoff` does not take these arguments.
+        SetupError: The target is not an agent, `on_handoff` does not take these arguments, or a task handoff has no
+            `return_to`.
     """
     check_keywords("handoff", options, _HANDOFF_ARGUMENTS)
     return Handoff(agent=agent, **options)
@@ -240,6 +344,30 @@ def default_tool_name(agent_name: str) -> str:
         agent_name: The target's name.
     """
     return tool_name_for(agent_name, prefix="transfer_to_")
+
+
+def default_tool_description(agent_name: str, about: str) -> str:
+    """Return the description of the tool for a handoff.
+
+    Args:
+        agent_name: The target's name.
+        about: The description of the target, with its examples.
+    """
+    return f"Handoff to the {agent_name} agent to handle the request. {about}".rstrip()
+
+
+def describe_target(description: str, examples: Sequence[str], language: PromptLanguage = "en") -> str:
+    """Return the description of an agent, followed by its example questions.
+
+    Args:
+        description: The description.
+        examples: The example questions.
+        language: The language of the text around them.
+    """
+    if not examples:
+        return description
+    quoted = " ".join(f"“{example}”" for example in examples)
+    return f"{description} {_EXAMPLES[language].format(examples=quoted)}".lstrip()
 
 
 def tool_name_for(agent_name: str, *, prefix: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Redaction of payment cards, social security numbers, e-mail addresses and phone numbers in messages.
+"""Redaction of payment cards, bank accounts, e-mail addresses, phone numbers and other personal data in messages.
 
 No pattern is perfect. These prefer shapes that hardly anything else has over finding every possible number:
 - card: 13 to 19 digits, in one piece or with single spaces or dashes between groups, that begin like the cards of a
@@ -7,6 +7,10 @@ No pattern is perfect. These prefer shapes that hardly anything else has over fi
 - email: an address with a domain that has a dot.
 - phone: + and 8 to 15 digits, or three, three and four digits with separators, as in (415) 555-0132. Numbers in one
   piece without + look like any other number, and other national forms like dates and ids: they are kept.
+
+`RedactPII` has two more:
+- iban: two capitals, two digits and 11 to 30 more, in one piece or in groups, with a valid checksum.
+- ip: IPv4 addresses, which version numbers of four parts look like, and IPv6 addresses.
 """
 
 import json
@@ -76,6 +80,46 @@ def _is_card(digits: str) -> bool:
     return checksum % 10 == 0 and _NETWORK.match(plain) is not None
 
 
+_IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Z]{{2}}\d\d(?:{_BETWEEN}?[A-Z0-9]{{1,4}})+")
+_IPV4 = re.compile(r"(?<![\w.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w]|\.\d)")
+_IPV6 = re.compile(r"(?<![\w:])(?=[0-9A-Fa-f:]*\d)(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
+
+
+def _ibans(text: str) -> Iterator[tuple[int, int]]:
+    for found in _IBAN.finditer(text):
+        start = found.start()
+        # What follows may look like a part of it, so the longest valid beginning is searched.
+        ends = [end for end in range(found.end(), start + 14, -1) if end == found.end() or not text[end].isalnum()]
+        for end in ends:
+            if text[end - 1].isalnum() and _is_iban(text[start:end]):
+                yield start, end
+                break
+
+
+def _is_iban(text: str) -> bool:
+    plain = "".join(filter(str.isalnum, text))
+    if not 15 <= len(plain) <= 34:
+        return False
+    return int("".join(str(int(character, 36)) for character in plain[4:] + plain[:4])) % 97 == 1
+
+
+def _ips(text: str) -> Iterator[tuple[int, int]]:
+    yield from (match.span() for match in _IPV4.finditer(text))
+    for match in _IPV6.finditer(text):
+        if _is_ipv6(match.group()):
+            yield match.span()
+
+
+def _is_ipv6(text: str) -> bool:
+    from ipaddress import AddressValueError, IPv6Address
+
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return False
+    return True
+
+
 def _matcher(pattern: re.Pattern[str]) -> Finder:
     return lambda text: (match.span() for match in pattern.finditer(text))
 
@@ -86,38 +130,47 @@ _BUILT_IN: Mapping[str, Finder] = {
     "email": _matcher(_EMAIL),
     "phone": _matcher(_PHONE),
 }
+PII_PATTERNS: Mapping[str, Finder] = {**_BUILT_IN, "iban": _ibans, "ip": _ips}
+"""The built-in patterns of `RedactPII`."""
 
 
-def find_patterns(patterns: Mapping[str, Pattern] | Iterable[str] | None) -> dict[str, Finder]:
+def find_patterns(
+    patterns: Mapping[str, Pattern] | Iterable[str] | None,
+    *,
+    owner: str = "redact",
+    built_in: Mapping[str, Finder] = _BUILT_IN,
+) -> dict[str, Finder]:
     """Return matchers by name.
 
     Args:
         patterns: Regular expressions by name, names of built-in patterns, or None for all built-in patterns.
+        owner: The function or class that they are given to, as messages name it.
+        built_in: The built-in patterns.
 
     Raises:
         SetupError: A name is unknown, or a pattern is not a regular expression.
     """
     if patterns is None:
-        return dict(_BUILT_IN)
+        return dict(built_in)
     if isinstance(patterns, Mapping):
         own = cast("Mapping[str, Pattern]", patterns)
-        return {name: _matcher(_compile(name, pattern)) for name, pattern in own.items()}
+        return {name: _matcher(_compile(owner, name, pattern)) for name, pattern in own.items()}
     names = [patterns] if isinstance(patterns, str) else list(patterns)
-    unknown = [name for name in names if name not in _BUILT_IN]
+    unknown = [name for name in names if name not in built_in]
     if unknown:
         raise SetupError(
-            f"redact has no pattern {quote_names(unknown)}; it has {quote_names([*_BUILT_IN])}. "
+            f"{owner} has no pattern {quote_names(unknown)}; it has {quote_names([*built_in])}. "
             "Give your own pattern as a mapping of its name to a regular expression"
         )
-    return {name: _BUILT_IN[name] for name in names}
+    return {name: built_in[name] for name in names}
 
 
-def _compile(name: str, pattern: Any) -> re.Pattern[str]:
+def _compile(owner: str, name: str, pattern: Any) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
         compiled.search("")  # A bytes pattern fails only here.
     except (re.error, TypeError) as error:
-        raise SetupError(f"the pattern `{name}` given to redact is not a regular expression: {error}") from None
+        raise SetupError(f"the pattern `{name}` given to {owner} is not a regular expression: {error}") from None
     return compiled
 
 
@@ -126,12 +179,21 @@ class Redactor:
 
     Args:
         finders: Matchers by name.
-        replacement: The text to insert; `{name}` becomes the name of the pattern.
+        replacement: The text to insert; `{name}` becomes the name of the pattern. Or a function `(name, found)` that
+            returns the text.
+        keeps_reasoning: Whether reasoning is kept as it is.
     """
 
-    def __init__(self, finders: Mapping[str, Finder], replacement: str) -> None:
+    def __init__(
+        self,
+        finders: Mapping[str, Finder],
+        replacement: str | Callable[[str, str], str],
+        *,
+        keeps_reasoning: bool = False,
+    ) -> None:
         self._finders = finders
         self._replacement = replacement
+        self._keeps_reasoning = keeps_reasoning
 
     def redact_message(self, message: Message) -> Message | None:
         """Redact a message; return None if nothing is left of it."""
@@ -140,8 +202,9 @@ class Redactor:
             return message if clean == message.content else replace(message, content=clean)
         # Reasoning is removed as a whole: opaque reasoning cannot be searched, signed reasoning must not be changed.
         calls = tuple(map(self._call, message.tool_calls))
-        changed = replace(message, content=self._content(message.content), tool_calls=calls, reasoning=())
-        if message.reasoning and is_empty(changed):
+        reasoning = message.reasoning if self._keeps_reasoning else ()
+        changed = replace(message, content=self._content(message.content), tool_calls=calls, reasoning=reasoning)
+        if message.reasoning and not reasoning and is_empty(changed):
             return None
         return message if changed == message else changed
 
@@ -154,9 +217,13 @@ class Redactor:
         done = 0
         for start, end, name in spans:
             if start >= done:
-                pieces += text[done:start], self._replacement.replace("{name}", name)
+                pieces += text[done:start], self._insert(name, text[start:-end])
             done = max(done, -end)
         return "".join((*pieces, text[done:]))
+
+    def _insert(self, name: str, found: str) -> str:
+        replacement = self._replacement
+        return replacement.replace("{name}", name) if isinstance(replacement, str) else replacement(name, found)
 
     def _content(self, content: Content) -> Content:
         return self.redact_text(content) if isinstance(content, str) else tuple(map(self._part, content))

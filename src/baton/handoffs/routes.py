@@ -4,18 +4,16 @@
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..arguments import check_arguments
 from ..errors import SetupError, quote_names
 from ..messages import ToolCall, ToolSpec, object_schema
-from .base import Handoff, HandoffTarget
-
-PromptLanguage: TypeAlias = Literal["en", "zh"]
-"""The language of the texts that Baton adds to instructions and tools."""
+from .base import NO_INPUT, Handoff, HandoffTarget, PromptLanguage, default_tool_description, describe_target
 
 _SECTION = {
     "en": """\
@@ -40,15 +38,30 @@ _TOOL = {
     "zh": "把对话移交给团队中的另一个智能体，由它继续处理。",
 }
 
-_EXAMPLES = {"en": "For example: {examples}", "zh": "例如：{examples}"}
-
 _PARAMETER = {"en": "The name of the agent that takes over.", "zh": "接手对话的智能体的名称。"}
 
 
 TRANSFER_TOOL = "transfer_to_agent"
 """The name of the tool that transfers to a sub-agent or parent."""
 
-_NO_INPUT: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+RECOMMENDED_PROMPT_PREFIX = """\
+# Working with other agents
+You are one of several agents that share this conversation; each has instructions and tools of its own. If another \
+agent is better suited to deal with the request, give it the conversation with a handoff tool, usually called \
+`transfer_to_<agent_name>`. The user talks to one assistant: do not mention handoffs or other agents."""
+"""Instructions for agents with handoffs, to put before their own."""
+
+
+@check_arguments
+def prompt_with_handoff_instructions(prompt: str) -> str:
+    """Put general instructions about handoffs before the instructions of an agent.
+
+    An agent with `sub_agents` gets a section about transfers anyway; this is for agents with `handoffs`.
+
+    Args:
+        prompt: The agent's own instructions.
+    """
+    return f"{RECOMMENDED_PROMPT_PREFIX}\n\n{prompt}" if prompt else RECOMMENDED_PROMPT_PREFIX
 
 
 class Route(Struct, frozen=True):
@@ -74,6 +87,8 @@ class Route(Struct, frozen=True):
     """True if it has neither input, approval, callback nor `accepts`."""
     is_straight: bool = True
     """True if it has neither `return_to`, `history` nor `input_filter`."""
+    history: Any = None
+    """The compiled history policy of the handoff."""
     id: str = ""
     """Identifies it among the edges of its agent: the name of its tool, numbered if several edges share the name."""
 
@@ -178,6 +193,10 @@ class Routes:
         text = f"Not transferred: {reason}; you can transfer to: {quote_names([*self._tree])}."
         return TransferRefusal(wish, text)
 
+    def offered(self) -> tuple[Route, ...]:
+        """Return the routes that the model can ask for."""
+        return (*self._tree.values(), *self._by_id.values())
+
     def enabled_specs(self, disabled: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return the specs without those of disabled routes.
 
@@ -225,15 +244,12 @@ def _transfer_section(routes: Sequence[Route], language: PromptLanguage) -> str:
 
 
 def _describe(route: Route, language: PromptLanguage) -> str:
-    if not route.examples:
-        return route.description
-    quoted = " ".join(f"“{example}”" for example in route.examples)
-    return f"{route.description} {_EXAMPLES[language].format(examples=quoted)}".lstrip()
+    return describe_target(route.description, route.examples, language)
 
 
 def _to_spec(route: Route, language: PromptLanguage) -> ToolSpec:
     handoff, parser = route.handoff, route.handoff._input_parser
-    default = f"Handoff to the {route.target} agent to handle the request. {_describe(route, language)}".rstrip()
+    default = default_tool_description(route.target, _describe(route, language))
     description = handoff.tool_description_override or default
-    schema = parser.schema if parser is not None else _NO_INPUT
+    schema = parser.schema if parser is not None else NO_INPUT
     return ToolSpec(route.tool, description, schema, strict=True)

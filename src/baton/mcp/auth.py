@@ -52,7 +52,7 @@ class ClientCredentials:
         issuer: The authorization server the credentials belong to. They are sent to no other server.
         private_key: The PEM key that signs JWT assertions, instead of a secret.
         algorithm: The signing algorithm of `private_key`.
-        method: How the secret is sent to the token endpoint.
+        method: The authentication method at the token endpoint.
         scope: The scopes to request, separated by spaces.
         tokens: Where tokens are stored; in memory by default.
     """
@@ -82,12 +82,8 @@ class ClientCredentials:
                 url, credentials, self.client_id, self.client_secret, self.method, self.scope, self.issuer
             )
         else:
-            signing = SignedJWTParameters(
-                issuer=self.client_id,
-                subject=self.client_id,
-                signing_key=self.private_key,
-                signing_algorithm=self.algorithm,
-            )
+            id, key, algorithm = self.client_id, self.private_key, self.algorithm
+            signing = SignedJWTParameters(issuer=id, subject=id, signing_key=key, signing_algorithm=algorithm)
             assertion = signing.create_assertion_provider()
             provider = PrivateKeyJWTOAuthProvider(url, credentials, self.client_id, assertion, self.scope, self.issuer)
         return ConcurrentAuth(provider)

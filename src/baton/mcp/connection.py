@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -15,12 +15,13 @@ from mcp import ClientSession
 from ..errors import SetupError, ToolError, ToolsUnavailableError, ToolTimeoutError
 from ..tools import Tool
 from .convert import is_repeatable
-from .in_flight import RequestAnswerer, Send
-from .session import MCPSession, ServerSettings
+from .session import MCPSession, RequestAnswerer, Send, ServerSettings
 from .transports import AuthorizationRequiredError, MCPSessionError, SessionFailure, logger
 
 T = TypeVar("T")
 
+ToolBuilder: TypeAlias = "Callable[[MCPConnection, Sequence[types.Tool]], tuple[Tool, ...]]"
+"""Creates the tools for agents from those that a server lists."""
 _MAX_PAGES = 1000
 
 
@@ -30,11 +31,7 @@ class MCPConnection:
     It may be used from any task of the event loop that created it.
     """
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        build_tools: "Callable[[MCPConnection, Sequence[types.Tool]], tuple[Tool, ...]]",
-    ) -> None:
+    def __init__(self, settings: ServerSettings, build_tools: "ToolBuilder") -> None:
         self.settings = settings
         self._label = settings.transport.label
         self._build_tools = build_tools
@@ -57,7 +54,7 @@ class MCPConnection:
         """Return the server's tools; the same tuple unless they have changed.
 
         Raises:
-            ToolsUnavailableError: They could not be listed and none are version from before.
+            ToolsUnavailableError: They could not be listed, and none are known from before.
             AuthorizationRequiredError: A user must authorize the client first.
         """
         self._check_loop()
@@ -86,7 +83,15 @@ class MCPConnection:
 
     async def _list_tools(self, session: ClientSession) -> tuple[int, list[types.Tool]]:
         # Read before listing: a change between two pages may be on neither of them.
-        return self._version, await _list_all_tools(session)
+        version, cursor = self._version, None
+        tools: list[types.Tool] = []
+        for _ in range(_MAX_PAGES):
+            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+            tools += page.tools
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return version, tools
 
     async def call(self, tool: types.Tool, send: Send[T], *, answerer: RequestAnswerer, key: str) -> T:
         """Send a tool call and return its result.
@@ -105,7 +110,9 @@ class MCPConnection:
         try:
             return await self._request(send, may_repeat=is_repeatable(tool), answerer=answerer, key=key)
         except MCPSessionError as error:
-            raise ToolError(_lost_call_message(tool.name, error), tool=tool.name) from error
+            if error.was_sent:
+                raise unknown_outcome(tool, str(error)) from error
+            raise ToolError(f"tool `{tool.name}` was not called: {error}", tool=tool.name) from error
         except MCPError as error:
             if error.code == REQUEST_TIMEOUT and self.settings.timeout is not None:
                 raise ToolTimeoutError(tool.name, self.settings.timeout) from error
@@ -145,7 +152,7 @@ class MCPConnection:
             if session is not None and not session.is_lost:
                 return session
             if self._failure is not None and self._attempts > attempts:
-                # Another task has tried meanwhile: waiting tasks must not time out one after the other.
+                # Another task has just tried: waiting tasks must not time out one after the other.
                 raise copy(self._failure)
             if self._is_closed:
                 raise MCPSessionError(f"{self._label} is closed")
@@ -201,22 +208,13 @@ class MCPConnection:
             raise SetupError(f"{self._label} was opened in another event loop; open it where the agents run")
 
 
-async def _list_all_tools(session: ClientSession) -> list[types.Tool]:
-    tools: list[types.Tool] = []
-    cursor: str | None = None
-    for _ in range(_MAX_PAGES):
-        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return tools
+def unknown_outcome(tool: types.Tool, reason: str) -> ToolError:
+    """Return the error of a call that the server may have executed.
 
-
-def _lost_call_message(tool: str, error: MCPSessionError) -> str:
-    if not error.was_sent:
-        return f"tool `{tool}` was not called: {error}"
-    return (
-        f"it is unknown whether `{tool}` was executed: {error}. It is not retried, because the server does not declare "
-        "it idempotent; find out what happened before calling it again"
-    )
+    Args:
+        tool: The tool as the server lists it.
+        reason: The reason why the outcome is unknown.
+    """
+    advice = "because the server does not declare it idempotent; find out what happened before calling it again"
+    message = f"it is unknown whether `{tool.name}` was executed: {reason}. It is not retried, {advice}"
+    return ToolError(message, tool=tool.name)

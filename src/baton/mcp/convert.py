@@ -34,11 +34,10 @@ def to_tool_spec(tool: types.Tool, name: str, *, strict: bool) -> ToolSpec:
     The schema is the server's own; with `strict`, a strict copy where one with the same meaning exists.
     """
     description = tool.description or tool.title or ""
-    if strict:
-        schema = _strict_copy(tool)
-        if schema is not None:
-            return ToolSpec(name, description, schema, strict=True)
-    return ToolSpec(name, description, tool.input_schema)
+    schema = _strict_copy(tool) if strict else None
+    if schema is None:
+        return ToolSpec(name, description, tool.input_schema)
+    return ToolSpec(name, description, schema, strict=True)
 
 
 def optional_properties(schema: dict[str, Any]) -> frozenset[str]:

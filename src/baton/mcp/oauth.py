@@ -7,26 +7,20 @@ from collections.abc import AsyncGenerator
 from hashlib import blake2s
 from pathlib import Path
 from time import time
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, PKCEParameters
 from mcp.client.auth.utils import validate_authorization_response_iss
-from mcp.shared.auth import (
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthMetadata,
-    OAuthToken,
-    ProtectedResourceMetadata,
-)
+from mcp.shared import auth
 from pydantic import BaseModel
 
 M = TypeVar("M", bound=BaseModel)
 
 _CLEARED = b"null"
 TOKENS, CLIENT, PENDING, DISCOVERED = "tokens", "client", "pending", "discovered"
-"""The names of what is stored for each server."""
+"""The names of the values that are stored for each server."""
 
 
 class TokenStore(Protocol):
@@ -115,15 +109,15 @@ class PendingAuthorization(BaseModel, frozen=True):
 
 
 class _StoredTokens(BaseModel):
-    tokens: OAuthToken
+    tokens: auth.OAuthToken
     expires_at: float | None = None
 
 
 class DiscoveredMetadata(BaseModel):
     """The metadata of a server and its authorization server, needed to refresh tokens."""
 
-    server: OAuthMetadata | None = None
-    resource: ProtectedResourceMetadata | None = None
+    server: auth.OAuthMetadata | None = None
+    resource: auth.ProtectedResourceMetadata | None = None
 
 
 class ServerCredentials:
@@ -135,12 +129,12 @@ class ServerCredentials:
         client: The client's registration, if it is known in advance.
     """
 
-    def __init__(self, store: TokenStore, url: str, client: OAuthClientInformationFull | None = None) -> None:
+    def __init__(self, store: TokenStore, url: str, client: auth.OAuthClientInformationFull | None = None) -> None:
         self._store = store
         self._url = url
         self._client = client
 
-    async def get_tokens(self) -> OAuthToken | None:
+    async def get_tokens(self) -> auth.OAuthToken | None:
         """Return the tokens, with the rest of their lifetime."""
         stored = await self.get(TOKENS, _StoredTokens)
         if stored is None:
@@ -149,17 +143,17 @@ class ServerCredentials:
             stored.tokens.expires_in = int(stored.expires_at - time())
         return stored.tokens
 
-    async def set_tokens(self, tokens: OAuthToken) -> None:
+    async def set_tokens(self, tokens: auth.OAuthToken) -> None:
         """Store tokens and forget the pending authorization."""
         expires_at = None if tokens.expires_in is None else time() + tokens.expires_in
         await self.set(TOKENS, _StoredTokens(tokens=tokens, expires_at=expires_at))
         await self.set(PENDING, None)
 
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
+    async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
         """Return the client's registration at the authorization server."""
-        return await self.get(CLIENT, OAuthClientInformationFull) or self._client
+        return await self.get(CLIENT, auth.OAuthClientInformationFull) or self._client
 
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+    async def set_client_info(self, client_info: auth.OAuthClientInformationFull) -> None:
         """Store a registration."""
         await self.set(CLIENT, client_info)
 
@@ -188,16 +182,9 @@ class AuthorizationPending(BaseException):
 class AuthorizationCodeFlow(OAuthClientProvider):
     """An authorization code flow that stops instead of waiting for the user."""
 
-    def __init__(
-        self,
-        url: str,
-        metadata: OAuthClientMetadata,
-        credentials: ServerCredentials,
-        *,
-        client_metadata_url: str | None,
-    ) -> None:
-        super().__init__(url, metadata, credentials, client_metadata_url=client_metadata_url)
-        self._credentials = credentials
+    @property
+    def _credentials(self) -> ServerCredentials:
+        return cast("ServerCredentials", self.context.storage)
 
     async def accept_redirect(self, answer: Any) -> bool:
         """Store the redirect; return whether it belongs to the pending authorization."""
@@ -284,15 +271,13 @@ class ConcurrentAuth(httpx2.Auth):
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Authorize a request, refreshing or obtaining tokens where needed."""
-        context = self.provider.context
+        context, sent = self.provider.context, ""
         refused: httpx2.Response | None = None
         if context.is_token_valid() and context.current_tokens is not None:
             sent = request.headers["Authorization"] = f"Bearer {context.current_tokens.access_token}"
             refused = yield request
             if refused.status_code not in (401, 403):
                 return
-        else:
-            sent = ""
         flow = self.provider.async_auth_flow(request)
         try:
             outgoing = await anext(flow)

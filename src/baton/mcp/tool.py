@@ -24,10 +24,10 @@ from ..models import ModelRequest, ModelSettings, collect_response
 from ..tools import ToolResult
 from ..tools.base import parse_json_object
 from .auth import AuthorizationCode
-from .connection import MCPConnection
+from .connection import MCPConnection, unknown_outcome
 from .convert import declared_effect, is_repeatable, optional_properties, to_part, to_tool_result
-from .in_flight import refusal
 from .oauth import AuthorizationCodeFlow, ConcurrentAuth
+from .session import refusal
 from .transports import AuthorizationRequiredError, MCPTransport, StreamableHTTPTransport
 
 T = TypeVar("T")
@@ -38,10 +38,11 @@ ELICITATION = "elicitation"
 
 _MAX_ROUNDS = 50
 _URL_REQUEST = "baton.visit"
-"""Prefix for requests made from URL elicitation errors; the server cannot be told of a decline."""
+"""Prefix for requests made from URL elicitation errors; the server cannot be notified of a decline."""
 _MIN_POLL_DELAY, _MAX_POLL_DELAY = 0.05, 1.0
 
 _CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
+_SampledContent: TypeAlias = types.TextContent | types.ImageContent | types.AudioContent
 
 
 class MCPCall:
@@ -49,21 +50,15 @@ class MCPCall:
 
     Args:
         ctx: The context of the call.
-        connection: The connection to the server.
-        tool: The tool as the server lists it.
-        name: The tool's name as models see it.
+        tool: The tool that is called.
         arguments: The arguments of the call.
     """
 
-    def __init__(
-        self, ctx: RunContext[Any], connection: MCPConnection, tool: types.Tool, name: str, arguments: dict[str, Any]
-    ) -> None:
+    def __init__(self, ctx: RunContext[Any], tool: "MCPTool", arguments: dict[str, Any]) -> None:
         self._ctx = ctx
-        self._connection = connection
-        self._settings = connection.settings
-        self._server = connection.settings.transport.label
-        self._tool = tool
-        self._name = name
+        self._tool, self._name, self._connection = tool.tool, tool.spec.name, tool.connection
+        self._settings = tool.connection.settings
+        self._server = self._settings.transport.label
         self._arguments = arguments
 
     async def result(self) -> ToolResult:
@@ -98,12 +93,7 @@ class MCPCall:
                 return self._settings.list_roots()
 
     async def _elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        question: dict[str, Any] = {
-            "kind": ELICITATION,
-            "server": self._server,
-            "tool": self._tool.name,
-            "message": params.message,
-        }
+        question = {"kind": ELICITATION, "server": self._server, "tool": self._tool.name, "message": params.message}
         if isinstance(params, types.ElicitRequestURLParams):
             agrees = await self._ctx.interrupt({**question, "url": params.url}, schema={"type": "boolean"})
             return types.ElicitResult(action="accept" if agrees else "decline")
@@ -126,13 +116,18 @@ class MCPCall:
         return types.CreateMessageResult.model_validate(response)
 
     async def _call_model(self, params: types.CreateMessageRequestParams, agent: CompiledAgent) -> dict[str, Any]:
-        ctx, settings = self._ctx, ModelSettings(max_tokens=params.max_tokens, temperature=params.temperature)
-        stop = tuple(params.stop_sequences) if params.stop_sequences else None
-        settings = agent.settings.merge(settings).merge(ModelSettings(stop_sequences=stop))
+        ctx = self._ctx
+        # The server does not know the model, and MCP leaves it to the client whether to follow these settings.
+        wanted = ModelSettings(
+            max_tokens=params.max_tokens,
+            temperature=params.temperature,
+            stop_sequences=tuple(params.stop_sequences) if params.stop_sequences else None,
+            ignore_unsupported=True,
+        )
         request = ModelRequest(
             [_to_message(message) for message in params.messages],
             params.system_prompt or "",
-            settings=settings,
+            settings=agent.settings.merge(wanted),
             agent=ctx.agent,
         )
         ctx._run.meter.start_model_call(ctx._origin)
@@ -174,12 +169,8 @@ class MCPCall:
         if is_repeatable(self._tool) or self._connection.has_suspended_call(self._ctx.idempotency_key):
             return
         if ELICITATION in _interrupt_kinds(self._ctx):
-            raise ToolError(
-                f"it is unknown whether `{self._tool.name}` was executed: it asked for input, and the connection to "
-                f"{self._server} was lost before the answer. It is not retried, because the server does not declare it "
-                "idempotent; find out what happened before calling it again",
-                tool=self._tool.name,
-            )
+            reason = f"it asked for input, and the connection to {self._server} was lost before the answer"
+            raise unknown_outcome(self._tool, reason)
 
     async def _collect_answers(self, required: types.InputRequiredResult) -> types.InputResponses:
         answers: types.InputResponses = {}
@@ -243,12 +234,7 @@ def _compiled_agent(ctx: RunContext[Any]) -> CompiledAgent | None:
 
 
 def _to_message(message: types.SamplingMessage) -> Message:
-    blocks = [
-        block
-        for block in message.content_as_list
-        if isinstance(block, types.TextContent | types.ImageContent | types.AudioContent)
-    ]
-    content = tuple([to_part(block) for block in blocks])
+    content = tuple([to_part(block) for block in message.content_as_list if isinstance(block, _SampledContent)])
     return UserMessage(content) if message.role == "user" else AssistantMessage(content)
 
 
@@ -304,13 +290,11 @@ class UserAuthorization:
         if on_authorize is not None:
             self._attempts += 1
             if self._attempts > _MAX_AUTHORIZATIONS:
-                raise ToolsUnavailableError(
-                    transport.label, f"still not authorized after {_MAX_AUTHORIZATIONS} authorizations"
-                )
+                reason = f"still not authorized after {_MAX_AUTHORIZATIONS} authorizations"
+                raise ToolsUnavailableError(transport.label, reason)
             if not await flow.provider.accept_redirect(await on_authorize(required.url)):
-                raise ToolsUnavailableError(
-                    transport.label, "`on_authorize` returned a redirect that does not belong to its URL"
-                )
+                reason = "`on_authorize` returned a redirect that does not belong to its URL"
+                raise ToolsUnavailableError(transport.label, reason)
             return
         if self._ctx is None:
             raise required
@@ -341,8 +325,8 @@ class MCPTool:
     """
 
     def __init__(self, connection: MCPConnection, tool: types.Tool, spec: ToolSpec) -> None:
-        self._connection = connection
-        self._tool = tool
+        self.connection = connection
+        self.tool = tool
         self.spec = spec
         self.effect = declared_effect(tool)
         # In a strict copy of the schema, null stands for a missing property.
@@ -360,10 +344,10 @@ class MCPTool:
         given = self.check_arguments(arguments)
         if isinstance(given, ToolResult):
             return given
-        return await MCPCall(ctx, self._connection, self._tool, self.spec.name, given).result()
+        return await MCPCall(ctx, self, given).result()
 
     def __repr__(self) -> str:
-        return f"MCPTool({self.spec.name!r}, {self._connection.settings.transport.label})"
+        return f"MCPTool({self.spec.name!r}, {self.connection.settings.transport.label})"
 
 
 def _interrupt_kinds(ctx: RunContext[Any]) -> Iterator[Any]:
@@ -379,8 +363,6 @@ def _url_requests(error: BaseException | None) -> types.InputRequiredResult | No
     """Convert the error with which servers of 2025-11-25 ask a user to visit pages."""
     if not isinstance(error, MCPError) or error.code != URL_ELICITATION_REQUIRED:
         return None
-    schema = UrlElicitationRequiredError.from_error(error.error).elicitations
-    requests: types.InputRequests = {
-        f"{_URL_REQUEST}{n}": types.ElicitRequest(params=each) for n, each in enumerate(schema)
-    }
+    pages = UrlElicitationRequiredError.from_error(error.error).elicitations
+    requests: types.InputRequests = {f"{_URL_REQUEST}{n}": types.ElicitRequest(params=p) for n, p in enumerate(pages)}
     return types.InputRequiredResult(input_requests=requests) if requests else None

@@ -162,9 +162,8 @@ class StdioTransport(MCPTransport):
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> None:
         super().__init__(f"the server `{_command_label(command)}`")
-        self._parameters = StdioServerParameters(
-            command=command[0], args=list(command[1:]), env=dict(env) if env else None, cwd=cwd
-        )
+        program, *args = command
+        self._parameters = StdioServerParameters(command=program, args=args, env=dict(env) if env else None, cwd=cwd)
         self._stderr = _Stderr(self.label)
 
     def last_output(self) -> str:
@@ -335,7 +334,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _command_label(command: Sequence[str]) -> str:
-    """Return the program and what it runs; further arguments may be secrets."""
+    """Return the program and its first argument; further arguments may be secrets."""
     words = [command[0], *(command[2:3] if command[1:2] in (["-m"], ["-y"], ["--yes"]) else command[1:2])]
     return " ".join(os.path.basename(word) for word in words if not word.startswith("-"))
 
@@ -358,9 +357,8 @@ def transport_for(
             raise SetupError(f"MCPToolset({server!r}) is a URL; env and cwd apply only to commands")
         return StreamableHTTPTransport(server, headers, auth)
     if headers or auth is not None:
-        raise SetupError(
-            f"MCPToolset({server!r}) is not a URL; headers and auth apply only to URLs (for a command, use env)"
-        )
+        works = "headers and auth apply only to URLs (for a command, use env)"
+        raise SetupError(f"MCPToolset({server!r}) is not a URL; {works}")
     if isinstance(server, SDKServer | Server):
         if env or cwd:
             raise SetupError("env and cwd do not apply to a server in this process; leave them out")

@@ -10,16 +10,18 @@ from .base import (
     Model,
     ModelRequest,
     ModelResponse,
-    ModelSettings,
     OutputSchema,
     PartChunk,
+    PromptCaching,
     ReasoningChunk,
     RestartChunk,
     TextChunk,
     ToolCallChunk,
 )
+from .formats import to_anthropic, to_openai, to_responses
 from .registry import MODEL_ENV_VAR, register_model, resolve_model
 from .retry import FallbackModel, RetryModel
+from .settings import ModelSettings
 
 __all__ = [
     "MODEL_ENV_VAR",
@@ -32,6 +34,7 @@ __all__ = [
     "ModelSettings",
     "OutputSchema",
     "PartChunk",
+    "PromptCaching",
     "ReasoningChunk",
     "RestartChunk",
     "RetryModel",
@@ -41,4 +44,7 @@ __all__ = [
     "collect_response",
     "register_model",
     "resolve_model",
+    "to_anthropic",
+    "to_openai",
+    "to_responses",
 ]

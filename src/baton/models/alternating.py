@@ -27,8 +27,13 @@ class AlternatingTurns(ABC):
         self._pending_media: list[Block] = []
         """Media that may not stand where it was produced; it is sent with the next user turn."""
 
-    def convert(self, messages: Sequence[Message]) -> tuple[list[str], list[Block]]:
-        """Return the leading system texts and the turns, of which the first and last are the user's."""
+    def convert(self, messages: Sequence[Message], *, is_request: bool = True) -> tuple[list[str], list[Block]]:
+        """Return the leading system texts and the turns, of which the first and last are the user's.
+
+        Args:
+            messages: The conversation.
+            is_request: Whether the model is to respond; otherwise the last turn may be the model's.
+        """
         system: list[str] = []
         for message in pair_calls_with_results(messages):
             if isinstance(message, SystemMessage) and not self._turns:
@@ -41,7 +46,7 @@ class AlternatingTurns(ABC):
                 # Few models accept a system message in the middle; all of them accept a user message.
                 self.add_user(message.content)
         self.finish()
-        if not self._turns or self._turns[-1]["role"] == self._model_role:
+        if is_request and (not self._turns or self._turns[-1]["role"] == self._model_role):
             self._add("user", [self._text_block(CONTINUE)])
         return [text for text in system if text.strip()], self._turns
 

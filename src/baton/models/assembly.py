@@ -1,17 +1,11 @@
 """Assembly of a response from its chunks."""
 
 from collections.abc import AsyncIterable, Iterator, Sequence
-from itertools import groupby
-from typing import cast
 
-import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from ..messages import AssistantMessage, Content, Part, Reasoning, Text, ToolCall
-from .base import Chunk, ModelResponse, PartChunk, ReasoningChunk, RestartChunk, TextChunk, ToolCallChunk
-
-_NO_END = ModelResponse()
-_NO_ARGUMENTS = "{}"
+from .base import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 
 def assemble_response(chunks: Sequence[Chunk], model_name: str = "") -> ModelResponse:
@@ -24,14 +18,20 @@ def assemble_response(chunks: Sequence[Chunk], model_name: str = "") -> ModelRes
     Returns:
         A response with the complete message.
     """
-    if len(chunks) == 1:
-        only = chunks[0]
-        if type(only) is ModelResponse and only.message is not None:
-            return _complete(only, only.message, model_name)
-    builder = _ResponseBuilder()
-    for chunk in chunks:
-        builder.add(chunk)
-    return builder.response(model_name)
+    # A response that was not streamed is a single chunk.
+    end = chunks[0] if len(chunks) == 1 else None
+    if type(end) is not ModelResponse or end.message is None:
+        end = _join(chunks)
+    message = end.message or AssistantMessage()
+    for call in message.tool_calls:
+        # Some providers send an empty string for a call without arguments.
+        if not call.arguments:
+            calls = [ToolCall(each.id, each.name, each.arguments or "{}") for each in message.tool_calls]
+            message = replace(message, tool_calls=tuple(calls))
+            break
+    if message is end.message and (end.model or not model_name):
+        return end
+    return ModelResponse(message, end.usage, end.stop_reason, end.model or model_name, end.logprobs)
 
 
 async def collect_response(chunks: AsyncIterable[Chunk], model_name: str = "") -> ModelResponse:
@@ -47,94 +47,61 @@ async def collect_response(chunks: AsyncIterable[Chunk], model_name: str = "") -
     return assemble_response([chunk async for chunk in chunks], model_name)
 
 
-class _ResponseBuilder:
-    __slots__ = ("_calls", "_content_pieces", "_end", "_has_parts", "_open_reasoning", "_reasoning")
-
-    def __init__(self) -> None:
-        self._content_pieces: list[str | Part] = []
-        self._has_parts = False
-        self._calls: dict[int, _PartialCall] = {}
-        self._open_reasoning: list[str] = []
-        self._reasoning: list[Reasoning] = []
-        self._end = _NO_END
-
-    def add(self, chunk: Chunk) -> None:
+def _join(chunks: Sequence[Chunk]) -> ModelResponse:
+    end = ModelResponse()
+    content: list[str | Part] = []
+    calls: dict[int, list[ToolCallChunk]] = {}
+    reasoning: list[ReasoningChunk] = []
+    for chunk in chunks:
         # Text comes first because nearly every chunk is text, and this runs once per token.
         if type(chunk) is TextChunk:
-            self._content_pieces.append(chunk.text)
+            content.append(chunk.text)
         elif type(chunk) is ToolCallChunk:
-            call = self._calls.get(chunk.index)
-            if call is None:
-                call = self._calls[chunk.index] = _PartialCall()
-            call.add(chunk)
+            calls.setdefault(chunk.index, []).append(chunk)
         elif type(chunk) is ReasoningChunk:
-            self._add_reasoning(chunk)
+            reasoning.append(chunk)
         elif type(chunk) is PartChunk:
-            self._content_pieces.append(chunk.part)
-            self._has_parts = True
+            content.append(chunk.part)
         elif type(chunk) is ModelResponse:
-            self._end = chunk
-        elif type(chunk) is RestartChunk:
-            self.__init__()
-
-    def response(self, model_name: str) -> ModelResponse:
-        message = self._end.message
-        if message is None:
-            message = AssistantMessage(self._content(), self._joined_calls(), self._joined_reasoning())
-        return _complete(self._end, message, model_name)
-
-    def _add_reasoning(self, chunk: ReasoningChunk) -> None:
-        if chunk.text:
-            self._open_reasoning.append(chunk.text)
-        whole = chunk.whole
-        if whole is not None:
-            # Some providers end a block with its signature alone: its text is that of the pieces before.
-            if not whole.text and self._open_reasoning:
-                whole = msgspec.structs.replace(whole, text="".join(self._open_reasoning))
-            self._reasoning.append(whole)
-            self._open_reasoning.clear()
-
-    def _joined_reasoning(self) -> tuple[Reasoning, ...]:
-        unclosed = (Reasoning("".join(self._open_reasoning)),) if self._open_reasoning else ()
-        return (*self._reasoning, *unclosed)
-
-    def _content(self) -> Content:
-        if not self._has_parts:
-            return "".join(cast(list[str], self._content_pieces))
-        parts: list[Part] = []
-        for is_text, pieces in groupby(self._content_pieces, lambda piece: isinstance(piece, str)):
-            if not is_text:
-                parts += cast("Iterator[Part]", pieces)
-            elif text := "".join(cast("Iterator[str]", pieces)):
-                parts.append(Text(text))
-        return tuple(parts)
-
-    def _joined_calls(self) -> tuple[ToolCall, ...]:
-        return tuple(self._calls[index].build() for index in sorted(self._calls))
-
-
-class _PartialCall(Struct):
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = []
-
-    def add(self, chunk: ToolCallChunk) -> None:
-        # Some providers repeat id and name with every piece, so they are stored once and never joined.
-        self.id = self.id or chunk.id
-        self.name = self.name or chunk.name
-        self.arguments.append(chunk.arguments)
-
-    def build(self) -> ToolCall:
-        return ToolCall(self.id, self.name, "".join(self.arguments) or _NO_ARGUMENTS)
-
-
-def _complete(end: ModelResponse, message: AssistantMessage, model_name: str) -> ModelResponse:
-    for call in message.tool_calls:
-        # Some providers send an empty string for a call without arguments.
-        if not call.arguments:
-            calls = [ToolCall(each.id, each.name, each.arguments or _NO_ARGUMENTS) for each in message.tool_calls]
-            message = msgspec.structs.replace(message, tool_calls=tuple(calls))
-            break
-    if message is end.message and (end.model or not model_name):
+            end = chunk
+        else:
+            end, content, calls, reasoning = ModelResponse(), [], {}, []
+    if end.message is not None:
         return end
-    return ModelResponse(message, end.usage, end.stop_reason, end.model or model_name)
+    joined = tuple([_join_call(calls[index]) for index in sorted(calls)])
+    message = AssistantMessage(_join_content(content), joined, tuple(_join_reasoning(reasoning)))
+    return replace(end, message=message)
+
+
+def _join_content(pieces: Sequence[str | Part]) -> Content:
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    if len(texts) == len(pieces):
+        return "".join(texts)
+    parts: list[Part] = []
+    text = ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            text += piece
+            continue
+        parts += [Text(text), piece] if text else [piece]
+        text = ""
+    return (*parts, Text(text)) if text else tuple(parts)
+
+
+def _join_call(pieces: Sequence[ToolCallChunk]) -> ToolCall:
+    # Some providers repeat id and name with every piece, so they are taken once and never joined.
+    id = next((piece.id for piece in pieces if piece.id), "")
+    name = next((piece.name for piece in pieces if piece.name), "")
+    return ToolCall(id, name, "".join([piece.arguments for piece in pieces]))
+
+
+def _join_reasoning(chunks: Sequence[ReasoningChunk]) -> Iterator[Reasoning]:
+    text = ""
+    for chunk in chunks:
+        text += chunk.text
+        if chunk.whole is not None:
+            # Some providers end a block with its signature alone: its text is that of the pieces before.
+            yield chunk.whole if chunk.whole.text else replace(chunk.whole, text=text)
+            text = ""
+    if text:
+        yield Reasoning(text)

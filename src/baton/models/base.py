@@ -1,54 +1,15 @@
 """The contract between agents and language models: a request in, a stream of chunks out."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
 
-from ..arguments import CheckedStructMeta
-from ..messages import AssistantMessage, Message, Part, Reasoning, ToolSpec, Usage
+from ..messages import AssistantMessage, Message, Part, Reasoning, TokenLogprob, ToolSpec, Usage
+from .settings import ModelSettings
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | str
 """`auto`, `required`, `none`, or the name of the tool that the model must call."""
-
-
-class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=CheckedStructMeta):
-    """Sampling and transport settings of a model; None keeps the provider's default.
-
-    Args:
-        temperature: The sampling temperature.
-        top_p: The probability mass to sample from.
-        max_tokens: The maximum number of tokens in the response.
-        parallel_tool_calls: Whether the model may call several tools in one response.
-        reasoning_effort: The reasoning effort, such as `none`, `low`, `medium` or `high`.
-        stop_sequences: Texts that end the response.
-        seed: The sampling seed, for providers that support one.
-        timeout: The seconds to wait for the next bytes of the response.
-        extra_headers: HTTP headers to add to each request.
-        extra_body: Fields to add to the body of each request as they are.
-    """
-
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    parallel_tool_calls: bool | None = None
-    reasoning_effort: str | None = None
-    stop_sequences: tuple[str, ...] | None = None
-    seed: int | None = None
-    timeout: float | None = None
-    extra_headers: Mapping[str, str] | None = None
-    extra_body: Mapping[str, Any] | None = None
-
-    def merge(self, other: "ModelSettings | None") -> "ModelSettings":
-        """Return a copy in which the values that `other` sets take precedence.
-
-        Args:
-            other: The settings to apply on top of these; None changes nothing.
-        """
-        if other is None:
-            return self
-        return replace(self, **{name: value for name, value in asdict(other).items() if value is not None})
 
 
 class OutputSchema(Struct, frozen=True):
@@ -65,6 +26,18 @@ class OutputSchema(Struct, frozen=True):
     strict: bool = False
 
 
+class PromptCaching(Struct, frozen=True):
+    """A hint that the beginning of a request will come again, so that the provider caches it.
+
+    Args:
+        key: Identifies requests with a common beginning, for OpenAI; at most 64 characters are sent.
+        ttl: How long the beginning is kept after its last use, for Anthropic: `5m` or `1h`.
+    """
+
+    key: str = ""
+    ttl: Literal["5m", "1h"] = "5m"
+
+
 class ModelRequest(Struct, frozen=True, gc=False):
     """The input of one model call.
 
@@ -77,6 +50,8 @@ class ModelRequest(Struct, frozen=True, gc=False):
         agent: The name of the agent that makes the call.
         stream: Whether chunks are read as they arrive; if not, the model may yield a single ModelResponse.
         tool_choice: The tool use to require: `auto`, `required`, `none` or the name of a tool.
+        model: In middleware, the model that will be called: a model or its string. Models ignore it.
+        prompt_cache: A hint for the provider's cache; models without one ignore it.
     """
 
     messages: Sequence[Message]
@@ -87,6 +62,8 @@ class ModelRequest(Struct, frozen=True, gc=False):
     agent: str = ""
     stream: bool = True
     tool_choice: ToolChoice | None = None
+    model: "Model | str | None" = None
+    prompt_cache: PromptCaching | None = None
 
 
 class TextChunk(Struct, frozen=True, gc=False):
@@ -149,12 +126,14 @@ class ModelResponse(Struct, frozen=True, gc=False):
         usage: The tokens used.
         stop_reason: `stop`, `length`, `tool_calls`, `refusal`, or the provider's own value for anything else.
         model: The name of the model that responded.
+        logprobs: The tokens of the response with their log probabilities, if they were requested.
     """
 
     message: AssistantMessage | None = None
     usage: Usage | None = None
     stop_reason: str = ""
     model: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 Chunk: TypeAlias = TextChunk | ReasoningChunk | ToolCallChunk | PartChunk | RestartChunk | ModelResponse

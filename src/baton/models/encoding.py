@@ -3,11 +3,11 @@
 import re
 from base64 import b64encode
 from collections.abc import Collection
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from ..messages import ToolCall
+from ..messages import AssistantMessage, ToolCall
 
 Block: TypeAlias = dict[str, Any]
 """A piece of a request in the provider's own format."""
@@ -40,6 +40,12 @@ def decode_arguments(call: ToolCall) -> dict[str, Any]:
         return msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
     except msgspec.DecodeError:
         return {"arguments": call.arguments}
+
+
+def signed_reasoning(message: AssistantMessage, provider: str) -> list[tuple[str, Block]]:
+    """Return text and signature of the reasoning that the provider can be sent back."""
+    own = [block for block in message.reasoning if block.provider == provider and isinstance(block.signature, dict)]
+    return [(block.text, cast("Block", block.signature)) for block in own]
 
 
 def as_json(value: Any) -> str:

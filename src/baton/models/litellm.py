@@ -10,13 +10,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ..arguments import check_arguments, unknown_argument
-from ..errors import ModelError
-from ..messages import AssistantMessage, Audio, File, Part, Reasoning, Usage, pair_calls_with_results
+from ..errors import ModelError, ModelRequestError
+from ..messages import AssistantMessage, Audio, File, Part, Usage, pair_calls_with_results
 from . import provider_errors
-from .base import Chunk, ModelRequest, ModelSettings
-from .encoding import Block, as_base64, without_none
+from .base import Chunk, ModelRequest
+from .encoding import Block, as_base64, signed_reasoning, without_none
 from .openai.chat import ChatDelta, ChatDialect, ChatEvent, ChatStreamParser
 from .sdk_clients import require_extra
+from .settings import ModelSettings
 
 _MISSPELT = 0.85
 """The similarity from which an option counts as misspelt; `top_k`, which some providers have, is 0.8 like `top_p`."""
@@ -27,6 +28,17 @@ _REASONS: dict[str, provider_errors.RejectionReason] = {
     "BudgetExceededError": "quota",
     "LiteLLMUnknownProvider": "unknown_model",
 }
+
+
+LACKS = {
+    "truncation": "shorten the history with Agent(history=…)",
+    "extra_query": "put the query into LiteLLMModel(base_url=…)",
+}
+"""The model settings that LiteLLM lacks for every provider, and what would work; each provider lacks more."""
+_IF_UNSUPPORTED = (
+    "leave it out, or send it anyway with LiteLLMModel(…, allowed_openai_params=[…]). "
+    "ModelSettings(ignore_unsupported=True) leaves out what a model lacks"
+)
 
 
 class LiteLLMModel:
@@ -52,7 +64,7 @@ class LiteLLMModel:
         self.model = model
         require_extra("litellm", model=self.name, what="LiteLLM", extra="litellm")
         self._options = without_none({"api_key": api_key, "api_base": base_url, **options})
-        self._dialect = _LiteLLMDialect(model, self.name, "litellm", limit_name="max_tokens")
+        self._dialect = _LiteLLMDialect(model, self.name, "litellm", lacks=LACKS, limit_name="max_tokens")
 
     @property
     def name(self) -> str:
@@ -91,8 +103,9 @@ class LiteLLMModel:
             "extra_headers": dict(settings.extra_headers) if settings.extra_headers else None,
             "extra_body": dict(settings.extra_body) if settings.extra_body else None,
         }
-        # Parameters that a provider does not support are dropped, as is usual with LiteLLM.
-        return {**body, **without_none(transport), "num_retries": 0, "max_retries": 0, "drop_params": True}
+        # LiteLLM knows what each provider supports: it refuses the rest, or drops it.
+        drops = bool(settings.ignore_unsupported)
+        return {**body, **without_none(transport), "num_retries": 0, "max_retries": 0, "drop_params": drops}
 
     def _translate(self, error: Exception, settings: ModelSettings, has_begun: bool) -> Exception:
         """Return the ModelError for an error of LiteLLM or the network, any other error as it is."""
@@ -102,6 +115,9 @@ class LiteLLMModel:
             return provider_errors.unreachable(self.name, cause.__cause__ or cause)
         if "Timeout" in family or "TimeoutException" in family:
             return provider_errors.timed_out(self.name, settings.timeout)
+        if "UnsupportedParamsError" in family:
+            detail = str(getattr(error, "message", error)).partition(" To drop")[0].rpartition("Error: ")[2]
+            return ModelRequestError(f"`{self.name}`: {detail} {_IF_UNSUPPORTED}", model=self.name)
         reason: provider_errors.RejectionReason | None = next(
             (_REASONS[name] for name in family if name in _REASONS), None
         )
@@ -134,14 +150,10 @@ class _LiteLLMDialect(ChatDialect, frozen=True):
 
     def encode_response(self, message: AssistantMessage, text: str) -> list[Block]:
         (encoded,) = super().encode_response(message, text)
-        blocks = [each.signature["thinking_blocks"] for each in message.reasoning if _is_signed(each)]
-        if blocks:
-            encoded["thinking_blocks"] = [block for several in blocks for block in several]
+        signatures = [signature for _, signature in signed_reasoning(message, "litellm")]
+        if signatures:
+            encoded["thinking_blocks"] = [block for each in signatures for block in each["thinking_blocks"]]
         return [encoded]
-
-
-def _is_signed(reasoning: Reasoning) -> bool:
-    return reasoning.provider == "litellm" and reasoning.signature is not None
 
 
 class _LiteLLMStreamParser(ChatStreamParser):

@@ -62,7 +62,7 @@ def resolve_model(model: Model | str | None, *, wanted_by: str = "") -> Model:
         model = _ALIASES.get(model, model)
         known = _models.get(model)
         if known is None:
-            known = _models[model] = _create(model, _for(wanted_by))
+            known = _models[model] = _create(model, wanted_by)
         return known
     if model is None:
         raise SetupError(
@@ -74,13 +74,27 @@ def resolve_model(model: Model | str | None, *, wanted_by: str = "") -> Model:
     return model
 
 
-def _create(model: str, user: str) -> Model:
-    prefix, _, name = model.partition(":")
+def check_model_name(model: str, *, wanted_by: str = "") -> None:
+    """Raise SetupError if a string does not have the form `provider:name`.
+
+    The provider need not be installed.
+
+    Args:
+        model: The string.
+        wanted_by: The agent or class that needs the model, for error messages.
+    """
+    prefix, _, name = _ALIASES.get(model, model).partition(":")
     if not prefix or not name:
         raise SetupError(
-            f"the model `{model}`{user} has no provider prefix; "
+            f"the model `{model}`{_for(wanted_by)} has no provider prefix; "
             f"write it as `provider:name`, with one of: {quote_names(_available())}"
         )
+
+
+def _create(model: str, wanted_by: str) -> Model:
+    check_model_name(model, wanted_by=wanted_by)
+    prefix, _, name = model.partition(":")
+    user = _for(wanted_by)
     factory = _factories.get(prefix) or _find_installed(prefix, user)
     if factory is None:
         raise _unknown_provider(model, user)

@@ -204,8 +204,7 @@ class FallbackModel:
     """A model that tries several models in order until one responds.
 
     The next model is tried when one fails before any of its output was passed on, or answers with neither text nor
-    calls. The name lists all models; the
-    response names the one that answered.
+    calls. The name lists all models; the response names the one that answered.
 
     Args:
         *models: At least two models or their strings, in order of preference.

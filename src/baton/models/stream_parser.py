@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..messages import Reasoning, Usage
+from ..messages import Reasoning, TokenLogprob, Usage
 from .base import Chunk, ModelResponse, ReasoningChunk, TextChunk
 from .provider_errors import empty, filtered, malformed
 
@@ -29,6 +29,7 @@ class StreamParser:
         self._has_answer = False
         self._has_refused = False
         self._is_reasoning = False
+        self._logprobs: list[TokenLogprob] = []
 
     def _begin(self) -> list[Chunk]:
         """Return the list to which the chunks of the next event are added."""
@@ -71,4 +72,4 @@ class StreamParser:
             stop_reason = "refusal"
         elif stop_reason in ("stop", "tool_calls"):
             stop_reason = "tool_calls" if self._calls else "stop"
-        self._chunks.append(ModelResponse(None, usage, stop_reason, model))
+        self._chunks.append(ModelResponse(None, usage, stop_reason, model, tuple(self._logprobs)))

@@ -5,7 +5,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ..events import AgentResponded, ControlTransferred, InterruptAnswered, InterruptRaised, ToolReturned
+from ..events import (
+    AgentResponded,
+    ControlTransferred,
+    HistoryCompacted,
+    InterruptAnswered,
+    InterruptRaised,
+    TaskEnded,
+    TaskOpened,
+    ToolReturned,
+)
 from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
 
 Attributes: TypeAlias = dict[str, str | bool | int | float | Sequence[str] | None]
@@ -94,6 +103,22 @@ def transfer_attributes(transferred: ControlTransferred, *, include_content: boo
     }
 
 
+def task_attributes(event: TaskOpened | TaskEnded, *, include_content: bool) -> Attributes:
+    """Return the attributes of a task that was opened or has ended."""
+    task = event.task
+    found: Attributes = {
+        "baton.task.agent": task.agent,
+        "baton.task.caller": task.caller,
+        "gen_ai.tool.call.id": task.call_id,
+    }
+    if isinstance(event, TaskEnded):
+        has_result = include_content and event.outcome == "finished"
+        found["baton.task.outcome"] = event.outcome
+        found["baton.task.result"] = _json(event.result) if has_result else None
+        found["baton.task.reason"] = (event.reason or None) if include_content else None
+    return found
+
+
 def interrupt_attributes(interrupt: InterruptRaised, *, include_content: bool) -> Attributes:
     """Return the attributes of an interrupt."""
     call = interrupt.tool_call
@@ -102,6 +127,19 @@ def interrupt_attributes(interrupt: InterruptRaised, *, include_content: bool) -
         "gen_ai.tool.name": None if call is None else call.name,
         "gen_ai.tool.call.id": None if call is None else call.id,
         "baton.interrupt.payload": _json(interrupt.payload) if include_content else None,
+    }
+
+
+def compaction_attributes(compacted: HistoryCompacted, *, include_content: bool) -> Attributes:
+    """Return the attributes of a history that was replaced by a summary."""
+    usage = compacted.usage
+    return {
+        "baton.compaction.upto": f"{compacted.upto.run_id}:{compacted.upto.key}",
+        "gen_ai.request.model": compacted.model or None,
+        "gen_ai.usage.input_tokens": None if usage is None else usage.input_tokens,
+        "gen_ai.usage.output_tokens": None if usage is None else usage.output_tokens,
+        "baton.usage.cost": None if usage is None else usage.cost or None,
+        "baton.compaction.summary": compacted.text if include_content else None,
     }
 
 

@@ -5,9 +5,9 @@ event of its activation; tool calls and handoffs start at the response that requ
 drive, so the time in which the run was stopped is in no span.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import time
-from typing import Any, assert_never, cast
+from typing import Any, TypeVar, assert_never, cast
 
 from opentelemetry import context as current
 from opentelemetry.context import Context
@@ -29,6 +29,7 @@ from ..messages import Message, ToolCall
 from . import attributes
 from .attributes import Attributes, present
 
+F = TypeVar("F", bound=Callable[..., Any])
 _STATUS: dict[type[Event], str] = {
     events.RunCompleted: "completed",
     events.RunSuspended: "suspended",
@@ -154,6 +155,10 @@ class RunSpanBuilder:
                 self._tool_call(event, run)
             case events.ControlTransferred():
                 self._handoff(event, run)
+            case events.TaskOpened() | events.TaskEnded():
+                task = attributes.task_attributes(event, include_content=self._include_content)
+                name = "task opened" if isinstance(event, events.TaskOpened) else "task ended"
+                self._activation(event.origin, run, event.timestamp).add_event(name, present(task), end)
             case events.InterruptRaised():
                 interrupt = attributes.interrupt_attributes(event, include_content=self._include_content)
                 self._activation(event.origin, run, event.timestamp).add_event("interrupt", present(interrupt), end)
@@ -163,11 +168,17 @@ class RunSpanBuilder:
             case events.StepCompleted() if not event.name.startswith(HOOK_STEP):
                 step = {"baton.step.name": event.name}
                 self._activation(event.origin, run, event.timestamp).add_event("step", step, end)
+            case events.HistoryCompacted():
+                compaction = attributes.compaction_attributes(event, include_content=self._include_content)
+                self._activation(event.origin, run, event.timestamp).add_event("compaction", present(compaction), end)
             case events.AgentFinished():
                 self._close_turn(event.origin, run)
                 self._end_inside(event.origin.id, event.timestamp)
                 self._activation(event.origin, run, event.timestamp).end(end)
                 self._open.pop(event.origin.id, None)
+            case events.UserMessageAdded() if event.message_id:
+                message = {"baton.message.id": event.message_id}
+                self._activation(event.origin, run, event.timestamp).add_event("user_message", message, end)
             case events.RunStarted() | events.RunResumed() | events.UserMessageAdded() | events.ResponseTruncated():
                 pass
             case events.RunCompleted() | events.RunSuspended() | events.RunFailed() | events.RunCancelled():
@@ -335,6 +346,15 @@ class RunSpanBuilder:
         return self._tracer.start_span(name, context, kind, present(found), start_time=_nanoseconds(start))
 
 
+def _forward(method: F) -> F:
+    """Make a method that calls the same method of the actual span."""
+
+    def call(span: "_CurrentSpan", *args: Any, **kwargs: Any) -> Any:
+        return getattr(span.actual, method.__name__)(*args, **kwargs)
+
+    return cast("F", call)
+
+
 class _CurrentSpan(Span):
     """A stand-in for the run's span, which is current while the run is driven.
 
@@ -349,35 +369,16 @@ class _CurrentSpan(Span):
         """Stand for the span that was current before the run."""
         self.actual = self._outer
 
-    def end(self, end_time: int | None = None) -> None:
-        self.actual.end(end_time)
-
-    def get_span_context(self) -> SpanContext:
-        return self.actual.get_span_context()
-
-    def set_attributes(self, attributes: Any) -> None:
-        self.actual.set_attributes(attributes)
-
-    def set_attribute(self, key: str, value: Any) -> None:
-        self.actual.set_attribute(key, value)
-
-    def add_event(self, *args: Any, **kwargs: Any) -> None:
-        self.actual.add_event(*args, **kwargs)
-
-    def add_link(self, *args: Any, **kwargs: Any) -> None:
-        self.actual.add_link(*args, **kwargs)
-
-    def update_name(self, name: str) -> None:
-        self.actual.update_name(name)
-
-    def is_recording(self) -> bool:
-        return self.actual.is_recording()
-
-    def set_status(self, *args: Any, **kwargs: Any) -> None:
-        self.actual.set_status(*args, **kwargs)
-
-    def record_exception(self, *args: Any, **kwargs: Any) -> None:
-        self.actual.record_exception(*args, **kwargs)
+    end = _forward(Span.end)
+    get_span_context = _forward(Span.get_span_context)
+    set_attributes = _forward(Span.set_attributes)
+    set_attribute = _forward(Span.set_attribute)
+    add_event = _forward(Span.add_event)
+    add_link = _forward(Span.add_link)
+    update_name = _forward(Span.update_name)
+    is_recording = _forward(Span.is_recording)
+    set_status = _forward(Span.set_status)
+    record_exception = _forward(Span.record_exception)
 
 
 class _Turn:

@@ -44,7 +44,7 @@ def get_objective(ctx: AgentContext[Any]) -> str:
     Args:
         ctx: The context of the planning phase.
     """
-    return "\n".join(filter(None, map(_text_of_entry, ctx._history.entries)))
+    return "\n".join(filter(None, map(_text_of_entry, ctx._history.entries_for("all"))))
 
 
 def _text_of_entry(entry: HistoryEntry) -> str:
@@ -53,18 +53,6 @@ def _text_of_entry(entry: HistoryEntry) -> str:
         return ""
     text = text_of(message.content)
     return text if not text or entry.author is None or isinstance(message, UserMessage) else f"[{entry.author}] {text}"
-
-
-def brief_history(ctx: AgentContext[Any], brief: str) -> History:
-    """Return a new history with a brief and the media that the user gave.
-
-    Args:
-        ctx: The context of a phase.
-        brief: The text.
-    """
-    inputs = [entry.message.content for entry in ctx._history.entries if entry.is_user_input]
-    media = [part for content in inputs for part in media_of(content)]
-    return History([HistoryEntry(UserMessage((Text(brief), *media) if media else brief))])
 
 
 def best_effort(progress: PlanProgress, groups: Sequence[Sequence[str]]) -> str:
@@ -115,13 +103,14 @@ class PlanPhase(BaseAgent[Any, Any]):
         return (self.agent,)
 
     async def _run_briefed(self, ctx: AgentContext[Any], brief: str) -> FlowOutcome:
-        """Run the agent; it reads only its brief, and later agents read its messages."""
-        history = brief_history(ctx, brief)
-        mark = len(history.entries)
+        """Run the agent on its brief and the user's media; later agents read its messages."""
+        inputs = [entry.message.content for entry in ctx._history.entries_for("all") if entry.is_user_input]
+        media = [part for content in inputs for part in media_of(content)]
+        history = History([HistoryEntry(UserMessage((Text(brief), *media) if media else brief))])
         try:
             return await ctx.run_agent(self.agent, "0", history=history)
         finally:
-            ctx._history.join(history, mark)
+            ctx._history.join(history, 1)
 
 
 class PlanningPhase(PlanPhase):

@@ -11,7 +11,7 @@ from typing import Any, assert_never, cast
 from typing_extensions import TypeVar
 
 from ..agents import AgentContext
-from ..agents.compiled import current_tool_table, disabled_handoffs
+from ..agents.compiled import current_tool_table, disabled_handoffs, disabled_tools
 from ..agents.model_agent import CorrectionCounter
 from ..agents.turn import TurnOutcome
 from ..context import HistoryEntry, RunContext
@@ -28,7 +28,7 @@ from .events import GuardrailTripped, SessionErrorReported
 from .guardrails import ResponseGuards
 from .protocol import AudioCommitted, ResponseEnded, ResponseStarted, TranscriptionCompleted, TranscriptionFailed
 from .transcript import TranscriptSlot
-from .turns import BY_APPLICATION, STOPPED_BY_GUARDRAIL, ActivationReplay, RunningTurns
+from .turns import BY_APPLICATION, PASSES_CONTROL, STOPPED_BY_GUARDRAIL, ActivationReplay, RunningTurns
 
 C = TypeVar("C", default=Any)
 _LEAVE_TIMEOUT = 3.0
@@ -59,6 +59,8 @@ class LiveActivation:
         copy_changes(self._ctx, prepared.changes)
         if isinstance(self._action, Transfer):
             controller.claim(self._action.to, self._ctx._origin)
+        elif isinstance(self._action, PASSES_CONTROL) and self._ctx._task is not None:
+            controller.claim(self._ctx._task.return_to, self._ctx._origin)
         for item_id in controller.untranscribed:
             self._audio_slots[item_id] = self._transcript.open()
         for slot in unfinished:
@@ -80,33 +82,31 @@ class LiveActivation:
             is_idle = not self._turns.is_running and not controller.has_detached_running
             if self._is_ended and is_idle:
                 return None
-            if isinstance(self._action, Transfer) or (self._action is not None and is_idle):
+            if isinstance(self._action, PASSES_CONTROL) or (self._action is not None and is_idle):
                 # Responses that started under this agent end before another becomes active.
                 if not controller.responses.unprocessed or (is_leaving and isinstance(event, mailbox.RefreshRequested)):
                     return self._leave(self._action)
                 is_leaving = True
                 await controller.responses.cancel()
-            if self._ctx._run.signals.stop == "after_turn" and is_idle:
+            if self._ctx._run.signals.stop in ("after_response", "after_turn") and is_idle:
                 raise SuspendRun
 
     def _leave(self, action: Action) -> Action:
         self._controller.responses.discard_unprocessed()
-        if isinstance(action, Transfer):
+        if isinstance(action, PASSES_CONTROL):
             self._controller.add_detached(self._turns.detach(), self._ctx._origin)
         return action
 
     async def _next_event(self, is_leaving: bool) -> mailbox.MailboxEvent:
-        if not is_leaving:
-            self._speaker.is_waiting = True
-            self._controller.notify_change()
-            try:
-                return await self._controller.mailbox.get()
-            finally:
-                self._speaker.is_waiting = False
+        self._speaker.is_waiting = not is_leaving
+        self._controller.notify_change()
         try:
-            return await asyncio.wait_for(self._controller.mailbox.get(), _LEAVE_TIMEOUT)
+            async with asyncio.timeout(_LEAVE_TIMEOUT if is_leaving else None):
+                return await self._controller.mailbox.get()
         except TimeoutError:
             return mailbox.RefreshRequested()
+        finally:
+            self._speaker.is_waiting = False
 
     async def _process(self, event: mailbox.MailboxEvent) -> None:
         match event:
@@ -176,7 +176,7 @@ class LiveActivation:
             self._ctx._run.meter.add_usage(ended.usage, self._ctx._origin)
         if message.tool_calls:
             self._turns.start(slot, self._speaker.prepared.tool_table, self._controller.post)
-            if self._controller.wait_for_tools:
+            if not self._controller.options.async_tool_calls:
                 await self._turns.wait()
 
     async def _record_response(
@@ -185,6 +185,9 @@ class LiveActivation:
         ctx = self._ctx
         is_conditional = message.tool_calls and ctx._routes.conditional
         disabled = await disabled_handoffs(ctx, self._turns.agent, slot.key) if is_conditional else ()
+        hidden, table = (), self._speaker.prepared.tool_table
+        if message.tool_calls and table.conditional:
+            hidden = await disabled_tools(ctx, self._turns.agent, slot.key, table)
         response = AgentResponded(
             slot.key,
             ctx._origin,
@@ -195,6 +198,7 @@ class LiveActivation:
             STOPPED_BY_GUARDRAIL if slot.is_stopped else ended.reason or ended.status,
             ctx._take_changes(),
             disabled,
+            disabled_tools=hidden,
         )
         self._log.write(response)
         if ctx._hooks is not None:
@@ -364,7 +368,7 @@ class RealtimeAgent(RealtimeDefinition[C]):
             return past.action
         if controller is None:
             raise SetupError(f"`{ctx.agent}` is a RealtimeAgent; use RealtimeRunner(…).connect()")
-        guards = ResponseGuards(self, ctx, controller.guardrail_interval)
+        guards = ResponseGuards(self, ctx, controller.options.guardrail_interval)
         action: Action | None = None
         try:
             speaker = await controller.enter(turns, guards)
@@ -373,7 +377,7 @@ class RealtimeAgent(RealtimeDefinition[C]):
         finally:
             await guards.stop()
             # Running calls continue while another agent becomes active.
-            if not isinstance(action, Transfer):
+            if not isinstance(action, PASSES_CONTROL):
                 for each in (turns, *controller.detached_turns):
                     await each.stop()
             turns.transcript.end()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..errors import BatonError, ModelConnectionError, ModelError, ModelRequestError, RunError, SessionLostError
 from ..messages import Message, ToolMessage
 from . import protocol
-from .settings import SessionConfig
+from .settings import SessionConfig, SessionOptions
 
 _logger = logging.getLogger("baton.realtime")
 _AUDIO_COMMANDS = (protocol.AppendAudio, protocol.CommitAudio, protocol.ClearAudio)
@@ -66,8 +66,7 @@ class ReconnectingConnection:
     _listener: ConnectionListener
     _: KW_ONLY
     name: str
-    max_reconnects: int
-    reconnect_delay: float
+    options: SessionOptions
     is_closed: bool = False
     _connection: protocol.RealtimeConnection | None = None
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -268,8 +267,8 @@ class ReconnectingConnection:
         reason = str(error)
         if monotonic() - self._connected_at >= _STABLE_SECONDS:
             self._attempts = 0
-        while self._attempts < self.max_reconnects:
-            delay = min(self.reconnect_delay * 2**self._attempts, _MAX_DELAY)
+        while self._attempts < self.options.max_reconnects:
+            delay = min(self.options.reconnect_delay * 2**self._attempts, _MAX_DELAY)
             self._attempts += 1
             await self._listener.on_disconnected(self._attempts, reason)
             await self._close_connection()
@@ -283,8 +282,8 @@ class ReconnectingConnection:
                 continue
             await self._listener.on_reconnected()
             return
-        what = f"the session `{self.name}` lost its connection, and {self.max_reconnects} reconnect attempts failed"
-        raise SessionLostError(f"{what}: {reason}", model=self._model.name, attempts=self.max_reconnects)
+        what = f"the session `{self.name}` lost its connection, and {self._attempts} reconnect attempts failed"
+        raise SessionLostError(f"{what}: {reason}", model=self._model.name, attempts=self._attempts)
 
     async def _close_connection(self) -> None:
         connection, self._connection = self._connection, None

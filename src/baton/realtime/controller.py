@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from ..context import HistoryEntry, RunContext
 from ..context.run_context import SuspendRun
 from ..context.run_state import RunState
+from ..errors import OpenInterruptError
 from ..events import AgentResponded, Delta, Origin
 from ..events.base import RUN_ORIGIN
 from ..messages import Message, ToolMessage
@@ -20,7 +21,7 @@ from .events import SessionErrorReported, SessionReconnected, SessionReconnectin
 from .guardrails import ResponseGuards
 from .mailbox import MailboxEvent, RefreshRequested, SessionEnded
 from .pending import ResponseScheduler
-from .settings import RealtimeSettings, SessionConfig
+from .settings import RealtimeSettings, SessionConfig, SessionOptions
 from .speech import PlaybackTracker, SpeechTracker
 from .turns import RunningTurns
 
@@ -45,28 +46,22 @@ class ActiveSpeaker:
 class SessionController:
     """Connects the active agent, the model connection and the application of one session.
 
-    It is the run's `live` conversation and the listener of the connection.
+    It is the run's `live` conversation, and the connection reports to it.
     """
 
     def __init__(
         self,
         model: protocol.RealtimeModel,
         settings: RealtimeSettings,
+        options: SessionOptions,
         *,
         name: str,
         playback: PlaybackTracker | None,
-        max_reconnects: int,
-        reconnect_delay: float,
-        wait_for_tools: bool,
-        guardrail_interval: int,
     ) -> None:
         self.model = model
         self.settings = settings
-        self.wait_for_tools = wait_for_tools
-        self.guardrail_interval = guardrail_interval
-        self.connection = ReconnectingConnection(
-            model, self, max_reconnects=max_reconnects, reconnect_delay=reconnect_delay, name=name
-        )
+        self.options = options
+        self.connection = ReconnectingConnection(model, self, name=name, options=options)
         self.speech = SpeechTracker(self, playback or PlaybackTracker(), settings)
         self.mailbox: asyncio.Queue[MailboxEvent] = asyncio.Queue()
         self.responses = ResponseScheduler(self.connection, settings, self._can_respond)
@@ -111,6 +106,11 @@ class SessionController:
         self.notify_change()
         try:
             return await waiting
+        except asyncio.CancelledError:
+            # Closing cancels the tool as well; its question stays open, as at any other suspension.
+            if self.is_closing:
+                raise SuspendRun(key) from None
+            raise
         finally:
             self._interrupts.pop(key, None)
 
@@ -131,6 +131,8 @@ class SessionController:
         """Build the target's configuration; return why it cannot become active, if so."""
         try:
             self._prepared = await prepare_target(target, ctx, ctx._caller, model=self.model, settings=self.settings)
+        except OpenInterruptError:
+            raise
         except Exception as error:
             _logger.warning("could not set up `%s` for a transfer", target, exc_info=error)
             return f"Not transferred to [{target}]: it could not be set up: {error}"
@@ -141,7 +143,8 @@ class SessionController:
     async def enter(self, turns: RunningTurns, guards: ResponseGuards) -> ActiveSpeaker:
         """Make an agent active: connect if necessary, and send its configuration."""
         ctx, prepared = turns.ctx, self._prepared
-        if prepared is None or prepared.agent is not turns.agent:
+        # The task of a new activation is known only once the transfer is recorded.
+        if prepared is None or prepared.agent is not turns.agent or prepared.task != ctx._task:
             self._is_opening = not self.is_open.is_set()
             prepared = await prepare_agent(turns.agent, ctx, model=self.model, settings=self.settings)
             self._is_opening = False
@@ -166,6 +169,8 @@ class SessionController:
             return
         try:
             speaker.prepared = await prepare_agent(agent, ctx, model=self.model, settings=self.settings)
+        except OpenInterruptError:
+            raise
         except Exception as error:  # noqa: BLE001 - the session continues with the current configuration
             self.deliver(SessionErrorReported(self.origin, "not_refreshed", f"{type(error).__name__}: {error}"))
             return
@@ -278,7 +283,7 @@ class SessionController:
             await turns.stop()
         await self.connection.close()
 
-    # Called by the connection (see `ConnectionListener`).
+    # Called by the connection.
 
     def current_config(self) -> SessionConfig:
         """Return the configuration of the active agent."""
@@ -302,15 +307,15 @@ class SessionController:
         self.post(RefreshRequested(processed))
         await asyncio.wait([processed], timeout=_CLOSE_GRACE)
 
+    def on_item_resent(self) -> None:
+        """Handle the resending of an item that the provider had rejected."""
+        self.responses.on_item_resent()
+
     async def on_reconnected(self) -> None:
         """Handle a new connection: request the response that is queued, if any."""
         self.deliver(SessionReconnected(self.origin))
         await self.responses.request_if_idle()
         self.notify_change()
-
-    def on_item_resent(self) -> None:
-        """Handle the resending of an item that the provider had rejected."""
-        self.responses.on_item_resent()
 
     def on_closed(self, error: BaseException | None) -> None:
         """Handle the end of the connection."""

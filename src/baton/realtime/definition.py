@@ -8,12 +8,20 @@ from msgspec import Struct
 from typing_extensions import TypeVar
 
 from ..agents import AgentContext
-from ..agents.compiled import build_instructions, current_tool_table, disabled_handoffs
+from ..agents.compiled import (
+    build_instructions,
+    current_tool_table,
+    disabled_handoffs,
+    disabled_tools,
+    with_task,
+)
 from ..agents.definition import AgentWithTools, ToolTable
 from ..context import RunContext
+from ..context.run_context import InterruptCheck
 from ..errors import SetupError
 from ..events import Origin, ValueChanges
 from ..flow.follow import TeamFlow
+from ..handoffs.tasks import TaskTools
 from ..tools import Tool
 from ..tools.guardrails import GuardrailFunction, to_guardrails
 from ..wording import type_of
@@ -38,7 +46,12 @@ class RealtimeDefinition(AgentWithTools[C, str]):
     @property
     def is_dynamic(self) -> bool:
         """True if instructions or tools can change during a session."""
-        return self.template or bool(self._toolsets) or not isinstance(self.instructions, str)
+        changes = self._toolsets or self._tool_table.conditional
+        return self.template or bool(changes) or not isinstance(self.instructions, str)
+
+    @property
+    def _stays_active(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,10 +59,12 @@ class RealtimeDefinition(AgentWithTools[C, str]):
         object.__setattr__(self, "output_guardrails", checked)
         for edge in self._edges():
             for option in ("input_filter", "history", "return_to"):
-                if getattr(edge, option) is not None:
+                # Control returns only from a task: an agent's words do not end its activation.
+                if getattr(edge, option) is not None and not (option == "return_to" and edge.until == "finished"):
                     raise SetupError(
                         f"`{self.name}` has a handoff to `{edge.target}` with {option}=…, which realtime sessions do "
-                        "not support: the model keeps its history, and an agent stays active until it transfers"
+                        "not support: the model keeps its history, and an agent stays active until it transfers or "
+                        'finishes a task (until="finished")'
                     )
 
     def as_tool(self, *args: Any, **options: Any) -> Tool:
@@ -70,6 +85,8 @@ class PreparedAgent(Struct, frozen=True):
     tool_table: ToolTable
     changes: ValueChanges | None = None
     """Changes that its instructions and conditions made to the run's values."""
+    task: TaskTools | None = None
+    """The tools with which it ends its task, if it works on one."""
 
 
 async def prepare_agent(
@@ -86,14 +103,18 @@ async def prepare_agent(
     Raises:
         SetupError: The model does not accept the configuration.
     """
-    tool_table = await current_tool_table(agent, ctx, f"{ctx._scope}/ready")
-    instructions = await build_instructions(ctx, agent.instructions, template=agent.template)
-    disabled = await disabled_handoffs(ctx, agent, f"{ctx._scope}/ready") if ctx._routes.conditional else ()
-    tools = tool_table.specs + ctx._routes.enabled_specs(disabled)
+    with InterruptCheck(ctx, "the configuration"):
+        tool_table = await current_tool_table(agent, ctx, f"{ctx._scope}/ready")
+        instructions = await build_instructions(ctx, agent.instructions, template=agent.template)
+        disabled = await disabled_handoffs(ctx, agent, f"{ctx._scope}/ready") if ctx._routes.conditional else ()
+        has_conditions = bool(tool_table.conditional)
+        hidden = await disabled_tools(ctx, agent, f"{ctx._scope}/ready", tool_table) if has_conditions else ()
+    tools = tool_table.enabled_specs(hidden) + ctx._routes.enabled_specs(disabled)
+    tools, instructions = with_task(ctx, tool_table, tools, instructions)
     voice = agent.voice or settings.voice
     config = SessionConfig(agent.name, instructions, tools, agent.tool_choice, voice, settings)
     model.check(config)
-    return PreparedAgent(agent, config, tool_table, ctx._take_changes())
+    return PreparedAgent(agent, config, tool_table, ctx._take_changes(), ctx._task)
 
 
 async def prepare_target(

@@ -1,14 +1,14 @@
 """The runner of realtime sessions, and the lookup of realtime models by name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import partial
 from os import PathLike
 from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar, Unpack
 
 from ..agents import BaseAgent, MultipleTransfers, RunHooks
+from ..agents.middleware import Middleware, overrides
 from ..arguments import check_arguments, check_positive
 from ..context import Limits
 from ..errors import SetupError, quote_names
@@ -26,7 +26,7 @@ from .definition import RealtimeDefinition
 from .openai import OpenAIRealtimeModel
 from .protocol import RealtimeModel
 from .session import RealtimeSession
-from .settings import RealtimeSettings
+from .settings import RealtimeSettings, SessionOptions
 from .speech import PlaybackTracker
 
 
@@ -77,6 +77,8 @@ class RealtimeRunner(Generic[C]):
         limits: Limits | None = None,
         hooks: RunHooks | None = None,
         observers: Sequence[Observer] = (),
+        middleware: Sequence[Middleware[C]] = (),
+        compaction: Any = None,
         async_tool_calls: bool = True,
         max_reconnects: int = 5,
         reconnect_delay: float = 0.25,
@@ -98,6 +100,8 @@ class RealtimeRunner(Generic[C]):
             limits: Limits of each session; by default, model calls and transfers are unlimited.
             hooks: Lifecycle hooks.
             observers: Observers of all events.
+            middleware: Code around tool calls and activations. A realtime model has no requests for it to wrap.
+            compaction: Refused: a realtime model keeps the conversation in its session.
             async_tool_calls: Whether the conversation continues while tools run.
             max_reconnects: Reconnect attempts before a session is lost.
             reconnect_delay: Seconds before the first attempt; doubled for each further one.
@@ -124,27 +128,27 @@ class RealtimeRunner(Generic[C]):
             prompt_language=prompt_language,
             extra_agents=extra_agents,
             observers=observers,
+            middleware=middleware,
         )
+        if compaction is not None:
+            raise SetupError(
+                "RealtimeRunner() has compaction, but a realtime model keeps the conversation in its session; give "
+                "the compaction to a text agent that is a tool, or to the Runner of text runs of the thread"
+            )
+        _refuse_model_middleware("RealtimeRunner()", middleware)
         for seat in self._runner.team.members.values():
             if not isinstance(seat.agent, RealtimeDefinition):
                 raise SetupError(
                     f"`{seat.agent.name}` is {type_of(seat.agent)} and cannot be active in a realtime "
                     "session; make it a RealtimeAgent, or give it to one as a tool: as_tool()"
                 )
+            _refuse_model_middleware(f"`{seat.agent.name}`", seat.agent.middleware)
         if min(max_reconnects, reconnect_delay) < 0:
             raise SetupError("RealtimeRunner() has a negative max_reconnects or reconnect_delay; give 0 or more")
         check_positive("RealtimeRunner(guardrail_interval=…)", guardrail_interval)
         self.model = resolve_realtime_model(model)
         self.settings = settings or RealtimeSettings()
-        self._new_controller = partial(
-            SessionController,
-            self.model,
-            self.settings,
-            max_reconnects=max_reconnects,
-            reconnect_delay=reconnect_delay,
-            wait_for_tools=not async_tool_calls,
-            guardrail_interval=guardrail_interval,
-        )
+        self._options = SessionOptions(max_reconnects, reconnect_delay, async_tool_calls, guardrail_interval)
 
     def connect(
         self, history: RunInput = (), *, playback: PlaybackTracker | None = None, **args: Unpack[RunArgs[C]]
@@ -157,8 +161,9 @@ class RealtimeRunner(Generic[C]):
             **args: See `RunArgs`. A thread may have text and realtime runs.
         """
         check_run_args("RealtimeRunner.connect()", args, "playback")
+        _refuse_text_model("RealtimeRunner.connect()", args)
         run_id = args["run_id"] = args.get("run_id") or new_id()
-        controller = self._new_controller(name=run_id, playback=playback)
+        controller = SessionController(self.model, self.settings, self._options, name=run_id, playback=playback)
         stream = self._runner._for_live(controller).stream(history, **args)
         return RealtimeSession(stream, controller, self._runner)
 
@@ -179,7 +184,8 @@ class RealtimeRunner(Generic[C]):
             **args: See `ResumeArgs`.
         """
         check_resume_args("RealtimeRunner.resume()", args, "playback")
-        controller = self._new_controller(name=run_id, playback=playback)
+        _refuse_text_model("RealtimeRunner.resume()", args)
+        controller = SessionController(self.model, self.settings, self._options, name=run_id, playback=playback)
         stream = self._runner._for_live(controller).stream_resume(run_id, answers, **args)
         return RealtimeSession(stream, controller, self._runner)
 
@@ -209,3 +215,22 @@ class RealtimeRunner(Generic[C]):
     async def close(self) -> None:
         """Close the store."""
         await self._runner.close()
+
+
+def _refuse_text_model(method: str, args: Mapping[str, Any]) -> None:
+    for name in ("model", "model_settings"):
+        if args.get(name) is not None:
+            raise SetupError(
+                f"{method} has {name}={show(args[name])}, but a session has the model of RealtimeRunner(model=…); "
+                "for a text agent that is a tool, use agent_options={name: AgentOptions(…)}"
+            )
+
+
+def _refuse_model_middleware(owner: str, middleware: Sequence[Middleware[Any]]) -> None:
+    for each in middleware:
+        if overrides(each, "model_call"):
+            raise SetupError(
+                f"{owner} has middleware `{each.name or type(each).__name__}` with model_call, but a realtime model "
+                "answers in one long session; use tool_call or activation, or give the middleware to a text agent "
+                "that is a tool"
+            )

@@ -85,6 +85,15 @@ class RealtimeSettings(Struct, frozen=True, metaclass=CheckedStructMeta):
     extra_body: dict[str, Any] = {}
 
 
+class SessionOptions(Struct, frozen=True):
+    """The options of `RealtimeRunner` that every session needs; see there."""
+
+    max_reconnects: int
+    reconnect_delay: float
+    async_tool_calls: bool
+    guardrail_interval: int
+
+
 class SessionConfig(Struct, frozen=True):
     """The model's configuration while one agent is active.
 

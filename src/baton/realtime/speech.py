@@ -124,6 +124,17 @@ def _is_word_end(text: str, end: int) -> bool:
     return text[end].isspace() or text[end - 1].isspace() or east_asian_width(text[end - 1]) in "WF"
 
 
+@dataclass(eq=False, slots=True)
+class _SpokenItem:
+    """An item of the agent's speech; `preceding` is the text of the same response before it."""
+
+    preceding: str
+    text: str = ""
+    has_audio: bool = False
+    is_known: bool = True
+    """True if the provider has it on this connection."""
+
+
 class _SpeechHost(Protocol):
     connection: ReconnectingConnection
     responses: ResponseScheduler
@@ -145,26 +156,23 @@ class SpeechTracker:
         """True if this connection has produced audio; providers do not change the voice after that."""
         self._host = host
         self._settings = settings
-        self._texts: dict[str, str] = {}
-        """Transcripts of the most recent items."""
-        self._preceding: dict[str, str] = {}
-        """Text of the same response before each of these items."""
-        self._items: dict[str, bool] = {}
-        """Items of the active response, and whether each has audio."""
-        self._known_items: set[str] = set()
-        """Items that the provider has on this connection."""
+        self._recent: dict[str, _SpokenItem] = {}
+        """The most recent items, by id."""
+        self._active: dict[str, _SpokenItem] = {}
+        """The items of the active response, by id."""
         self.muted: set[str] = set()
         """Responses that are no longer delivered."""
 
     def start_response(self) -> None:
         """Start to collect the items of a new response."""
-        self._items = {}
+        self._active = {}
 
     def reset(self) -> None:
         """Forget the state of a connection that was lost."""
         self.is_user_speaking = self.has_audio = False
-        self._items = {}
-        self._known_items.clear()
+        self._active = {}
+        for item in self._recent.values():
+            item.is_known = False
         self.muted.clear()
 
     def on_signal(self, signal: SpeechSignal) -> None:
@@ -174,16 +182,14 @@ class SpeechTracker:
             case protocol.AudioChunk(response_id, item_id, index, audio):
                 self.has_audio = True
                 if response_id not in self.muted:
-                    self._register_item(item_id)
-                    self._items[item_id] = True
+                    self._find_or_add(item_id).has_audio = True
                     self.playback.received(item_id, index, milliseconds_of(len(audio), self._settings.output_format))
                     host.deliver(AudioDelta(host.origin, audio, item_id, index))
             case protocol.AudioEnded(response_id, item_id):
                 if response_id not in self.muted:
                     host.deliver(AudioCompleted(host.origin, item_id))
             case protocol.TranscriptChunk(response_id, item_id, _, text):
-                self._register_item(item_id)
-                self._texts[item_id] += text
+                self._find_or_add(item_id).text += text
                 if response_id not in self.muted:
                     host.deliver(TranscriptDelta(host.origin, text, item_id))
                     host.on_transcript(response_id, text)
@@ -214,39 +220,38 @@ class SpeechTracker:
         if cancel_response:
             await self._host.responses.cancel()
         for portion in portions:
+            item = self._recent.get(portion.item_id)
             # Items of an earlier connection have other ids on this one.
-            if portion.item_id in self._known_items:
+            if item is not None and item.is_known:
                 await self._host.connection.send(
                     protocol.TruncateItem(portion.item_id, portion.content_index, portion.played_ms)
                 )
 
     def interrupted_response(self, response_id: str) -> protocol.ResponseEnded:
         """Return the part of a response that arrived before the connection was lost."""
-        text = "\n".join([text for item_id in self._items if (text := self._texts.get(item_id))])
-        return protocol.ResponseEnded(
-            response_id, "cancelled", AssistantMessage(text), tuple(self._items), "connection_lost"
-        )
+        message = AssistantMessage(self._active_text())
+        return protocol.ResponseEnded(response_id, "cancelled", message, tuple(self._active), "connection_lost")
+
+    def _active_text(self) -> str:
+        return "\n".join([item.text for item in self._active.values() if item.text])
 
     def _silent_items(self) -> list[PlayedPortion]:
         """List the items of the active response that have a transcript and no audio yet."""
         if self._settings.modality != "audio":
             return []
-        return [PlayedPortion(item_id, 0, 0, 1) for item_id, has_audio in self._items.items() if not has_audio]
+        return [PlayedPortion(item_id, 0, 0, 1) for item_id, item in self._active.items() if not item.has_audio]
 
     def _truncate(self, portion: PlayedPortion) -> None:
         host, item_id = self._host, portion.item_id
-        heard = [self._preceding.get(item_id, ""), heard_text(self._texts.get(item_id, ""), portion)]
+        item = self._recent.get(item_id) or _SpokenItem("")
+        heard = [item.preceding, heard_text(item.text, portion)]
         host.deliver(PlaybackInterrupted(host.origin, item_id, portion.played_ms))
         host.post(ResponseInterrupted(item_id, "\n".join(filter(None, heard)), portion.played_ms))
 
-    def _register_item(self, item_id: str) -> None:
-        if item_id in self._items:
-            return
-        preceding = [self._texts.get(earlier, "") for earlier in self._items]
-        self._texts[item_id], self._preceding[item_id] = "", "\n".join(filter(None, preceding))
-        self._items[item_id] = False
-        self._known_items.add(item_id)
-        while len(self._texts) > _MAX_REMEMBERED:
-            oldest = next(iter(self._texts))
-            self._known_items.discard(oldest)
-            del self._texts[oldest], self._preceding[oldest]
+    def _find_or_add(self, item_id: str) -> _SpokenItem:
+        item = self._active.get(item_id)
+        if item is None:
+            item = self._recent[item_id] = self._active[item_id] = _SpokenItem(self._active_text())
+            while len(self._recent) > _MAX_REMEMBERED:
+                del self._recent[next(iter(self._recent))]
+        return item

@@ -17,8 +17,10 @@ from ..events import (
     Action,
     AgentFinished,
     AgentResponded,
+    CancelTask,
     ControlTransferred,
     Event,
+    Finish,
     ResponseTruncated,
     ToolReturned,
     Transfer,
@@ -35,6 +37,8 @@ STOPPED_BY_GUARDRAIL = "guardrail"
 """Recorded stop reason of a response that a guardrail stopped; its calls are never executed."""
 BY_APPLICATION = "(application)"
 """Stands for the tool name in a transfer that no call requested."""
+PASSES_CONTROL = (Transfer, Finish, CancelTask)
+"""Actions after which another agent becomes active."""
 _STOPPED_RESULT = "Not carried out: a guardrail stopped this response."
 _POSITION = re.compile(r"/i(\d+)$")
 
@@ -166,6 +170,8 @@ class RunningTurns:
         start, flow = slot.branch_start, ctx._flow
         turn = AgentContext(ctx._run, ctx._origin, slot.branch, ctx, ctx._routes, ctx._options, start, flow)
         turn._hooks = ctx._hooks
+        turn._middleware = ctx._middleware
+        turn._task = ctx._task
         return turn
 
 
@@ -209,6 +215,9 @@ class ActivationReplay:
                 case _:
                     assert_never(event)
         if failure is not None:
+            for slot in unfinished:
+                # Their calls are never executed; the history shows them as the log does.
+                self._turns.abandon(slot, NO_RESULT)
             raise failure
         log.visit(ctx._scope)
         self.action = self._recorded_action(transferred)
@@ -217,11 +226,14 @@ class ActivationReplay:
 
     def _recorded_action(self, transferred: ControlTransferred | None) -> Action | None:
         # Several responses may have asked for an action; the recorded transfer decides.
+        ends = [each for each in self._actions if isinstance(each, Finish | CancelTask)]
+        if transferred is not None and transferred.reason == "returned" and ends:
+            return ends[0]
         if transferred is not None:
             call_id = transferred.call_id
             asked = [each for each in self._actions if isinstance(each, Transfer) and each.call_id == call_id]
             return asked[0] if asked else Transfer(transferred.target, call_id, transferred.payload, BY_APPLICATION)
-        actions = [each for each in self._actions if not (self.is_finished and isinstance(each, Transfer))]
+        actions = [each for each in self._actions if not (self.is_finished and isinstance(each, PASSES_CONTROL))]
         return actions[0] if actions else None
 
     async def _replay_response(

@@ -3,7 +3,8 @@
 May import `flow` and the layers below it. Every run is driven by `RunStream._drive`; all other code opens or reads it.
 """
 
-from .arguments import ResumeArgs, RunArgs
+from .answers import Dismiss
+from .arguments import ResumeArgs, RunArgs, WhenBusy
 from .background import BackgroundRunner
 from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
@@ -12,6 +13,7 @@ from .stream import RunStream
 
 __all__ = [
     "BackgroundRunner",
+    "Dismiss",
     "EventHandler",
     "GuardrailResult",
     "Interrupt",
@@ -23,6 +25,7 @@ __all__ = [
     "RunUsage",
     "Runner",
     "StoppedStatus",
+    "WhenBusy",
     "guardrail_results",
     "usage_from_events",
 ]

@@ -1,31 +1,105 @@
 """Validation of answers to interrupts, and the edited logs of forked runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from time import time
 from typing import Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..context.values import to_json_value
 from ..errors import AnswerError, RunError, quote_names
 from ..events import types
 from ..events.base import RUN_ORIGIN
-from ..log import Log
+from ..log import DISMISSED, Log
 from ..messages import UserMessage, pair_calls_with_results, to_messages
 from ..tools.results import to_tool_result
 from ..tools.wrappers import parse_approval, parse_outcome_report
 from ..wording import show, type_of
+from .arguments import ResumeArgs
 from .backends import run_started_event
+from .options import recorded_options
 from .stream import STATUS_BY_EVENT
 
 STATUS_EVENTS = (*STATUS_BY_EVENT, types.RunResumed)
 """Events that record when a run stopped and resumed; a fork drops them."""
 
 
-def resume_events(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[types.Event]:
-    """Return the first events of a resumed run. Raises AnswerError for an invalid answer."""
-    first: list[types.Event] = [types.RunResumed(f"resumed{len(log.events)}", RUN_ORIGIN, time())]
-    return first + answer_events(log.open_interrupts(), answers, values)
+CANCELLED_CALL = "This call was cancelled by the user before it was executed."
+"""The result of the calls of a response after which the run was cancelled."""
+_RESPONSE_OF_CALL = re.compile(r"/m\d+(?=\.\d)")
+_PENDING_CALL = re.compile(r"(.*/[im]\d+\.\d+)/")
+
+
+class Dismiss(Struct, frozen=True):
+    """Instead of an answer: the tool call that asks is not executed, and this is its result.
+
+    Pass it to `resume` in place of all answers, or of one of them.
+    """
+
+    reason: str = "The user does not want to answer this and has moved on."
+    """The result that the model reads."""
+
+
+def resume_events(log: Log, *, answers: Any, args: ResumeArgs[Any] | None = None) -> list[types.Event]:
+    """Return the first events of a resumed run.
+
+    Args:
+        log: The log of the run.
+        answers: Answers by interrupt id, the answer itself if exactly one interrupt is open, or `Dismiss`.
+        args: The arguments of the caller.
+
+    Raises:
+        AnswerError: An answer is invalid.
+    """
+    args = args or {}
+    message = args.get("message")
+    said = UserMessage(message) if isinstance(message, str) else message
+    first: list[types.Event] = [types.RunResumed(f"resumed{len(log.events)}", RUN_ORIGIN, time(), message=said)]
+    if not args.get("execute_calls"):
+        first += _cancelled_calls(log.events)
+    interrupts = log.open_interrupts()
+    dismissals, answers = _split_dismissals(interrupts, answers)
+    return first + dismissals + answer_events(interrupts, answers, args.get("values"))
+
+
+def _cancelled_calls(events: Sequence[types.Event]) -> list[types.Event]:
+    """Dismiss the calls of responses after which the run was cancelled, if none had begun."""
+    last = next((event for event in reversed(events) if isinstance(event, STATUS_EVENTS)), None)
+    if not isinstance(last, types.RunCancelled) or not last.after_response:
+        return []
+    begun = {event.key[: found.end()] for event in events for found in _RESPONSE_OF_CALL.finditer(event.key)}
+    return [
+        _dismissal(f"{event.key}.{position}", event, CANCELLED_CALL)
+        for event in events
+        if isinstance(event, types.AgentResponded) and event.key not in begun
+        for position in range(len(event.tool_calls))
+    ]
+
+
+def _split_dismissals(interrupts: Mapping[str, types.InterruptRaised], answers: Any) -> tuple[list[types.Event], Any]:
+    """Return the events of calls that are dismissed, and the answers that are left."""
+    given = dict.fromkeys(interrupts, answers) if isinstance(answers, Dismiss) else answers
+    if not isinstance(given, Mapping):
+        return [], given
+    by_id = cast("Mapping[str, Any]", given)
+    dismissed = {id: answer for id, answer in by_id.items() if isinstance(answer, Dismiss)}
+    if not dismissed:
+        return [], answers
+    events: dict[str, types.Event] = {}
+    for id, dismiss in dismissed.items():
+        if id not in interrupts:
+            raise AnswerError(f"no open interrupt has the id `{id}`; open: {quote_names([*interrupts])}")
+        call = _PENDING_CALL.match(id)
+        if call is None or interrupts[id].tool_call is None:
+            raise AnswerError(f"interrupt `{id}` does not come from a tool call and cannot be dismissed; answer it")
+        events[call.group(1)] = _dismissal(call.group(1), interrupts[id], dismiss.reason)
+    return [*events.values()], {id: answer for id, answer in by_id.items() if id not in dismissed} or None
+
+
+def _dismissal(call_key: str, event: types.Event, reason: str) -> types.StepCompleted:
+    return types.StepCompleted(f"{call_key}/{DISMISSED}", event.origin, time(), DISMISSED, reason)
 
 
 def answer_events(
@@ -121,8 +195,18 @@ def fork_events(
         forked = _edit_events(forked, edit)
     origin = f"{started.run_id}@{len(forked)}"
     # The fork belongs to its creator, not to the thread and owner of the original run.
-    forked[0] = replace(run_started_event(forked), run_id=run_id, forked_from=origin, thread="", owner="")
-    return [event for event in forked if not isinstance(event, STATUS_EVENTS)]
+    options = recorded_options(forked)
+    forked[0] = replace(
+        run_started_event(forked), run_id=run_id, forked_from=origin, thread="", owner="", options=options
+    )
+    return [_with_new_run_id(event, started.run_id, run_id) for event in forked if not isinstance(event, STATUS_EVENTS)]
+
+
+def _with_new_run_id(event: types.Event, old: str, new: str) -> types.Event:
+    """Let a summary of the original run cover the same part of the fork."""
+    if isinstance(event, types.HistoryCompacted) and event.upto.run_id == old:
+        return replace(event, upto=types.EventRef(new, event.upto.key))
+    return event
 
 
 def _edit_events(events: Sequence[types.Event], edit: Mapping[str, Any]) -> list[types.Event]:
@@ -152,6 +236,9 @@ def _edit_event(event: types.Event, value: Any, interrupts: Mapping[str, types.I
             return replace(event, result=to_json_value("the edited value", value))
         case types.UserMessageAdded():
             return replace(event, message=UserMessage(value))
+        case types.HistoryCompacted():
+            messages = [UserMessage(value)] if isinstance(value, str) else pair_calls_with_results(to_messages(value))
+            return replace(event, summary=tuple(map(types.SummaryMessage, messages)))
         case types.AgentResponded():
             if not isinstance(value, str):
                 raise RunError(f"the text of `{event.key}` can be replaced by another text, not by {show(value)}")
@@ -159,5 +246,5 @@ def _edit_event(event: types.Event, value: Any, interrupts: Mapping[str, types.I
         case _:
             raise RunError(
                 f"{type_of(event)} event cannot be edited; input, answers, step and tool results, user "
-                "messages and agent responses can"
+                "messages, summaries and agent responses can"
             )

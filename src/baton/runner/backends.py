@@ -6,25 +6,29 @@
 import itertools
 import os
 import secrets
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import time
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from ..agents.options import RunOptions
 from ..context import HistoryEntry, Limits
 from ..context.history import History
 from ..context.run_state import RunState, UsageMeter
 from ..errors import LogError, RunError, RunNotFoundError, TeamChangedError
 from ..events import Event, RunStarted
 from ..flow.follow import FlowConfig, TeamFlow
+from ..flow.tasks import TaskStack
 from ..flow.team import diff_fingerprints, team_fingerprint
 from ..log import EventSink, Log
 from ..messages import AssistantMessage
 from .arguments import ResumeArgs, RunArgs
 from .journal import SupportsStop
-from .result import StoppedStatus
+from .options import record_options, restore_options, with_options
+from .result import RunResult, StoppedStatus
+from .waiting_messages import unread_messages
 
 
 class OpenRun(Struct, frozen=True):
@@ -38,6 +42,14 @@ class OpenRun(Struct, frozen=True):
     """The number of history entries that belong to earlier runs of the thread."""
 
 
+class FollowedRun(Struct, frozen=True):
+    """A run that is driven elsewhere: its events as they are stored, and then its result."""
+
+    events: AsyncIterator[tuple[int, Event]]
+    finish: Callable[[], Awaitable[tuple[OpenRun, RunResult[Any]]]]
+    """Returns the state and the result of the run, which has stopped."""
+
+
 class RunBackend(Protocol):
     """Opens and closes one run.
 
@@ -46,8 +58,10 @@ class RunBackend(Protocol):
     """
 
     run_id: str
+    is_waiting: bool
+    """True while `open` waits for another run, and may be cancelled."""
 
-    def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun | Awaitable[OpenRun]:
+    def open(self, sink: EventSink | None, run: SupportsStop) -> "OpenRun | Awaitable[OpenRun | FollowedRun]":
         """Open the run for driving; no one else may drive it until `close`."""
         ...
 
@@ -66,6 +80,8 @@ class StoppedRun(Struct, frozen=True):
     """The worker that still holds the lease because the store failed to release it, else ""."""
     events: Sequence[Event] = ()
     """The log, if the runner has no store."""
+    options: RunOptions | None = None
+    """The options of the run, with the objects that a log cannot hold."""
 
 
 _NOT_STOPPED = StoppedRun()
@@ -73,6 +89,8 @@ _NOT_STOPPED = StoppedRun()
 
 class NullBackend:
     """Opens a run and keeps nothing of it, for replays."""
+
+    is_waiting = False
 
     def __init__(self, run_id: str, opened: OpenRun) -> None:
         self.run_id = run_id
@@ -112,7 +130,11 @@ class MemoryBackend(NullBackend):
         if status != "completed":
             run = flow.run
             self._stopped[self.run_id] = StoppedRun(
-                run.context, run.dynamic_agents, run.meter.limits, events=run.log.events
+                run.context,
+                run.dynamic_agents,
+                run.meter.limits,
+                events=run.log.events,
+                options=flow.config.options.run_options,
             )
 
 
@@ -143,19 +165,29 @@ def open_run(
     if started.root_agent not in config.team.members:
         differences = diff_fingerprints(started.team_fingerprint, team_fingerprint(config.team))
         raise TeamChangedError(started.run_id, differences, missing_root=started.root_agent)
+    if started.options or log.has_past:
+        options = restore_options(started, log, args, stopped.options, config.team)
+        if options:
+            config = with_options(config, options)
+            first_events = record_options(first_events, options, args)
     context = args.get("context")
     if context is None:
         context = stopped.context
     meter = UsageMeter(args.get("limits") or stopped.limits or _limits_of_run(started) or config.limits)
     run = RunState(started.run_id, log, context, dict(started.values), meter)
     run.live = config.live
+    if log.has_past:
+        run.signals.messages = unread_messages([*log.events, *first_events])
     run.dynamic_agents.update(stopped.guests)
     history = History([*prior_entries, *map(HistoryEntry, started.input)])
+    history.is_main = True
+    if started.summaries:
+        history.restore(started.summaries)
     if len(history.entries) > 1:
         for entry in history.entries:
             if type(entry.message) is AssistantMessage:
                 run.call_ids.update([call.id for call in entry.message.tool_calls])
-    flow = TeamFlow(run, history, config, config.team)
+    flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))
     return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
 
 

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, Unpack
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
 from msgspec import Struct
 
@@ -17,17 +17,20 @@ from ..arguments import check_arguments
 from ..errors import (
     BatonError,
     LogError,
+    MissingOptionsError,
     ReplayMismatchError,
     RunConflictError,
     RunNotFoundError,
     ShuttingDownError,
     StoreError,
     TeamChangedError,
+    ThreadBusyError,
 )
 from ..events import Delta, Event, ReasoningDelta, ResponseRestarted, TextDelta, ToolCallDelta
 from ..messages import RunInput
-from ..stores import RunRecord, RunStatus
+from ..stores import CancelWhen, RunRecord, RunStatus, WaitingMessage
 from .arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
+from .options import refuse_unrecorded
 from .runner import Runner
 from .stream import RunStream
 
@@ -36,10 +39,10 @@ T = TypeVar("T")
 _logger = logging.getLogger("baton.runner")
 _MAX_POLL_INTERVAL = 1.0
 _MAX_POLL_LOAD = 0.05
+"""Maximum fraction of time spent polling, for stores that are slow to list runs."""
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 _PERMANENT_DELAY = 300.0
 _FORGET_AFTER = 3600.0
-"""Maximum fraction of time spent polling, for stores that are slow to list runs."""
 _MAX_PENDING = 4096
 
 NumberedEvent: TypeAlias = tuple[int, Event | Delta]
@@ -174,7 +177,7 @@ def _is_delta(item: NumberedEvent) -> bool:
     return isinstance(item[1], Delta)
 
 
-PERMANENT_ERRORS = (TeamChangedError, LogError, ReplayMismatchError)
+PERMANENT_ERRORS = (TeamChangedError, MissingOptionsError, LogError, ReplayMismatchError)
 """Errors for which retrying soon does not help: another version of the program has to drive the run."""
 UNDRIVABLE_NOTE = "undrivable"
 """The name of the note that says why a run could not be taken over."""
@@ -205,6 +208,10 @@ class RecoveryLoop:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll(), name="baton recovery")
 
+    def make_context(self, owner: str) -> Any:
+        """Create the context object of a run of this owner; None if there is no factory."""
+        return None if self._context_factory is None else self._context_factory(owner)
+
     async def stop(self) -> None:
         """Stop polling; runs that were taken over continue."""
         task, self._task = self._task, None
@@ -216,6 +223,7 @@ class RecoveryLoop:
         """Take over all unfinished runs, except those whose last attempt failed a moment ago."""
         now = monotonic()
         self._delays = {run_id: delay for run_id, delay in self._delays.items() if delay.until > now - _FORGET_AFTER}
+        await self._background.runner._require_repository("recovery").inbox.promote_idle()
         for record in await self._background.runner.list_unfinished():
             delay = self._delays.get(record.run_id)
             if not self._background.is_driving(record.run_id) and (delay is None or delay.until <= now):
@@ -224,8 +232,7 @@ class RecoveryLoop:
     async def _take_over(self, record: RunRecord) -> None:
         """Take over one run; whatever fails, the other runs are taken over nevertheless."""
         try:
-            context = None if self._context_factory is None else self._context_factory(record.owner)
-            await self._background.take_over(record.run_id, context=context)
+            await self._background.take_over(record.run_id, context=self.make_context(record.owner))
         except (RunConflictError, RunNotFoundError):
             return  # Another worker was faster.
         except PERMANENT_ERRORS as error:
@@ -285,6 +292,9 @@ class BackgroundRunner:
         self._launched: set[RunBroadcast] = set()
         """All broadcasts whose tasks have not ended, also those of runs that are not stored yet."""
         self._draining: asyncio.Task[None] | None = None
+        self._waiting: dict[str, Any] = {}
+        """The contexts of messages that wait for their threads, by run id."""
+        self._taking: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"BackgroundRunner({self.runner!r}, driving={len(self._broadcasts)})"
@@ -297,16 +307,53 @@ class BackgroundRunner:
             **args: See `RunArgs`.
 
         Returns:
-            The run's id, as soon as the run is stored.
+            The run's id, as soon as the run is stored, or the message that waits for the thread's unfinished run.
 
         Raises:
             RunExistsError: The `run_id` is taken.
-            ThreadBusyError: The thread has a run that has not finished.
+            ThreadBusyError: The thread has a run that has not finished, and `when_busy` is not given.
+            InboxFullError: Too many messages wait for the thread.
             ShuttingDownError: `drain` was called.
         """
         check_run_args("BackgroundRunner.start()", args)
         self.runner._require_store("BackgroundRunner.start()")
-        return await self._launch(self.runner.stream(input, **args))
+        mode = args.get("when_busy", "error")
+        if mode == "error":
+            return await self._launch(self.runner.stream(input, **args))
+        started = self.runner._run_started(input, args)
+        now: RunArgs[Any] = {**args, "run_id": started.run_id, "when_busy": "error"}
+        try:
+            return await self._launch(self.runner.stream(input, **now))
+        except ThreadBusyError:
+            refuse_unrecorded("BackgroundRunner.start(when_busy=…)", started.options)
+            inbox = self.runner._require_repository("BackgroundRunner.start()").inbox
+            if self._take_promoted not in inbox.on_promoted:
+                inbox.on_promoted.append(self._take_promoted)
+            self._waiting[started.run_id] = args.get("context")
+            if len(self._waiting) > _MAX_PENDING:
+                # Messages that steered a run, or that another process made a run of, stay here.
+                del self._waiting[next(iter(self._waiting))]
+            await inbox.send(started, args, mode)
+            return started.run_id
+
+    def _take_promoted(self, message: WaitingMessage) -> None:
+        """Drive the run that a message has become, with the context that came with the message."""
+        if self._draining is not None:
+            return
+        context = self._waiting.pop(message.run_id, None)
+        if context is None:
+            context = self._recovery.make_context(message.owner)
+        task = asyncio.create_task(self._try_to_take(message.run_id, context), name=f"baton take {message.run_id}")
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
+
+    async def _try_to_take(self, run_id: str, context: Any) -> None:
+        try:
+            await self.take_over(run_id, context=context)
+        except (RunConflictError, RunNotFoundError, ShuttingDownError):
+            return  # Another worker drives it.
+        except Exception:
+            _logger.warning("could not drive run `%s`, which was a message", run_id, exc_info=True)
 
     async def resume(self, run_id: str, answers: Any = None, **args: Unpack[ResumeArgs[Any]]) -> None:
         """Resume a stopped run in the background; returns when the resumption is stored.
@@ -364,12 +411,14 @@ class BackgroundRunner:
         finally:
             broadcast.subscribers.discard(subscriber)
 
-    async def cancel(self, run_id: str, when: Literal["now", "after_turn"] = "now") -> RunStatus:
-        """Cancel a run, whichever worker drives it.
+    async def cancel(self, run_id: str, when: CancelWhen = "now") -> RunStatus:
+        """Cancel a run, whichever worker drives it, or withdraw a message that waits.
 
         Args:
             run_id: The run to cancel.
-            when: `"now"`, or `"after_turn"` to let the active agent finish its turn.
+            when: `"now"`; `"after_response"` to keep the response that the model is giving, without its tool calls;
+                `"after_turn"` to let the agent that is active when the request arrives finish its turn.
+                The run does not wait for its subscribers, so that may be a later agent than they have read about.
 
         Returns:
             The status; it stays `running` until the driving worker stops.

@@ -4,16 +4,26 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from itertools import takewhile
 from time import monotonic
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from ..errors import BatonError, RunConflictError, RunNotFoundError, StoreError, ThreadBusyError
-from ..events import Delta, Event, encode_event
+from ..context.run_state import RecordMessages, SentMessage
+from ..errors import (
+    BatonError,
+    MessageGoneError,
+    RunConflictError,
+    RunNotFoundError,
+    StoreError,
+    ThreadBusyError,
+)
+from ..events import Delta, Event, UserMessageAdded, encode_event
 from ..events.codec import encode_header
 from ..log import EventSink
-from ..stores import CancelRequest, Lease, RunRecord, RunStatus, Store
+from ..stores import CancelRequest, CancelWhen, InboxState, Lease, RunRecord, RunStatus, Store
+from .waiting_messages import user_messages_of
 
 _logger = logging.getLogger("baton.runner")
 _ATTEMPTS = 6
@@ -35,6 +45,8 @@ class _Batch(Struct, frozen=True):
     lines: Sequence[bytes]
     status: RunStatus | None
     undelivered: Sequence[Delivery]
+    take: Sequence[str] = ()
+    """Ids of the waiting messages that the lines record."""
 
 
 class Journal:
@@ -53,6 +65,8 @@ class Journal:
         seq: int = 0,
         status: RunStatus | None = None,
         sink: EventSink | None = None,
+        thread: str = "",
+        run: "SupportsStop | None" = None,
     ) -> None:
         """Create a journal for a new run (`create`) or for a stored one (`lease` and `seq`).
 
@@ -64,12 +78,18 @@ class Journal:
             seq: The number of lines that the stored run has.
             status: A status to store with the first batch.
             sink: Receives the events once they are stored.
+            thread: The thread that the run belongs to, if any.
+            run: The run, which is told of requests to stop.
         """
         self._store = store
         self._create = create
         self.lease = lease
+        self.thread = thread
+        self.run = run
         self.cancel_requested: CancelRequest = ""
         """The request to cancel the run, as of the last append."""
+        self.inbox: InboxState = lease.inbox if lease is not None else ""
+        """The messages that wait for the thread, as of the last append or renewal of the lease."""
         self.previous_worker = ""
         self.last_heartbeat = 0.0
         self.lease_deadline = lease_deadline
@@ -94,6 +114,11 @@ class Journal:
     def can_defer(self) -> bool:
         """Return whether storing may be delayed and combined with later events."""
         return (self.sink is None or self.sink.can_defer) and self.failure is None
+
+    @property
+    def is_steered(self) -> bool:
+        """Return whether a message to steer the run waits."""
+        return self.inbox == "steer"
 
     @property
     def has_subscribers(self) -> bool:
@@ -130,6 +155,33 @@ class Journal:
             raise self.failure
         if self.sink is not None and self.sink.is_full:
             await self.sink.drain()
+
+    async def catch_up(self) -> None:
+        """Wait for the reader of the sink."""
+        if self.sink is not None:
+            await self.sink.catch_up()
+
+    async def take_messages(self, record: RecordMessages) -> Sequence[UserMessageAdded]:
+        """Take the messages that steer the run, and store their events in one transaction."""
+        while self.is_steered:
+            waiting = await self._store.inbox(self.thread)
+            steering = [*takewhile(lambda message: message.mode == "steer", waiting)]
+            if not steering:
+                # An older message does not steer, or all of them were withdrawn.
+                self.inbox = "waiting"
+                break
+            sent = [SentMessage(one, message.run_id) for message in steering for one in user_messages_of(message)]
+            events = record(sent)
+            await self.drain()
+            sink = self.sink
+            delivery = [(sink.put, event) for event in events] if sink is not None else ()
+            lines = [encode_event(event) for event in events]
+            try:
+                await self._write(_Batch(lines, None, delivery, [message.run_id for message in steering]))
+            except MessageGoneError:
+                continue  # One was withdrawn meanwhile.
+            return events
+        return ()
 
     async def finish(self, status: RunStatus) -> None:
         """Store the remaining events together with the final status."""
@@ -170,6 +222,9 @@ class Journal:
     async def _write_pending(self) -> None:
         batch = _Batch(self._lines, self._status, self._undelivered)
         self._lines, self._status, self._undelivered = [], None, []
+        await self._write(batch)
+
+    async def _write(self, batch: _Batch) -> None:
         writing = self._writing = asyncio.get_running_loop().create_future()
         started = monotonic()
         try:
@@ -196,6 +251,8 @@ class Journal:
                     await self._append(_Batch((), batch.status, ()), is_retry=False)
             else:
                 await self._append(batch, is_retry=is_retry)
+        except MessageGoneError:
+            raise
         except Exception as error:
             self.fail(error)
             raise
@@ -211,15 +268,23 @@ class Journal:
         assert lease is not None
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self.cancel_requested = await self._store.append(
-                    lease.run_id, self._seq, batch.lines, status=batch.status, fence=lease.fence
-                )
+                if batch.take:
+                    flags = await self._store.append(
+                        lease.run_id, self._seq, batch.lines, fence=lease.fence, take=batch.take
+                    )
+                else:
+                    flags = await self._store.append(
+                        lease.run_id, self._seq, batch.lines, status=batch.status, fence=lease.fence
+                    )
+                self.cancel_requested, self.inbox = flags.cancel_requested, flags.inbox
+                if flags.cancel_requested:
+                    self._pass_on(flags.cancel_requested)
                 break
             except RunConflictError:
                 if (is_retry or attempt > 1) and await self._was_written(lease, len(batch.lines)):
                     break
                 raise
-            except ThreadBusyError:
+            except (ThreadBusyError, MessageGoneError):
                 raise
             except StoreError:
                 if attempt == _ATTEMPTS:
@@ -228,6 +293,11 @@ class Journal:
                 await asyncio.sleep(pause)
                 pause *= 2
         self._seq += len(batch.lines)
+
+    def _pass_on(self, when: CancelWhen) -> None:
+        # "now" would cancel the task in the middle of this write; the next renewal of the lease does it.
+        if when != "now" and self.run is not None:
+            self.run._stop_on_request(when, None)
 
     async def _was_written(self, lease: Lease, count: int) -> bool:
         """Return whether an earlier attempt succeeded although its confirmation was lost."""
@@ -275,8 +345,8 @@ class SupportsStop(Protocol):
     def _stop_for(self, error: BatonError, driver: "asyncio.Task[Any]") -> None:
         """Stop now with this error; `driver` is the task that drives the run."""
 
-    def _stop_on_request(self, when: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
-        """Stop because cancellation was requested in the store."""
+    def _stop_on_request(self, when: CancelWhen, driver: "asyncio.Task[Any] | None") -> None:
+        """Stop because cancellation was requested in the store; `"now"` needs the driver."""
 
 
 class LeaseHeartbeat:
@@ -337,7 +407,7 @@ class LeaseHeartbeat:
 
     def _renewed(self, journal: Journal, lease: Lease, renewed: Lease, sent: float) -> None:
         if self._is_held(journal, lease):
-            journal.lease, journal.lease_deadline = renewed, sent + self._ttl
+            journal.lease, journal.lease_deadline, journal.inbox = renewed, sent + self._ttl, renewed.inbox
             if renewed.cancel_requested:
                 run, driver = self._runs[journal]
                 run._stop_on_request(renewed.cancel_requested, driver)

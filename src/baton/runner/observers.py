@@ -109,6 +109,11 @@ class ObserverSink:
         if self._sink is not None:
             await self._sink.drain()
 
+    async def catch_up(self) -> None:
+        """Wait for the reader of the sink; observers have received everything."""
+        if self._sink is not None:
+            await self._sink.catch_up()
+
     def _notify(self, event: Event | Delta) -> None:
         for handler in self._handlers:
             try:

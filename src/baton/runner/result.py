@@ -10,10 +10,12 @@ from typing_extensions import TypeVar
 from ..context.history import History
 from ..context.run_state import RunState
 from ..errors import RunError
-from ..events import AgentResponded, Event, StepCompleted
+from ..events import AgentResponded, Event, HistoryCompacted, OpenTask, StepCompleted
 from ..events.types import Interrupt as Interrupt
 from ..events.types import to_interrupt as to_interrupt
+from ..flow.tasks import open_tasks
 from ..messages import Message, Usage
+from ..models import to_anthropic, to_openai, to_responses
 from ..tools import GuardrailVerdict
 from ..tools.guardrails import parse_verdict
 from ..wording import type_of
@@ -131,6 +133,30 @@ class RunResult(Generic[Out]):
         """All messages of this run, without those of earlier runs of its thread."""
         return tuple([entry.message for entry in self._history.entries[self._history_offset :]])
 
+    def to_openai(self) -> list[dict[str, Any]]:
+        """Return the messages as dicts for OpenAI's Chat Completions; see `baton.models.to_openai`.
+
+        Raises:
+            ModelRequestError: The format has no place for a part, such as a file by URL.
+        """
+        return to_openai(self.messages)
+
+    def to_responses(self) -> list[dict[str, Any]]:
+        """Return the messages as items of OpenAI's Responses API; see `baton.models.to_responses`.
+
+        Raises:
+            ModelRequestError: The format has no place for a part, such as audio.
+        """
+        return to_responses(self.messages)
+
+    def to_anthropic(self) -> list[dict[str, Any]]:
+        """Return the messages as turns of Anthropic's Messages API; see `baton.models.to_anthropic`.
+
+        Raises:
+            ModelRequestError: The format has no place for a part, such as audio without a transcript.
+        """
+        return to_anthropic(self.messages)
+
     @property
     def values(self) -> dict[str, Any]:
         """A copy of the run's values."""
@@ -140,6 +166,14 @@ class RunResult(Generic[Out]):
     def interrupts(self) -> tuple[Interrupt, ...]:
         """The open interrupts."""
         return tuple(to_interrupt(raised) for raised in self._run.log.open_interrupts().values())
+
+    @cached_property
+    def open_tasks(self) -> tuple[OpenTask, ...]:
+        """The tasks that agents were handed and have not ended, the innermost last.
+
+        The next message of the thread goes to the agent of the last one.
+        """
+        return open_tasks(self.events)
 
     @cached_property
     def usage(self) -> RunUsage:
@@ -182,7 +216,7 @@ def usage_from_events(events: Iterable[Event]) -> RunUsage:
     by_agent: dict[str, Usage] = {}
     by_model: dict[str, Usage] = {}
     for event in events:
-        if isinstance(event, AgentResponded) and event.model:
+        if isinstance(event, AgentResponded | HistoryCompacted) and event.model:
             usage = msgspec.structs.replace(event.usage or Usage(), model_calls=1)
             total += usage
             by_agent[event.agent] = by_agent.get(event.agent, Usage()) + usage

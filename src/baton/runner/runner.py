@@ -8,13 +8,15 @@ from functools import partial
 from os import PathLike
 from time import time
 from types import TracebackType
-from typing import Any, Generic, Literal, Never, Self, Unpack
+from typing import Any, Generic, Never, Self, Unpack, get_args
 
 import msgspec
 from typing_extensions import TypeVar
 
-from ..agents import BaseAgent, HistoryPolicy, MultipleTransfers, RunHooks
-from ..agents.activation import RunConfig
+from ..agents import BaseAgent, Compaction, HistoryPolicy, MultipleTransfers, RunHooks
+from ..agents.activation import RunConfig, compile_history
+from ..agents.compaction import check_compaction
+from ..agents.middleware import Middleware, check_middleware
 from ..arguments import check_arguments, check_callback, check_choice, check_keywords, check_positive, check_types
 from ..context import HistoryEntry, Limits
 from ..context.run_state import LiveConversation
@@ -25,16 +27,16 @@ from ..events.base import RUN_ORIGIN
 from ..events.codec import require_known_events
 from ..flow import Team
 from ..flow.follow import FlowConfig
-from ..flow.history import check_history_policy
+from ..flow.requests import RecordedRequest
 from ..flow.team import team_fingerprint
 from ..handoffs import HandoffInputFilter, PromptLanguage
 from ..log import Log, ReadOnlyLog
 from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
 from ..models import Model, ModelSettings, resolve_model
-from ..stores import RunRecord, RunStatus, Store, resolve_store
+from ..stores import CancelWhen, RunRecord, RunStatus, Store, resolve_store
 from ..wording import show
 from .answers import fork_events, resume_events
-from .arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
+from .arguments import ResumeArgs, RunArgs, UserText, called_on_class, check_options, check_resume_args, check_run_args
 from .backends import (
     MemoryBackend,
     NullBackend,
@@ -46,10 +48,12 @@ from .backends import (
     run_started_event,
 )
 from .observers import Observer, check_observers
+from .options import encode_given, refuse_unrecorded
 from .result import RunResult
 from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
 from .stream import RunStream
 from .threads import Thread
+from .waiting import WaitingRun
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -69,7 +73,10 @@ class Runner(Generic[C, Out]):
         limits: Limits that apply to each run.
         hooks: Lifecycle hooks for runs and agents.
         observers: Objects that receive every event of every run, such as `OTelObserver()`.
+        middleware: Code around the model calls, tool calls and activations of all agents, outermost first; it is
+            outside the agents' own.
         history: How agents see the messages of other agents: a policy name or a function.
+        compaction: When and how long histories are compacted; an agent's own takes precedence.
         show_transfers: Whether agents see the tool calls and results of transfers in the history.
         multiple_transfers: Which transfer wins if a response requests several: `"first"`, `"last"` or `"error"`.
         handoff_input_filter: Filter for the history that a target reads, for handoffs without their own filter.
@@ -94,7 +101,9 @@ class Runner(Generic[C, Out]):
         limits: Limits | None = None,
         hooks: RunHooks | None = None,
         observers: Sequence[Observer] = (),
+        middleware: Sequence[Middleware[C]] = (),
         history: HistoryPolicy = "rewritten",
+        compaction: Compaction | None = None,
         show_transfers: bool = True,
         multiple_transfers: MultipleTransfers = "first",
         handoff_input_filter: HandoffInputFilter | None = None,
@@ -107,13 +116,7 @@ class Runner(Generic[C, Out]):
     ) -> None:
         if unknown:
             check_keywords("Runner()", unknown, [*inspect.signature(Runner).parameters][1:-1])
-        _check_agents(agent, extra_agents)
-        check_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
-        check_choice("Runner(prompt_language=…)", prompt_language, ("en", "zh"))
-        if lease_seconds <= 0:
-            raise SetupError(f"Runner(lease_seconds={lease_seconds}) expires at once; pass more than 0 seconds")
-        if max_corrections < 0:
-            raise SetupError(f"Runner(max_corrections={max_corrections}) is negative; pass 0 or more")
+        check_options(agent, extra_agents, multiple_transfers, prompt_language, lease_seconds, max_corrections)
         if handoff_input_filter is not None:
             check_callback("Runner(handoff_input_filter=…)", handoff_input_filter, "data")
         self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
@@ -131,12 +134,14 @@ class Runner(Generic[C, Out]):
             multiple_transfers=multiple_transfers,
             max_corrections=max_corrections,
             hooks=hooks,
+            middleware=check_middleware("Runner()", middleware),
+            compaction=check_compaction("Runner()", compaction),
         )
         self._config = FlowConfig(
             self.team,
             options,
             self.limits,
-            history=check_history_policy(history),
+            history=compile_history(history),
             hide_transfers=not show_transfers,
             loop_fallback=loop_fallback,
             input_filter=handoff_input_filter,
@@ -223,7 +228,8 @@ class Runner(Generic[C, Out]):
 
         Args:
             input: The user's message, or a list of messages.
-            **args: See `RunArgs`; all but `context`, which the driving worker passes to `drive`.
+            **args: See `RunArgs`; all but `context`, which the driving worker passes to `drive`, and options that a
+                store cannot hold, such as a model object.
 
         Returns:
             The run's id.
@@ -232,6 +238,7 @@ class Runner(Generic[C, Out]):
         if args.get("context") is not None:
             raise SetupError("Runner.submit() cannot store a context; pass it to `drive` instead")
         started = self._run_started(input, args)
+        refuse_unrecorded("Runner.submit()", started.options)
         return await self._require_repository("submit").submit(started, args)
 
     @check_types
@@ -240,7 +247,7 @@ class Runner(Generic[C, Out]):
 
         Args:
             run_id: The run to resume.
-            answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
+            answers: Answers by interrupt id, the answer itself if exactly one interrupt is open, or `Dismiss(reason)`.
             **args: See `ResumeArgs`.
 
         Returns:
@@ -263,14 +270,14 @@ class Runner(Generic[C, Out]):
 
         Args:
             run_id: The run to resume.
-            answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
+            answers: Answers by interrupt id, the answer itself if exactly one interrupt is open, or `Dismiss(reason)`.
             **args: See `ResumeArgs`.
 
         Returns:
             The stream, not opened yet. Opening it raises the errors of `resume`.
         """
         check_resume_args("Runner.stream_resume()", args)
-        first_events = partial(resume_events, answers=answers, values=args.get("values"))
+        first_events = partial(resume_events, answers=answers, args=args)
         stopped = self._stopped.get(run_id)
         if stopped is None:
             return self._create_stream(ReopenedRun(self._repository_with(run_id), run_id, first_events, args))
@@ -315,31 +322,35 @@ class Runner(Generic[C, Out]):
         return self._require_repository("stream_drive").take_over(run_id, context=context)
 
     @check_types
-    async def answer(self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:
+    async def answer(
+        self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None, message: UserText | None = None
+    ) -> None:
         """Answer open interrupts of a stored run without driving it; the next `drive` continues it.
 
         Args:
             run_id: The suspended run.
             answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
             values: Changes to the run's values that take effect with the answers.
+            message: A message of the user; the agents read it after the results of the pending tool calls.
 
         Raises:
             AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
         """
-        await self._require_repository("answer").answer(run_id, answers, values=values)
+        await self._require_repository("answer").answer(run_id, answers, values=values, message=message)
 
     @check_types
-    async def cancel(self, run_id: str, when: Literal["now", "after_turn"] = "now") -> RunStatus:
-        """Cancel a stored run, whichever worker drives it.
+    async def cancel(self, run_id: str, when: CancelWhen = "now") -> RunStatus:
+        """Cancel a stored run, whichever worker drives it, or withdraw a message that waits.
 
         Args:
             run_id: The run to cancel.
-            when: `"now"`, or `"after_turn"` to let the active agent finish its turn.
+            when: `"now"`; `"after_response"` to keep the response that the model is giving, without its tool calls;
+                `"after_turn"` to let the agent that is active when the request arrives finish its turn.
 
         Returns:
             The status; it stays `running` until the driving worker stops, which takes up to a few seconds.
         """
-        check_choice("cancel(…)", when, ("now", "after_turn"))
+        check_choice("cancel(…)", when, get_args(CancelWhen))
         return await self._require_repository("cancel").cancel(run_id, when)
 
     async def list_unfinished(self) -> list[RunRecord]:
@@ -424,6 +435,17 @@ class Runner(Generic[C, Out]):
         return list(stopped.events) if stopped is not None else await self._repository_with(run_id).events(run_id)
 
     @check_types
+    async def requests(self, run_id: str) -> dict[str, RecordedRequest]:
+        """Return the model requests of a stored run by the keys of their responses.
+
+        They are shown as the models received them, restored from the log; no agent, filter or middleware runs.
+
+        Args:
+            run_id: A stored run.
+        """
+        return await self._require_repository("requests").requests(run_id)
+
+    @check_types
     def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:
         """Iterate over the events of a stored run as they are written, until it stops.
 
@@ -498,7 +520,8 @@ class Runner(Generic[C, Out]):
         started = self._run_started(input, args)
         repository = self._repository or self._threads_in_memory() if started.thread else self._stored_runs
         if repository is not None:
-            return self._create_stream(NewStoredRun(repository, started, args))
+            mode, new = args.get("when_busy", "error"), NewStoredRun(repository, started, args)
+            return self._create_stream(new if mode == "error" else WaitingRun(repository, started, args, mode))
         opened = open_run(started, Log(), self._config, args, first_events=[started])
         return self._create_stream(MemoryBackend(started.run_id, opened, self._stopped, is_new=True))
 
@@ -516,6 +539,7 @@ class Runner(Generic[C, Out]):
             team_fingerprint=self._fingerprint,
             owner=args.get("owner", ""),
             limits={} if limits is None else msgspec.structs.asdict(limits),
+            options=encode_given(args, self.team) if args else {},
         )
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
@@ -567,18 +591,7 @@ class Runner(Generic[C, Out]):
         raise SetupError(f"{feature} needs stored runs; give the runner a store: Runner(…, store=…)")
 
 
-def _check_agents(agent: Any, extra: Any) -> None:
-    agents: list[Any] = [agent, *extra] if isinstance(extra, Sequence) else [extra]
-    for given in agents:
-        if not isinstance(given, BaseAgent):
-            raise SetupError(f"Runner() needs an agent, not {show(given)}; pass further agents as extra_agents=[…]")
-
-
 def _require_runner(runner: object, method: str) -> None:
     """Raise SetupError if a method was called on the class: `Runner.run(agent, …)`."""
     if not isinstance(runner, Runner):
-        wait = "await " if method == "run" else ""
-        raise SetupError(
-            f"Runner.{method}({show(runner)}, …) is called on the class; "
-            f"create a runner first: {wait}Runner(agent).{method}(…)"
-        )
+        raise called_on_class(runner, method)

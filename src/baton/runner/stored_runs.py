@@ -7,21 +7,33 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from time import monotonic, time
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
+from ..agents.request_records import RequestRecorder
 from ..context import HistoryEntry
-from ..errors import LogError, RunConflictError, RunError, RunNotFoundError
+from ..errors import (
+    InboxFullError,
+    LogError,
+    RunConflictError,
+    RunError,
+    RunExistsError,
+    RunNotFoundError,
+    ThreadBusyError,
+)
 from ..events import Event, EventDecoder, RunCancelled, RunCompleted, RunStarted, decode_lines, encode_event
 from ..events.base import RUN_ORIGIN
 from ..events.codec import encode_header, require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
+from ..flow.requests import RecordedRequest, read_requests
+from ..flow.tasks import known_tasks
 from ..log import EventSink, Log
-from ..stores import Lease, RunRecord, RunStatus, Store
+from ..stores import FINISHED_STATUSES, CancelWhen, Lease, RunRecord, RunStatus, Store
 from .answers import resume_events
-from .arguments import ResumeArgs, RunArgs
+from .arguments import ResumeArgs, RunArgs, UserText
 from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_started_event
+from .inbox import Inbox
 from .journal import Journal, LeaseHeartbeat, SupportsStop
 from .observers import Observer
 from .result import StoppedStatus
@@ -57,6 +69,8 @@ class RunRepository:
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
         self._observers = observers
+        self.inbox = Inbox(store, self.prepare, self.create)
+        """The messages that wait for threads."""
 
     def with_config(self, config: FlowConfig) -> "RunRepository":
         """Return a repository of the same runs that drives them with another configuration."""
@@ -65,10 +79,18 @@ class RunRepository:
         return other
 
     async def record(self, run_id: str) -> RunRecord:
-        """Return the record of a run. Raises RunNotFoundError."""
+        """Return the record of a run.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunConflictError: It is a message that waits.
+        """
         record = await self.store.record(run_id)
         if record is None:
-            raise RunNotFoundError(run_id, store=str(self.store))
+            if (message := await self.store.waiting(run_id)) is None:
+                raise RunNotFoundError(run_id, store=str(self.store))
+            reason = f"thread `{message.thread}` has an unfinished run, or older messages"
+            raise RunConflictError(run_id, reason, problem="has not started and waits")
         return record
 
     async def events(self, run_id: str) -> list[Event]:
@@ -78,6 +100,16 @@ class RunRepository:
             raise LogError(0, f"it is not the log of run `{run_id}`")
         return events
 
+    async def requests(self, run_id: str) -> dict[str, RecordedRequest]:
+        """Restore the model requests of a run from the logs of its thread."""
+        events = await self.events(run_id)
+        earlier: list[Sequence[Event]] = []
+        previous = run_started_event(events).previous_run_id
+        while previous and await self.store.record(previous) is not None:
+            earlier.append(await self.events(previous))
+            previous = run_started_event(earlier[-1]).previous_run_id
+        return read_requests(events, reversed(earlier))
+
     async def create(
         self,
         started: RunStarted,
@@ -86,6 +118,7 @@ class RunRepository:
         worker: str = "",
         ttl: float = 0.0,
         status: RunStatus = "running",
+        from_inbox: bool = False,
     ) -> Lease:
         """Create a run in the store with its first lines; it must follow the last run of its thread."""
         return await self.store.create(
@@ -97,6 +130,7 @@ class RunRepository:
             owner=started.owner,
             worker=worker,
             ttl=ttl,
+            from_inbox=from_inbox,
         )
 
     async def finish(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> StoppedStatus:
@@ -105,7 +139,10 @@ class RunRepository:
         A run that was to be cancelled is not suspended but cancelled.
         """
         self.heartbeat.remove(journal)
+        journal.run = None
         try:
+            if status == "completed" and flow.run.signals.messages and journal.thread:
+                await self._keep_unread(flow, journal)
             await journal.finish(status)
             if status == "suspended" and journal.cancel_requested and journal.failure is None:
                 status = "cancelled"
@@ -115,17 +152,43 @@ class RunRepository:
             await journal.release()
             if journal.lease is not None and (status != "completed" or journal.failure is not None):
                 run, worker = flow.run, "" if journal.is_released else journal.lease.worker
-                self.local_states[run.id] = StoppedRun(run.context, run.dynamic_agents, run.meter.limits, worker)
+                options = flow.config.options.run_options
+                self.local_states[run.id] = StoppedRun(
+                    run.context, run.dynamic_agents, run.meter.limits, worker, options=options
+                )
                 while len(self.local_states) > _MAX_LOCAL_STATES:
                     self.local_states.popitem(last=False)
+        if journal.inbox and status in FINISHED_STATUSES and journal.failure is None:
+            await self.inbox.promote_safely(journal.thread)
         return status
+
+    async def _keep_unread(self, flow: TeamFlow, journal: Journal) -> None:
+        """Let messages that came with a resumption wait for the next run: no agent has read them."""
+        run, started = flow.run, run_started_event(flow.run.log.events)
+        for sent in run.signals.messages:
+            # The id is the same if the process dies before the end of the run is stored.
+            run_id = f"{run.id}.{sent.id}"
+            following = replace(started, run_id=run_id, input=(sent.message,), values={}, previous_run_id="")
+            try:
+                await self.inbox.send(following, RunArgs(), "queue")
+            except RunExistsError:
+                continue
+            except InboxFullError:
+                _logger.warning("a message that came with the resumption of run `%s` is lost", run.id, exc_info=True)
+        journal.inbox = journal.inbox or "waiting"
 
     async def prepare(self, started: RunStarted, args: RunArgs[Any]) -> tuple[RunStarted, Sequence[HistoryEntry]]:
         """Complete the first event of a new run; return it and the history of its thread."""
         if not started.thread:
             return started, ()
         state = await self.threads.latest(started.thread)
-        active = state.active_agent if args.get("start_at", "active") == "active" else ""
+        goes_on = args.get("start_at", "active") == "active"
+        tasks = known_tasks(state.tasks, self.config.team.members) if goes_on else ()
+        active = state.active_agent if goes_on else ""
+        if tasks != state.tasks and goes_on:
+            # The team has changed: the outermost tasks whose agents are left continue.
+            active = tasks[-1].agent if tasks else state.tasks[0].return_to
+            _logger.warning("thread `%s` has open tasks of agents that are not part of the team", started.thread)
         root = active if active in self.config.team.members else started.root_agent
         if active and root != active:
             _logger.warning(
@@ -136,12 +199,26 @@ class RunRepository:
                 active,
             )
         values = {**state.values, **started.values}
-        return replace(started, root_agent=root, values=values, previous_run_id=state.last_run), state.entries
+        started = replace(
+            started,
+            root_agent=root,
+            values=values,
+            previous_run_id=state.last_run,
+            summaries=state.summaries,
+            tasks=tasks,
+        )
+        return started, state.entries
 
     async def submit(self, started: RunStarted, args: RunArgs[Any]) -> str:
-        """Create a run for another worker to drive."""
-        started, _ = await self.prepare(started, args)
-        await self.create(started, [encode_header(), encode_event(started)])
+        """Create a run for another worker to drive, or a message that waits for its thread."""
+        mode = args.get("when_busy", "error")
+        try:
+            prepared, _ = await self.prepare(started, args)
+            await self.create(prepared, [encode_header(), encode_event(prepared)])
+        except ThreadBusyError:
+            if mode == "error":
+                raise
+            await self.inbox.send(started, args, mode)
         return started.run_id
 
     async def import_log(self, events: Sequence[Event]) -> str:
@@ -176,7 +253,24 @@ class RunRepository:
         """Return a stream for a run whose driver died; opening it may raise RunConflictError."""
         return self._open_running(run_id, partial(resume_events, answers=None), ResumeArgs(context=context))
 
-    async def answer(self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:
+    async def check_last(self, record: RunRecord) -> None:
+        """Check that a run that is resumed has no successor in its thread.
+
+        Raises:
+            RunConflictError: It has a successor.
+            ThreadBusyError: Its successor has not finished.
+        """
+        if record.thread and record.status in FINISHED_STATUSES:
+            page = await self.store.list(thread=record.thread, limit=1)
+            if page.records and page.records[0].run_id != record.run_id:
+                if page.records[0].status not in FINISHED_STATUSES:
+                    raise ThreadBusyError(record.thread, page.records[0].run_id, page.records[0].status)
+                reason = f"run `{page.records[0].run_id}` follows it; resume a copy: runner.fork({record.run_id!r})"
+                raise RunConflictError(record.run_id, reason, problem="is not the last one of its thread")
+
+    async def answer(
+        self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None, message: UserText | None = None
+    ) -> None:
         """Store answers to a run and set its status to `running`, for another worker to drive."""
         lease = await self.store.acquire(run_id, new_id(), ttl=self.ttl)
         try:
@@ -186,15 +280,25 @@ class RunRepository:
             events = await self.events(run_id)
             if isinstance(events[-1], RunCompleted):
                 raise RunError(f"run `{run_id}` has completed and has no open interrupts")
-            lines = [encode_event(event) for event in resume_events(Log(events), answers=answers, values=values)]
+            await self.check_last(await self.record(run_id))
+            first = resume_events(Log(events), answers=answers, args=ResumeArgs(values=values, message=message))
+            lines = [encode_event(event) for event in first]
             await self.store.append(run_id, len(events) + 1, lines, status="running", fence=lease.fence)
         finally:
             await self.store.release(lease)
 
-    async def cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> RunStatus:
-        """Request cancellation from the run's driver, or cancel it directly if it has none."""
+    async def cancel(self, run_id: str, when: CancelWhen) -> RunStatus:
+        """Request cancellation from the run's driver, or cancel it directly if it has none.
+
+        A message that still waits is withdrawn.
+        """
         while True:
-            record = await self.record(run_id)
+            record = await self.store.record(run_id)
+            if record is None:
+                if await self.store.withdraw(run_id):
+                    return "cancelled"
+                # It may have become a run meanwhile.
+                record = await self.record(run_id)
             if record.status not in ("running", "suspended"):
                 return record.status
             try:
@@ -218,7 +322,9 @@ class RunRepository:
     async def store_cancelled(self, record: RunRecord, lease: Lease) -> None:
         """Store that a run that no one drives is cancelled."""
         line = encode_event(RunCancelled(f"cancelled{record.seq - 1}", RUN_ORIGIN, time()))
-        await self.store.append(record.run_id, record.seq, [line], status="cancelled", fence=lease.fence)
+        flags = await self.store.append(record.run_id, record.seq, [line], status="cancelled", fence=lease.fence)
+        if flags.inbox:
+            await self.inbox.promote_safely(record.thread)
 
     async def list_unfinished(self) -> list[RunRecord]:
         """Return the runs that a worker should drive now, by the store's clock."""
@@ -229,6 +335,7 @@ class RunRepository:
 
         A run that cannot be driven, for example because its log is damaged, does not affect the others.
         """
+        await self.inbox.promote_idle()
         semaphore = asyncio.Semaphore(max_concurrency)
         statuses: dict[str, RunStatus] = {}
 
@@ -252,7 +359,12 @@ class RunRepository:
         decoder, seq, pause = EventDecoder(), 0, _MIN_POLL_INTERVAL
         while True:
             # The record first: if the run stops in between, its last events are read nevertheless.
-            record = await self.record(run_id)
+            record = await self.store.record(run_id)
+            if record is None and await self.store.waiting(run_id) is not None:
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.5, _MAX_POLL_INTERVAL)
+                continue
+            record = record or await self.record(run_id)
             lines = await self.store.load(run_id, start=seq) if record.seq > seq else ()
             for line in lines:
                 seq += 1
@@ -275,10 +387,21 @@ class RunRepository:
 class _StoredBackend:
     """The common part of the backends for new and reopened runs."""
 
+    is_waiting = False
+
     def __init__(self, repository: RunRepository, run_id: str) -> None:
         self.run_id = run_id
         self._repository = repository
         self._journal: Journal | None = None
+
+    def _attach(self, opened: OpenRun, journal: Journal, run: SupportsStop) -> OpenRun:
+        """Let the run write to the store from now on, and renew its lease."""
+        state = opened.flow.run
+        state.requests = RequestRecorder(state.log, opened.flow.history)
+        state.log.attach(journal)
+        state.signals.lease = journal
+        self._repository.heartbeat.add(journal, run)
+        return opened
 
     async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
         """Store the final status and release the lease; return the status that was stored."""
@@ -297,14 +420,34 @@ class NewStoredRun(_StoredBackend):
         """Open the run; its first lines are stored before any agent runs."""
         repository = self._repository
         started, prior_entries = await repository.prepare(self._started, self._args)
-        journal = self._journal = Journal(repository.store, create=partial(self._create, started), sink=sink)
+        journal = self._journal = Journal(
+            repository.store, create=partial(self._create, started), sink=sink, thread=started.thread, run=run
+        )
         opened = open_run(
             started, Log(), repository.config, self._args, first_events=[started], prior_entries=prior_entries
         )
-        opened.flow.run.log.attach(journal)
-        opened.flow.run.signals.lease = journal
-        repository.heartbeat.add(journal, run)
-        return opened
+        return self._attach(opened, journal, run)
+
+    async def create_and_open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        """Create the run at once and open it. Raises ThreadBusyError."""
+        repository, deadline = self._repository, monotonic() + self._repository.ttl
+        started, prior_entries = await repository.prepare(self._started, self._args)
+        lease = await self._create(started, [encode_header(), encode_event(started)])
+        log = Log()
+        opened = open_run(started, log, repository.config, self._args, prior_entries=prior_entries)
+        log.events.append(started)
+        journal = self._journal = Journal(
+            repository.store,
+            lease=lease,
+            lease_deadline=deadline,
+            seq=2,
+            sink=sink,
+            thread=started.thread,
+            run=run,
+        )
+        if sink is not None:
+            sink.put(started)
+        return self._attach(opened, journal, run)
 
     async def _create(self, started: RunStarted, lines: Sequence[bytes]) -> Lease:
         repository, sent = self._repository, monotonic()
@@ -359,6 +502,7 @@ class ReopenedRun(_StoredBackend):
                 # Its driver stopped before it saw the request, which is still valid.
                 await repository.store_cancelled(record, lease)
                 raise RunConflictError(self.run_id, "its cancellation was requested; it is cancelled now")
+            await repository.check_last(record)
             opened, seq = await self._load(record, local)
         except BaseException:
             await repository.store.release(lease)
@@ -367,15 +511,19 @@ class ReopenedRun(_StoredBackend):
         # From the first new line on the status is `running`, so that the run is recovered if this process dies.
         status = None if record.status == "running" else "running"
         journal = self._journal = Journal(
-            repository.store, lease=lease, lease_deadline=deadline, seq=seq, status=status, sink=sink
+            repository.store,
+            lease=lease,
+            lease_deadline=deadline,
+            seq=seq,
+            status=status,
+            sink=sink,
+            thread=record.thread,
+            run=run,
         )
         if before.status == "running" and before.lease_until:
             journal.previous_worker = before.worker
             journal.last_heartbeat = before.lease_until - before.lease_seconds
-        opened.flow.run.log.attach(journal)
-        opened.flow.run.signals.lease = journal
-        repository.heartbeat.add(journal, run)
-        return opened
+        return self._attach(opened, journal, run)
 
     async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, int]:
         repository = self._repository

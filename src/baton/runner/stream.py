@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from time import time
 from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Self, cast
+from typing import Any, Generic, NoReturn, Self, cast, get_args
 
 from typing_extensions import TypeVar
 
@@ -23,8 +23,9 @@ from ..events import types
 from ..events.base import RUN_ORIGIN
 from ..flow.follow import TeamFlow, follow
 from ..log import Log, ReadOnlyLog
+from ..stores import CancelRequest, CancelWhen
 from ..wording import error_text
-from .backends import OpenRun, RunBackend
+from .backends import FollowedRun, OpenRun, RunBackend
 from .journal import Journal
 from .observers import Observer, ObserverSink
 from .result import RunResult, StoppedStatus, to_interrupt
@@ -44,9 +45,12 @@ STATUS_BY_EVENT: dict[type[types.Event], StoppedStatus] = {
 REPLAYED_EVENTS = (
     types.AgentStarted,
     types.AgentResponded,
+    types.HistoryCompacted,
     types.ToolReturned,
     types.StepCompleted,
     types.ControlTransferred,
+    types.TaskOpened,
+    types.TaskEnded,
     types.InterruptRaised,
     types.AgentFinished,
 )
@@ -59,7 +63,17 @@ class EventQueue:
     Without a capacity it is never full: a live conversation does not wait for a slow reader.
     """
 
-    __slots__ = ("_capacity", "_items", "_not_empty", "_not_full", "is_closed", "is_full")
+    __slots__ = (
+        "_capacity",
+        "_caught_up",
+        "_is_reader_busy",
+        "_items",
+        "_not_empty",
+        "_not_full",
+        "is_closed",
+        "is_full",
+        "reader",
+    )
 
     can_defer = False
     has_subscribers = True
@@ -69,6 +83,10 @@ class EventQueue:
         self._items: list[types.Event | types.Delta] = []
         self._not_empty = asyncio.Event()
         self._not_full = asyncio.Event()
+        self._caught_up = asyncio.Event()
+        self._is_reader_busy = False
+        self.reader: asyncio.Task[Any] | None = None
+        """The task that is in a loop over the items."""
         self.is_full = False
         self.is_closed = False
 
@@ -90,11 +108,29 @@ class EventQueue:
             self._not_full.clear()
             await self._not_full.wait()
 
+    async def catch_up(self) -> None:
+        """Wait until the reader, if there is one, has handled all items and asks for more."""
+        while self.reader is not None and (self._items or self._is_reader_busy) and not self.is_closed:
+            self._caught_up.clear()
+            await self._caught_up.wait()
+
+    def start_reading(self) -> None:
+        """Let `catch_up` wait for the current task, which is busy until it takes more items."""
+        self.reader, self._is_reader_busy = asyncio.current_task(), True
+
+    def stop_reading(self) -> None:
+        """Let `catch_up` wait no more."""
+        self.reader = None
+        self._caught_up.set()
+
     async def take(self) -> list[types.Event | types.Delta]:
         """Wait for items and return all of them; an empty list once the queue is closed and empty."""
         while not self._items and not self.is_closed:
+            self._is_reader_busy = False
+            self._caught_up.set()
             self._not_empty.clear()
             await self._not_empty.wait()
+        self._is_reader_busy = True
         taken, self._items = self._items, []
         self.is_full = False
         self._not_full.set()
@@ -105,6 +141,7 @@ class EventQueue:
         self.is_closed = True
         self._not_empty.set()
         self._not_full.set()
+        self._caught_up.set()
 
 
 class RunStream(Generic[Out]):
@@ -133,7 +170,8 @@ class RunStream(Generic[Out]):
         """The driving task, once it was cancelled because of another worker or a request in the store."""
         self._result: RunResult[Any] | None = None
         self._is_cancelled = False
-        self._stops_after_turn = False
+        self._stop_when: CancelRequest = ""
+        """When to stop without being cancelled: after a response or a turn."""
         self._releases_after_turn = False
         self._conflict: BatonError | None = None
         self._is_driven = False
@@ -159,29 +197,37 @@ class RunStream(Generic[Out]):
             raise RunError(f"run `{self.run_id}` has not stopped yet; read its events to the end first")
         return self._result
 
-    async def cancel(self, when: Literal["now", "after_turn"] = "now") -> None:
-        """Cancel the run; it can be resumed.
+    async def cancel(self, when: CancelWhen = "now") -> None:
+        """Cancel the run; it can be resumed. A message that still waits is withdrawn.
+
+        With `"after_turn"` and `"after_response"` no further agent starts. A loop over the events of this stream can
+        call it as soon as it reads of a handoff, however slow it is: while there is such a loop, an agent starts only
+        once the loop has handled the events before it and asks for the next one.
 
         Args:
             when: `"now"` returns when everything the run started has ended; `"after_turn"` returns at once and lets
-                the active agent finish its turn.
+                the active agent finish its turn; `"after_response"` keeps the model's next response, and does not
+                execute its tool calls.
         """
-        check_choice("cancel(…)", when, ("now", "after_turn"))
-        if when == "after_turn":
-            self._stop_after_turn()
+        check_choice("cancel(…)", when, get_args(CancelWhen))
+        if when != "now":
+            self._stop_soon(when)
             return
         self._is_cancelled = True
         if self._opened is not None:
             self._opened.flow.run.signals.stop = "now"
         if self._task is not None and not self._task.done():
             # A task cancelled before its first step would leave no trace; it stops itself when it starts.
-            if self._opened is not None:
+            if self._opened is not None or self._backend.is_waiting:
                 self._task.cancel()
             await asyncio.wait([self._task])
 
     async def wait(self) -> None:
         """Wait until the run has stopped, for whatever reason."""
         if self._task is not None:
+            if self._queue is not None and self._queue.reader is asyncio.current_task():
+                # Called in the body of the loop over the events, which the run would wait for.
+                self._queue.stop_reading()
             await asyncio.wait([self._task])
 
     async def __aenter__(self) -> Self:
@@ -205,13 +251,17 @@ class RunStream(Generic[Out]):
         if queue is None or task is None:
             raise RunError("open the run first: async with runner.stream(…) as run")
         unread = self._unread
-        while True:
-            # Unread events belong to the stream, so that a second loop continues where the first one stopped.
-            if not unread:
-                unread.extend(await queue.take())
+        queue.start_reading()
+        try:
+            while True:
+                # Unread events belong to the stream, so that a second loop continues where the first one stopped.
                 if not unread:
-                    break
-            yield unread.popleft()
+                    unread.extend(await queue.take())
+                    if not unread:
+                        break
+                yield unread.popleft()
+        finally:
+            queue.stop_reading()
         if not self._is_cancelled:
             await asyncio.shield(task)
 
@@ -232,13 +282,17 @@ class RunStream(Generic[Out]):
         self._is_driven = True
         observed = ObserverSink(self.run_id, self._observers, self._queue) if self._observers else None
         opening = self._backend.open(observed or self._queue, self)
-        opened = self._opened = opening if type(opening) is OpenRun else await cast("Awaitable[OpenRun]", opening)
+        opened = opening if type(opening) is OpenRun else await cast("Awaitable[OpenRun | FollowedRun]", opening)
+        if isinstance(opened, FollowedRun):
+            await self._read_elsewhere(opened)
+            return
+        self._opened = opened
         flow, log = opened.flow, opened.flow.run.log
         hooks, past_events = flow.config.options.hooks, len(log.events)
         if observed is not None:
             observed.enter(tuple(log.events))
-        if self._is_cancelled or self._stops_after_turn or self._releases_after_turn:
-            flow.run.signals.stop = "now" if self._is_cancelled else "after_turn"
+        if self._is_cancelled or self._stop_when or self._releases_after_turn:
+            flow.run.signals.stop = "now" if self._is_cancelled else self._stop_when or "after_turn"
         for event in opened.first_events:
             log.write(event)
         try:
@@ -278,10 +332,22 @@ class RunStream(Generic[Out]):
             if flow.run.opened:
                 await close_run_resources(flow.run)
 
+    async def _read_elsewhere(self, followed: FollowedRun) -> None:
+        """Deliver the events and take the result of a run that another worker drives."""
+        queue = self._queue
+        async for _, event in followed.events:
+            if queue is not None:
+                queue.put(event)
+                await queue.drain()
+        self._opened, result = await followed.finish()
+        self._result = result
+        if result.error is not None:
+            raise result.error
+
     async def _suspend(self, hooks: RunHooks | None, past_events: int) -> None:
         """Stop at an open interrupt, or at the end of a turn after which the run was to stop."""
-        if self._stops_after_turn:
-            await self._stop(types.RunCancelled)
+        if self._stop_when or self._is_cancelled:
+            await self._stop(types.RunCancelled, self._stop_when == "after_response")
         elif self._releases_after_turn:
             await self._log.settle()
             self._conflict = self._detach()
@@ -351,10 +417,11 @@ class RunStream(Generic[Out]):
             self._log.sink.fail(released)
         return released
 
-    def _stop_after_turn(self) -> None:
-        self._stops_after_turn = True
-        if self._opened is not None:
-            self._opened.flow.run.signals.stop = "after_turn"
+    def _stop_soon(self, when: CancelWhen) -> None:
+        # A request for a later time does not weaken an earlier one.
+        self._stop_when = "after_response" if self._stop_when == "after_response" else when
+        if self._opened is not None and self._opened.flow.run.signals.stop != "now":
+            self._opened.flow.run.signals.stop = self._stop_when
 
     def _stop_for(self, error: BatonError, driver: "asyncio.Task[Any]") -> None:
         """Stop now because the run was taken over or deleted."""
@@ -362,11 +429,11 @@ class RunStream(Generic[Out]):
             self._conflict = error
             self._cancel_task(driver)
 
-    def _stop_on_request(self, when: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
+    def _stop_on_request(self, when: CancelWhen, driver: "asyncio.Task[Any] | None") -> None:
         """Stop because cancellation was requested in the store."""
-        if when == "after_turn":
-            self._stop_after_turn()
-        elif not self._is_cancelled:
+        if when != "now":
+            self._stop_soon(when)
+        elif not self._is_cancelled and driver is not None:
             self._is_cancelled = True
             self._flow.run.signals.stop = "now"
             self._cancel_task(driver)

@@ -9,11 +9,12 @@ from msgspec import Struct
 from ..context import HistoryEntry
 from ..context.values import THREAD_PREFIX
 from ..errors import RunNotFoundError, SetupError, ThreadBusyError
-from ..events import Event, ValueChanges, decode_lines
+from ..events import Event, HistorySummary, OpenTask, ValueChanges, decode_lines
 from ..events.codec import require_known_events
-from ..flow.log_history import history_from_log, last_active_agent
+from ..flow.log_history import history_from_log, last_active_agent, summaries_from_log
+from ..flow.tasks import open_tasks
 from ..messages import Message
-from ..stores import FINISHED_STATUSES, RunRecord, RunStatus, Store, iter_records
+from ..stores import FINISHED_STATUSES, RunRecord, RunStatus, Store, WaitingMessage, iter_records
 from .backends import run_started_event
 
 _CACHE_SIZE = 256
@@ -28,6 +29,10 @@ class ThreadState(Struct, frozen=True):
     active_agent: str = ""
     values: Mapping[str, Any] = {}
     """The values for the next run: those whose keys begin with `thread:`."""
+    summaries: tuple[HistorySummary, ...] = ()
+    """The summaries that the next run reads instead of the first entries."""
+    tasks: tuple[OpenTask, ...] = ()
+    """The open tasks, the innermost last."""
 
 
 class ThreadReader:
@@ -72,9 +77,10 @@ class ThreadReader:
             current = await self._store.record(previous) if previous else None
         state = cached or ThreadState()
         for each, events in reversed(unread):
-            entries = (*state.entries, *history_from_log(events))
+            entries = tuple(history_from_log(events, state.entries))
             active = last_active_agent(events) or state.active_agent
-            state = ThreadState(each.run_id, first_run, entries, active, _thread_values(events))
+            values, summaries, tasks = _thread_values(events), summaries_from_log(events), open_tasks(events)
+            state = ThreadState(each.run_id, first_run, entries, active, values, summaries, tasks)
             self._cache[each.run_id, each.seq] = state
             while len(self._cache) > _CACHE_SIZE:
                 self._cache.popitem(last=False)
@@ -109,6 +115,10 @@ class Thread:
         """Return the records of its runs, oldest first."""
         return [record async for record in iter_records(self._store, thread=self.id, oldest_first=True)]
 
+    async def waiting(self) -> list[WaitingMessage]:
+        """Return the messages that wait for its unfinished run, oldest first."""
+        return [*await self._store.inbox(self.id)]
+
     async def messages(self) -> tuple[Message, ...]:
         """Return all messages of the conversation."""
         return tuple([entry.message for entry in (await self._state()).entries])
@@ -116,6 +126,10 @@ class Thread:
     async def active_agent(self) -> str:
         """Return the agent that the next run starts with; "" if no agent was active yet."""
         return (await self._state()).active_agent
+
+    async def open_tasks(self) -> tuple[OpenTask, ...]:
+        """Return the tasks that agents were handed and have not ended, the innermost last."""
+        return (await self._state()).tasks
 
     async def events(self) -> list[Event]:
         """Return the events of all its runs, oldest first."""
@@ -126,6 +140,9 @@ class Thread:
 
     async def trim(self, keep: int) -> int:
         """Delete all but the last runs, so that their messages are no longer read.
+
+        A summary of deleted messages that the remaining runs read stays. Runs since the one that opened the first open
+        task are kept, so that its caller can read the result in context.
 
         Args:
             keep: The number of runs to keep.
@@ -139,10 +156,13 @@ class Thread:
         if keep < 0:
             raise SetupError(f"trim(keep={keep}) is negative; pass 0 or more")
         records = await self.runs()
-        return await self._delete(records[: max(0, len(records) - keep)], busy=("running", "suspended"))
+        cut = max(0, len(records) - keep)
+        opened = {task.run_id for task in (await self._state()).tasks}
+        cut = next((place for place, record in enumerate(records[:cut]) if record.run_id in opened), cut)
+        return await self._delete(records[:cut], busy=("running", "suspended"))
 
     async def delete(self) -> int:
-        """Delete the whole conversation.
+        """Delete the whole conversation, with the messages that wait.
 
         Returns:
             The number of deleted runs.
@@ -150,7 +170,10 @@ class Thread:
         Raises:
             ThreadBusyError: One of its runs is running.
         """
-        return await self._delete(await self.runs(), busy=("running",))
+        count = await self._delete(await self.runs(), busy=("running",))
+        for message in await self.waiting():
+            await self._store.withdraw(message.run_id)
+        return count
 
     async def _delete(self, records: Sequence[RunRecord], *, busy: Sequence[RunStatus]) -> int:
         for record in records:

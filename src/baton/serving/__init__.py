@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .agui.app import agui_app
     from .agui.frontend import FrontendTools, with_frontend_tools
     from .api.app import api_app
+    from .api.client_options import ClientOptions
     from .http.auth import (
         APIKeyAuth,
         Auth,
@@ -36,6 +37,7 @@ _MODULES = {
     "agui.app": ("agui_app",),
     "agui.frontend": ("FrontendTools", "with_frontend_tools"),
     "api.app": ("api_app",),
+    "api.client_options": ("ClientOptions",),
     "http.auth": (*_AUTH, "Auth", "AuthLike", "Principal", "TokenLike", "TokenVerifier"),
     "mcp": ("mcp_app", "mcp_server"),
     "server": ("serve", "serve_in_background"),
@@ -48,6 +50,7 @@ __all__ = [
     "AuthLike",
     "BasicAuth",
     "BearerAuth",
+    "ClientOptions",
     "FrontendTools",
     "JWTAuth",
     "MutualTLSAuth",

@@ -8,18 +8,10 @@ from functools import partial
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from .. import errors
 from ..agents import BaseAgent
 from ..arguments import check_arguments
 from ..context.values import to_json_value
-from ..errors import (
-    AnswerError,
-    NotEncodableError,
-    RunNotFoundError,
-    SetupError,
-    ShuttingDownError,
-    TaskFailedError,
-    quote_names,
-)
 from ..events import AgentStarted, ControlTransferred, Delta, Event, ProgressDelta, ToolReturned
 from ..events.types import payload_fields
 from ..handoffs import tool_name_for
@@ -42,7 +34,7 @@ try:
     from mcp_types import INVALID_PARAMS
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 except ImportError as error:
-    raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
+    raise errors.SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -80,7 +72,7 @@ def _interrupt_text(interrupt: Interrupt) -> str:
     if fields.get("kind") == "approval":
         what = fields.get("tool") or f"the transfer to {fields.get('handoff')}"
         return f"{agent} requests approval for {what} with {_to_json(fields.get('arguments', fields.get('input')))}."
-    question = fields.get("message", payload)
+    question = fields.get("message", fields.get("text", payload))
     return f"{agent} asks: {question}" if isinstance(question, str) else f"{agent} needs an answer: {_to_json(payload)}"
 
 
@@ -196,7 +188,7 @@ class ToolCallHandler:
         """
         try:
             return await self._call(ctx, params)
-        except (AnswerError, ShuttingDownError, TaskFailedError) as error:
+        except (errors.AnswerError, errors.ShuttingDownError, errors.TaskFailedError) as error:
             return _error_result(str(error))
         except MCPError:
             raise
@@ -228,7 +220,7 @@ class ToolCallHandler:
             runner = self.runners[params.name]
             stream = runner.stream(request, owner=principal.name, context=context)
         else:
-            names = quote_names([*self.runners, ANSWER_TOOL])
+            names = errors.quote_names([*self.runners, ANSWER_TOOL])
             raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {names}")
         return await self._outcome(ctx, runner, await self._drive(ctx, stream), context)
 
@@ -236,12 +228,12 @@ class ToolCallHandler:
         for runner in self.runners.values():
             try:
                 events = await runner.events(run_id)
-            except RunNotFoundError:
+            except errors.RunNotFoundError:
                 continue
             started = run_started_event(events)
             if started.root_agent == runner.team.root and principal.sees(started.owner):
                 return runner
-        raise AnswerError(f"there is no suspended run `{run_id}`")
+        raise errors.AnswerError(f"there is no suspended run `{run_id}`")
 
     async def _outcome(
         self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], result: RunResult[Any], context: Any
@@ -273,7 +265,7 @@ class ToolCallHandler:
     async def _drive(self, ctx: ServerRequestContext[Any], stream: RunStream[Any]) -> RunResult[Any]:
         """Drive a run and report its progress. A client that disconnects cancels it."""
         if self._draining is not None:
-            raise ShuttingDownError("the server is shutting down; call the tool again")
+            raise errors.ShuttingDownError("the server is shutting down; call the tool again")
         steps = 0
         self._streams.add(stream)
         try:
@@ -317,7 +309,7 @@ def _completed(output: Any) -> types.CallToolResult:
         return _text_result(output or "")
     try:
         plain: Any = to_json_value("the output", output)
-    except NotEncodableError:
+    except errors.NotEncodableError:
         return _text_result(str(output))
     structured = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
     return _text_result(json.dumps(plain, ensure_ascii=False), structured_content=structured)
@@ -397,7 +389,7 @@ def mcp_app(
 
     Args:
         target: The agent, runner or background runner to serve.
-        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        auth: The accepted credentials: a token, tokens by principal name, a function that verifies tokens, or schemes.
         allow_anonymous: Without `auth`, accept requests from other machines too.
         cors_origins: Origins whose pages may call the app.
         max_body: The largest accepted body in bytes.
@@ -439,7 +431,7 @@ def _make_runners(
     """Return a runner for each tool, by the name of the tool."""
     if not isinstance(target, BaseAgent):
         if tool_per_agent or model is not None or store is not None:
-            raise SetupError("tool_per_agent, model and store do not apply to a Runner; pass the agent instead")
+            raise errors.SetupError("tool_per_agent, model and store do not apply to a Runner; pass the agent instead")
         runner = target.runner if isinstance(target, BackgroundRunner) else target
         return {tool_name_for(runner.team.root): runner}
     root: Runner[Any, Any] = Runner(target, model=model, store=store)
@@ -448,7 +440,7 @@ def _make_runners(
     for agent in agents:
         name = tool_name_for(agent.name)
         if name in runners or name == ANSWER_TOOL:
-            raise SetupError(f"two tools would be named `{name}`; rename the agent `{agent.name}`")
+            raise errors.SetupError(f"two tools would be named `{name}`; rename the agent `{agent.name}`")
         runners[name] = root if agent is target else Runner(agent, model=model, store=store)
     return runners
 

@@ -3,13 +3,14 @@
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from math import ceil
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AddressError, SetupError
 from .http.app import SHUTDOWN, Shutdown
+from .http.auth import is_local
 
 if TYPE_CHECKING:
     import uvicorn
@@ -51,7 +52,7 @@ def serve(
         # With an import string, uvicorn can reload the app or start several processes.
         uvicorn.run(app, host=host, port=port, **{**_DEFAULTS, **options})
         return
-    with closing_all(listen(host, port)) as sockets:
+    with listen(host, port) as sockets:
         run_server(app, sockets, drain=drain, **options)
 
 
@@ -80,7 +81,7 @@ async def serve_in_background(
         AddressError: The address is invalid or in use.
     """
     check_server(host, allow_anonymous=allow_anonymous)
-    with closing_all(listen(host, port)) as sockets:
+    with listen(host, port) as sockets:
         server = _make_server(app, drain, None, None, options)
         task = asyncio.create_task(server.serve(sockets))
         try:
@@ -155,11 +156,12 @@ def _make_server(
 
     # Requests that wait for a run end with it; the rest have a second more.
     defaults: dict[str, Any] = {**_DEFAULTS, "timeout_graceful_shutdown": ceil(drain) + 1}
-    return Server(uvicorn.Config(app, **{**defaults, **options}))
+    return Server(uvicorn.Config(app, **defaults | options))
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen on all addresses of a host.
+@contextmanager
+def listen(host: str, port: int) -> Generator[list[socket.socket]]:
+    """Yield sockets that listen on all addresses of a host; they are closed with the block.
 
     Args:
         host: A host name or an address.
@@ -169,38 +171,23 @@ def listen(host: str, port: int) -> list[socket.socket]:
         AddressError: The host is unknown, or the address is in use or not allowed.
     """
     sockets: list[socket.socket] = []
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in dict.fromkeys(found[:1] if port == 0 else found):
-            # asyncio sets TCP_NODELAY only on sockets whose protocol is given explicitly.
-            listener = socket.socket(family, kind, protocol)
-            sockets.append(listener)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listener.bind(address)
-            listener.listen(2048)
-    except (OSError, UnicodeError) as error:
-        for each in sockets:
-            each.close()
-        reason = getattr(error, "strerror", None) or str(error)
-        message = f"cannot listen on `{host}`, port {port}: {reason}; choose another, or stop the program that uses it"
-        raise AddressError(message) from None
-    return sockets
-
-
-@contextmanager
-def closing_all(sockets: list[socket.socket]) -> Generator[list[socket.socket]]:
-    """Close sockets at the end of a block.
-
-    Args:
-        sockets: The sockets.
-    """
-    try:
+    with ExitStack() as stack:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in dict.fromkeys(found[:1] if port == 0 else found):
+                # asyncio sets TCP_NODELAY only on sockets whose protocol is given explicitly.
+                listener = stack.enter_context(socket.socket(family, kind, protocol))
+                sockets.append(listener)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listener.bind(address)
+                listener.listen(2048)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            hint = "choose another, or stop the program that uses it"
+            raise AddressError(f"cannot listen on `{host}`, port {port}: {reason}; {hint}") from None
         yield sockets
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def url_of(host: str, sockets: list[socket.socket]) -> str:
@@ -227,8 +214,6 @@ def check_server(host: str, *, allow_anonymous: bool) -> None:
         import uvicorn as _  # noqa: F401
     except ImportError:
         raise SetupError("serving an app needs uvicorn: pip install 'baton-adk[serving]'") from None
-    from .http.guard import is_local
-
     if not allow_anonymous and not is_local(host):
         raise SetupError(
             f"host `{host}` can be reached from other machines; if the app has auth=… or anonymous access is intended, "

@@ -15,6 +15,12 @@ A run is stored as lines, each one event as JSON, and a record. A store never re
 6. Runs are ordered by a number that the store assigns at creation, not by time. The runs of a thread form a chain:
    `create` with `previous` checks and inserts atomically, so that a run has at most one successor.
 7. A request to cancel stays with the run until the run has finished; acquiring the lease does not clear it.
+8. The messages that wait for a thread are its inbox, ordered by a number that the store assigns. A message leaves the
+   inbox in the same transaction that records what became of it: `create` turns the oldest one into a run, `append`
+   takes the oldest ones into a run in progress, `withdraw` removes one. No message leaves it twice.
+9. While messages wait, only `create` with `from_inbox` adds a run to the thread. `enqueue` and `notify` set `inbox` of
+   the thread's unfinished run before they return True, and every later `append` and `renew` of that run returns it. So
+   either the run's last append shows that messages wait, or `enqueue` returns False and its caller looks after them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,11 +38,45 @@ FINISHED_STATUSES: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 """Statuses in which a run does not keep its thread busy."""
 
 
-CancelWhen: TypeAlias = Literal["now", "after_turn"]
-"""When a run is to be cancelled."""
+CancelWhen: TypeAlias = Literal["now", "after_response", "after_turn"]
+"""When a run is to be cancelled, the earliest first."""
 
-CancelRequest: TypeAlias = Literal["", "now", "after_turn"]
+CancelRequest: TypeAlias = Literal["", "now", "after_response", "after_turn"]
 """A request to cancel a run; "" for none."""
+
+WaitMode: TypeAlias = Literal["queue", "steer", "preempt"]
+"""The purpose of a waiting message: a run after the active one, the active run itself, or a run in its place."""
+
+InboxState: TypeAlias = Literal["", "waiting", "steer"]
+"""The inbox of a run's thread: empty, not empty, or with a message to steer the run as its oldest one."""
+
+
+class WaitingMessage(Struct, frozen=True, kw_only=True):
+    """A message that waits for a thread's unfinished run."""
+
+    run_id: str
+    """The id of the run that it becomes, unless it steers another one."""
+    thread: str
+    """The thread it is for."""
+    mode: WaitMode = "queue"
+    """Its purpose."""
+    owner: str = ""
+    """The tenant it belongs to, if any."""
+    body: bytes = b""
+    """The message and the options of its run; the store never reads it."""
+    number: int = 0
+    """Its place in the order of the store's messages; the store sets it."""
+    created_at: float = 0.0
+    """The time at which it was added; the store sets it."""
+
+
+class RunFlags(Struct, frozen=True, gc=False):
+    """Requests to the driver of a run, as the store returns them with every write."""
+
+    cancel_requested: CancelRequest = ""
+    """A request to cancel the run."""
+    inbox: InboxState = ""
+    """The messages that wait for the run's thread."""
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
@@ -80,6 +120,8 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """Runs with a higher priority are driven first."""
     wake_at: float = 0.0
     """The time before which a running run is not driven, or at which a suspended one is; 0 for none."""
+    inbox: InboxState = ""
+    """The messages that wait for the thread while the run is unfinished."""
 
 
 class RunFilters(TypedDict, total=False):
@@ -131,6 +173,8 @@ class Lease(Struct, frozen=True):
     """The time of expiry, by the store's clock."""
     cancel_requested: CancelRequest = ""
     """A request to cancel the run, when the lease was acquired or renewed."""
+    inbox: InboxState = ""
+    """The messages that waited for the run's thread at that time."""
 
 
 class CreateOptions(TypedDict, total=False):
@@ -154,6 +198,8 @@ class CreateOptions(TypedDict, total=False):
     """Its priority; 0 by default."""
     wake_at: float
     """The time before which it is not driven."""
+    from_inbox: bool
+    """Remove the waiting message with this run id, which must be the oldest of the thread."""
 
 
 class AppendOptions(TypedDict, total=False):
@@ -165,6 +211,8 @@ class AppendOptions(TypedDict, total=False):
     """The fence of the writer's lease; not checked by default."""
     wake_at: float | None
     """The time at which a worker drives the run next; unchanged by default, 0 for none."""
+    take: Sequence[str]
+    """Ids of waiting messages to remove: the oldest ones of the run's thread, in order."""
 
 
 @runtime_checkable
@@ -184,13 +232,15 @@ class Store(Protocol):
 
         Raises:
             RunExistsError: The id is taken.
-            ThreadBusyError: The thread has a run that is running or suspended, or its last run is not `previous`.
+            ThreadBusyError: The thread has a run that is running or suspended, its last run is not `previous`, or
+                messages wait for it, and this run is not made of the oldest one.
+            MessageGoneError: With `from_inbox`, no message with this id waits.
         """
         ...
 
     async def append(
         self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> CancelRequest:
+    ) -> RunFlags:
         """Append lines and set the status; a finished status clears `cancel_requested`.
 
         Args:
@@ -200,11 +250,12 @@ class Store(Protocol):
             **options: See `AppendOptions`.
 
         Returns:
-            The run's `cancel_requested`.
+            The run's `cancel_requested` and `inbox`.
 
         Raises:
             RunNotFoundError: There is no such run.
             RunConflictError: The run has another number of lines or another fence.
+            MessageGoneError: One of `take` does not wait any more, or an older message does.
             ThreadBusyError: A finished run would continue while its thread has another unfinished one.
         """
         ...
@@ -318,7 +369,7 @@ class Store(Protocol):
         """
 
     async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
-        """Request cancellation of a running or suspended run; a request for "now" is never weakened.
+        """Request cancellation of a running or suspended run; an earlier time replaces a later one.
 
         Args:
             run_id: The run.
@@ -340,6 +391,71 @@ class Store(Protocol):
         Args:
             teams: Only runs of these teams; runs of all teams by default.
             limit: The maximum number of runs.
+        """
+        ...
+
+    async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
+        """Add a message to the inbox of its thread, and tell the thread's unfinished run.
+
+        A message with the mode "preempt" also requests that a running run is cancelled after its turn.
+
+        Args:
+            message: The message; the store sets its number and time.
+            limit: The number of messages that may wait for the thread.
+
+        Returns:
+            Whether the thread has an unfinished run. If not, the caller must create a run of the oldest message.
+
+        Raises:
+            RunExistsError: A run or another message has this id.
+            InboxFullError: So many messages wait already.
+        """
+        ...
+
+    async def waiting(self, run_id: str) -> WaitingMessage | None:
+        """Return the waiting message with this id, or None.
+
+        Args:
+            run_id: The id of the message.
+        """
+        ...
+
+    async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
+        """Return the messages that wait for a thread, oldest first.
+
+        Args:
+            thread: The thread.
+            limit: The maximum number of messages.
+        """
+        ...
+
+    async def withdraw(self, run_id: str) -> bool:
+        """Remove a waiting message.
+
+        Args:
+            run_id: The id of the message.
+
+        Returns:
+            Whether it was waiting.
+        """
+        ...
+
+    async def notify(self, thread: str) -> bool:
+        """Set `inbox` of the thread's unfinished run to what waits now.
+
+        Args:
+            thread: The thread.
+
+        Returns:
+            Whether the thread has an unfinished run.
+        """
+        ...
+
+    async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
+        """Return threads that have waiting messages and no unfinished run, oldest message first.
+
+        Args:
+            limit: The maximum number of threads.
         """
         ...
 

@@ -3,8 +3,8 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, Unpack
 from weakref import WeakValueDictionary
@@ -15,13 +15,16 @@ from msgspec.structs import replace
 from ..arguments import check_arguments
 from ..errors import LogError, RunExistsError, SetupError, StoreError, ThreadBusyError
 from ..wording import type_of
+from . import inbox as inboxes
 from . import records
-from .base import FINISHED_STATUSES, CancelRequest, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunFlags, RunRecord, RunStatus, WaitingMessage
 from .records import Append, LeaseMethods, keeps_thread_busy, pack_lines, unpack_lines
 
 T = TypeVar("T")
 
-VERSION = 2
+VERSION = 3
+_OLD_VERSION = 2
+"""The version whose heads do not say which messages were taken."""
 INDEX_PAGE_SIZE = 256
 
 
@@ -75,11 +78,13 @@ class BlobClient:
 
 
 class RunHead(NamedTuple):
-    """A run's record, the first line numbers of its segments, and its newest lines."""
+    """A run's record, the first lines of its segments, its newest lines, and what it took."""
 
     record: RunRecord
     segments: Sequence[int]
     tail: Sequence[bytes]
+    taken: int = 0
+    """The number of the last waiting message that it took; 0 if it took none."""
 
     def ends(self) -> Sequence[int]:
         """Return the number of the line after each segment."""
@@ -87,18 +92,23 @@ class RunHead(NamedTuple):
 
     def encode(self) -> bytes:
         """Encode to bytes with a checksum."""
-        return pack_lines((_ENCODER.encode(self.record), _ENCODER.encode((VERSION, *self.segments)), *self.tail))
+        numbers = _ENCODER.encode((VERSION, self.taken, *self.segments))
+        return pack_lines((_ENCODER.encode(self.record), numbers, *self.tail))
 
     @classmethod
     def decode(cls, blob: bytes) -> "RunHead":
         """Decode. Raises ValueError if the bytes are damaged or have another layout."""
         record, numbers, *tail = unpack_lines(blob)
         version, *segments = _NUMBERS.decode(numbers)
+        if version == _OLD_VERSION:
+            return cls(_RECORD.decode(record), segments, tail)
         if version != VERSION:
             raise ValueError(f"its layout is version {version}; this Baton reads version {VERSION}")
-        return cls(_RECORD.decode(record), segments, tail)
+        return cls(_RECORD.decode(record), segments[1:], tail, segments[0])
 
 
+Messages = list[WaitingMessage]
+"""Waiting messages, oldest first."""
 Entry = tuple[int, str]
 """The number and the id of a run."""
 
@@ -152,10 +162,20 @@ _ENCODER = msgspec.json.Encoder()
 _NUMBERS = msgspec.json.Decoder(list[int])
 _RECORD = msgspec.json.Decoder(RunRecord)
 _ENTRIES = msgspec.json.Decoder(list[Entry])
+_MESSAGES = msgspec.json.Decoder(list[WaitingMessage])
+_THREADS = msgspec.json.Decoder(list[str])
 
 
 def _decode_entries(blob: bytes) -> list[Entry]:
     return _ENTRIES.decode(unpack_lines(blob)[0])
+
+
+def _decode_messages(blob: bytes) -> list[WaitingMessage]:
+    return _MESSAGES.decode(unpack_lines(blob)[0])
+
+
+def _decode_threads(blob: bytes) -> list[str]:
+    return _THREADS.decode(unpack_lines(blob)[0])
 
 
 MAX_TAIL = 16_384
@@ -188,32 +208,58 @@ class KeyValueStore(LeaseMethods):
     def __repr__(self) -> str:
         return self._client.name
 
-    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
+    async def _create(
+        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
+    ) -> Lease:
         async with self._lock(f"run {record.run_id}"), self._thread_lock(record.thread):
             if await self._find(record.run_id) is not None:
                 raise RunExistsError(record.run_id)
             await self._check_not_busy(record)
+            waiting = await self._clean_inbox(record.thread) if record.thread else ()
+            oldest = waiting[0].run_id if waiting else ""
+            inboxes.check_turn(record.thread, oldest, record.run_id, from_inbox=from_inbox)
             last = records.check_previous(record.thread, await self._last_run(record.thread), previous)
             # Setting the head creates the run: if that fails, the index has a run too many, which does no harm.
             async with self._lock("index"):
-                record = replace(record, number=await self._all.next_number(), previous=last)
+                record = replace(
+                    record,
+                    number=await self._all.next_number(),
+                    previous=last,
+                    inbox=inboxes.state_of(waiting[1:]) if from_inbox else "",
+                )
                 for index in self._indexes(record.thread):
                     await index.add((record.number, record.run_id))
             await self._claim_thread(record)
             await self._put(RunHead(record, (), ()), lines)
+            if from_inbox:
+                await self._set_inbox(record.thread, waiting[1:])
+                await self._client.remove(_message(record.run_id))
         return records.to_lease(record)
 
-    async def _append(self, change: Append) -> CancelRequest:
+    async def _append(self, change: Append) -> RunFlags:
         async with self._lock(f"run {change.run_id}"):
             head = await self._get(change.run_id)
             record = change.apply(head.record, self._clock())
             is_revived = keeps_thread_busy(record.status) and not keeps_thread_busy(head.record.status)
-            async with self._thread_lock(record.thread if is_revived else ""):
+            async with self._thread_lock(record.thread if is_revived or change.take else ""):
                 if is_revived:
                     await self._check_not_busy(record)
                     await self._claim_thread(record)
-                await self._put(RunHead(record, head.segments, head.tail), change.lines)
-        return record.cancel_requested
+                if change.take:
+                    return await self._append_taking(change, record, head)
+                await self._put(RunHead(record, head.segments, head.tail, head.taken), change.lines)
+        return records.to_flags(record)
+
+    async def _append_taking(self, change: Append, record: RunRecord, head: RunHead) -> RunFlags:
+        waiting, count = await self._clean_inbox(record.thread), len(change.take)
+        inboxes.check_taken(change.take, [message.run_id for message in waiting[:count]])
+        record = replace(record, inbox=inboxes.state_of(waiting[count:]))
+        # The head says which messages were taken, in case the process dies before the inbox is set.
+        await self._put(RunHead(record, head.segments, head.tail, waiting[count - 1].number), change.lines)
+        await self._set_inbox(record.thread, waiting[count:])
+        for run_id in change.take:
+            await self._client.remove(_message(run_id))
+        return records.to_flags(record)
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
@@ -297,6 +343,63 @@ class KeyValueStore(LeaseMethods):
         )
         return sum([await self._delete_if(run_id, is_expired) for _, run_id in await self._all.entries()])
 
+    async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
+        """Add a waiting message; see `Store.enqueue`."""
+        records.check_names(message.run_id, thread=message.thread, owner=message.owner)
+        thread = message.thread
+        async with self._lock(f"message {message.run_id}"), self._locked_thread(thread) as head:
+            if await self._find(message.run_id) is not None or await self.waiting(message.run_id) is not None:
+                raise RunExistsError(message.run_id)
+            waiting = await self._clean_inbox(thread)
+            inboxes.check_room(thread, len(waiting), limit)
+            async with self._lock("index"):
+                number = int(await self._client.get("messages/created") or b"0") + 1
+                await self._client.set("messages/created", b"%d" % number)
+            await self._client.set(_message(message.run_id), thread.encode())
+            waiting.append(replace(message, number=number, created_at=self._clock()))
+            await self._set_inbox(thread, waiting)
+            if head is not None:
+                record = inboxes.after_enqueue(head.record, inboxes.state_of(waiting), message.mode)
+                await self._put(head._replace(record=record), ())
+            return head is not None
+
+    async def waiting(self, run_id: str) -> WaitingMessage | None:
+        """Return a waiting message; see `Store.waiting`."""
+        thread = ((await self._client.get(_message(run_id))) or b"").decode()
+        messages = await self._read_inbox(thread) if thread else ()
+        return next((message for message in messages if message.run_id == run_id), None)
+
+    async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
+        """Return the messages of a thread; see `Store.inbox`."""
+        return (await self._read_inbox(thread))[:limit]
+
+    async def withdraw(self, run_id: str) -> bool:
+        """Remove a waiting message; see `Store.withdraw`."""
+        thread = ((await self._client.get(_message(run_id))) or b"").decode()
+        if not thread:
+            return False
+        async with self._locked_thread(thread) as head:
+            waiting = await self._clean_inbox(thread)
+            left = [message for message in waiting if message.run_id != run_id]
+            if len(left) < len(waiting):
+                await self._set_inbox(thread, left)
+                await self._client.remove(_message(run_id))
+                await self._tell(head, left)
+            return len(left) < len(waiting)
+
+    async def notify(self, thread: str) -> bool:
+        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        async with self._locked_thread(thread) as head:
+            await self._tell(head, await self._clean_inbox(thread))
+            return head is not None
+
+    async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
+        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        threads = await self._client.read("inboxes", _decode_threads, "the list of inboxes") or ()
+        idle = [waiting for each in threads if (waiting := await self._read_inbox(each))]
+        oldest = [waiting[0] for waiting in idle if await self._busy_head(waiting[0].thread) is None]
+        return [message.thread for message in sorted(oldest, key=lambda message: message.number)[:limit]]
+
     async def close(self) -> None:
         """Do nothing: the backend belongs to its creator."""
 
@@ -305,7 +408,7 @@ class KeyValueStore(LeaseMethods):
             head = await self._find(run_id)
             record = None if head is None else update(head.record)
             if head is not None and record is not None:
-                await self._put(RunHead(record, head.segments, head.tail), ())
+                await self._put(head._replace(record=record), ())
             return record
 
     async def _put(self, head: RunHead, lines: Sequence[bytes]) -> None:
@@ -314,9 +417,9 @@ class KeyValueStore(LeaseMethods):
         if sum(map(len, tail)) > MAX_TAIL:
             first = head.record.seq - len(tail)
             await self._client.set(_segment(head.record.run_id, first), pack_lines(tail))
-            head = RunHead(head.record, (*head.segments, first), ())
+            head = RunHead(head.record, (*head.segments, first), (), head.taken)
         else:
-            head = RunHead(head.record, head.segments, tail)
+            head = head._replace(tail=tail)
         await self._client.set(f"head/{head.record.run_id}", head.encode())
 
     async def _delete_if(self, run_id: str, condition: Callable[[RunRecord], bool]) -> bool:
@@ -331,6 +434,71 @@ class KeyValueStore(LeaseMethods):
                 for index in self._indexes(head.record.thread):
                     await index.remove((head.record.number, run_id))
             return True
+
+    @asynccontextmanager
+    async def _locked_thread(self, thread: str) -> AsyncGenerator[RunHead | None]:
+        """Lock a thread and its unfinished run; yields the head of that run, if there is one."""
+        while True:
+            head = await self._busy_head(thread)
+            lock = nullcontext() if head is None else self._lock(f"run {head.record.run_id}")
+            async with lock, self._thread_lock(thread):
+                found = await self._busy_head(thread)
+                # The run may have ended, or another one begun, before the locks were acquired.
+                if (found is None) == (head is None) and (
+                    found is None or head is None or found.record.run_id == head.record.run_id
+                ):
+                    yield found
+                    return
+
+    async def _busy_head(self, thread: str) -> RunHead | None:
+        """Return the head of a thread's unfinished run."""
+        head = await self._last_busy(thread)
+        return head if head is not None and keeps_thread_busy(head.record.status) else None
+
+    async def _last_busy(self, thread: str) -> RunHead | None:
+        """Return the head of the run that kept a thread busy last."""
+        run_id = ((await self._client.get(_busy(thread))) or b"").decode() if thread else ""
+        head = await self._find(run_id) if run_id else None
+        return head if head is not None and head.record.thread == thread else None
+
+    async def _read_inbox(self, thread: str) -> Messages:
+        """Return the messages of a thread, without those that a run has taken."""
+        return await self._without_taken(thread, await self._stored_inbox(thread))
+
+    async def _clean_inbox(self, thread: str) -> Messages:
+        """Remove messages that were taken, and return the others; the thread must be locked."""
+        stored = await self._stored_inbox(thread)
+        messages = await self._without_taken(thread, stored)
+        if len(stored) > len(messages):
+            await self._set_inbox(thread, messages)
+        return messages
+
+    async def _stored_inbox(self, thread: str) -> Messages:
+        return await self._client.read(_inbox(thread), _decode_messages, f"the inbox of thread `{thread}`") or []
+
+    async def _without_taken(self, thread: str, stored: Messages) -> Messages:
+        last = await self._last_busy(thread) if stored else None
+        if last is None:
+            return stored
+        run_id, taken = last.record.run_id, last.taken
+        return [message for message in stored if message.number > taken and message.run_id != run_id]
+
+    async def _set_inbox(self, thread: str, messages: Sequence[WaitingMessage]) -> None:
+        async with self._lock("index"):
+            threads = await self._client.read("inboxes", _decode_threads, "the list of inboxes") or []
+            if messages and thread not in threads:
+                await self._client.set("inboxes", pack_lines([_ENCODER.encode([*threads, thread])]))
+            if messages:
+                await self._client.set(_inbox(thread), pack_lines([_ENCODER.encode(messages)]))
+                return
+            await self._client.remove(_inbox(thread))
+            left = [other for other in threads if other != thread]
+            await self._client.set("inboxes", pack_lines([_ENCODER.encode(left)]))
+
+    async def _tell(self, head: RunHead | None, waiting: Sequence[WaitingMessage]) -> None:
+        """Set `inbox` of a run, which must be locked."""
+        if head is not None:
+            await self._put(head._replace(record=replace(head.record, inbox=inboxes.state_of(waiting))), ())
 
     async def _check_not_busy(self, record: RunRecord) -> None:
         """Raise ThreadBusyError if the thread of a run has another unfinished one."""
@@ -370,7 +538,10 @@ class KeyValueStore(LeaseMethods):
         return self._lock(f"thread {thread}") if thread else nullcontext()
 
     def _lock(self, name: str) -> asyncio.Lock:
-        """Return a lock that exists while it is held; take them in the order run, thread, index."""
+        """Return a lock that exists while it is held.
+
+        Take locks in the order message, run, thread, index.
+        """
         if (lock := self._locks.get(name)) is None:
             lock = self._locks[name] = asyncio.Lock()
         return lock
@@ -383,6 +554,14 @@ def _segment(run_id: str, first: int) -> str:
 
 def _busy(thread: str) -> str:
     return f"busy/{thread}"
+
+
+def _inbox(thread: str) -> str:
+    return f"inbox/{thread}"
+
+
+def _message(run_id: str) -> str:
+    return f"message/{run_id}"
 
 
 def _notes(run_id: str) -> str:

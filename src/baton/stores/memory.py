@@ -9,8 +9,19 @@ from msgspec.structs import replace
 
 from ..arguments import check_arguments
 from ..errors import RunExistsError, ThreadBusyError
+from . import inbox as inboxes
 from . import records
-from .base import FINISHED_STATUSES, CancelRequest, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .base import (
+    FINISHED_STATUSES,
+    InboxState,
+    Lease,
+    RecordPage,
+    RunFilters,
+    RunFlags,
+    RunRecord,
+    RunStatus,
+    WaitingMessage,
+)
 from .records import Append, LeaseMethods
 
 
@@ -33,32 +44,49 @@ class MemoryStore(LeaseMethods):
         """Unfinished runs by thread."""
         self._threads: dict[str, list[str]] = {}
         """All runs by thread, oldest first."""
+        self._inboxes: dict[str, list[WaitingMessage]] = {}
+        """Waiting messages by thread, oldest first."""
         self._created = 0
+        self._enqueued = 0
         self._lock = Lock()
 
     def __repr__(self) -> str:
         return "MemoryStore()"
 
-    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
+    async def _create(
+        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
+    ) -> Lease:
         with self._lock:
             if record.run_id in self._records:
                 raise RunExistsError(record.run_id)
             self._check_not_busy(record)
+            waiting = self._inboxes.get(record.thread, ()) if record.thread else ()
+            oldest = waiting[0].run_id if waiting else ""
+            inboxes.check_turn(record.thread, oldest, record.run_id, from_inbox=from_inbox)
             last = records.check_previous(record.thread, self._last_run(record.thread), previous)
             self._created += 1
-            record = replace(record, number=self._created, previous=last)
+            state = self._drop_messages(record.thread, 1) if from_inbox else ""
+            record = replace(record, number=self._created, previous=last, inbox=state)
             self._put(record)
             self._lines[record.run_id] = list(lines)
         return records.to_lease(record)
 
-    async def _append(self, change: Append) -> CancelRequest:
-        now = self._clock()
+    async def _append(self, change: Append) -> RunFlags:
+        now, state = self._clock(), None
         with self._lock:
-            record = change.apply(self._get(change.run_id), now)
+            known = self._get(change.run_id)
+            if change.take:
+                change.check(known)
+                waiting = self._inboxes.get(known.thread, [])
+                inboxes.check_taken(change.take, [one.run_id for one in waiting[: len(change.take)]])
+                state = inboxes.state_of(waiting[len(change.take) :])
+            record = change.apply(known, now, inbox=state)
             self._check_not_busy(record)
             self._put(record)
             self._lines[change.run_id].extend(change.lines)
-        return record.cancel_requested
+            if change.take:
+                self._drop_messages(record.thread, len(change.take))
+        return records.to_flags(record)
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
@@ -112,6 +140,53 @@ class MemoryStore(LeaseMethods):
             expired = [one for one in self._records.values() if records.is_expired(one, older_than, status, now)]
             return sum(self._delete_run(one.run_id) for one in expired)
 
+    async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
+        """Add a waiting message; see `Store.enqueue`."""
+        records.check_names(message.run_id, thread=message.thread, owner=message.owner)
+        with self._lock:
+            if message.run_id in self._records or self._find_message(message.run_id) is not None:
+                raise RunExistsError(message.run_id)
+            waiting = self._inboxes.setdefault(message.thread, [])
+            inboxes.check_room(message.thread, len(waiting), limit)
+            self._enqueued += 1
+            waiting.append(replace(message, number=self._enqueued, created_at=self._clock()))
+            busy = self._busy.get(message.thread)
+            if busy is not None:
+                state = inboxes.state_of(waiting)
+                self._records[busy] = inboxes.after_enqueue(self._records[busy], state, message.mode)
+            return busy is not None
+
+    async def waiting(self, run_id: str) -> WaitingMessage | None:
+        """Return a waiting message; see `Store.waiting`."""
+        with self._lock:
+            return self._find_message(run_id)
+
+    async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
+        """Return the messages of a thread; see `Store.inbox`."""
+        with self._lock:
+            return self._inboxes.get(thread, [])[:limit]
+
+    async def withdraw(self, run_id: str) -> bool:
+        """Remove a waiting message; see `Store.withdraw`."""
+        with self._lock:
+            message = self._find_message(run_id)
+            if message is None:
+                return False
+            self._inboxes[message.thread].remove(message)
+            self._notify(message.thread, self._drop_messages(message.thread, 0))
+            return True
+
+    async def notify(self, thread: str) -> bool:
+        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        with self._lock:
+            return self._notify(thread, inboxes.state_of(self._inboxes.get(thread, ())))
+
+    async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
+        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        with self._lock:
+            idle = [waiting[0] for thread, waiting in self._inboxes.items() if thread not in self._busy]
+        return [message.thread for message in sorted(idle, key=lambda message: message.number)[:limit]]
+
     async def close(self) -> None:
         """Do nothing; the runs stay."""
 
@@ -141,6 +216,23 @@ class MemoryStore(LeaseMethods):
     def _all(self) -> Sequence[RunRecord]:
         now = self._clock()
         return [records.read_at(record, now) for record in self._records.values()]
+
+    def _find_message(self, run_id: str) -> WaitingMessage | None:
+        return next((one for waiting in self._inboxes.values() for one in waiting if one.run_id == run_id), None)
+
+    def _drop_messages(self, thread: str, count: int) -> InboxState:
+        """Remove the oldest messages of a thread; return the state of what is left."""
+        waiting = self._inboxes[thread]
+        del waiting[:count]
+        if not waiting:
+            del self._inboxes[thread]
+        return inboxes.state_of(waiting)
+
+    def _notify(self, thread: str, state: InboxState) -> bool:
+        busy = self._busy.get(thread)
+        if busy is not None:
+            self._records[busy] = replace(self._records[busy], inbox=state)
+        return busy is not None
 
     def _last_run(self, thread: str) -> str:
         runs = self._threads.get(thread)

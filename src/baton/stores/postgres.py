@@ -1,16 +1,31 @@
 """A store in a PostgreSQL database, for several machines. Needs the extra `postgres`."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from random import getrandbits
-from typing import Any, LiteralString, Unpack
+from typing import TYPE_CHECKING, Any, LiteralString, Unpack
 
 from msgspec.structs import asdict
 
 from ..arguments import check_arguments, check_positive
 from ..errors import RunConflictError, RunExistsError, SetupError, ThreadBusyError
+from . import inbox as inboxes
 from . import records
-from .base import FINISHED_STATUSES, CancelRequest, CancelWhen, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .base import (
+    FINISHED_STATUSES,
+    CancelWhen,
+    Lease,
+    RecordPage,
+    RunFilters,
+    RunFlags,
+    RunRecord,
+    RunStatus,
+    WaitingMessage,
+)
 from .records import COLUMNS, NEW_COLUMNS, Append, WriteMethods, require_run, row_to_record
+
+if TYPE_CHECKING:
+    from .postgres_pool import Connection
 
 _BATCH = 1000
 """The number of runs that one statement deletes or renews."""
@@ -23,8 +38,9 @@ _CREATE: LiteralString = f"""
 WITH now AS (SELECT {_NOW} AS at, coalesce(({_LAST_RUN}), '') AS last), begun AS (
     INSERT INTO baton_runs({NEW_COLUMNS}, last_write)
     SELECT %(run_id)s, %(status)s, %(seq)s, %(thread)s, last, %(owner)s, at, at, at, %(worker)s, at + %(lease_seconds)s,
-        %(lease_seconds)s, 1, '', %(team)s, %(priority)s, %(wake_at)s, %(write)s
-    FROM now WHERE %(expected)s::text IS NULL OR %(expected)s = last
+        %(lease_seconds)s, 1, '', %(team)s, %(priority)s, %(wake_at)s, %(inbox)s, %(write)s
+    FROM now WHERE (%(expected)s::text IS NULL OR %(expected)s = last) AND (%(from_inbox)s OR %(thread)s = ''
+        OR NOT EXISTS (SELECT 1 FROM baton_inbox WHERE thread = %(thread)s))
     RETURNING number, lease_until
 ), kept AS (
     INSERT INTO baton_pieces SELECT number, 0, %(piece)s FROM begun WHERE %(seq)s > 0)
@@ -38,16 +54,16 @@ WITH moved AS (
         last_write = %(write)s
     WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
         AND last_write <> %(write)s
-    RETURNING number, cancel_requested
+    RETURNING number, cancel_requested, inbox
 ), kept AS (
     INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0)
-SELECT cancel_requested FROM moved"""
+SELECT cancel_requested, inbox FROM moved"""
 _LOAD: LiteralString = """
 SELECT seq, first, lines FROM baton_runs LEFT JOIN baton_pieces ON run = number AND first >= coalesce((
     SELECT max(first) FROM baton_pieces JOIN baton_runs ON run = number
     WHERE run_id = %(run_id)s AND first <= %(start)s), 0)
 WHERE run_id = %(run_id)s ORDER BY first"""
-_LEASE: LiteralString = "run_id, worker, fence, lease_until, cancel_requested"
+_LEASE: LiteralString = "run_id, worker, fence, lease_until, cancel_requested, inbox"
 # A lease with more than its seconds left is not valid: the clock was set back.
 _IS_LEASED: LiteralString = f"(lease_until > {_NOW} AND lease_until <= {_NOW} + lease_seconds + 1)"
 _ACQUIRE: LiteralString = f"""
@@ -60,8 +76,9 @@ FROM unnest(%(run_ids)s::text[], %(fences)s::integer[]) AS held(id, held_fence)
 WHERE run_id = id AND fence = held_fence RETURNING {_LEASE}"""
 _RELEASE: LiteralString = "UPDATE baton_runs SET lease_until = 0 WHERE run_id = %s AND fence = %s"
 _CANCEL: LiteralString = """
-UPDATE baton_runs SET cancel_requested = CASE cancel_requested WHEN 'now' THEN 'now' ELSE %s END
-WHERE run_id = %s AND status IN ('running', 'suspended') RETURNING number"""
+UPDATE baton_runs SET cancel_requested = CASE WHEN cancel_requested = ANY(%(weaker)s) THEN %(when)s
+    ELSE cancel_requested END
+WHERE run_id = %(run_id)s AND status IN ('running', 'suspended') RETURNING number"""
 _RUNNABLE: LiteralString = f"""
 SELECT {COLUMNS}, {_NOW} FROM baton_runs
 WHERE (status = 'running' OR (status = 'suspended' AND wake_at > 0)) AND wake_at <= {_NOW} AND NOT {_IS_LEASED}
@@ -86,6 +103,31 @@ DELETE FROM baton_runs WHERE number IN (
     WHERE status = ANY(%s) AND changed_at <= extract(epoch FROM statement_timestamp()) - %s AND NOT {_IS_LEASED}
     ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
 RETURNING number"""
+
+# Serialises the changes to a thread's inbox. Each later statement of the transaction sees what was committed before.
+_LOCK_INBOX: LiteralString = "SELECT pg_advisory_xact_lock(1111577679, hashtext(%s))"
+_STATE: LiteralString = """
+coalesce((SELECT CASE mode WHEN 'steer' THEN 'steer' ELSE 'waiting' END FROM baton_inbox
+    WHERE thread = %(thread)s ORDER BY number LIMIT 1), '')"""
+# It waits for an append in progress: either that append returns the new state, or the run has finished for this one.
+_TELL: LiteralString = f"""
+UPDATE baton_runs SET inbox = {_STATE}, cancel_requested = CASE
+    WHEN %(mode)s = 'preempt' AND status = 'running' AND cancel_requested = '' THEN 'after_turn'
+    ELSE cancel_requested END
+WHERE thread = %(thread)s AND thread <> '' AND status IN ('running', 'suspended') RETURNING run_id"""
+_ENQUEUE: LiteralString = f"""
+INSERT INTO baton_inbox(run_id, thread, mode, owner, body, created_at, last_write)
+VALUES (%(run_id)s, %(thread)s, %(mode)s, %(owner)s, %(body)s, {_NOW}, %(write)s)"""
+_COUNT_MESSAGES: LiteralString = "SELECT count(*) FROM baton_inbox WHERE thread = %s"
+_MESSAGE: LiteralString = f"SELECT last_write, {inboxes.INBOX_COLUMNS} FROM baton_inbox WHERE run_id = %s"
+_INBOX: LiteralString = f"""
+SELECT {inboxes.INBOX_COLUMNS} FROM baton_inbox WHERE thread = %s ORDER BY number LIMIT %s"""
+_OLDEST: LiteralString = "SELECT run_id, mode FROM baton_inbox WHERE thread = %s ORDER BY number LIMIT %s"
+_DROP_MESSAGES: LiteralString = "DELETE FROM baton_inbox WHERE run_id = ANY(%s)"
+_IDLE: LiteralString = """
+SELECT thread FROM baton_inbox i WHERE NOT EXISTS (
+    SELECT 1 FROM baton_runs r WHERE r.thread = i.thread AND r.thread <> '' AND r.status IN ('running', 'suspended'))
+GROUP BY thread ORDER BY min(number) LIMIT %s"""
 
 
 class PostgresStore(WriteMethods):
@@ -117,14 +159,21 @@ class PostgresStore(WriteMethods):
     def __repr__(self) -> str:
         return self._pool.name
 
-    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
+    async def _create(
+        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
+    ) -> Lease:
         values = {
             **asdict(record),
             "piece": records.pack_lines(lines),
             "write": getrandbits(63),
             "expected": previous,
+            "from_inbox": from_inbox,
         }
-        if rows := await self._pool.change(_CREATE, values):
+        if from_inbox:
+            rows = await self._pool.transact(partial(_create_from_inbox, values=values))
+        else:
+            rows = await self._pool.change(_CREATE, values)
+        if rows:
             return Lease(record.run_id, record.worker, 1, rows[0][0])
         known = await self._find(record.run_id)
         if known is None:
@@ -132,20 +181,25 @@ class PostgresStore(WriteMethods):
             await self._raise_thread_busy(record.thread)
             last = await self._pool.fetch(_LAST_RUN, {"thread": record.thread})
             records.check_previous(record.thread, last[0][0] if last else "", previous)
-            return await self._create(record, lines, previous)
+            if record.thread and not from_inbox and (oldest := await self.inbox(record.thread, limit=1)):
+                inboxes.check_turn(record.thread, oldest[0].run_id, record.run_id, from_inbox=False)
+            return await self._create(record, lines, previous, from_inbox=from_inbox)
         if known[1] != values["write"]:
             raise RunExistsError(record.run_id)
         return records.to_lease(known[0])
 
-    async def _append(self, change: Append) -> CancelRequest:
+    async def _append(self, change: Append) -> RunFlags:
         values = asdict(change) | {"write": getrandbits(63), "no_cancel": change.no_cancel}
         values |= {"count": len(change.lines), "piece": records.pack_lines(change.lines)}
-        rows = await self._pool.change(_APPEND, values)
+        if change.take:
+            rows = await self._pool.transact(partial(_append_taking, values=values))
+        else:
+            rows = await self._pool.change(_APPEND, values)
         if rows:
-            return rows[0][0]
+            return RunFlags(*rows[0])
         record, last_write = await self._get(change.run_id)
         if last_write == values["write"]:
-            return record.cancel_requested
+            return records.to_flags(record)
         if rows is None:
             await self._raise_thread_busy(record.thread)
             return await self._append(change)
@@ -227,7 +281,54 @@ class PostgresStore(WriteMethods):
 
     async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
         """Request cancellation; see `Store.request_cancel`."""
-        return bool(await self._pool.fetch(_CANCEL, (when, run_id)))
+        values = {"run_id": run_id, "when": when, "weaker": inboxes.weaker_requests(when)}
+        return bool(await self._pool.fetch(_CANCEL, values))
+
+    async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
+        """Add a waiting message; see `Store.enqueue`."""
+        records.check_names(message.run_id, thread=message.thread, owner=message.owner)
+        values = asdict(message) | {"write": getrandbits(63)}
+        is_told = await self._pool.transact(partial(_enqueue, values=values, limit=limit))
+        if is_told is None:
+            raise RunExistsError(message.run_id)
+        return is_told
+
+    async def waiting(self, run_id: str) -> WaitingMessage | None:
+        """Return a waiting message; see `Store.waiting`."""
+        rows = await self._pool.fetch(_MESSAGE, (run_id,))
+        return inboxes.row_to_message(rows[0][1:]) if rows else None
+
+    async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
+        """Return the messages of a thread; see `Store.inbox`."""
+        return [inboxes.row_to_message(row) for row in await self._pool.fetch(_INBOX, (thread, limit))]
+
+    async def withdraw(self, run_id: str) -> bool:
+        """Remove a waiting message; see `Store.withdraw`."""
+        message = await self.waiting(run_id)
+        if message is None:
+            return False
+
+        async def remove(connection: "Connection") -> bool:
+            await connection.execute(_LOCK_INBOX, (message.thread,))
+            removed = await connection.execute(_DROP_MESSAGES, ([run_id],))
+            await connection.execute(_TELL, {"thread": message.thread, "mode": ""})
+            return removed.rowcount > 0
+
+        return bool(await self._pool.transact(remove))
+
+    async def notify(self, thread: str) -> bool:
+        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+
+        async def tell(connection: "Connection") -> bool:
+            await connection.execute(_LOCK_INBOX, (thread,))
+            told = await connection.execute(_TELL, {"thread": thread, "mode": ""})
+            return told.rowcount > 0
+
+        return bool(await self._pool.transact(tell))
+
+    async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
+        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        return [thread for (thread,) in await self._pool.fetch(_IDLE, (limit,))]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -248,3 +349,59 @@ class PostgresStore(WriteMethods):
     async def _raise_thread_busy(self, thread: str) -> None:
         for run_id, status in await self._pool.fetch(_BUSY, (thread,)):
             raise ThreadBusyError(thread, run_id, status)
+
+
+async def _create_from_inbox(connection: "Connection", *, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+    """Remove the oldest message and create its run; return no rows if it is not its turn."""
+    thread, run_id = values["thread"], values["run_id"]
+    await connection.execute(_LOCK_INBOX, (thread,))
+    known = await (await connection.execute(_RECORD, (run_id,))).fetchone()
+    if known is not None:
+        return ()
+    oldest = await (await connection.execute(_OLDEST, (thread, 2))).fetchall()
+    busy = await (await connection.execute(_BUSY, (thread,))).fetchone()
+    if busy is not None:
+        return ()
+    inboxes.check_turn(thread, oldest[0][0] if oldest else "", run_id, from_inbox=True)
+    last = await (await connection.execute(_LAST_RUN, {"thread": thread})).fetchone()
+    previous = records.check_previous(thread, last[0] if last is not None else "", values["expected"])
+    await connection.execute(_DROP_MESSAGES, ([run_id],))
+    state = inboxes.inbox_state(oldest[1][1] if len(oldest) > 1 else None)
+    rows = await (await connection.execute(_CREATE, values | {"inbox": state}, binary=True)).fetchall()
+    if not rows:
+        # Another run came and went meanwhile; raising keeps the message.
+        raise ThreadBusyError(thread, previous, "just finished")
+    return rows
+
+
+async def _append_taking(connection: "Connection", *, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+    """Append lines and remove the messages that they record; no rows if the run has moved on."""
+    run_id, take = values["run_id"], [*values["take"]]
+    found = await (await connection.execute("SELECT thread FROM baton_runs WHERE run_id = %s", (run_id,))).fetchone()
+    if found is None:
+        return ()
+    await connection.execute(_LOCK_INBOX, (found[0],))
+    if not await (await connection.execute(_APPEND, values, binary=True)).fetchall():
+        return ()
+    oldest = await (await connection.execute(_OLDEST, (found[0], len(take)))).fetchall()
+    inboxes.check_taken(take, [taken for taken, _ in oldest])
+    await connection.execute(_DROP_MESSAGES, (take,))
+    told = f"UPDATE baton_runs SET inbox = {_STATE} WHERE run_id = %(run_id)s RETURNING cancel_requested, inbox"
+    return await (await connection.execute(told, {"thread": found[0], "run_id": run_id})).fetchall()
+
+
+async def _enqueue(connection: "Connection", *, values: dict[str, Any], limit: int) -> bool:
+    """Add a message; return whether an unfinished run was told."""
+    thread, run_id = values["thread"], values["run_id"]
+    await connection.execute(_LOCK_INBOX, (thread,))
+    if await (await connection.execute(_RECORD, (run_id,))).fetchone() is not None:
+        raise RunExistsError(run_id)
+    known = await (await connection.execute(_MESSAGE, (run_id,))).fetchone()
+    if known is None:
+        (count,) = await (await connection.execute(_COUNT_MESSAGES, (thread,))).fetchone() or (0,)
+        inboxes.check_room(thread, count, limit)
+        await connection.execute(_ENQUEUE, values)
+    elif known[0] != values["write"]:
+        raise RunExistsError(run_id)
+    told = await connection.execute(_TELL, values)
+    return told.rowcount > 0

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, LiteralString, TypeVar
@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from ..errors import SetupError, StoreError
 from .records import check_version
 
-VERSION = 4
+VERSION = 5
 _LOCK = 0x4241544F
 """The advisory lock for migrations: "BATO"."""
 _LAYOUT: tuple[LiteralString, ...] = (
@@ -60,17 +60,34 @@ _FROM_3: tuple[LiteralString, ...] = (
         WHERE status = 'running' OR (status = 'suspended' AND wake_at > 0)""",
     "INSERT INTO baton_layout VALUES (4)",
 )
-_MIGRATIONS = {0: (*_LAYOUT, *_FROM_3), 3: _FROM_3}
+_FROM_4: tuple[LiteralString, ...] = (
+    "ALTER TABLE baton_runs ADD COLUMN inbox text NOT NULL DEFAULT ''",
+    """CREATE TABLE baton_inbox(
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_id text COLLATE "C" NOT NULL UNIQUE,
+        thread text NOT NULL, mode text NOT NULL, owner text NOT NULL, body bytea NOT NULL, created_at float8 NOT NULL,
+        last_write bigint NOT NULL)""",
+    "CREATE INDEX baton_inbox_by_thread ON baton_inbox(thread, number)",
+    "INSERT INTO baton_layout VALUES (5)",
+)
+_MIGRATIONS = {0: (*_LAYOUT, *_FROM_3, *_FROM_4), 3: (*_FROM_3, *_FROM_4), 4: _FROM_4}
 """The statements that bring the tables from a version to the newest one; version 0 has no tables."""
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 Values = Mapping[str, Any] | Sequence[Any]
-Pool = AsyncConnectionPool[AsyncConnection[Row]]
+Connection = AsyncConnection[Row]
+Pool = AsyncConnectionPool[Connection]
+Work = Callable[[Connection], Awaitable[T]]
+
+
+async def execute(connection: Connection, statement: LiteralString, values: Values) -> list[Row]:
+    """Execute a statement; return its rows."""
+    cursor = await connection.execute(statement, values, binary=True)
+    return await cursor.fetchall() if cursor.description is not None else []
 
 
 class PostgresPool:
-    """Runs single statements in their own transactions, with one pool per event loop."""
+    """Runs statements and transactions, with one pool per event loop."""
 
     def __init__(self, url: str, *, size: int, timeout: float) -> None:
         try:
@@ -99,9 +116,24 @@ class PostgresPool:
 
     async def change(self, statement: LiteralString, values: Values) -> list[Row] | None:
         """Like `fetch`, but return None if the statement violates a unique constraint."""
+        return await self._run(lambda connection: execute(connection, statement, values))
+
+    async def transact(self, work: Work[T]) -> T | None:
+        """Run statements in one transaction; return None if one violates a unique constraint.
+
+        If the connection is lost, `work` runs again, possibly after its first attempt was committed.
+        """
+
+        async def run(connection: AsyncConnection[Row]) -> T:
+            async with connection.transaction():
+                return await work(connection)
+
+        return await self._run(run)
+
+    async def _run(self, work: Work[T]) -> T | None:
         pool, used = await self._open(), list[AsyncConnection[Row]]()
         try:
-            return await self._limited(self._execute_with_retry(pool, used, statement, values), used)
+            return await self._limited(self._run_with_retry(pool, used, work), used)
         except IntegrityError:
             return None
         except Error as failure:
@@ -144,11 +176,9 @@ class PostgresPool:
             )
         return task.result()
 
-    async def _execute_with_retry(
-        self, pool: Pool, used: list[AsyncConnection[Row]], statement: LiteralString, values: Values
-    ) -> list[Row]:
+    async def _run_with_retry(self, pool: Pool, used: list[AsyncConnection[Row]], work: Work[T]) -> T:
         try:
-            return await self._execute(pool, used, statement, values)
+            return await self._run_once(pool, used, work)
         except Error as failure:
             if not _is_disconnect(failure):
                 raise
@@ -157,18 +187,15 @@ class PostgresPool:
             pool = await self._open()
         else:
             await pool.check()
-        return await self._execute(pool, used, statement, values)
+        return await self._run_once(pool, used, work)
 
-    async def _execute(
-        self, pool: Pool, used: list[AsyncConnection[Row]], statement: LiteralString, values: Values
-    ) -> list[Row]:
+    async def _run_once(self, pool: Pool, used: list[AsyncConnection[Row]], work: Work[T]) -> T:
         try:
             async with pool.connection() as connection:
                 used[:] = [connection]
-                cursor = await connection.execute(statement, values, binary=True)
-                rows = await cursor.fetchall() if cursor.description is not None else []
+                result = await work(connection)
                 used.clear()
-                return rows
+                return result
         except PoolTimeout:
             # Many callers may have waited: one connection finds the reason for all of them.
             loop = asyncio.get_running_loop()

@@ -16,16 +16,18 @@ from .base import (
     FINISHED_STATUSES,
     RUN_STATUSES,
     AppendOptions,
-    CancelRequest,
     CancelWhen,
     CreateOptions,
+    InboxState,
     Lease,
     RecordPage,
     RunFilters,
+    RunFlags,
     RunRecord,
     RunStatus,
     Store,
 )
+from .inbox import stronger_request
 
 T = TypeVar("T")
 
@@ -36,7 +38,13 @@ _CLOCK_TOLERANCE = 1.0
 
 def to_lease(record: RunRecord) -> Lease:
     """Return the lease in a record."""
-    return Lease(record.run_id, record.worker, record.fence, record.lease_until, record.cancel_requested)
+    cancel_requested, inbox = record.cancel_requested, record.inbox
+    return Lease(record.run_id, record.worker, record.fence, record.lease_until, cancel_requested, inbox)
+
+
+def to_flags(record: RunRecord) -> RunFlags:
+    """Return the requests to the driver in a record."""
+    return RunFlags(record.cancel_requested, record.inbox)
 
 
 def has_valid_lease(record: RunRecord, now: float) -> bool:
@@ -59,6 +67,7 @@ class Append(Struct, frozen=True):
     status: RunStatus | None = None
     fence: int | None = None
     wake_at: float | None = None
+    take: Sequence[str] = ()
 
     def check(self, record: RunRecord) -> None:
         """Raise RunConflictError unless the writer may append to the run with this record."""
@@ -72,8 +81,14 @@ class Append(Struct, frozen=True):
                 self.run_id, f"its log has {record.seq} lines, but the writer expected {self.expected_seq}"
             )
 
-    def apply(self, record: RunRecord, now: float) -> RunRecord:
-        """Return the record after the append. Raises RunConflictError."""
+    def apply(self, record: RunRecord, now: float, *, inbox: InboxState | None = None) -> RunRecord:
+        """Return the record after the append. Raises RunConflictError.
+
+        Args:
+            record: The record before the append.
+            now: The time.
+            inbox: The state of the inbox after `take`; None if it does not change.
+        """
         self.check(record)
         status = self.status or record.status
         return replace(
@@ -84,6 +99,7 @@ class Append(Struct, frozen=True):
             changed_at=record.changed_at if status == record.status else now,
             cancel_requested="" if status in FINISHED_STATUSES else record.cancel_requested,
             wake_at=record.wake_at if self.wake_at is None else self.wake_at,
+            inbox=record.inbox if inbox is None else inbox,
         )
 
     @property
@@ -104,7 +120,7 @@ def after_cancel_request(record: RunRecord, when: CancelWhen) -> RunRecord | Non
     """Return the record with a cancellation request, or None if the run has finished."""
     if not keeps_thread_busy(record.status):
         return None
-    return replace(record, cancel_requested="now" if record.cancel_requested == "now" else when)
+    return replace(record, cancel_requested=stronger_request(record.cancel_requested, when))
 
 
 def is_runnable(record: RunRecord, teams: Collection[str] | None, now: float) -> bool:
@@ -138,6 +154,7 @@ class WriteMethods:
         check_keywords("create()", options, CreateOptions.__annotations__)
         fields: dict[str, Any] = {**options}
         previous, ttl = fields.pop("previous", None), fields.pop("ttl", 0.0)
+        from_inbox = fields.pop("from_inbox", False)
         now = self._clock()
         record = RunRecord(
             run_id=run_id,
@@ -151,20 +168,22 @@ class WriteMethods:
             **fields,
         )
         check_names(run_id, thread=record.thread, owner=record.owner, worker=record.worker, team=record.team)
-        return await self._create(record, lines, previous if record.thread else None)
+        return await self._create(record, lines, previous if record.thread else None, from_inbox=from_inbox)
 
     # Not `async def`: every turn of a stored run appends, and a second coroutine costs time.
     def append(
         self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> "CoroutineType[Any, Any, CancelRequest]":
+    ) -> "CoroutineType[Any, Any, RunFlags]":
         """Append lines; see `Store.append`."""
         return self._append(Append(run_id, expected_seq, lines, **options))
 
-    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
-        """Store a new run; the store sets its `number` and `previous`."""
+    async def _create(
+        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
+    ) -> Lease:
+        """Store a new run; the store sets its `number`, `previous` and `inbox`."""
         raise NotImplementedError
 
-    async def _append(self, change: Append) -> CancelRequest:
+    async def _append(self, change: Append) -> RunFlags:
         raise NotImplementedError
 
 
@@ -349,7 +368,7 @@ def _parse_cursor(cursor: str, parts: int) -> Position:
 
 COLUMNS: LiteralString = (
     "run_id, number, status, seq, thread, previous, owner, created_at, updated_at, changed_at, worker, lease_until, "
-    "lease_seconds, fence, cancel_requested, team, priority, wake_at"
+    "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox"
 )
 NEW_COLUMNS: LiteralString = COLUMNS.replace("number, ", "")
 """Columns that `create` sets; the database assigns the number."""

@@ -9,12 +9,23 @@ from pathlib import Path
 from sqlite3 import Connection, IntegrityError
 from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ..arguments import check_arguments, check_choice, check_positive
 from ..errors import RunExistsError, SetupError, StoreError, ThreadBusyError
+from . import inbox as inboxes
 from . import records
-from .base import FINISHED_STATUSES, CancelRequest, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .base import (
+    FINISHED_STATUSES,
+    InboxState,
+    Lease,
+    RecordPage,
+    RunFilters,
+    RunFlags,
+    RunRecord,
+    RunStatus,
+    WaitingMessage,
+)
 from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, require_run, row_to_record
 from .sqlite_file import MAX_LINES, GroupCommitter, SQLiteConnection, StoreLockedError, Work
 
@@ -29,14 +40,15 @@ _UPDATE_RUN = """
 UPDATE runs SET seq = seq + ?1, updated_at = ?2, status = coalesce(?3, status),
     changed_at = iif(coalesce(?3, status) = status, changed_at, ?2), wake_at = coalesce(?4, wake_at),
     cancel_requested = coalesce(?5, cancel_requested)
-WHERE run_id = ?6 AND seq = ?7 AND fence = coalesce(?8, fence) RETURNING cancel_requested"""
+WHERE run_id = ?6 AND seq = ?7 AND fence = coalesce(?8, fence) RETURNING cancel_requested, inbox"""
 _LEASE = """
 UPDATE runs SET worker = :worker, lease_until = :lease_until, lease_seconds = :lease_seconds, fence = :fence,
-    cancel_requested = :cancel_requested
+    cancel_requested = :cancel_requested, inbox = :inbox
 WHERE run_id = :run_id"""
 _RENEW = """
 UPDATE runs SET lease_until = :until, lease_seconds = :ttl FROM json_each(:leases) AS lease
-WHERE run_id = lease.value ->> 0 AND fence = lease.value ->> 1 RETURNING run_id, worker, fence, cancel_requested"""
+WHERE run_id = lease.value ->> 0 AND fence = lease.value ->> 1
+RETURNING run_id, worker, fence, cancel_requested, inbox"""
 _RECORD = f"SELECT {COLUMNS} FROM runs WHERE run_id = ?"
 _LAST_RUN = "SELECT run_id FROM runs WHERE thread = ? AND thread <> '' ORDER BY number DESC LIMIT 1"
 _RUNNABLE = f"""
@@ -56,6 +68,16 @@ ON CONFLICT(run, name) DO UPDATE SET note = excluded.note"""
 _DROP_NOTE = "DELETE FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) AND name = ?"
 _NOTES = """
 SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) ORDER BY notes.number"""
+_ENQUEUE = "INSERT INTO inbox(run_id, thread, mode, owner, body, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+_MESSAGE = f"SELECT {inboxes.INBOX_COLUMNS} FROM inbox WHERE run_id = ?"
+_INBOX = f"SELECT {inboxes.INBOX_COLUMNS} FROM inbox WHERE thread = ? ORDER BY number LIMIT ?"
+_OLDEST = "SELECT run_id, mode FROM inbox WHERE thread = ? ORDER BY number LIMIT ?"
+_COUNT_MESSAGES = "SELECT count(*) FROM inbox WHERE thread = ?"
+_DROP_MESSAGE = "DELETE FROM inbox WHERE run_id = ?"
+_IDLE = """
+SELECT thread FROM inbox WHERE NOT EXISTS (
+    SELECT 1 FROM runs WHERE runs.thread = inbox.thread AND runs.thread <> '' AND status IN ('running', 'suspended'))
+GROUP BY thread ORDER BY min(number) LIMIT ?"""
 _DELETE_RUN = (
     "DELETE FROM runs WHERE number = ?1",
     "DELETE FROM notes WHERE run = ?1",
@@ -102,32 +124,41 @@ class SQLiteStore(LeaseMethods):
     def __repr__(self) -> str:
         return self._name
 
-    async def _create(self, record: RunRecord, lines: Sequence[bytes], previous: str | None) -> Lease:
+    async def _create(
+        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
+    ) -> Lease:
         piece = self._pack(0, lines)
 
         def insert(connection: Connection) -> Lease:
             found = connection.execute(_LAST_RUN, (record.thread,)).fetchone() if record.thread else None
-            last = found[0] if found is not None else ""
+            last, state = found[0] if found is not None else "", ""
+            oldest = connection.execute(_OLDEST, (record.thread, 2)).fetchall() if record.thread else ()
+            if from_inbox:
+                state = inboxes.inbox_state(oldest[1][1] if len(oldest) > 1 else None)
             try:
-                connection.execute(_CREATE, {**asdict(record), "previous": last})
+                connection.execute(_CREATE, {**asdict(record), "previous": last, "inbox": state})
             except IntegrityError:
                 if self._find(connection, record.run_id) is not None:
                     raise RunExistsError(record.run_id) from None
                 _raise_thread_busy(connection, record.thread)
+            first = oldest[0][0] if oldest else ""
+            inboxes.check_turn(record.thread, first, record.run_id, from_inbox=from_inbox)
             records.check_previous(record.thread, last, previous)
+            if from_inbox:
+                connection.execute(_DROP_MESSAGE, (record.run_id,))
             if piece:
                 connection.execute(_ADD_PIECE, (0, piece, record.run_id))
             return records.to_lease(record)
 
         return await self._write(insert)
 
-    async def _append(self, change: Append) -> CancelRequest:
+    async def _append(self, change: Append) -> RunFlags:
         run_id, seq, lines = change.run_id, change.expected_seq, change.lines
         piece = self._pack(seq, lines)
         now, no_cancel = self._clock(), change.no_cancel
         values = (len(lines), now, change.status, change.wake_at, no_cancel, run_id, seq, change.fence)
 
-        def add(connection: Connection) -> CancelRequest:
+        def add(connection: Connection) -> RunFlags:
             try:
                 updated = connection.execute(_UPDATE_RUN, values).fetchone()
             except IntegrityError:
@@ -137,9 +168,20 @@ class SQLiteStore(LeaseMethods):
                 raise self._damaged(run_id)
             if piece:
                 connection.execute(_ADD_PIECE, (seq, piece, run_id))
-            return updated[0]
+            if change.take:
+                return RunFlags(updated[0], self._take(connection, run_id, change.take))
+            return RunFlags(*updated)
 
         return await self._write(add)
+
+    def _take(self, connection: Connection, run_id: str, take: Sequence[str]) -> InboxState:
+        thread, count = self._get(connection, run_id).thread, len(take)
+        oldest = connection.execute(_OLDEST, (thread, count + 1)).fetchall()
+        inboxes.check_taken(take, [row[0] for row in oldest[:count]])
+        connection.executemany(_DROP_MESSAGE, [(taken,) for taken in take])
+        state = inboxes.inbox_state(oldest[count][1] if len(oldest) > count else None)
+        connection.execute("UPDATE runs SET inbox = ? WHERE run_id = ?", (state, run_id))
+        return state
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
@@ -225,9 +267,71 @@ class SQLiteStore(LeaseMethods):
             batch = json.dumps([(lease.run_id, lease.fence) for lease in leases[start : start + _BATCH]])
             values = {"until": until, "ttl": ttl, "leases": batch}
             rows = await self._write(lambda file, values=values: file.execute(_RENEW, values).fetchall())
-            for run_id, worker, fence, cancel_requested in rows:
-                renewed[run_id] = Lease(run_id, worker, fence, until, cancel_requested)
+            for run_id, worker, fence, cancel_requested, inbox in rows:
+                renewed[run_id] = Lease(run_id, worker, fence, until, cancel_requested, inbox)
         return renewed
+
+    async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
+        """Add a waiting message; see `Store.enqueue`."""
+        records.check_names(message.run_id, thread=message.thread, owner=message.owner)
+        thread, now = message.thread, self._clock()
+
+        def add(connection: Connection) -> bool:
+            if self._find(connection, message.run_id) is not None:
+                raise RunExistsError(message.run_id)
+            values = (message.run_id, thread, message.mode, message.owner, message.body, now)
+            (count,) = connection.execute(_COUNT_MESSAGES, (thread,)).fetchone()
+            inboxes.check_room(thread, count, limit)
+            try:
+                connection.execute(_ENQUEUE, values)
+            except IntegrityError:
+                raise RunExistsError(message.run_id) from None
+            return self._tell(connection, thread, lambda run, state: inboxes.after_enqueue(run, state, message.mode))
+
+        return await self._write(add)
+
+    async def waiting(self, run_id: str) -> WaitingMessage | None:
+        """Return a waiting message; see `Store.waiting`."""
+        row = await self._read(lambda connection: connection.execute(_MESSAGE, (run_id,)).fetchone())
+        return None if row is None else inboxes.row_to_message(row)
+
+    async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
+        """Return the messages of a thread; see `Store.inbox`."""
+        rows = await self._read(lambda connection: connection.execute(_INBOX, (thread, limit)).fetchall())
+        return [inboxes.row_to_message(row) for row in rows]
+
+    async def withdraw(self, run_id: str) -> bool:
+        """Remove a waiting message; see `Store.withdraw`."""
+
+        def remove(connection: Connection) -> bool:
+            row = connection.execute(_MESSAGE, (run_id,)).fetchone()
+            if row is not None:
+                connection.execute(_DROP_MESSAGE, (run_id,))
+                self._tell(connection, inboxes.row_to_message(row).thread)
+            return row is not None
+
+        return await self._write(remove)
+
+    async def notify(self, thread: str) -> bool:
+        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        return await self._write(lambda connection: self._tell(connection, thread))
+
+    async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
+        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        rows = await self._read(lambda connection: connection.execute(_IDLE, (limit,)).fetchall())
+        return [row[0] for row in rows]
+
+    def _tell(
+        self, connection: Connection, thread: str, update: Callable[[RunRecord, InboxState], RunRecord] | None = None
+    ) -> bool:
+        """Set `inbox` of the thread's unfinished run; return whether there is one."""
+        busy = connection.execute(_BUSY, (thread,)).fetchone() if thread else None
+        if busy is None:
+            return False
+        oldest = connection.execute(_OLDEST, (thread, 1)).fetchone()
+        run, state = self._get(connection, busy[0]), inboxes.inbox_state(None if oldest is None else oldest[1])
+        connection.execute(_LEASE, asdict(update(run, state) if update is not None else replace(run, inbox=state)))
+        return True
 
     async def close(self) -> None:
         """Close the file."""

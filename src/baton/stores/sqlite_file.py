@@ -18,7 +18,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION = 0x4241544F
 """The application id in the file's header: "BATO"."""
-VERSION = 4
+VERSION = 5
 MAX_LINES = 1 << 24
 """The key of a piece is `run * MAX_LINES + first line`: the pieces of a run are neighbours in one tree."""
 
@@ -59,7 +59,14 @@ CREATE INDEX runs_by_owner ON runs(owner, number) WHERE owner <> '';
 CREATE UNIQUE INDEX thread_chains ON runs(thread, previous) WHERE thread <> '';
 CREATE INDEX open_runs ON runs(priority, number) WHERE status = 'running' OR (status = 'suspended' AND wake_at > 0);
 """
-_MIGRATIONS = {0: _LAYOUT + _FROM_3, 3: _FROM_3}
+_FROM_4 = """
+ALTER TABLE runs ADD COLUMN inbox TEXT NOT NULL DEFAULT '';
+CREATE TABLE inbox(
+    number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, thread TEXT NOT NULL, mode TEXT NOT NULL,
+    owner TEXT NOT NULL, body BLOB NOT NULL, created_at REAL NOT NULL);
+CREATE INDEX inbox_by_thread ON inbox(thread, number);
+"""
+_MIGRATIONS = {0: _LAYOUT + _FROM_3 + _FROM_4, 3: _FROM_3 + _FROM_4, 4: _FROM_4}
 """The statements that bring a file from a version to the newest one; version 0 is an empty file."""
 
 _ADVICE = {

@@ -4,6 +4,7 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
+from ..wording import printable
 from .functions import as_tool, function_in, tool_dict
 from .types import AgentFunction
 
@@ -12,7 +13,7 @@ def debug_print(debug: bool, *args: Any) -> None:
     """Print with the time in front, in grey, if `debug` is on."""
     if debug:
         now = datetime.now().isoformat(" ", "seconds")
-        print(f"\033[90m[{now}]", *args, end="\033[0m\n")
+        print(f"\033[90m[{now}]", *[printable(str(arg)) for arg in args], end="\033[0m\n")
 
 
 def function_to_json(func: AgentFunction) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from msgspec import Struct
 
+from ..agents import AgentOptions
 from ..arguments import check_keywords
 from ..context.values import to_json_value
 from ..errors import BatonError, RunConflictError, SetupError
@@ -20,8 +21,9 @@ from ..events import Event, RunFailed, ToolReturned, decode_lines
 from ..log import Log
 from ..messages import RunInput
 from ..runner import Interrupt, Runner
+from ..runner.arguments import RunArgs
 from ..runner.result import to_interrupt
-from ..stores import AppendOptions, CancelRequest, Lease, MemoryStore, Store
+from ..stores import AppendOptions, Lease, MemoryStore, RunFlags, Store
 from .executions import ToolExecutions, scripted_models
 from .transcripts import FinishedRun, Normalize, diff_runs, format_event
 
@@ -74,7 +76,7 @@ class CrashingStore(MemoryStore):
 
     async def append(
         self, run_id: str, expected_seq: int, lines: Sequence[bytes], **about: Unpack[AppendOptions]
-    ) -> CancelRequest:
+    ) -> RunFlags:
         """Append the lines that the process lives to write; the status goes with the last one."""
         self._check_alive()
         allowed = len(lines) if self._last is None else self._last + 1 - expected_seq
@@ -83,10 +85,11 @@ class CrashingStore(MemoryStore):
         kept = lines[:allowed]
         is_torn = len(kept) < len(lines)
         if is_torn:
-            about["status"] = None
-        requested = await super().append(run_id, expected_seq, kept, **about)
+            # A message is taken together with the line that records it.
+            about |= {"status": None, "take": tuple(about.get("take", ()))[: len(kept)]}
+        flags = await super().append(run_id, expected_seq, kept, **about)
         self._stored(expected_seq + len(kept), is_torn=is_torn)
-        return requested
+        return flags
 
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Renew leases, unless the process is dead."""
@@ -135,6 +138,10 @@ class CrashOptions(TypedDict, total=False):
     """Returns, from the context, the effects outside the run; they must be the same as well."""
     normalize: Normalize | None
     """Removes from a line what may differ between runs."""
+    agent_options: Mapping[str, AgentOptions] | None
+    """Options of agents for this run, by name; only those that a log can hold."""
+    thread: str | None
+    """The thread of the run."""
 
 
 class CrashSubject(Struct, frozen=True):
@@ -147,6 +154,8 @@ class CrashSubject(Struct, frozen=True):
     new_context: Callable[[], Any] | None = None
     outside: Callable[[Any], Any] | None = None
     normalize: Normalize | None = None
+    agent_options: Mapping[str, AgentOptions] | None = None
+    thread: str | None = None
 
     def answer_to(self, interrupt: Interrupt) -> Any:
         """Return the answer to an interrupt. Raises AssertionError if there is none."""
@@ -186,7 +195,14 @@ class CrashExperiment:
         subject, context = self._subject, self._context
 
         def begin(runner: Runner[Any, Any]) -> Awaitable[Any]:
-            return runner.run(subject.input, run_id=_RUN, values=subject.values, context=context)
+            args = RunArgs[Any](
+                run_id=_RUN,
+                values=subject.values,
+                context=context,
+                thread=subject.thread,
+                agent_options=subject.agent_options,
+            )
+            return runner.run(subject.input, **args)
 
         finished = await self._process(begin)
         if finished is None:
@@ -213,8 +229,8 @@ class CrashExperiment:
         """Drive the run in a new process; None if that process died."""
         runner = self._subject.new_runner(self.store)
         stored = await self._stored()
-        for script, others in scripted_models(runner):
-            script.fast_forward([event for event in stored if event.agent not in others])
+        for script, has_part_in in scripted_models(runner):
+            script.fast_forward([event for event in stored if has_part_in(event)])
         with self._executions.record(runner.team):
             try:
                 await self._drive(runner, begin)

@@ -1,14 +1,16 @@
 """Recording of the real executions of a team's tools."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from ..agents import Agent, BaseAgent
 from ..context import RunContext
 from ..context.run_context import SuspendRun
+from ..events import Event, HistoryCompacted
 from ..flow import Team
 from ..models import Model
 from ..runner import Runner
@@ -90,16 +92,28 @@ class _RecordingTool(ToolWrapper):
         return execution.outcome
 
 
-def scripted_models(runner: Runner[Any, Any]) -> list[tuple[ScriptedModel, list[str]]]:
-    """List the scripted models of a runner, each with the agents that do not use it."""
+def scripted_models(runner: Runner[Any, Any]) -> list[tuple[ScriptedModel, Callable[[Event], bool]]]:
+    """List the scripted models of a runner, each with a function that selects its events."""
     agents = [*_model_agents(runner.team)]
-    others = [each.name for each in agents if each._model is not None]
-    found = [(script, others) for script in _find_scripts(runner.model)]
-    names = [name for team in _all_teams(runner.team) for name in team.members]
+    others = {each.name for each in agents if each._model is not None}
+    found: list[tuple[ScriptedModel, Callable[[Event], bool]]] = [
+        (script, lambda event: event.agent not in others) for script in _find_scripts(runner.model)
+    ]
+    names = {name for team in _all_teams(runner.team) for name in team.members}
     for script in {id(script): script for each in agents for script in _find_scripts(each._model)}.values():
-        users = [each.name for each in agents if script in _find_scripts(each._model)]
-        found.append((script, [name for name in names if name not in users]))
+        unused = names - {each.name for each in agents if script in _find_scripts(each._model)}
+        found.append((script, partial(_is_of_user, unused)))
+    known = {id(script) for script, _ in found}
+    compactions = [runner._config.options.compaction, *[each.compaction for each in agents]]
+    for script in [each.summarizer for each in compactions if each is not None]:
+        if isinstance(script, ScriptedModel) and id(script) not in known:
+            known.add(id(script))
+            found.append((script, lambda event: isinstance(event, HistoryCompacted)))
     return found
+
+
+def _is_of_user(unused: set[str], event: Event) -> bool:
+    return event.agent not in unused
 
 
 def _find_scripts(model: Model | None) -> list[ScriptedModel]:

@@ -2,28 +2,18 @@
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, Unpack
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..arguments import check_choice
 from ..errors import StoreError
-from ..stores import (
-    FINISHED_STATUSES,
-    AppendOptions,
-    CancelRequest,
-    CancelWhen,
-    CreateOptions,
-    Lease,
-    RecordPage,
-    RunFilters,
-    RunRecord,
-    RunStatus,
-    Store,
-)
+from ..stores import Lease, RecordPage, RunRecord, Store
 
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 Operation: TypeAlias = Literal[
@@ -41,6 +31,12 @@ Operation: TypeAlias = Literal[
     "release",
     "request_cancel",
     "runnable",
+    "enqueue",
+    "waiting",
+    "inbox",
+    "withdraw",
+    "notify",
+    "idle_threads",
 ]
 """A method of a store."""
 
@@ -53,6 +49,17 @@ class _Fault(Struct, frozen=True):
 
     kind: Literal["fail", "lose", "hang"]
     error: Exception | None = None
+
+
+def _faulty(method: F) -> F:
+    """Make a method that passes an operation on to the inner store, unless a fault is planned."""
+
+    @wraps(method)
+    async def call(store: "FaultyStore", *args: Any, **kwargs: Any) -> Any:
+        forward = getattr(store.inner, method.__name__)
+        return await store._call(cast("Operation", method.__name__), lambda: forward(*args, **kwargs))
+
+    return cast("F", call)
 
 
 class FaultyStore:
@@ -152,63 +159,26 @@ class FaultyStore:
     def _shift_record(self, record: RunRecord) -> RunRecord:
         return replace(record, **{name: getattr(record, name) + self.time_offset for name in _TIMES})
 
-    async def create(self, run_id: str, lines: Sequence[bytes], **options: Unpack[CreateOptions]) -> Lease:
-        """Create a run; see `Store.create`."""
-        return await self._call("create", lambda: self.inner.create(run_id, lines, **options))
-
-    async def append(
-        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> CancelRequest:
-        """Append lines; see `Store.append`."""
-        return await self._call("append", lambda: self.inner.append(run_id, expected_seq, lines, **options))
-
-    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
-        """Load lines; see `Store.load`."""
-        return await self._call("load", lambda: self.inner.load(run_id, start=start))
-
-    async def record(self, run_id: str) -> RunRecord | None:
-        """Return a run's record; see `Store.record`."""
-        return await self._call("record", lambda: self.inner.record(run_id))
-
-    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note; see `Store.put_note`."""
-        await self._call("put_note", lambda: self.inner.put_note(run_id, name, note))
-
-    async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return a run's notes; see `Store.notes`."""
-        return await self._call("notes", lambda: self.inner.notes(run_id))
-
-    async def delete(self, run_id: str) -> bool:
-        """Delete a run; see `Store.delete`."""
-        return await self._call("delete", lambda: self.inner.delete(run_id))
-
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete old runs; see `Store.expire`."""
-        return await self._call("expire", lambda: self.inner.expire(older_than, status=status))
-
-    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
-        """Acquire a lease; see `Store.acquire`."""
-        return await self._call("acquire", lambda: self.inner.acquire(run_id, worker, ttl=ttl))
-
-    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
-        """Renew leases; see `Store.renew`."""
-        return await self._call("renew", lambda: self.inner.renew(leases, ttl=ttl))
-
-    async def release(self, lease: Lease) -> None:
-        """Release a lease; see `Store.release`."""
-        await self._call("release", lambda: self.inner.release(lease))
-
-    async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
-        """Request cancellation; see `Store.request_cancel`."""
-        return await self._call("request_cancel", lambda: self.inner.request_cancel(run_id, when))
-
-    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
-        """Return the runs to drive; see `Store.runnable`."""
-        return await self._call("runnable", lambda: self.inner.runnable(teams=teams, limit=limit))
-
-    async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
-        """Return a page of records; see `Store.list`."""
-        return await self._call("list", lambda: self.inner.list(**filters))
+    create = _faulty(Store.create)
+    append = _faulty(Store.append)
+    load = _faulty(Store.load)
+    record = _faulty(Store.record)
+    list = _faulty(Store.list)
+    put_note = _faulty(Store.put_note)
+    notes = _faulty(Store.notes)
+    delete = _faulty(Store.delete)
+    expire = _faulty(Store.expire)
+    acquire = _faulty(Store.acquire)
+    renew = _faulty(Store.renew)
+    release = _faulty(Store.release)
+    request_cancel = _faulty(Store.request_cancel)
+    runnable = _faulty(Store.runnable)
+    enqueue = _faulty(Store.enqueue)
+    waiting = _faulty(Store.waiting)
+    inbox = _faulty(Store.inbox)
+    withdraw = _faulty(Store.withdraw)
+    notify = _faulty(Store.notify)
+    idle_threads = _faulty(Store.idle_threads)
 
     async def close(self) -> None:
         """Close the inner store; never fails on purpose."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..arguments import check_arguments
 from ..errors import ModelError, SetupError, quote_names
-from ..events import AgentResponded, Event
+from ..events import AgentResponded, Event, HistoryCompacted, StepCompleted
 from ..handoffs import TRANSFER_TOOL
 from ..messages import AssistantMessage, Message, Part, Reasoning, Text, ToolCall, Usage, text_of
 from ..models import Chunk, Model, ModelRequest, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
@@ -61,6 +61,35 @@ Script: TypeAlias = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
 Playable: TypeAlias = ModelResponse | ScriptedStream | BaseException
 Operation: TypeAlias = Chunk | asyncio.Event | BaseException
 """One operation of playing a step: yield the chunk, wait for the event, or raise the exception."""
+
+
+_RecordedCalls: TypeAlias = tuple[str, Sequence[ToolCall] | None, int]
+_RECORDED_NEXT = re.compile(r"^(?P<call>.*/m\d+)/mw:(?P<middleware>[^/@]+)[^/]*/next\d+$")
+"""The key of a response that was recorded before its middleware returned."""
+
+
+def _recorded_model_calls(events: Sequence[Event], model: str) -> Iterator[_RecordedCalls]:
+    """Yield the agent, the tool calls and the number of model calls of each recorded response.
+
+    A recorded failure has None instead of tool calls. Summaries that another model wrote are left out.
+    """
+    whole = {event.key for event in events if isinstance(event, AgentResponded)}
+    parts: dict[str, dict[str, list[_RecordedCalls]]] = {}
+    for event in events:
+        if isinstance(event, AgentResponded) and event.model:
+            yield event.agent, event.message.tool_calls, event.model_calls
+        elif isinstance(event, HistoryCompacted) and event.usage is not None and event.model == model:
+            yield event.agent, (), event.usage.model_calls
+        match = _RECORDED_NEXT.match(event.key) if isinstance(event, StepCompleted) else None
+        if isinstance(event, StepCompleted) and match is not None and match["call"] not in whole:
+            calls = None
+            if "response" in event.result:
+                calls = msgspec.convert(event.result["response"]["message"], AssistantMessage).tool_calls
+            found = parts.setdefault(match["call"], {}).setdefault(match["middleware"], [])
+            found.append((event.agent, calls, event.result.get("model_calls", 0)))
+    for by_middleware in parts.values():
+        # What outer middleware has recorded includes the calls of inner middleware.
+        yield from max(by_middleware.values(), key=lambda found: sum(calls for _, _, calls in found))
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -165,7 +194,7 @@ def _pieces_of(response: ModelResponse, message: AssistantMessage) -> Iterator[P
     yield from message.tool_calls
     # Chunks cannot say where one of two neighbouring text parts ends, so content in parts is repeated as a whole.
     whole = None if isinstance(content, str) else message
-    yield ModelResponse(whole, response.usage, response.stop_reason, response.model)
+    yield replace(response, message=whole)
 
 
 _PLAYABLE = (ModelResponse, ScriptedStream, BaseException)
@@ -218,18 +247,22 @@ class ScriptedModel:
     def fast_forward(self, events: Iterable[Event]) -> None:
         """Skip the steps whose responses are recorded, to resume a run with a new model.
 
-        A failing step is skipped if a later response is recorded.
+        A failing step is skipped if a later response is recorded. A summary of the history is one of its steps if the
+        log names this model for it.
 
         Args:
             events: The log of the run.
         """
         for script in self._scripts.values():
             script.reset()
-        for event in events:
-            if isinstance(event, AgentResponded) and event.model:
-                script = self._script_of(event.agent)
-                if script is not None:
-                    script.skip(event.message.tool_calls)
+        for agent, tool_calls, model_calls in _recorded_model_calls(list(events), self.name):
+            script = self._script_of(agent)
+            if script is None:
+                continue
+            # Those before the last were counted because they failed, or because middleware called the model again.
+            script.skip_steps(model_calls if tool_calls is None else model_calls - 1)
+            if model_calls and tool_calls is not None:
+                script.skip(tool_calls)
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Play the next step.
@@ -250,13 +283,10 @@ class ScriptedModel:
         while not isinstance(step, _PLAYABLE):
             computed = step(request)
             step = normalize_step(await computed if isawaitable(computed) else computed, script.model_name)
-        if isinstance(step, ModelResponse):
-            step = script.with_ids(step)
-            if not self.stream:
-                yield step
-                return
-        elif isinstance(step, ScriptedStream):
-            step = script.stream_with_ids(step)
+        step = script.with_ids(step)
+        if isinstance(step, ModelResponse) and not self.stream:
+            yield step
+            return
         for operation in operations(step, self.name, in_words=self.stream):
             if isinstance(operation, asyncio.Event):
                 await operation.wait()
@@ -298,6 +328,10 @@ class _Script:
     def reset(self) -> None:
         self._played = self._calls = 0
 
+    def skip_steps(self, count: int) -> None:
+        """Skip so many steps, whether they fail or not."""
+        self._played += max(0, count)
+
     def skip(self, calls: Iterable[ToolCall]) -> None:
         """Skip the step that made these calls, and failing steps before it."""
         steps = self._steps
@@ -314,16 +348,17 @@ class _Script:
         rest = enumerate(self._steps[self._played :], start=self._played + 1)
         return [f"{owner}step {number}: {describe_step(step)}" for number, step in rest]
 
-    def with_ids(self, response: ModelResponse) -> ModelResponse:
-        message = response.message
-        if message is None or "" not in [call.id for call in message.tool_calls]:
-            return response
-        calls = tuple([self._with_id(call) for call in message.tool_calls])
-        return replace(response, message=replace(message, tool_calls=calls))
-
-    def stream_with_ids(self, stream: ScriptedStream) -> ScriptedStream:
-        pieces = [self._with_id(piece) if isinstance(piece, ToolCall) else piece for piece in stream.pieces]
-        return ScriptedStream(*pieces, usage=stream.usage, stop_reason=stream.stop_reason)
+    def with_ids(self, step: Playable) -> Playable:
+        """Give an id to each call that has none."""
+        if isinstance(step, ScriptedStream):
+            pieces = [self._with_id(piece) if isinstance(piece, ToolCall) else piece for piece in step.pieces]
+            return ScriptedStream(*pieces, usage=step.usage, stop_reason=step.stop_reason)
+        if isinstance(step, ModelResponse) and step.message is not None:
+            calls = step.message.tool_calls
+            if "" in [call.id for call in calls]:
+                named = tuple([self._with_id(call) for call in calls])
+                return replace(step, message=replace(step.message, tool_calls=named))
+        return step
 
     def _with_id(self, call: ToolCall) -> ToolCall:
         if call.id:

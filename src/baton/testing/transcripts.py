@@ -60,12 +60,18 @@ def _line(event: types.Event) -> str:
             return f"user: said {_format_content(event.message.content, format=_json)}"
         case types.ResponseTruncated():
             return f"{event.agent}: was interrupted, heard {_json(event.heard_text)}"
+        case types.HistoryCompacted():
+            return f"{event.agent}: compacted the history up to {event.upto.key} -> {_json(event.text)}"
         case types.ToolReturned():
             return _format_result(event)
         case types.StepCompleted():
             return f"{event.agent}: step {event.name} -> {_json(event.result)}"
         case types.ControlTransferred():
             return _format_transfer(event)
+        case types.TaskOpened():
+            return f"{event.agent}: opened a task for {event.task.agent}"
+        case types.TaskEnded():
+            return _format_ended_task(event)
         case types.InterruptRaised():
             about = f" about {format_call(event.tool_call)}" if event.tool_call is not None else ""
             return f"{event.agent}: asked {_json(event.payload)}{about}"
@@ -96,6 +102,12 @@ def _format_transfer(event: types.ControlTransferred) -> str:
     return f"{event.source} → {event.target}{payload}{reason}"
 
 
+def _format_ended_task(event: types.TaskEnded) -> str:
+    result = f" -> {_json(event.result)}" if event.outcome == "finished" else ""
+    reason = f" ({_escape(event.reason)})" if event.reason else ""
+    return f"{event.agent}: {event.outcome} the task of {event.task.agent}{result}{reason}"
+
+
 def _format_changes(event: types.Event) -> str:
     changes: types.ValueChanges | None = getattr(event, "value_changes", None)
     if changes is None or not (changes.written or changes.removed):
@@ -124,7 +136,14 @@ Normalize: TypeAlias = Callable[[str], str]
 """Removes from a line what may differ between two runs."""
 
 _RUN_EVENTS = (types.RunStarted, *STATUS_EVENTS)
-_ORDERED = (types.AgentStarted, types.AgentResponded, types.ControlTransferred, types.AgentFinished)
+_ORDERED = (
+    types.AgentStarted,
+    types.AgentResponded,
+    types.ControlTransferred,
+    types.TaskOpened,
+    types.TaskEnded,
+    types.AgentFinished,
+)
 """Events that one activation writes strictly in order."""
 _UNKNOWN_OUTCOME = re.compile(r"/unknown\d+/ask\d+!?$")
 _ONCE_STEPS = re.compile(r"/(intent|paused)\d+$")

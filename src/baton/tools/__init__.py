@@ -3,18 +3,20 @@
 May import context and the packages below it; must not import models or agents.
 """
 
-from .base import Tool, ToolFunction, ToolResult, Toolset
+from .base import Final, Tool, ToolCondition, ToolFunction, ToolResult, Toolset
 from .function import FunctionTool, tool, with_tool_guardrails
 from .guardrails import Guardrail, GuardrailVerdict, guardrail
 from .wrappers import Approval, NeedsApproval, ToolEffect
 
 __all__ = [
     "Approval",
+    "Final",
     "FunctionTool",
     "Guardrail",
     "GuardrailVerdict",
     "NeedsApproval",
     "Tool",
+    "ToolCondition",
     "ToolEffect",
     "ToolFunction",
     "ToolResult",

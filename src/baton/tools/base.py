@@ -1,16 +1,18 @@
 """The tool protocol, the result of a call, and the base class of tools that wrap another tool."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, cast, runtime_checkable
 
 from msgspec import Struct
 from typing_extensions import TypeVar
 
+from ..arguments import check_callback
 from ..context import RunContext
 from ..messages import Content, ToolSpec
 
 C = TypeVar("C", default=Any, contravariant=True)
+T = TypeVar("T", default=Any, covariant=True)
 
 
 class ToolResult(Struct, frozen=True):
@@ -28,6 +30,17 @@ class ToolResult(Struct, frozen=True):
     """Values to write to the run's values together with the result."""
     breaks_loop: bool = False
     """True if the innermost `LoopAgent` around the agent ends once the agent has finished."""
+
+
+class Final(Struct, Generic[T], frozen=True):
+    """The last item that a streaming tool yields: `yield Final(result)`.
+
+    A streaming tool is an async generator function. The items before it are progress: they are delivered to the
+    subscribers of the run and not recorded.
+    """
+
+    value: T
+    """The result of the call: anything that a tool may return."""
 
 
 @runtime_checkable
@@ -114,6 +127,27 @@ def unwrap_tool(tool: Tool) -> Tool:
     while callable(getattr(inner := getattr(tool, "inner", None), "call", None)):
         tool = inner  # pyright: ignore[reportAssignmentType]
     return tool
+
+
+ToolCondition: TypeAlias = bool | Callable[[RunContext[Any], Any], bool | Awaitable[bool]]
+"""The condition for offering a tool to a model: a bool, or a function `(ctx, agent) -> bool` called in each turn."""
+
+
+def check_condition(what: str, condition: Any) -> ToolCondition:
+    """Return the condition of a tool. Raises SetupError if it is not valid."""
+    if not isinstance(condition, bool):
+        check_callback(f"is_enabled of {what}", condition, "ctx", "agent")
+    return condition
+
+
+def tool_condition(tool: Tool) -> ToolCondition:
+    """Return `is_enabled` of a tool, or of the first tool inside it that has a condition."""
+    layer: Any = tool
+    while layer is not None:
+        if (condition := getattr(layer, "is_enabled", True)) is not True:
+            return condition
+        layer = getattr(layer, "inner", None)
+    return True
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 """Tools made of Python functions: `tool`, `FunctionTool` and `with_tool_guardrails`."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,10 +13,11 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 
 from ..arguments import check_arguments, check_choice, check_keywords
 from ..context import RunContext
-from ..errors import SetupError
+from ..context.values import to_json_value
+from ..errors import SetupError, ToolResultError
 from ..messages import ToolSpec
 from ..wording import show
-from .base import C, Tool, ToolFunction, ToolResult
+from .base import C, Final, Tool, ToolCondition, ToolFunction, ToolResult, check_condition
 from .guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails
 from .results import FATAL_ERRORS, ErrorPolicy, check_error_policy, to_error_result, to_tool_result
 from .signature import (
@@ -106,7 +108,10 @@ class FunctionInvoker:
         for name, source in sources:
             kwargs[name] = source(ctx)
         try:
-            value: Any = await (signature.function(**kwargs) if signature.is_async else self._call_sync(kwargs))
+            if signature.is_async:
+                value: Any = await signature.function(**kwargs)
+            else:
+                value = await (self._collect(ctx, kwargs) if signature.is_streaming else self._call_sync(kwargs))
         except FATAL_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001 - here a failure becomes a result
@@ -118,6 +123,24 @@ class FunctionInvoker:
         value: Any = await in_thread(function, self.signature.tool) if self.in_thread else function()
         # Lambdas and decorated functions may return the coroutine of an async function without being async themselves.
         return await cast(Awaitable[Any], value) if isinstance(value, Awaitable) else value
+
+    async def _collect(self, ctx: RunContext[Any], kwargs: dict[str, Any]) -> Any:
+        """Deliver the items of a streaming tool, and return the value of the last one."""
+        name, final = self.signature.tool, None
+        # Closed also if the call is cancelled between two items.
+        async with aclosing(self.signature.function(**kwargs)) as items:
+            async for item in items:
+                if final is not None:
+                    raise ToolResultError(f"tool `{name}` yields after Final(…); make it the last item", tool=name)
+                if type(item) is Final:
+                    final = item
+                elif isinstance(item, str):
+                    await ctx.progress(item)
+                else:
+                    await ctx.emit(name, to_json_value(f"an item of tool `{name}`", item))
+        if final is None:
+            raise ToolResultError(f"tool `{name}` ended without a result; yield Final(result) last", tool=name)
+        return final.value
 
     def __repr__(self) -> str:
         return f"tool({self.signature.tool!r})"
@@ -193,15 +216,22 @@ class ToolOptions(TypedDict, total=False):
     """True if the result is the agent's answer."""
     strict: bool
     """True if the provider is asked to enforce the schema."""
+    input_guardrails: Sequence[GuardrailFunction]
+    """Checks `(ctx, arguments)` that run before each call. If one does not pass, the model is told why."""
+    output_guardrails: Sequence[GuardrailFunction]
+    """Checks `(ctx, result)` that run after each call. If one does not pass, the result is withheld."""
     in_thread: bool
     """True if a sync function runs in a worker thread (default), where it may block."""
+    is_enabled: ToolCondition
+    """False hides the tool from the model; a function `(ctx, agent) -> bool` decides it in each turn."""
 
 
 class FunctionTool(Generic[P, R, C]):
     """A tool made of a function; calling it calls the function.
 
     Args:
-        function: A function, bound method or callable object, sync or async, with annotated parameters.
+        function: A function, bound method or callable object, sync, async or an async generator, with annotated
+            parameters.
         name: The name that the model calls; by default the function's name.
         description: The description that the model reads; by default the docstring up to its first section.
         needs_approval: Whether a person must approve calls.
@@ -210,7 +240,10 @@ class FunctionTool(Generic[P, R, C]):
         effect: Effect of a call outside.
         return_directly: Whether the result is the agent's answer.
         strict: Whether the provider is asked to enforce the schema.
+        input_guardrails: Checks `(ctx, arguments)` that run before each call.
+        output_guardrails: Checks `(ctx, result)` that run after each call.
         in_thread: Whether a sync function runs in a worker thread.
+        is_enabled: Whether the model is offered the tool, or a function `(ctx, agent) -> bool` that decides each turn.
     """
 
     if TYPE_CHECKING:
@@ -230,7 +263,10 @@ class FunctionTool(Generic[P, R, C]):
         effect: ToolEffect = "idempotent",
         return_directly: bool = False,
         strict: bool = False,
+        input_guardrails: Sequence[GuardrailFunction] = (),
+        output_guardrails: Sequence[GuardrailFunction] = (),
         in_thread: bool = True,
+        is_enabled: ToolCondition = True,
         _untyped: Any = None,
         _inject: Mapping[str, Source] | None = None,
     ) -> None:
@@ -243,14 +279,21 @@ class FunctionTool(Generic[P, R, C]):
         self._invoker = FunctionInvoker(self._signature, description, policy, return_directly, in_thread, strict)
         check_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
         self.effect: ToolEffect = effect
+        owner = f"tool `{self.name}`"
+        self.is_enabled = check_condition(owner, is_enabled)
+        before, after = to_guardrails(owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails)
+        self._guardrails = (*before, *after)
+        reject_duplicate_names(owner, self._guardrails)
 
         def assemble(inner: Tool) -> Tool:
             if timeout is not None:
                 inner = TimeoutTool(inner, timeout, on_error=on_error)
             if effect == "once":
                 inner = OnceTool(inner, is_final=return_directly)
-            # Outside the timeout: a person may take days.
-            return ApprovalTool(inner, needs_approval) if needs_approval is not False else inner
+            if needs_approval is not False:
+                # Outside the timeout: a person may take days.
+                inner = ApprovalTool(inner, needs_approval)
+            return GuardedTool(inner, before, after, on_trip="return") if before or after else inner
 
         self._assemble = assemble
         self._call = assemble(self._invoker).call
@@ -324,8 +367,12 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
     A parameter annotated as `RunContext` receives the context and is hidden from the model. Make it the first one:
     then type checkers compare its context type with the agent's.
 
+    An async generator function is a streaming tool: what it yields is progress for the subscribers of the run, and
+    the last item is `Final(result)`.
+
     Args:
-        function: A function, bound method or callable object, sync or async, with annotated parameters.
+        function: A function, bound method or callable object, sync, async or an async generator, with annotated
+            parameters.
         **options: See `ToolOptions`.
 
     Raises:
@@ -345,7 +392,9 @@ def with_tool_guardrails(
     output_guardrails: Sequence[GuardrailFunction] = (),
     on_trip: TripPolicy = "return",
 ) -> Tool[C]:
-    """Add guardrails to a tool or function.
+    """Add guardrails to any tool, also one that is not made of a function.
+
+    For functions there is `tool(input_guardrails=…, output_guardrails=…)`.
 
     Args:
         tool: The tool, or a function to make one of.

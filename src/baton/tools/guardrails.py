@@ -51,6 +51,8 @@ class Guardrail(Struct, frozen=True):
     """The name under which its verdict is recorded."""
     check: GuardrailFunction
     """The function that returns the verdict."""
+    parallel: bool = False
+    """True if it runs during the agent's first model call, as an input guardrail."""
 
     def __call__(self, ctx: RunContext[Any], value: Any) -> GuardrailReturn | Awaitable[GuardrailReturn]:
         return self.check(ctx, value)
@@ -60,22 +62,24 @@ Guardrails: TypeAlias = tuple[Guardrail, ...]
 
 
 @overload
-def guardrail(check: GuardrailFunction, /, *, name: str = "") -> Guardrail: ...
+def guardrail(check: GuardrailFunction, /, *, name: str = "", parallel: bool = False) -> Guardrail: ...
 @overload
-def guardrail(*, name: str = "") -> Callable[[GuardrailFunction], Guardrail]: ...
+def guardrail(*, name: str = "", parallel: bool = False) -> Callable[[GuardrailFunction], Guardrail]: ...
 @check_arguments
 def guardrail(
-    check: GuardrailFunction | None = None, /, *, name: str = ""
+    check: GuardrailFunction | None = None, /, *, name: str = "", parallel: bool = False
 ) -> Guardrail | Callable[[GuardrailFunction], Guardrail]:
-    """Give a check a name: `@guardrail(name="no secrets")`.
+    """Give a check a name or options: `@guardrail(name="no secrets")`.
 
     Args:
         check: A function `(ctx, value)` that returns a `GuardrailVerdict`, a bool or None.
         name: The name under which verdicts are recorded; by default the function's name.
+        parallel: Whether it runs during the agent's first model call instead of before it, as an input guardrail. The
+            response is held back until it has passed.
     """
     if check is None:
-        return lambda check: _to_guardrail(check, name)
-    return _to_guardrail(check, name)
+        return lambda check: _to_guardrail(check, name, parallel=parallel)
+    return _to_guardrail(check, name, parallel=parallel)
 
 
 def to_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[Guardrails, ...]:
@@ -224,9 +228,9 @@ def parse_verdict(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] |
     return cast(Stage, stage), guardrail, msgspec.convert(event.result, GuardrailVerdict)
 
 
-def _to_guardrail(check: Any, name: str) -> Guardrail:
+def _to_guardrail(check: Any, name: str, *, parallel: bool = False) -> Guardrail:
     if isinstance(check, Guardrail) and not name:
-        return check
+        return msgspec.structs.replace(check, parallel=check.parallel or parallel)
     if not callable(check) or isinstance(check, type):
         raise SetupError(f"{show(check)} is not a guardrail; give a function (ctx, value) that returns a verdict")
     chosen: Any = name or getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
@@ -238,7 +242,8 @@ def _to_guardrail(check: Any, name: str) -> Guardrail:
         raise SetupError(f"guardrail `{chosen}` must take two arguments: the context and the value to check") from None
     except ValueError:
         pass  # Some callables have no signature; the first call shows whether they fit.
-    return Guardrail(chosen, cast(GuardrailFunction, check))
+    is_parallel = parallel or (isinstance(check, Guardrail) and check.parallel)
+    return Guardrail(chosen, cast(GuardrailFunction, check), is_parallel)
 
 
 def _to_verdict(returned: Any, name: str) -> GuardrailVerdict:

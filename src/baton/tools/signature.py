@@ -35,6 +35,8 @@ class FunctionSignature(Struct, frozen=True):
     """The `def` under partials, methods and decorators, with docstring, code and globals."""
     is_async: bool
     """True if the function is a coroutine function."""
+    is_streaming: bool
+    """True if the function is an async generator function."""
     annotations: dict[str, Any]
     """Annotations by parameter, as they were written."""
     defaults: dict[str, Any]
@@ -85,7 +87,14 @@ def compile_signature(
             defaults[parameter.name] = parameter.default
     *_, definition = unwrap_function(function)
     return FunctionSignature(
-        tool, function, definition, inspect.iscoroutinefunction(called), annotations, defaults, sources
+        tool,
+        function,
+        definition,
+        inspect.iscoroutinefunction(called),
+        inspect.isasyncgenfunction(called),
+        annotations,
+        defaults,
+        sources,
     )
 
 
@@ -138,9 +147,9 @@ def _called_function(function: Any, tool: str) -> Any:
         kind = "a class" if inspect.isclass(function) else type_of(function)
         raise _not_a_tool(tool, f"{show(function)} is {kind}; give a function, a bound method or a callable object")
     called = get_call_method(function) or function
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        reason = "it is a generator; return the whole result, and report progress with `await ctx.progress(…)`"
-        raise _not_a_tool(tool, reason)
+    if inspect.isgeneratorfunction(called):
+        reason = "it is a generator; return the whole result and report progress with `await ctx.progress(…)`"
+        raise _not_a_tool(tool, f"{reason}, or write `async def` and yield Final(result) last")
     return called
 
 

@@ -319,6 +319,7 @@ class GuardedTool(ToolWrapper):
         super().__init__(inner)
         self.before = before
         self.after = after
+        self._guardrails = (*before, *after)
         self.on_trip: TripPolicy = on_trip
         self._check_arguments = argument_checker(inner)
 
@@ -368,7 +369,6 @@ def find_guardrails(tool: Any) -> list[Guardrail]:
     """List the guardrails of a tool and of the tools it wraps."""
     found: list[Guardrail] = []
     while tool is not None:
-        if isinstance(tool, GuardedTool):
-            found += [*tool.before, *tool.after]
+        found += getattr(tool, "_guardrails", ())
         tool = getattr(tool, "inner", None)
     return found

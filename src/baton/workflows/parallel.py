@@ -17,7 +17,7 @@ from ..arguments import check_choice
 from ..context.history import History
 from ..context.values import TrackedValues
 from ..errors import BranchesFailedError, BranchTimeoutError, SetupError, ends_run
-from ..events import Action, BreakLoop, Exit, StepCompleted
+from ..events import Action, BreakLoop, CancelTask, Exit, Finish, StepCompleted
 from ..handoffs import Handoff
 from ..log import FAILED
 from ..messages import UserMessage
@@ -249,8 +249,8 @@ def _unique_names(names: Sequence[str]) -> list[str]:
 
 
 def _strongest(outcomes: Sequence[FlowOutcome], ctx: AgentContext[Any]) -> Action | None:
-    """Return the combined action: an exit of any branch, else a break of the loop, else None."""
-    for kind in (Exit, BreakLoop):
+    """Return the strongest action: an exit, the end of a task, a break of the loop, or None."""
+    for kind in (Exit, Finish, CancelTask, BreakLoop):
         for outcome in outcomes:
             if type(outcome.action) is kind:
                 if kind is Exit:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from baton.errors import ModelRequestError
 from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
 from baton.models import ModelRequest, ModelSettings, OutputSchema
 from baton.models.anthropic.request import build_parameters, version_of
@@ -90,15 +91,35 @@ def test_a_forced_tool_call_disables_thinking(model: str, choice: str) -> None:
 
 
 def test_sampling_settings_use_the_older_api_version() -> None:
-    parameters = parameters_for("claude-sonnet-4-6", settings=ModelSettings(temperature=0.2, top_p=0.5))
-    assert parameters["extra_body"] == {"temperature": 0.2, "top_p": 0.5}
+    parameters = parameters_for("claude-sonnet-4-6", settings=ModelSettings(temperature=0.2, top_p=0.5, top_k=9))
+    assert parameters["extra_body"] == {"temperature": 0.2, "top_p": 0.5, "top_k": 9}
     assert parameters["extra_headers"] == {"anthropic-version": "2023-06-01"}
 
 
-def test_unsupported_settings_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    parameters = parameters_for(settings=ModelSettings(temperature=0.2, seed=7))
+def test_sampling_settings_are_refused_for_newer_models() -> None:  # control M14
+    settings = ModelSettings(temperature=0.2, seed=7)
+    with pytest.raises(ModelRequestError) as caught:
+        parameters_for(settings=settings)
+    assert str(caught.value) == (
+        "`anthropic:claude-opus-5-5` does not support ModelSettings(seed=…, temperature=…): seed: leave it out; "
+        "temperature: leave it out, or use Claude 4.6 or older. "
+        "ModelSettings(ignore_unsupported=True) leaves out what a model lacks"
+    )
+    parameters = parameters_for(settings=settings.merge(ModelSettings(ignore_unsupported=True)))
     assert not {"temperature", "seed", "extra_body", "extra_headers"} & set(parameters)
-    assert "does not support temperature and seed; it is ignored" in caplog.text
+
+
+@pytest.mark.parametrize(("tier", "sent"), [("auto", "auto"), ("default", "standard_only")])
+def test_service_tiers_have_anthropics_names(tier: str, sent: str) -> None:  # control M14
+    assert parameters_for(settings=ModelSettings(service_tier=tier))["service_tier"] == sent
+
+
+def test_metadata_other_than_the_user_id_are_refused_by_key() -> None:  # control M14
+    settings = ModelSettings(metadata={"user_id": "u42", "order": "A-17"})
+    with pytest.raises(ModelRequestError, match=r"does not accept metadata `order`; the only key .* is `user_id`"):
+        parameters_for(settings=settings)
+    parameters = parameters_for(settings=settings.merge(ModelSettings(ignore_unsupported=True)))
+    assert parameters["metadata"] == {"user_id": "u42"}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from baton.errors import ModelRequestError
 from baton.messages import ToolSpec, UserMessage
 from baton.models import ModelRequest, ModelSettings, OutputSchema
 from baton.models.google.request import build_parameters, version_of
@@ -75,9 +76,16 @@ def test_extra_headers_body_and_timeout_reach_the_sdk() -> None:
     }
 
 
-def test_unsupported_settings_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    config(tools=(WAVE,), settings=ModelSettings(parallel_tool_calls=False))
-    assert "does not support parallel_tool_calls=False" in caplog.text
+def test_one_call_at_a_time_is_refused_only_with_tools() -> None:  # control M14
+    settings = ModelSettings(parallel_tool_calls=False)
+    with pytest.raises(ModelRequestError, match=r"gemini-3.8-flash` does not support .*parallel_tool_calls=…"):
+        config(tools=(WAVE,), settings=settings)
+    assert "tools" not in config(settings=settings)
+
+
+@pytest.mark.parametrize(("tier", "sent"), [("auto", "unspecified"), ("default", "standard"), ("flex", "flex")])
+def test_service_tiers_have_googles_names(tier: str, sent: str) -> None:  # control M14
+    assert config(settings=ModelSettings(service_tier=tier))["service_tier"] == sent
 
 
 def test_the_sdk_does_not_call_functions() -> None:

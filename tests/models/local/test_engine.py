@@ -56,6 +56,16 @@ def test_the_output_follows_the_schema(engine: LlamaDecoder) -> None:
     assert written["mood"] in ("good", "bad")
 
 
+def test_top_k_and_penalties_change_the_sampling(engine: LlamaDecoder) -> None:  # control M14
+    prompt = "Say the word fox ten times."
+    greedy, _ = _decode(engine, _job(prompt, max_tokens=24))
+    hot, _ = _decode(engine, _job(prompt, max_tokens=24, temperature=3.0, seed=1))
+    only_best, _ = _decode(engine, _job(prompt, max_tokens=24, temperature=3.0, seed=1, top_k=1))
+    penalized, _ = _decode(engine, _job(prompt, max_tokens=24, presence_penalty=2.0, frequency_penalty=2.0))
+    assert "".join(only_best) == "".join(greedy)
+    assert "".join(hot) != "".join(greedy) != "".join(penalized)
+
+
 def test_text_is_streamed_and_tokens_are_counted(engine: LlamaDecoder) -> None:
     texts, result = _decode(engine, _job("Tell me a story about a fox.", max_tokens=6))
     assert len(texts) > 1

@@ -1,19 +1,18 @@
 """Runs over a strict local server, with both APIs, streamed and not."""
 
 import asyncio
-import logging
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.models.openai.raw_server import RawServer, delta, json_reply, read_chunks, read_response, stream
+from tests.models.openai.raw_server import RawServer, delta, json_reply, read_chunks, stream
 from tests.servers import OpenAIServer
 
 from baton import Agent, Runner, SetupError, tool
 from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, TextChunk
+from baton.models import ModelRequest, ModelResponse, OutputSchema, TextChunk
 from baton.models.openai import OpenAIModel
 from baton.models.openai.responses import ResponsesDialect, is_reasoning_model
 from baton.testing import ScriptedStream, call, say
@@ -184,18 +183,6 @@ async def test_reasoning_is_streamed() -> None:
     ):
         kinds = [type(event).__name__ async for event in run]
     assert kinds.index("ReasoningDelta") < kinds.index("TextDelta")
-
-
-async def test_settings_that_responses_does_not_support_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    request = ModelRequest([UserMessage("Hi")], settings=ModelSettings(seed=7, stop_sequences=("END",)))
-    end = {"type": "response.completed", "response": {"output": [{"type": "message", "content": [{"text": "Hi"}]}]}}
-    with caplog.at_level(logging.WARNING):
-        async with RawServer(stream(end), stream(end)) as server:
-            model = server.model(api="responses")
-            await read_response(model, request)
-            await read_response(model, request)
-    assert not {"seed", "stop"} & server.requests[0].body.keys()
-    assert [record.name for record in caplog.records] == ["baton.models.openai.model"]
 
 
 async def test_the_default_model_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,19 @@ REQUEST = ModelRequest(
         reasoning_effort="low",
         stop_sequences=("END",),
         seed=7,
+        presence_penalty=0.5,
+        frequency_penalty=-0.5,
+        verbosity="low",
+        truncation="auto",
+        top_logprobs=2,
+        metadata={"order": "A-17"},
+        service_tier="flex",
         timeout=9.0,
         extra_headers={"X-Trace": "1"},
-        extra_body={"service_tier": "flex"},
+        extra_query={"trace": "1"},
+        extra_body={"prompt_cache_key": "desk"},
+        # Each of the two APIs lacks some of these.
+        ignore_unsupported=True,
     ),
     tool_choice="add",
     output_schema=OutputSchema("Sum", SCHEMA, strict=True),
@@ -96,12 +106,20 @@ CHAT: dict[str, Any] = {
     "reasoning_effort": "low",
     "stop": ["END"],
     "seed": 7,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "verbosity": "low",
+    "logprobs": True,
+    "top_logprobs": 2,
+    "metadata": {"order": "A-17"},
+    "service_tier": "flex",
     "response_format": {"type": "json_schema", "json_schema": {"name": "Sum", "schema": SCHEMA, "strict": True}},
     "stream": True,
     "stream_options": {"include_usage": True},
     "timeout": 9.0,
     "extra_headers": {"X-Trace": "1"},
-    "extra_body": {"service_tier": "flex"},
+    "extra_query": {"trace": "1"},
+    "extra_body": {"prompt_cache_key": "desk"},
 }
 RESPONSES: dict[str, Any] = {
     "model": "gpt-test",
@@ -129,12 +147,18 @@ RESPONSES: dict[str, Any] = {
     "top_p": 0.9,
     "max_output_tokens": 100,
     "reasoning": {"effort": "low"},
-    "text": {"format": {"type": "json_schema", "name": "Sum", "schema": SCHEMA, "strict": True}},
+    "text": {"format": {"type": "json_schema", "name": "Sum", "schema": SCHEMA, "strict": True}, "verbosity": "low"},
+    "truncation": "auto",
+    "include": ["message.output_text.logprobs"],
+    "top_logprobs": 2,
+    "metadata": {"order": "A-17"},
+    "service_tier": "flex",
     "store": False,
     "stream": True,
     "timeout": 9.0,
     "extra_headers": {"X-Trace": "1"},
-    "extra_body": {"service_tier": "flex"},
+    "extra_query": {"trace": "1"},
+    "extra_body": {"prompt_cache_key": "desk"},
 }
 HI = stream(delta(content="Hi."), delta("stop"), "[DONE]")
 ASK = ModelRequest([UserMessage("Hello")])
@@ -158,11 +182,12 @@ async def test_requests_equal_those_of_the_official_client(api: Any, call: dict[
             pass
         await read_response(server.model(api=api, organization="o", project="p"), REQUEST)
         # The URL is not OpenAI's, so Baton's own transport uses the older name of the token limit.
-        official = OpenAIModel("gpt-test", api=api, client=client, provider="vllm" if api == "chat" else "openai")
+        official = OpenAIModel("gpt-test", api=api, client=client, provider="other" if api == "chat" else "openai")
         await read_response(official, REQUEST)
     theirs, ours, carried = server.requests
     assert ours.body == theirs.body == carried.body
     assert ours.path == theirs.path == carried.path
+    assert ours.path.endswith("?trace=1")
     names = ("authorization", "content-type", "openai-organization", "openai-project", "x-trace")
     assert _headers(ours, names) == _headers(theirs, names) == _headers(carried, names)
     assert len(_headers(ours, names)) == len(names)

@@ -1,10 +1,10 @@
-"""Commands as OpenAI takes them; the server, which refuses what OpenAI would, is the judge."""
+"""Encoding of commands for OpenAI, checked by a server that refuses what OpenAI refuses."""
 
 from base64 import b64encode
 from typing import Any
 
 import pytest
-from tests.realtime.openai.support import SPOKEN, talk
+from tests.realtime.openai.connections import AUDIO_CONFIG, connect
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import speech
 
@@ -35,54 +35,56 @@ from baton.realtime.protocol import (
 )
 from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
 
-PIXEL = b"\x89PNG..."
-SOUND = speech("Hello")
-LONG = "call_" + "x" * 60
+IMAGE_DATA = b"\x89PNG..."
+AUDIO_DATA = speech("Hello")
+LONG_ID = "call_" + "x" * 60
 
 
-async def added(*messages: Message, count: int) -> tuple[list[Message], list[ItemAdded]]:
-    """What the server knows after these messages were added, and what it said about them."""
-    async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
+async def add_messages(*messages: Message, count: int) -> tuple[list[Message], list[ItemAdded]]:
+    """Add messages; return the server's conversation and its confirmations."""
+    async with OpenAIRealtimeServer([]) as server, connect(server) as probe:
         for number, message in enumerate(messages):
-            await talking.send(AddItem(message, f"item_{number}"))
-        await talking.until(ItemAdded, count)
+            await probe.send(AddItem(message, f"item_{number}"))
+        await probe.until(ItemAdded, count)
         assert server.complaints == []
-        return server.sessions[0].conversation.messages(), talking.all(ItemAdded)
+        return server.sessions[0].conversation.messages(), probe.all(ItemAdded)
 
 
 @pytest.mark.parametrize(
-    ("content", "known"),
+    ("content", "expected"),
     [
         ("Hello", "Hello"),
         ("", ""),
         ((), ""),
-        ((Text("Look:"), Image(data=PIXEL)), (Text("Look:"), Image(data=PIXEL))),
-        ((Image(data=PIXEL, detail="low"),), (Image(data=PIXEL, detail="low"),)),
-        ((Image(url=f"data:image/png;base64,{b64encode(PIXEL).decode()}"),), (Image(data=PIXEL),)),
-        ((Audio(data=SOUND, media_type="audio/pcm"),), (Audio(data=SOUND, media_type="audio/pcm"),)),
-        ((Audio(data=SOUND, media_type="audio/pcm", transcript="Hello"),), "Hello"),
+        ((Text("Look:"), Image(data=IMAGE_DATA)), (Text("Look:"), Image(data=IMAGE_DATA))),
+        ((Image(data=IMAGE_DATA, detail="low"),), (Image(data=IMAGE_DATA, detail="low"),)),
+        ((Image(url=f"data:image/png;base64,{b64encode(IMAGE_DATA).decode()}"),), (Image(data=IMAGE_DATA),)),
+        ((Audio(data=AUDIO_DATA, media_type="audio/pcm"),), (Audio(data=AUDIO_DATA, media_type="audio/pcm"),)),
+        ((Audio(data=AUDIO_DATA, media_type="audio/pcm", transcript="Hello"),), "Hello"),
         ((Audio(url="http://a/b.wav", transcript="Hello"),), "Hello"),
         ((Data({"a": 1}),), '{"a":1}'),
         ((File(data=b"1,2", media_type="text/csv", name="a.csv"),), "a.csv:\n1,2"),
     ],
 )
-async def test_user_messages_are_encoded(content: Any, known: Any) -> None:
-    messages, told = await added(UserMessage(content), count=1)
-    assert messages == [UserMessage(known)]
-    assert told == [ItemAdded("item_0", "user")]
+async def test_user_messages_are_encoded(content: Any, expected: Any) -> None:
+    messages, confirmations = await add_messages(UserMessage(content), count=1)
+    assert messages == [UserMessage(expected)]
+    assert confirmations == [ItemAdded("item_0", "user")]
 
 
-async def test_a_history_with_calls_and_results() -> None:  # R3
-    said = AssistantMessage("A moment.", (ToolCall("call_1", "f", '{"a":1}'), ToolCall(LONG, "not a name", "{broken")))
+async def test_a_history_with_calls_and_results_is_encoded() -> None:  # R3
+    message = AssistantMessage(
+        "A moment.", (ToolCall("call_1", "f", '{"a":1}'), ToolCall(LONG_ID, "not a name", "{broken"))
+    )
     history = [
         SystemMessage("Be kind."),
         UserMessage("Hello"),
-        said,
+        message,
         ToolMessage("call_1", "f", "one"),
-        ToolMessage(LONG, "not a name", (Text("two"), Data([2]))),
-        AssistantMessage((Audio(data=SOUND, transcript="Done."),)),
+        ToolMessage(LONG_ID, "not a name", (Text("two"), Data([2]))),
+        AssistantMessage((Audio(data=AUDIO_DATA, transcript="Done."),)),
     ]
-    messages, told = await added(*history, count=8)
+    messages, confirmations = await add_messages(*history, count=8)
     assert messages[:3] == [SystemMessage("Be kind."), UserMessage("Hello"), AssistantMessage("A moment.")]
     assert messages[3] == AssistantMessage(tool_calls=(ToolCall("call_1", "f", '{"a":1}'),))
     assert isinstance(messages[4], AssistantMessage)
@@ -93,36 +95,38 @@ async def test_a_history_with_calls_and_results() -> None:  # R3
         ToolMessage(second.id, "", "two\n[2]"),
         AssistantMessage("Done."),
     ]
-    assert [item.role for item in told] == [
+    assert [item.role for item in confirmations] == [
         *("system", "user", "assistant", "call", "call"),
         *("result", "result", "assistant"),
     ]
-    # Whatever the ids are on the wire, whoever sent them hears of them under his own.
-    assert [item.call_id for item in told if item.call_id] == ["call_1", LONG, "call_1", LONG]
-    assert told[2].item_id == "item_2"
+    # Confirmations have the ids of the sender, also if shorter ones were sent.
+    assert [item.call_id for item in confirmations if item.call_id] == ["call_1", LONG_ID, "call_1", LONG_ID]
+    assert confirmations[2].item_id == "item_2"
 
 
-async def test_an_id_that_is_too_long_is_known_by_its_own_name() -> None:
-    async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
-        await talking.send(AddItem(UserMessage("Hello"), "item_" + "x" * 60))
-        assert (await talking.until(ItemAdded)).item_id == "item_" + "x" * 60
+async def test_an_item_id_that_is_too_long_is_confirmed_unchanged() -> None:
+    async with OpenAIRealtimeServer([]) as server, connect(server) as probe:
+        await probe.send(AddItem(UserMessage("Hello"), "item_" + "x" * 60))
+        assert (await probe.until(ItemAdded)).item_id == "item_" + "x" * 60
     assert server.complaints == []
 
 
-async def test_images_of_a_tool_follow_its_result() -> None:
+async def test_images_in_a_tool_result_follow_it_in_a_user_message() -> None:
     call = AssistantMessage(tool_calls=(ToolCall("call_1", "draw", "{}"),))
-    messages, _ = await added(call, ToolMessage("call_1", "draw", (Text("See."), Image(data=PIXEL))), count=3)
+    messages, _ = await add_messages(
+        call, ToolMessage("call_1", "draw", (Text("See."), Image(data=IMAGE_DATA))), count=3
+    )
     assert messages[1] == ToolMessage("call_1", "", "See.")
-    assert messages[2] == UserMessage((Text("From the result of `draw`:"), Image(data=PIXEL)))
+    assert messages[2] == UserMessage((Text("From the result of `draw`:"), Image(data=IMAGE_DATA)))
 
 
 @pytest.mark.parametrize("part", [Image(url="http://a/b.png"), Audio(data=b"ID3"), File(data=b"%PDF")])
 async def test_unsupported_content_is_rejected_before_anything_is_sent(part: Part) -> None:
-    async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
+    async with OpenAIRealtimeServer([]) as server, connect(server) as probe:
         with pytest.raises(ModelRequestError, match="gpt-realtime"):
-            await talking.send(AddItem(UserMessage((Text("Look"), part))))
-        await talking.send(AddItem(UserMessage("Hello"), "item_1"))
-        await talking.until(ItemAdded)
+            await probe.send(AddItem(UserMessage((Text("Look"), part))))
+        await probe.send(AddItem(UserMessage("Hello"), "item_1"))
+        await probe.until(ItemAdded)
         assert len(server.sessions[0].items) == 1
 
 
@@ -132,7 +136,7 @@ TOOLS = (ToolSpec("f", "Does it."),)
 @pytest.mark.parametrize(
     "settings",
     [
-        SPOKEN,
+        AUDIO_CONFIG,
         SessionConfig("A", tools=TOOLS, tool_choice="f", voice="marin"),
         SessionConfig("A", tools=TOOLS, tool_choice="required"),
         SessionConfig("A", settings=RealtimeSettings(modality="text", turn_detection=None, transcription=None)),
@@ -147,22 +151,22 @@ TOOLS = (ToolSpec("f", "Does it."),)
         SessionConfig("A", voice="voice_1234"),
     ],
 )
-async def test_every_setting_is_taken(settings: SessionConfig) -> None:
-    async with OpenAIRealtimeServer([]) as server, talk(server, settings) as talking:
-        await talking.send(ConfigureSession(settings))
-        await talking.until(SessionConfigured)
+async def test_every_setting_is_accepted(settings: SessionConfig) -> None:
+    async with OpenAIRealtimeServer([]) as server, connect(server, settings) as probe:
+        await probe.send(ConfigureSession(settings))
+        await probe.until(SessionConfigured)
         assert server.complaints == []
-        wanted = encode_session(settings, with_voice=True)
-        in_force = server.sessions[0].settings
+        expected = encode_session(settings, with_voice=True)
+        current = server.sessions[0].settings
         for name in ("instructions", "tools", "tool_choice", "output_modalities", "max_output_tokens"):
-            assert in_force[name] == wanted[name]
+            assert current[name] == expected[name]
         for side in ("input", "output"):
-            for name, value in wanted["audio"][side].items():
-                given = in_force["audio"][side][name]
-                assert value.items() <= given.items() if isinstance(value, dict) and given else given == value
+            for name, value in expected["audio"][side].items():
+                actual = current["audio"][side][name]
+                assert value.items() <= actual.items() if isinstance(value, dict) and actual else actual == value
 
 
-def test_more_settings_are_merged_in() -> None:
+def test_extra_body_is_merged_into_the_settings() -> None:
     extra = {"truncation": "disabled", "audio": {"input": {"transcription": {"prompt": "Names: Ada."}}}}
     session = encode_session(SessionConfig("A", settings=RealtimeSettings(extra_body=extra)), with_voice=True)
     assert session["truncation"] == "disabled"
@@ -170,16 +174,16 @@ def test_more_settings_are_merged_in() -> None:
     assert session["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 24000}
 
 
-async def test_the_voice_of_the_conversation_is_for_agents_that_name_none() -> None:
+async def test_the_voice_of_the_settings_is_the_default_of_agents() -> None:
     settings = RealtimeSettings(voice="sage")
     assert encode_session(SessionConfig("A", settings=settings), with_voice=True)["audio"]["output"]["voice"] == "sage"
-    own = SessionConfig("A", voice="ash", settings=settings)
-    assert encode_session(own, with_voice=True)["audio"]["output"]["voice"] == "ash"
-    assert "voice" not in encode_session(own, with_voice=False)["audio"]["output"]
+    config = SessionConfig("A", voice="ash", settings=settings)
+    assert encode_session(config, with_voice=True)["audio"]["output"]["voice"] == "ash"
+    assert "voice" not in encode_session(config, with_voice=False)["audio"]["output"]
 
 
-async def test_a_second_request_while_one_is_answered_is_trouble() -> None:
-    async with OpenAIRealtimeServer(["One two three."], pace=1) as server, talk(server) as talking:
-        await talking.send(CreateResponse(id="first"), CreateResponse(id="second"))
-        trouble = await talking.until(ProviderErrorReceived)
-    assert (trouble.code, trouble.command_id) == ("conversation_already_has_active_response", "second")
+async def test_a_second_request_during_a_response_is_an_error() -> None:
+    async with OpenAIRealtimeServer(["One two three."], pace=1) as server, connect(server) as probe:
+        await probe.send(CreateResponse(id="first"), CreateResponse(id="second"))
+        error = await probe.until(ProviderErrorReceived)
+    assert (error.code, error.command_id) == ("conversation_already_has_active_response", "second")

@@ -1,7 +1,7 @@
-"""Settings that OpenAI would refuse are found before they are sent, and no others are."""
+"""Settings that OpenAI would refuse are refused before they are sent."""
 
 import pytest
-from tests.realtime.openai.support import model_of
+from tests.realtime.openai.connections import make_model
 from tests.servers import OpenAIRealtimeServer
 
 from baton.errors import ModelRequestError, SetupError
@@ -9,7 +9,7 @@ from baton.messages import ToolSpec
 from baton.realtime.openai import OpenAIRealtimeModel
 from baton.realtime.settings import RealtimeSettings, SessionConfig
 
-WRONG = [
+INVALID = [
     (SessionConfig("Desk", tools=(ToolSpec("not a name"),)), "`Desk` has a tool named 'not a name'"),
     (SessionConfig("Desk", tools=(ToolSpec("x" * 65),)), "from 1 to 64"),
     (SessionConfig("Desk", tools=(ToolSpec("f"), ToolSpec("f"))), "two tools of the name `f`"),
@@ -17,23 +17,23 @@ WRONG = [
     (SessionConfig("Desk", tools=tuple(ToolSpec(f"f{n}") for n in range(129))), "at most 128"),
     (SessionConfig("Desk", tools=(ToolSpec("f"),), tool_choice="g"), "it can be: `auto`, `none`, `required`, `f`"),
     (SessionConfig("Desk", "x" * 65_537), "at most 65,536"),
-    (SessionConfig("Desk", voice="nobody"), "the voice of `Desk` is 'nobody'; .* `alloy`"),
-    (SessionConfig("Desk", settings=RealtimeSettings(voice="nobody")), "the voice of the conversation"),
+    (SessionConfig("Desk", voice="unknown"), "the voice of `Desk` is 'unknown'; .* `alloy`"),
+    (SessionConfig("Desk", settings=RealtimeSettings(voice="unknown")), "the voice of the conversation"),
     (SessionConfig("Desk", settings=RealtimeSettings(speed=2.0)), r"from 0\.25 to 1\.5"),
     (SessionConfig("Desk", settings=RealtimeSettings(max_output_tokens=0)), "from 1 to 4096"),
 ]
 
 
-@pytest.mark.parametrize(("settings", "match"), WRONG, ids=lambda value: str(value)[-40:])
+@pytest.mark.parametrize(("settings", "match"), INVALID, ids=lambda value: str(value)[-40:])
 async def test_invalid_settings_are_named_and_the_provider_agrees(settings: SessionConfig, match: str) -> None:
     async with OpenAIRealtimeServer([]) as server:
-        model = model_of(server)
+        model = make_model(server)
         with pytest.raises(SetupError, match=match):
             model.check(settings)
         with pytest.raises(ModelRequestError):
             await model.connect(settings)
 
 
-def test_a_voice_of_your_own_and_voices_that_are_new() -> None:
+def test_custom_and_new_voices_are_accepted() -> None:
     OpenAIRealtimeModel().check(SessionConfig("Desk", voice="voice_1234"))
     OpenAIRealtimeModel(voices=("newest",)).check(SessionConfig("Desk", voice="newest"))

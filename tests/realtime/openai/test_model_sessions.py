@@ -1,11 +1,11 @@
-"""Whole sessions over the wire: handoffs, tools, barge-in and lost connections, and no objection to any of it."""
+"""Whole sessions over a websocket: handoffs, tools, interruptions and lost connections."""
 
 import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.realtime.openai.support import model_of
+from tests.realtime.openai.connections import make_model
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, Fault, ServedSession, speech
 
@@ -25,16 +25,16 @@ from baton.testing import ScriptedStream, call
 
 @tool
 def balance(account: str) -> str:
-    """The balance of an account."""
+    """Return the balance of an account."""
     return f"{account}: 12 €"
 
 
-def desk() -> RealtimeAgent:
+def make_team() -> RealtimeAgent:
     billing = RealtimeAgent("Billing", description="Bills.", instructions="You do bills.", tools=[balance])
     return RealtimeAgent("Triage", description="Routes.", instructions="You route.", handoffs=[billing])
 
 
-def who(session: ServedSession) -> str:
+def agent_name(session: ServedSession) -> str:
     return "Billing" if "You do bills." in session.settings["instructions"] else "Triage"
 
 
@@ -44,22 +44,22 @@ STEPS: dict[str, list[Any]] = {
 }
 
 
-def runner_of(server: OpenAIRealtimeServer, **options: Any) -> RealtimeRunner[Any]:
-    given: dict[str, Any] = {"reconnect_delay": 0.01, **options}
-    return RealtimeRunner(desk(), model=model_of(server), **given)
+def make_runner(server: OpenAIRealtimeServer, **options: Any) -> RealtimeRunner[Any]:
+    arguments: dict[str, Any] = {"reconnect_delay": 0.01, **options}
+    return RealtimeRunner(make_team(), model=make_model(server), **arguments)
 
 
-async def until_said(session: RealtimeSession, words: str, seen: list[Any]) -> None:
-    """Read events until an agent has said this."""
+async def read_until_response(session: RealtimeSession, text: str, seen: list[Any]) -> None:
+    """Read events until an agent has responded with this text."""
     async with asyncio.timeout(60):
         async for event in session:
             seen.append(event)
-            if isinstance(event, AgentResponded) and event.message.content == words:
+            if isinstance(event, AgentResponded) and event.message.content == text:
                 return
 
 
-def facts(events: Iterable[Any]) -> list[str]:
-    """What happened, in short."""
+def format_events(events: Iterable[Any]) -> list[str]:
+    """Format events as short lines."""
     lines: list[str] = []
     for event in events:
         match event:
@@ -77,7 +77,7 @@ def facts(events: Iterable[Any]) -> list[str]:
     return lines
 
 
-WHOLE = [
+EXPECTED = [
     "heard What do I owe?",
     "Triage calls transfer_to_billing",
     "to Billing",
@@ -87,15 +87,15 @@ WHOLE = [
 ]
 
 
-async def test_a_handoff_and_a_tool_over_the_wire() -> None:  # R4, R6
-    async with OpenAIRealtimeServer(STEPS, by=who) as server:
+async def test_a_handoff_and_a_tool_in_a_text_session() -> None:  # R4, R6
+    async with OpenAIRealtimeServer(STEPS, by=agent_name) as server:
         seen: list[Any] = []
-        async with runner_of(server).connect() as session:
+        async with make_runner(server).connect() as session:
             await session.send_text("What do I owe?")
-            await until_said(session, "You have 12 euros.", seen)
+            await read_until_response(session, "You have 12 euros.", seen)
             assert session.active_agent == "Billing"
         server.assert_done()
-    assert [line for line in facts(seen) if not line.startswith("returned {")] == WHOLE
+    assert [line for line in format_events(seen) if not line.startswith("returned {")] == EXPECTED
     assert server.complaints == []
     (served,) = server.sessions
     assert [update["instructions"].partition(" You can")[0][:14] for update in served.updates][-1] == "You do bills."[
@@ -103,38 +103,38 @@ async def test_a_handoff_and_a_tool_over_the_wire() -> None:  # R4, R6
     ]
 
 
-async def test_the_same_by_voice() -> None:  # R2, R7
+async def test_a_handoff_and_a_tool_in_an_audio_session() -> None:  # R2, R7
     detection = RealtimeSettings(turn_detection=TurnDetection(silence_ms=300))
-    async with OpenAIRealtimeServer(STEPS, by=who, hears=["What do I owe?"]) as server:
+    async with OpenAIRealtimeServer(STEPS, by=agent_name, hears=["What do I owe?"]) as server:
         seen: list[Any] = []
-        async with runner_of(server, settings=detection).connect() as session:
-            sound = speech("What do I owe?", pause_ms=400)
-            for start in range(0, len(sound), 1920):
-                await session.send_audio(sound[start : start + 1920])
-            await until_said(session, "You have 12 euros.", seen)
+        async with make_runner(server, settings=detection).connect() as session:
+            audio = speech("What do I owe?", pause_ms=400)
+            for start in range(0, len(audio), 1920):
+                await session.send_audio(audio[start : start + 1920])
+            await read_until_response(session, "You have 12 euros.", seen)
         server.assert_done()
-    lines = facts(seen)
-    assert set(WHOLE) <= set(lines)
-    assert bytes(server.sessions[0].audio) == sound
+    lines = format_events(seen)
+    assert set(EXPECTED) <= set(lines)
+    assert bytes(server.sessions[0].audio) == audio
     assert server.complaints == []
 
 
-async def test_the_user_interrupts_over_the_wire() -> None:  # R7
+async def test_the_user_interrupts_a_response() -> None:  # R7
     steps = [ScriptedStream("One two three four five ", asyncio.Event()), "Yes?"]
     async with OpenAIRealtimeServer(steps, hears=["Stop"]) as server:
         seen: list[Any] = []
-        async with runner_of(server).connect() as session:
+        async with make_runner(server).connect() as session:
             await session.send_text("Count.")
             served = await server.session()
             await served.until_sent("response.output_audio.delta", 5)
             await session.send_audio(speech("Stop", pause_ms=600))
-            await until_said(session, "Yes?", seen)
+            await read_until_response(session, "Yes?", seen)
             await served.until_sent("conversation.item.truncated")
     assert any(isinstance(event, PlaybackInterrupted) for event in seen)
     assert server.complaints == []
 
 
-POINTS: list[Fault] = [
+FAULTS: list[Fault] = [
     CutConnection("response.created", before=True),
     CutConnection("response.created"),
     CutConnection("response.function_call_arguments.delta"),
@@ -150,23 +150,23 @@ POINTS: list[Fault] = [
 ]
 
 
-@pytest.mark.parametrize("cut", POINTS, ids=str)
-async def test_a_cut_anywhere_costs_nothing_but_time(cut: Fault) -> None:  # R8, R9
+@pytest.mark.parametrize("cut", FAULTS, ids=str)
+async def test_a_session_survives_a_lost_connection_at_any_event(cut: Fault) -> None:  # R8, R9
     def triage(request: Any) -> Any:
         return call("transfer_to_billing")
 
-    def bills(request: Any) -> Any:
+    def billing(request: Any) -> Any:
         results = [message for message in request.messages if getattr(message, "content", "") == "A1: 12 €"]
         return "You have 12 euros." if results else call("balance", account="A1")
 
-    async with OpenAIRealtimeServer({"Triage": [triage], "Billing": [bills]}, by=who, cycle=True) as server:
+    async with OpenAIRealtimeServer({"Triage": [triage], "Billing": [billing]}, by=agent_name, cycle=True) as server:
         seen: list[Any] = []
-        async with runner_of(server).connect() as session:
+        async with make_runner(server).connect() as session:
             server.plan(cut)
             await session.send_text("What do I owe?")
-            await until_said(session, "You have 12 euros.", seen)
+            await read_until_response(session, "You have 12 euros.", seen)
         assert server.faults_left == []
     assert any(isinstance(event, SessionReconnected) for event in seen)
     assert server.complaints == []
-    lines = facts(seen)
+    lines = format_events(seen)
     assert lines.count("to Billing") == lines.count("returned A1: 12 €") == 1

@@ -193,6 +193,9 @@ def _settings(wire: MessagesRequest) -> ModelSettings:
         parallel_tool_calls=None if disables_parallel is None else not disables_parallel,
         reasoning_effort="none" if isinstance(wire.thinking, DisabledThinking) else effort,
         stop_sequences=tuple(wire.stop_sequences) if wire.stop_sequences else None,
+        top_k=wire.top_k,
+        metadata={"user_id": wire.metadata.user_id} if wire.metadata is not None and wire.metadata.user_id else None,
+        service_tier=wire.service_tier,
     )
 
 

@@ -88,6 +88,10 @@ class GenerationConfig(CamelStruct):
     max_output_tokens: int | None = None
     stop_sequences: list[str] | None = None
     seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    response_logprobs: bool | None = None
+    logprobs: int | None = None
     candidate_count: int | None = None
     response_mime_type: str | None = None
     response_json_schema: dict[str, Any] | None = None
@@ -107,6 +111,7 @@ class GenerateRequest(CamelStruct):
     generation_config: GenerationConfig | None = None
     safety_settings: list[SafetySetting] | None = None
     labels: dict[str, str] | None = None
+    service_tier: str | None = None
 
 
 def in_camel_case(raw: bytes) -> bytes:

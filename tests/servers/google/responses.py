@@ -9,7 +9,7 @@ from tests.servers.base import AnswerStream, HttpFault, RequestRejectedError, Va
 from tests.servers.validation import InvalidBodyError
 
 from baton.errors import ContentFilterError, ContextTooLongError, ModelError, OverloadedError, RateLimitError
-from baton.messages import AssistantMessage, Data, Part, Text, ToolCall, Usage, text_of
+from baton.messages import AssistantMessage, Data, Part, Text, TokenLogprob, ToolCall, Usage, text_of
 from baton.models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk, assemble_response
 
 _TYPES = "type.googleapis.com/google.rpc."
@@ -128,6 +128,8 @@ class ContentStream(AnswerStream):
     """A streamed response; each event is a GenerateContentResponse, and calls are not split."""
 
     def __init__(self, valid: ValidRequest, signatures: Signatures, *, gives_ids: bool) -> None:
+        config = valid.wire.generation_config
+        self._wants_logprobs = config is not None and bool(config.response_logprobs)
         self._signatures = signatures
         self._gives_ids = gives_ids
         self._head = {"modelVersion": valid.model, "responseId": f"response{next(_ids)}"}
@@ -191,6 +193,8 @@ class ContentStream(AnswerStream):
         if whole is None:
             return {"candidates": [candidate], **self._head}
         candidate["finishReason"] = _REASONS.get(whole.stop_reason, "STOP")
+        if self._wants_logprobs:
+            candidate["logprobsResult"] = _logprobs(whole.logprobs)
         return {"candidates": [candidate], "usageMetadata": usage_of(whole.usage), **self._head}
 
     def _flush_call(self) -> bytes:
@@ -202,6 +206,17 @@ class ContentStream(AnswerStream):
 
     def _event(self, parts: list[dict[str, Any]]) -> bytes:
         return _sse(self.event_body(parts))
+
+
+def _logprobs(tokens: tuple[TokenLogprob, ...]) -> dict[str, Any]:
+    return {
+        "chosenCandidates": [_candidate(each) for each in tokens],
+        "topCandidates": [{"candidates": [_candidate(top) for top in each.top_logprobs]} for each in tokens],
+    }
+
+
+def _candidate(token: TokenLogprob) -> dict[str, Any]:
+    return {"token": token.token, "logProbability": token.logprob}
 
 
 def usage_of(usage: Usage | None) -> dict[str, Any]:

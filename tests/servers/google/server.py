@@ -95,7 +95,7 @@ def _request(wire: GenerateRequest) -> ModelRequest:
         tuple(_messages(wire.contents)),
         text_of(_content(system.parts)) if system is not None else "",
         tuple([_spec(each) for tool in wire.tools or () for each in tool.function_declarations]),
-        _settings(config),
+        _settings(wire, config),
         OutputSchema("output", schema) if schema is not None else None,
         tool_choice=_tool_choice(wire),
     )
@@ -179,7 +179,10 @@ def _tool_choice(wire: GenerateRequest) -> str | None:
     return choice.allowed_function_names[0] if choice.allowed_function_names else _MODES[choice.mode]
 
 
-def _settings(config: GenerationConfig) -> ModelSettings:
+_TIERS = {"unspecified": "auto", "standard": "default"}
+
+
+def _settings(wire: GenerateRequest, config: GenerationConfig) -> ModelSettings:
     level = config.thinking_config.thinking_level if config.thinking_config is not None else None
     return ModelSettings(
         temperature=config.temperature,
@@ -188,6 +191,13 @@ def _settings(config: GenerationConfig) -> ModelSettings:
         reasoning_effort=level.lower() if level is not None else None,
         stop_sequences=tuple(config.stop_sequences) if config.stop_sequences else None,
         seed=config.seed,
+        top_k=None if config.top_k is None else int(config.top_k),
+        presence_penalty=config.presence_penalty,
+        frequency_penalty=config.frequency_penalty,
+        logprobs=config.response_logprobs,
+        top_logprobs=config.logprobs,
+        metadata=wire.labels,
+        service_tier=_TIERS.get(wire.service_tier or "", wire.service_tier),
     )
 
 

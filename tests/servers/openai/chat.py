@@ -54,6 +54,7 @@ from baton.messages import (
     Reasoning,
     SystemMessage,
     Text,
+    TokenLogprob,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -96,7 +97,8 @@ def completion(valid: ValidRequest, whole: ModelResponse, reasoning_field: Reaso
         message[reasoning_field] = reasoning
     if answer.tool_calls:
         message["tool_calls"] = [_call(call) for call in answer.tool_calls]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(whole)}
+    logprobs = logprobs_of(whole) if valid.wire.logprobs else None
+    choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish_reason(whole)}
     return _encode({**_head(valid, "chat.completion"), "choices": [choice], "usage": usage_of(whole.usage)})
 
 
@@ -107,6 +109,7 @@ class ChatStream(AnswerStream):
         wire: ChatRequest = valid.wire
         self._reasoning_field = reasoning_field
         self._wants_usage = wire.stream_options is not None and bool(wire.stream_options.include_usage)
+        self._wants_logprobs = bool(wire.logprobs)
         self._head = _head(valid, "chat.completion.chunk")
         # Only the delta differs between chunks, so the text around it is encoded once.
         self._before = b"data: " + _encode(self._head)[:-1] + b',"choices":[{"index":0,"delta":'
@@ -132,7 +135,8 @@ class ChatStream(AnswerStream):
 
     def end(self, whole: ModelResponse) -> bytes:
         """Encode the finish reason, the usage if requested, and the last line."""
-        return self._finished(finish_reason(whole)) + self._usage(whole.usage) + _DONE
+        logprobs = logprobs_of(whole) if self._wants_logprobs else None
+        return self._finished(finish_reason(whole), logprobs) + self._usage(whole.usage) + _DONE
 
     def failed(self, error: ModelError) -> bytes:
         """Encode an error in place of a chunk; a content filter has its own finish reason."""
@@ -152,14 +156,25 @@ class ChatStream(AnswerStream):
         function = {"name": chunk.name, "arguments": chunk.arguments}
         return {"index": chunk.index, "id": chunk.id, "type": "function", "function": function}
 
-    def _finished(self, reason: str) -> bytes:
-        ending = b'{},"logprobs":null,"finish_reason":' + _encode(reason) + b"}]"
+    def _finished(self, reason: str, logprobs: dict[str, Any] | None = None) -> bytes:
+        ending = b'{},"logprobs":' + _encode(logprobs) + b',"finish_reason":' + _encode(reason) + b"}]"
         return self._before + ending + self._no_usage + b"}\n\n"
 
     def _usage(self, usage: Usage | None) -> bytes:
         if not self._wants_usage:
             return b""
         return b"data: " + _encode({**self._head, "choices": [], "usage": usage_of(usage)}) + b"\n\n"
+
+
+def logprobs_of(whole: ModelResponse) -> dict[str, Any]:
+    """Return the scripted log probabilities in the format of Chat Completions."""
+    return {"content": [logprob_item(each) for each in whole.logprobs], "refusal": None}
+
+
+def logprob_item(token: TokenLogprob) -> dict[str, Any]:
+    """Return a token with its log probability as both APIs send it."""
+    fields = {"token": token.token, "logprob": token.logprob, "bytes": list(token.token.encode())}
+    return {**fields, "top_logprobs": [logprob_item(each) for each in token.top_logprobs]}
 
 
 def finish_reason(whole: ModelResponse) -> str:
@@ -236,6 +251,9 @@ def check_options(wire: ChatRequest) -> None:
         raise wrong(message, param="stream_options")
     if wire.n not in (None, 1) or (wire.modalities is not None and wire.modalities != ["text"]):
         raise wrong("This test server gives one answer, in text: leave out 'n' and 'modalities'.", param="n")
+    if wire.top_logprobs is not None and not wire.logprobs:
+        raise wrong("'top_logprobs' requires 'logprobs' to be enabled.", param="top_logprobs")
+    check_range("top_logprobs", wire.top_logprobs, 0, 20)
     for name in UNSUPPORTED:
         if getattr(wire, name) not in (None, False):
             raise wrong(f"This test server does not support '{name}'.", param=name, code="unsupported_parameter")
@@ -418,6 +436,13 @@ def _settings(wire: ChatRequest) -> ModelSettings:
         if wire.stop is not None
         else None,
         seed=wire.seed,
+        presence_penalty=wire.presence_penalty,
+        frequency_penalty=wire.frequency_penalty,
+        verbosity=wire.verbosity,
+        logprobs=wire.logprobs,
+        top_logprobs=wire.top_logprobs,
+        metadata=wire.metadata,
+        service_tier=wire.service_tier,
     )
 
 

@@ -172,17 +172,17 @@ class ChatRequest(StrictStruct):
     service_tier: Literal["auto", "default", "flex", "scale", "priority"] | None = None
     modalities: list[Literal["text", "audio"]] | None = None
     n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
 
     audio: Any = None
     function_call: Any = None
     functions: Any = None
-    logprobs: bool | None = None
     prediction: Any = None
-    top_logprobs: int | None = None
     web_search_options: Any = None
 
 
-UNSUPPORTED = ("audio", "function_call", "functions", "logprobs", "prediction", "top_logprobs", "web_search_options")
+UNSUPPORTED = ("audio", "function_call", "functions", "prediction", "web_search_options")
 
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")

@@ -181,6 +181,12 @@ def _settings(wire: ResponsesRequest) -> ModelSettings:
         max_tokens=wire.max_output_tokens,
         parallel_tool_calls=wire.parallel_tool_calls,
         reasoning_effort=wire.reasoning.effort if wire.reasoning is not None else None,
+        verbosity=wire.text.verbosity if wire.text is not None else None,
+        truncation=wire.truncation,
+        logprobs="message.output_text.logprobs" in (wire.include or ()) or None,
+        top_logprobs=wire.top_logprobs,
+        metadata=wire.metadata,
+        service_tier=wire.service_tier,
     )
 
 

@@ -181,15 +181,15 @@ class ResponsesRequest(StrictStruct):
     prompt_cache_key: str | None = None
     prompt_cache_retention: Literal["in-memory", "24h"] | None = None
     service_tier: Literal["auto", "default", "flex", "scale", "priority"] | None = None
+    top_logprobs: int | None = None
 
     background: bool | None = None
     conversation: Any = None
     previous_response_id: str | None = None
     prompt: Any = None
-    top_logprobs: int | None = None
 
 
-UNSUPPORTED = ("background", "conversation", "prompt", "top_logprobs")
+UNSUPPORTED = ("background", "conversation", "prompt")
 
 _KINDS: dict[str, type[Any]] = {
     "function_call": FunctionCall,
@@ -208,6 +208,7 @@ def check_options(wire: ResponsesRequest) -> None:
     check_range("temperature", wire.temperature, 0, 2)
     check_range("top_p", wire.top_p, 0, 1)
     check_range("max_output_tokens", wire.max_output_tokens, _MIN_TOKENS)
+    check_range("top_logprobs", wire.top_logprobs, 0, 20)
     if wire.stream_options is not None and not wire.stream:
         message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
         raise wrong(message, param="stream_options")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from tests.servers.base import AnswerStream, ValidRequest
-from tests.servers.openai.chat import answer_text
+from tests.servers.openai.chat import answer_text, logprob_item
 from tests.servers.openai.errors import kind_and_code
 from tests.servers.openai.responses_schema import ENCRYPTED_PREFIX, ResponsesRequest
 
@@ -18,6 +18,7 @@ _ids = count(1)
 _encode = msgspec.json.Encoder().encode
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _ENCRYPTED = "reasoning.encrypted_content"
+_LOGPROBS = "message.output_text.logprobs"
 
 
 def new_id(prefix: str) -> str:
@@ -31,7 +32,7 @@ def response_object(valid: ValidRequest, whole: ModelResponse) -> bytes:
     output = [reasoning_item(valid, block) for block in answer.reasoning]
     text = answer_text(answer)
     if text:
-        part = text_part(text, is_refusal=whole.stop_reason == "refusal")
+        part = text_part(text, is_refusal=whole.stop_reason == "refusal", logprobs=requested_logprobs(valid, whole))
         output.append(message(new_id("msg"), [part]))
     output += [call_item(new_id("fc"), call.id, call.name, call.arguments) for call in answer.tool_calls]
     return _encode(completed_response(new_response(valid, new_id("resp")), whole, output))
@@ -97,11 +98,17 @@ def message(id: str, content: list[dict[str, Any]], status: str = "completed") -
     return {"type": "message", "id": id, "status": status, "role": "assistant", "content": content}
 
 
-def text_part(text: str, *, is_refusal: bool) -> dict[str, Any]:
+def text_part(text: str, *, is_refusal: bool, logprobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Create the text part of an item."""
     if is_refusal:
         return {"type": "refusal", "refusal": text}
-    return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+    return {"type": "output_text", "annotations": [], "logprobs": logprobs or [], "text": text}
+
+
+def requested_logprobs(valid: ValidRequest, whole: ModelResponse) -> list[dict[str, Any]]:
+    """Return the scripted log probabilities if the request includes them."""
+    wire: ResponsesRequest = valid.wire
+    return [logprob_item(each) for each in whole.logprobs] if _LOGPROBS in (wire.include or ()) else []
 
 
 def call_item(id: str, call_id: str, name: str, arguments: str, status: str = "completed") -> dict[str, Any]:
@@ -166,6 +173,7 @@ class ResponseStream(AnswerStream):
         self._text: _OpenItem | None = None
         self._reasoning: _OpenItem | None = None
         self._calls: dict[int, _OpenItem] = {}
+        self._token_logprobs: list[dict[str, Any]] = []
 
     def begin(self) -> bytes:
         """Encode the events for the creation and the start of the response."""
@@ -187,6 +195,7 @@ class ResponseStream(AnswerStream):
 
     def end(self, whole: ModelResponse) -> bytes:
         """Close all open items, and encode the complete response."""
+        self._token_logprobs = requested_logprobs(self._valid, whole)
         before = self._close_all()
         response = completed_response(self._response, whole, self._output)
         return before + self._event(f"response.{response['status']}", response=response)
@@ -295,10 +304,10 @@ class ResponseStream(AnswerStream):
         return "refusal" if self.is_refusal else "output_text"
 
     def _part(self, text: str) -> dict[str, Any]:
-        return text_part(text, is_refusal=self.is_refusal)
+        return text_part(text, is_refusal=self.is_refusal, logprobs=self._token_logprobs)
 
     def _logprobs(self) -> dict[str, Any]:
-        return {} if self.is_refusal else {"logprobs": []}
+        return {} if self.is_refusal else {"logprobs": self._token_logprobs}
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         number = self._sequence

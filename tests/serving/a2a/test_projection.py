@@ -1,8 +1,10 @@
 """The task of a run, as it is built from events and streamed text."""
 
 from a2a.types import a2a_pb2 as pb
+from google.protobuf import json_format
 
-from baton.events import AgentResponded, Origin
+from baton.events import AgentResponded, OpenTask, Origin, RunCompleted, RunStarted, TaskEnded, TaskOpened
+from baton.events.base import RUN_ORIGIN
 from baton.messages import AssistantMessage
 from baton.serving.a2a.projection import TaskProjection
 
@@ -32,3 +34,21 @@ def test_a_response_after_discarded_text_is_sent_whole() -> None:
     assert (update.append, update.artifact.parts[0].text) == (False, "Hello")
     projection.discard_text(ORIGIN)
     assert projection.task.artifacts[0].parts[0].text == "Hello"
+
+
+def test_open_tasks_are_in_the_metadata_of_a_completed_run() -> None:
+    # M22
+    projection = TaskProjection("t", "c")
+    outer, inner = OpenTask("1/task", "B", "A", "A", run_id="r0"), OpenTask("1/task", "C", "B", "B")
+    projection.apply(RunStarted("run", RUN_ORIGIN, 0.0, "r1", "B", tasks=(outer,)))
+    (opened,) = projection.apply(TaskOpened("1/task", ORIGIN, 0.0, inner))
+    assert isinstance(opened, pb.TaskStatusUpdateEvent)
+    assert (opened.metadata["event"], opened.metadata["target"]) == ("TaskOpened", "C")
+    # The tasks of nested flows have ended by then.
+    projection.apply(TaskOpened("1/0/1/task", Origin("1/0/1", "X"), 0.0, OpenTask("1/0/1/task", "Y", "X", "X")))
+    (ended,) = projection.apply(TaskEnded("2/task2", ORIGIN, 0.0, inner, "finished", "done"))
+    assert isinstance(ended, pb.TaskStatusUpdateEvent)
+    assert (ended.metadata["target"], ended.metadata["outcome"]) == ("B", "finished")
+    (completed,) = projection.apply(RunCompleted("completed", RUN_ORIGIN, 0.0))
+    assert isinstance(completed, pb.TaskStatusUpdateEvent)
+    assert json_format.MessageToDict(completed.metadata) == {"openTasks": ["B"]}

@@ -11,12 +11,16 @@ from baton.events import (
     AgentStarted,
     Delta,
     Event,
+    OpenTask,
     Origin,
     ReasoningDelta,
     ResponseRestarted,
     RunCancelled,
+    RunCompleted,
     RunFailed,
     RunStarted,
+    TaskEnded,
+    TaskOpened,
     TextDelta,
     ToolCallDelta,
 )
@@ -132,3 +136,23 @@ def test_a_response_that_starts_again_is_another_message() -> None:
     )
     (called,) = [event for event in events if event["type"] == "TOOL_CALL_START"]
     assert called["parentMessageId"] == "r:1/m1/again"
+
+
+def test_tasks_are_custom_events() -> None:
+    # M22
+    task, origin = OpenTask("1/task", "B", "A", "A", "transfer_to_b", "call_1"), Origin("1", "A")
+    sent = _translate(
+        [],
+        [
+            RunStarted("run", RUN_ORIGIN, 0.0, "r", "A"),
+            AgentStarted("1/start", origin, 0.0),
+            TaskOpened("1/task", origin, 0.0, task),
+            TaskEnded("1/task1", origin, 0.0, task, "cancelled", reason="no"),
+            RunCompleted("completed", RUN_ORIGIN, 0.0),
+        ],
+    )
+    facts = {"agent": "B", "caller": "A", "toolCallId": "call_1"}
+    assert [(each["name"], each["value"]) for each in sent if each["type"] == "CUSTOM"] == [
+        ("baton.task_opened", facts),
+        ("baton.task_ended", {**facts, "outcome": "cancelled", "result": None, "reason": "no"}),
+    ]

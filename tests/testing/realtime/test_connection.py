@@ -1,4 +1,4 @@
-"""A scripted provider is as strict as a real one, breaks where a test wants it to, and lets a test wait."""
+"""`ScriptedConnection`: violations of the protocol, planned faults, and waiting for commands and signals."""
 
 import asyncio
 
@@ -30,43 +30,43 @@ from baton.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStr
 TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))
 
 
-async def read(connection: ScriptedConnection, until: type[Signal] = ResponseEnded) -> Signal:
+async def read_until(connection: ScriptedConnection, until: type[Signal] = ResponseEnded) -> Signal:
     async with asyncio.timeout(60):
         async for signal in connection:
             if isinstance(signal, until):
                 return signal
-    raise AssertionError(f"it ended before {until.__name__}")
+    raise AssertionError(f"the connection ended before {until.__name__}")
 
 
-def troubles(connection: ScriptedConnection) -> list[tuple[str, str]]:
-    return [(trouble.command_id, trouble.code) for trouble in connection.told(ProviderErrorReceived)]
+def errors_of(connection: ScriptedConnection) -> list[tuple[str, str]]:
+    return [(error.command_id, error.code) for error in connection.told(ProviderErrorReceived)]
 
 
-async def test_a_second_response_at_once_is_refused() -> None:
-    """R6: never while a response is running."""
+async def test_a_second_response_at_the_same_time_is_refused() -> None:
+    # R6: never while a response is running.
     model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
     await connection.send(CreateResponse())
-    await read(connection, ResponseStarted)
+    await read_until(connection, ResponseStarted)
     await connection.send(CreateResponse("again"))
     assert model.complaints == ["CreateResponse: `response_1` is in progress"]
-    assert troubles(connection) == [("again", "conversation_already_has_active_response")]
+    assert errors_of(connection) == [("again", "conversation_already_has_active_response")]
     await connection.close()
 
 
-async def test_unavoidable_mistakes_are_errors_but_no_complaints() -> None:
+async def test_unavoidable_mistakes_are_errors_but_not_complaints() -> None:
     model = ScriptedRealtimeModel(["one"])
     connection = await model.connect(TEXT)
     connection.user_speaks("Hello")
     await connection.send(CreateResponse("crossed"))
-    await read(connection, TranscriptChunk)
+    await read_until(connection, TranscriptChunk)
     await connection.send(CancelResponse(id="late"))
-    assert troubles(connection) == [
+    assert errors_of(connection) == [
         ("crossed", "conversation_already_has_active_response"),
         ("late", "response_cancel_not_active"),
     ]
     assert model.complaints == []
-    await read(connection)
+    await read_until(connection)
     await connection.send(CancelResponse(id="too late"))
     assert model.complaints == ["CancelResponse: `any response` is not in progress"]
 
@@ -81,7 +81,7 @@ async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
     await connection.send(AddItem(AssistantMessage(tool_calls=(ToolCall("c", "wave"),)), id="again"))
     await connection.send(AddItem(UserMessage("Hi"), item_id="first", id="taken"))
     await connection.send(AddItem(SystemMessage(""), id="empty"))
-    assert troubles(connection) == [
+    assert errors_of(connection) == [
         ("early", "invalid_tool_call_id"),
         ("twice", "duplicate_tool_call_output"),
         ("again", "duplicate_tool_call_id"),
@@ -96,16 +96,16 @@ async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
     assert len(model.complaints) == 5
 
 
-async def test_the_voice_stays_once_something_was_said() -> None:
-    """R4: voice only while no audio was produced."""
+async def test_the_voice_cannot_change_after_a_response() -> None:
+    # R4: voice only while no audio was produced.
     model = ScriptedRealtimeModel(["Good day."])
     connection = await model.connect(SessionConfig("Desk", voice="ash"))
     await connection.send(ConfigureSession(SessionConfig("Billing", voice="sage")))
     assert (connection.voice, connection.settings.agent) == ("sage", "Billing")
     await connection.send(CreateResponse())
-    await read(connection)
+    await read_until(connection)
     await connection.send(ConfigureSession(SessionConfig("Desk", voice="ash"), id="other voice"))
-    assert (troubles(connection), connection.settings.agent) == (
+    assert (errors_of(connection), connection.settings.agent) == (
         [("other voice", "cannot_update_voice")],
         "Billing",
     )
@@ -115,13 +115,13 @@ async def test_the_voice_stays_once_something_was_said() -> None:
     assert len(connection.told(SessionConfigured)) == 3
 
 
-async def test_the_voice_stays_while_something_is_being_said() -> None:
+async def test_the_voice_cannot_change_during_a_response() -> None:
     model = ScriptedRealtimeModel([ScriptedStream("Good day.", asyncio.Event())])
     connection = await model.connect(SessionConfig("Desk", voice="ash"))
     await connection.send(CreateResponse())
-    await read(connection, AudioChunk)
+    await read_until(connection, AudioChunk)
     await connection.send(ConfigureSession(SessionConfig("Desk", voice="sage")))
-    assert [code for _, code in troubles(connection)] == ["cannot_update_voice"]
+    assert [code for _, code in errors_of(connection)] == ["cannot_update_voice"]
     await connection.close()
 
 
@@ -139,25 +139,25 @@ async def test_only_audio_of_the_model_can_be_truncated(truncate: TruncateItem, 
     connection = await model.connect(SessionConfig("Desk"))
     await connection.send(AddItem(UserMessage("Hi"), item_id="mine"))
     await connection.send(CreateResponse())
-    await read(connection)
+    await read_until(connection)
     await connection.send(truncate)
-    assert [code for _, code in troubles(connection)] == [code]
+    assert [code for _, code in errors_of(connection)] == [code]
     assert len(model.complaints) == 1
     await connection.send(TruncateItem("piece_1", 0, 400))
     assert len(model.complaints) == 1
 
 
-async def test_there_must_be_audio_to_commit() -> None:
+async def test_an_empty_audio_buffer_cannot_be_committed() -> None:
     model = ScriptedRealtimeModel([])
     connection = await model.connect(TEXT)
     await connection.send(AppendAudio(speech("Hello")))
     await connection.send(ClearAudio())
     await connection.send(CommitAudio("nothing"))
-    assert troubles(connection) == [("nothing", "input_audio_buffer_commit_empty")]
+    assert errors_of(connection) == [("nothing", "input_audio_buffer_commit_empty")]
 
 
-async def test_after_closing_nothing_is_told_and_sending_is_a_mistake() -> None:
-    """R11: nothing is sent afterwards."""
+async def test_after_closing_there_are_no_signals_and_sending_is_a_complaint() -> None:
+    # R11: nothing is sent afterwards.
     model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
     await connection.send(CreateResponse())
@@ -169,34 +169,34 @@ async def test_after_closing_nothing_is_told_and_sending_is_a_mistake() -> None:
     assert model.complaints == ["CreateResponse after the connection was closed"]
 
 
-async def test_a_cut_is_raised_after_earlier_signals_and_is_no_mistake() -> None:
-    """R9."""
+async def test_a_lost_connection_is_raised_after_earlier_signals() -> None:
+    # R9
     model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
     await connection.send(CreateResponse())
     connection.cut()
-    assert await read(connection, ResponseStarted) == ResponseStarted("response_1")
+    assert await read_until(connection, ResponseStarted) == ResponseStarted("response_1")
     with pytest.raises(ModelConnectionError, match="the connection was cut"):
-        await read(connection)
+        await read_until(connection)
     with pytest.raises(ModelConnectionError):
         await connection.send(CreateResponse())
     assert model.complaints == []
 
 
-async def test_a_provider_that_ends_in_good_order_just_ends() -> None:
+async def test_a_normal_closure_ends_the_signals() -> None:
     connection = await ScriptedRealtimeModel([]).connect(TEXT)
     connection.end()
     assert len([signal async for signal in connection]) == 1
     assert not connection.is_open
 
 
-async def test_a_connection_is_cut_at_a_command_which_does_not_arrive() -> None:
-    """R8: a send that failed can be sent again elsewhere."""
+async def test_a_connection_can_be_cut_at_a_command() -> None:
+    # R8: a send that failed can be sent again elsewhere.
     model = ScriptedRealtimeModel([call("wave")])
     model.cut_at(AddItem)
     connection = await model.connect(TEXT)
     await connection.send(CreateResponse())
-    await read(connection)
+    await read_until(connection)
     result = AddItem(ToolMessage("call_1", "wave", "done"))
     with pytest.raises(ModelConnectionError, match="while sending"):
         await connection.send(result)
@@ -219,7 +219,7 @@ async def test_a_command_can_be_refused_once() -> None:
     assert model.complaints == []
 
 
-async def test_connecting_can_fail_so_many_times() -> None:
+async def test_connecting_can_fail_a_given_number_of_times() -> None:
     model = ScriptedRealtimeModel([])
     model.fail_to_connect(ModelConnectionError("no route"), OverloadedError("full"))
     for error in (ModelConnectionError, OverloadedError):
@@ -228,24 +228,24 @@ async def test_connecting_can_fail_so_many_times() -> None:
     assert await model.connect(TEXT) is model.connections[0]
 
 
-async def test_signals_can_be_repeated_and_made_up() -> None:
+async def test_signals_can_be_emitted_by_the_test() -> None:
     connection = await ScriptedRealtimeModel(["one"]).connect(TEXT)
     await connection.send(CreateResponse())
-    first = await read(connection)
+    first = await read_until(connection)
     connection.emit(first, ProviderErrorReceived("made_up", "anything"))
-    assert await read(connection) == first
-    assert await read(connection, ProviderErrorReceived) == ProviderErrorReceived("made_up", "anything")
+    assert await read_until(connection) == first
+    assert await read_until(connection, ProviderErrorReceived) == ProviderErrorReceived("made_up", "anything")
 
 
-async def test_a_test_can_wait_for_commands_and_for_what_was_read() -> None:
+async def test_a_test_can_wait_for_commands_and_for_read_signals() -> None:
     model = ScriptedRealtimeModel(["one", "two"])
 
     async def client() -> None:
         connection = await model.connect(TEXT)
         await connection.send(CreateResponse("1"))
-        await read(connection)
+        await read_until(connection)
         await connection.send(CreateResponse("2"))
-        await read(connection)
+        await read_until(connection)
 
     task = asyncio.create_task(client())
     connection = await model.connection()
@@ -254,7 +254,7 @@ async def test_a_test_can_wait_for_commands_and_for_what_was_read() -> None:
     await task
 
 
-async def test_a_timeout_names_what_came_instead() -> None:
+async def test_a_timeout_names_what_was_received() -> None:
     model = ScriptedRealtimeModel([])
     with pytest.raises(AssertionError, match=r"waited 0\.01 s for connection 1; 0 were opened"):
         await model.connection(within=0.01)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from logging import getLogger
 from typing import Any, cast
 
 from ...messages import (
@@ -13,7 +12,6 @@ from ...messages import (
     Image,
     Message,
     Part,
-    Reasoning,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -22,11 +20,10 @@ from ...messages import (
 )
 from .. import encoding
 from ..alternating import CONTINUE, AlternatingTurns
-from ..base import ModelRequest, ModelSettings
+from ..base import ModelRequest, PromptCaching
 from ..encoding import Block
 from ..provider_errors import unsupported
-
-_log = getLogger(__name__)
+from ..settings import ModelSettings, require_supported
 
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _OLD_API = {"anthropic-version": "2023-06-01"}
@@ -42,14 +39,21 @@ _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", 
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 49_152}
 _MIN_BUDGET = 1_024
 
+_TIERS = {"default": "standard_only"}
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF = "application/pdf"
 
 
-def as_turns(messages: Sequence[Message], model: str) -> tuple[list[str], list[Block]]:
-    """Return the leading system texts and the turns of the conversation."""
-    return _Turns(model).convert(messages)
+def as_turns(messages: Sequence[Message], model: str, *, is_request: bool = True) -> tuple[list[str], list[Block]]:
+    """Return the leading system texts and the turns of the conversation.
+
+    Args:
+        messages: The conversation.
+        model: The name for errors.
+        is_request: Whether the model is to respond; otherwise the last turn may be the model's.
+    """
+    return _Turns(model).convert(messages, is_request=is_request)
 
 
 class _Turns(AlternatingTurns):
@@ -72,9 +76,7 @@ class _Turns(AlternatingTurns):
     def add_response(self, message: AssistantMessage) -> None:
         media = self._blocks(media_of(message.content))
         calls = [self._call(call) for call in message.tool_calls]
-        blocks = _in_order(
-            text_of(message.content), calls, [each for each in message.reasoning if each.provider == "anthropic"]
-        )
+        blocks = _in_order(text_of(message.content), calls, encoding.signed_reasoning(message, "anthropic"))
         self.finish()
         if blocks and not self._turns:
             self._add("user", [_text(CONTINUE)])
@@ -152,18 +154,21 @@ class _Turns(AlternatingTurns):
         return known
 
 
-def _in_order(text: str, calls: list[Block], reasoning: list[Reasoning]) -> list[Block]:
+def _in_order(text: str, calls: list[Block], reasoning: list[tuple[str, Block]]) -> list[Block]:
     """Put thinking blocks in place; each has stored how much text and how many calls precede it."""
     if not text.strip() and not calls:
         # A turn may not consist of thinking alone.
         return []
     blocks: list[Block] = []
     written = called = 0
-    for each in reasoning:
-        thinking = _thinking_block(each)
-        if thinking is None:
+    for thought, signature in reasoning:
+        if "data" in signature:
+            thinking = {"type": "redacted_thinking", "data": signature["data"]}
+        elif "signature" in signature:
+            thinking = {"type": "thinking", "thinking": thought, "signature": signature["signature"]}
+        else:
             continue
-        characters, count = each.signature.get("after", (0, 0))
+        characters, count = signature.get("after", (0, 0))
         blocks += [_text(text[written:characters]), *calls[called:count], thinking]
         written, called = max(written, characters), max(called, count)
     blocks += [_text(text[written:]), *calls[called:]]
@@ -172,18 +177,6 @@ def _in_order(text: str, calls: list[Block], reasoning: list[Reasoning]) -> list
 
 def _without_blank_text(blocks: list[Block]) -> list[Block]:
     return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
-
-
-def _thinking_block(reasoning: Reasoning) -> Block | None:
-    given: object = reasoning.signature
-    if not isinstance(given, dict):
-        return None
-    opaque = cast("dict[str, Any]", given)
-    if "data" in opaque:
-        return {"type": "redacted_thinking", "data": opaque["data"]}
-    if "signature" in opaque:
-        return {"type": "thinking", "thinking": reasoning.text, "signature": opaque["signature"]}
-    return None
 
 
 def _url_source(url: str, media_types: tuple[str, ...]) -> Block:
@@ -202,25 +195,79 @@ def version_of(model: str) -> tuple[int, int]:
     return encoding.parse_version(_VERSION, model)
 
 
+_LEAVE_OUT = "leave it out"
+_LACKS = {
+    "presence_penalty": _LEAVE_OUT,
+    "frequency_penalty": _LEAVE_OUT,
+    "seed": _LEAVE_OUT,
+    "verbosity": "ask for short or long answers in the instructions",
+    "truncation": "shorten the history with Agent(history=…)",
+    "logprobs": _LEAVE_OUT,
+    "top_logprobs": _LEAVE_OUT,
+}
+_SAMPLING = ("temperature", "top_p", "top_k")
+_LACKS_AFTER_4_6 = {**_LACKS, **dict.fromkeys(_SAMPLING, "leave it out, or use Claude 4.6 or older")}
+
+
+def lacking_settings(version: tuple[int, int]) -> dict[str, str]:
+    """Return the model settings that a version of Claude lacks, each with what would work."""
+    return _LACKS if version <= (4, 6) else _LACKS_AFTER_4_6
+
+
 def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
-    """Return the arguments of the SDK call; `name` is the model's name in Baton."""
-    settings = request.settings
+    """Return the arguments of the SDK call. Raises ModelRequestError.
+
+    Args:
+        request: The input of the call.
+        model: Anthropic's name for the model.
+        name: The model's name in Baton.
+    """
     version = version_of(model)
-    system, messages = as_turns(request.messages, name)
+    settings = require_supported(request.settings, name, lacking_settings(version))
     effort = settings.reasoning_effort
     max_tokens = settings.max_tokens or _default_max_tokens(version, effort)
-    parameters: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "messages": messages, "stream": True}
-    system.insert(0, request.instructions)
-    if settings.stop_sequences:
-        parameters["stop_sequences"] = list(settings.stop_sequences)
-    _add_tools(parameters, request)
-    _add_thinking(parameters, effort, version)
-    if request.output_schema is not None:
-        _add_output(parameters, request.output_schema.schema, system)
-    if any(text.strip() for text in system):
-        parameters["system"] = "\n\n".join([text for text in system if text.strip()])
-    _add_extras(parameters, settings, version, name)
+    texts, messages = as_turns(request.messages, name)
+    system = [request.instructions, *texts]
+    schema = request.output_schema.schema if request.output_schema is not None else None
+    if schema is not None and _is_open(schema):
+        system.append(encoding.schema_prompt(schema))
+        schema = None
+    tools, choice = _tools(request, messages)
+    sampling = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}
+    headers = {**(_OLD_API if sampling else {}), **(settings.extra_headers or {})}
+    parameters = {
+        "model": model,
+        "max_tokens": max_tokens,
+        "messages": messages,
+        "stream": True,
+        "system": "\n\n".join([text for text in system if text.strip()]) or None,
+        "stop_sequences": list(settings.stop_sequences) if settings.stop_sequences else None,
+        "tools": tools or None,
+        "tool_choice": choice,
+        "thinking": _thinking(effort, version, max_tokens, choice),
+        "output_config": _output_config(effort, version, schema) or None,
+        "metadata": _metadata(settings, name),
+        "service_tier": _TIERS.get(settings.service_tier or "", settings.service_tier),
+        "extra_headers": headers or None,
+        "extra_query": dict(settings.extra_query) if settings.extra_query else None,
+        "extra_body": {**sampling, **(settings.extra_body or {})} or None,
+        "timeout": settings.timeout,
+    }
+    parameters = encoding.without_none(parameters)
+    if request.prompt_cache is not None:
+        _add_cache_markers(parameters, request.prompt_cache)
     return parameters
+
+
+def _add_cache_markers(parameters: dict[str, Any], caching: PromptCaching) -> None:
+    """Mark the end of the system prompt or tools, and of the last two user turns."""
+    marker = {"type": "ephemeral"} if caching.ttl == "5m" else {"type": "ephemeral", "ttl": caching.ttl}
+    if "system" in parameters:
+        parameters["system"] = [{**_text(parameters["system"]), "cache_control": marker}]
+    elif "tools" in parameters:
+        parameters["tools"][-1]["cache_control"] = marker
+    for turn in [turn for turn in parameters["messages"] if turn["role"] == "user"][-2:]:
+        turn["content"][-1]["cache_control"] = marker
 
 
 def _default_max_tokens(version: tuple[int, int], effort: str | None) -> int:
@@ -228,24 +275,19 @@ def _default_max_tokens(version: tuple[int, int], effort: str | None) -> int:
     return min(most, _DEFAULT_TOKENS_HIGH_EFFORT if effort in ("xhigh", "max") else _DEFAULT_TOKENS)
 
 
-def _add_tools(parameters: dict[str, Any], request: ModelRequest) -> None:
+def _tools(request: ModelRequest, turns: Sequence[Block]) -> tuple[list[Block], Block | None]:
+    """Return the tools and the tool choice."""
     if not request.tools:
-        used = _called_tools(parameters["messages"])
-        if used:
-            # A history with calls requires their tools, even where none may be called any more.
-            parameters["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in used]
-            parameters["tool_choice"] = {"type": "none"}
-        return
-    parameters["tools"] = [_tool(spec) for spec in request.tools]
-    parallel = request.settings.parallel_tool_calls
-    wanted = request.tool_choice
+        # A history with calls requires their tools, even where none may be called any more.
+        tools: list[Block] = [{"name": name, "input_schema": {"type": "object"}} for name in _called_tools(turns)]
+        return tools, {"type": "none"} if tools else None
+    parallel, wanted = request.settings.parallel_tool_calls, request.tool_choice
     choice: Block | None = None
     if wanted is not None:
         choice = {"type": _CHOICES[wanted]} if wanted in _CHOICES else {"type": "tool", "name": wanted}
     if parallel is not None and wanted != "none":
         choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": not parallel}
-    if choice is not None:
-        parameters["tool_choice"] = choice
+    return [_tool(spec) for spec in request.tools], choice
 
 
 def _tool(spec: ToolSpec) -> Block:
@@ -260,14 +302,15 @@ def _tool(spec: ToolSpec) -> Block:
     return tool
 
 
-def _add_output(parameters: dict[str, Any], schema: dict[str, Any], system: list[str]) -> None:
-    if _is_open(schema):
-        system.append(encoding.schema_prompt(schema))
-        return
-    from anthropic import transform_schema
+def _output_config(effort: str | None, version: tuple[int, int], schema: dict[str, Any] | None) -> Block:
+    config: Block = {}
+    if effort not in (None, "none") and version >= (4, 6):
+        config["effort"] = _EFFORTS.get(effort, effort)
+    if schema is not None:
+        from anthropic import transform_schema
 
-    output_format = {"type": "json_schema", "schema": transform_schema(schema)}
-    parameters.setdefault("output_config", {})["format"] = output_format
+        config["format"] = {"type": "json_schema", "schema": transform_schema(schema)}
+    return config
 
 
 def _is_open(schema: Any) -> bool:
@@ -285,34 +328,21 @@ def _called_tools(turns: Sequence[Block]) -> list[str]:
     return list(dict.fromkeys([block["name"] for block in blocks if block["type"] == "tool_use"]))
 
 
-def _add_thinking(parameters: dict[str, Any], effort: str | None, version: tuple[int, int]) -> None:
-    if effort is None:
-        return
+def _thinking(effort: str | None, version: tuple[int, int], max_tokens: int, choice: Block | None) -> Block | None:
     if effort == "none":
-        parameters["thinking"] = {"type": "disabled"}
-        return
+        return {"type": "disabled"}
     # Anthropic rejects thinking together with a forced tool call.
-    is_forced = parameters.get("tool_choice", {}).get("type") in ("any", "tool")
+    if effort is None or (choice is not None and choice["type"] in ("any", "tool")):
+        return None
     if version >= (4, 6):
-        parameters["output_config"] = {"effort": _EFFORTS.get(effort, effort)}
-        if not is_forced:
-            parameters["thinking"] = {"type": "adaptive"}
-        return
-    budget = min(_BUDGETS.get(effort, _BUDGETS["medium"]), parameters["max_tokens"] - 1)
-    if budget >= _MIN_BUDGET and not is_forced and version >= (3, 7):
-        parameters["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        return {"type": "adaptive"}
+    budget = min(_BUDGETS.get(effort, _BUDGETS["medium"]), max_tokens - 1)
+    return {"type": "enabled", "budget_tokens": budget} if budget >= _MIN_BUDGET and version >= (3, 7) else None
 
 
-def _add_extras(parameters: dict[str, Any], settings: ModelSettings, version: tuple[int, int], name: str) -> None:
-    headers = dict(settings.extra_headers or {})
-    body = dict(settings.extra_body or {})
-    sampling = encoding.without_none({"temperature": settings.temperature, "top_p": settings.top_p})
-    if sampling and version <= (4, 6):
-        headers = {**_OLD_API, **headers}
-        body = {**sampling, **body}
-        sampling = {}
-    ignored = [*sampling, *(["seed"] if settings.seed is not None else [])]
-    if ignored:
-        _log.warning("%s does not support %s; it is ignored", name, " and ".join(ignored))
-    extras = {"extra_headers": headers or None, "extra_body": body or None, "timeout": settings.timeout}
-    parameters.update(encoding.without_none(extras))
+def _metadata(settings: ModelSettings, name: str) -> Block | None:
+    given = settings.metadata or {}
+    unknown = [key for key in given if key != "user_id"]
+    if unknown and not settings.ignore_unsupported:
+        raise unsupported(name, f"metadata `{unknown[0]}`", "the only key of ModelSettings(metadata=…) is `user_id`")
+    return {"user_id": given["user_id"]} if "user_id" in given else None

@@ -3,13 +3,13 @@
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from uuid import uuid4
 
 from ...errors import AuthenticationError
-from ...messages import ToolSpec, Usage, to_media
+from ...messages import TokenLogprob, ToolSpec, Usage, to_media
 from .. import provider_errors
 from ..base import Chunk, ModelRequest, PartChunk, ToolCallChunk
 from ..encoding import as_base64, as_json
@@ -64,6 +64,8 @@ class GoogleStreamParser(StreamParser):
             content = candidate.content
             for part in (content.parts if content is not None else None) or ():
                 self._take_part(part)
+            if candidate.logprobs_result is not None:
+                self._logprobs += _to_logprobs(candidate.logprobs_result)
             if candidate.finish_reason is not None:
                 self._reason = candidate.finish_reason.value
                 self._message = candidate.finish_message or ""
@@ -115,6 +117,17 @@ class GoogleStreamParser(StreamParser):
             reasoning_tokens=thoughts,
             model_calls=1,
         )
+
+
+def _to_logprobs(result: "types.LogprobsResult") -> Iterator[TokenLogprob]:
+    tops = result.top_candidates or ()
+    for position, chosen in enumerate(result.chosen_candidates or ()):
+        top = (tops[position].candidates if position < len(tops) else None) or ()
+        yield _to_logprob(chosen, tuple([_to_logprob(each) for each in top]))
+
+
+def _to_logprob(candidate: "types.LogprobsResultCandidate", top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+    return TokenLogprob(candidate.token or "", candidate.log_probability or 0.0, top)
 
 
 def _reason(reason: str, message: str | None) -> str:

@@ -4,7 +4,7 @@ import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Sequence
-from logging import getLogger
+from contextlib import suppress
 from typing import Any, cast
 
 from ...messages import (
@@ -15,7 +15,6 @@ from ...messages import (
     Image,
     Message,
     Part,
-    Reasoning,
     Text,
     ToolCall,
     ToolMessage,
@@ -24,15 +23,15 @@ from ...messages import (
 )
 from .. import encoding
 from ..alternating import CONTINUE, AlternatingTurns
-from ..base import ModelRequest, ModelSettings
+from ..base import ModelRequest
 from ..encoding import Block
-
-_log = getLogger(__name__)
+from ..settings import ModelSettings, require_supported
 
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 _MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 _LEVELS = {"none": "MINIMAL", "minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM"}
 _BUDGETS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576}
+_TIERS = {"auto": "unspecified", "default": "standard"}
 _NO_SIGNATURE = b"skip_thought_signature_validator"
 """The documented signature for calls that another model made."""
 
@@ -54,7 +53,7 @@ class _Turns(AlternatingTurns):
 
     def add_response(self, message: AssistantMessage) -> None:
         parts = _parts(message.content)
-        signatures = _signatures(message.reasoning)
+        signatures = _signatures(message)
         calls = [_call(call) for call in message.tool_calls]
         for position, call in enumerate(message.tool_calls):
             if (position, call.name) in signatures:
@@ -112,19 +111,12 @@ def _call(call: ToolCall) -> Block:
     return {"function_call": {"id": call.id, "name": function_name(call.name), "args": encoding.decode_arguments(call)}}
 
 
-def _signatures(reasoning: tuple[Reasoning, ...]) -> dict[tuple[int, str], bytes]:
+def _signatures(message: AssistantMessage) -> dict[tuple[int, str], bytes]:
     """Return Google's signatures by position and name of the call; (-1, "") is the text's."""
     found: dict[tuple[int, str], bytes] = {}
-    for each in reasoning:
-        fields: object = each.signature
-        if each.provider != "google" or not isinstance(fields, dict):
-            continue
-        opaque = cast("dict[str, Any]", fields)
-        try:
-            signature = b64decode(opaque["signature"], validate=True)
-        except (Error, TypeError, KeyError):
-            continue
-        found[opaque.get("call", -1), opaque.get("name", "")] = signature
+    for _, fields in encoding.signed_reasoning(message, "google"):
+        with suppress(Error, TypeError, KeyError):
+            found[fields.get("call", -1), fields.get("name", "")] = b64decode(fields["signature"], validate=True)
     return found
 
 
@@ -191,9 +183,26 @@ def version_of(model: str) -> tuple[int, int]:
     return encoding.parse_version(_VERSION, model)
 
 
+LACKS = {
+    "parallel_tool_calls": "Gemini may always make several calls; leave it out",
+    "verbosity": "ask for short or long answers in the instructions",
+    "truncation": "shorten the history with Agent(history=…)",
+    "extra_query": "Google's SDK adds no query parameters; use extra_headers or extra_body",
+}
+"""The model settings that Google's API lacks, and for each of them what would work."""
+_LACKS_WITHOUT_TOOLS = {name: advice for name, advice in LACKS.items() if name != "parallel_tool_calls"}
+
+
 def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
-    """Return the arguments of the SDK call; `name` is the model's name in Baton."""
-    settings, tools, choice = request.settings, request.tools, request.tool_choice
+    """Return the arguments of the SDK call. Raises ModelRequestError.
+
+    Args:
+        request: The input of the call.
+        model: Google's name for the model.
+        name: The model's name in Baton.
+    """
+    tools, choice = request.tools, request.tool_choice
+    settings = require_supported(request.settings, name, LACKS if tools else _LACKS_WITHOUT_TOOLS)
     version = version_of(model)
     texts, contents = as_contents(request.messages, needs_signatures=version >= (3, 0))
     system = [request.instructions, *texts]
@@ -202,15 +211,20 @@ def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, 
         # Before Gemini 3, tools and a response schema exclude each other.
         system.append(encoding.schema_prompt(schema))
         schema = None
-    if settings.parallel_tool_calls is False and tools:
-        _log.warning("%s does not support parallel_tool_calls=False; it may make several calls at once", name)
     config = {
         "system_instruction": "\n\n".join([text for text in system if text.strip()]) or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
+        "top_k": settings.top_k,
         "max_output_tokens": settings.max_tokens,
+        "presence_penalty": settings.presence_penalty,
+        "frequency_penalty": settings.frequency_penalty,
         "stop_sequences": list(settings.stop_sequences) if settings.stop_sequences else None,
         "seed": settings.seed,
+        "response_logprobs": settings.wants_logprobs or None,
+        "logprobs": settings.top_logprobs,
+        "labels": dict(settings.metadata) if settings.metadata else None,
+        "service_tier": _TIERS.get(settings.service_tier or "", settings.service_tier),
         "thinking_config": _thinking(settings.reasoning_effort, version),
         "http_options": _http_options(settings),
         "automatic_function_calling": {"disable": True},
@@ -241,10 +255,9 @@ def _http_options(settings: ModelSettings) -> Block | None:
 
 
 def _declaration(spec: ToolSpec) -> Block:
-    declaration: Block = {"name": function_name(spec.name), "parameters_json_schema": to_google_schema(spec.parameters)}
-    if spec.description:
-        declaration["description"] = spec.description
-    return declaration
+    schema = to_google_schema(spec.parameters)
+    declaration = {"name": function_name(spec.name), "description": spec.description or None}
+    return encoding.without_none({**declaration, "parameters_json_schema": schema})
 
 
 def _function_calling(tool_choice: str) -> Block:

@@ -18,6 +18,8 @@ from ..encoding import as_json, without_none
 OnText: TypeAlias = Callable[[str], bool]
 """Called with each piece of text, and with "" while the prompt is read; returning True stops the decoding."""
 
+SAMPLING = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "seed")
+"""The settings that jobs and llama.cpp have under the names of `ModelSettings`."""
 _SLOTS = {"choose": 0, "fill": 1, "speak": 2}
 _CONTEXT_TOKENS = 8192
 # Decoding can be stopped between two batches; larger ones are hardly faster on a CPU.
@@ -42,6 +44,9 @@ class DecodeJob(Struct, frozen=True, kw_only=True):
     max_tokens: int = 512
     temperature: float = 0.0
     top_p: float | None = None
+    top_k: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
 
@@ -151,14 +156,11 @@ def _body(job: DecodeJob) -> dict[str, Any]:
         "messages": [{"role": turn.role, "content": turn.text} for turn in job.turns],
         "id_slot": _SLOTS[job.kind],
         "cache_prompt": True,
-        "max_tokens": job.max_tokens,
-        "temperature": job.temperature,
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_progress": True,
-        "top_p": job.top_p,
-        "seed": job.seed,
         "stop": list(job.stop) or None,
+        **{name: getattr(job, name) for name in ("max_tokens", *SAMPLING)},
     }
     if job.choices:
         body["grammar"] = f"root ::= {' | '.join(as_json(choice) for choice in job.choices)}"

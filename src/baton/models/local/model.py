@@ -4,7 +4,7 @@ Decoding runs in a worker thread, in which the weights are also loaded on first 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from threading import Event, Lock
@@ -18,9 +18,10 @@ from ...errors import ModelTimeoutError
 from ...messages import Usage
 from ..base import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
 from ..sdk_clients import require_extra
-from .engine import DecodeJob, Decoder, DecodeResult, LlamaDecoder
-from .prompt_texts import PromptTexts
-from .prompts import Choice, calls_so_far, list_choices, read_arguments, texts_for, to_choose, to_fill, to_speak
+from ..settings import require_supported
+from .engine import SAMPLING, DecodeJob, Decoder, DecodeResult, LlamaDecoder
+from .prompt_texts import PROMPT_TEXTS
+from .prompts import Choice, calls_so_far, language_of, list_choices, read_arguments, to_choose, to_fill, to_speak
 from .weights import DEFAULT, ready_path
 
 
@@ -87,8 +88,8 @@ class LocalResponder:
         self._engine = engine
         self._request = request
         self._model = model
-        self._texts: PromptTexts = texts_for(request)
-        self._options: Sequence[Choice] = list_choices(request, reply=self._texts.reply)
+        self._texts = PROMPT_TEXTS[language_of(request)]
+        self._options = list_choices(request, reply=self._texts.reply)
         self._usage = Usage()
         self._stop_reason = ""
         timeout = request.settings.timeout
@@ -112,15 +113,11 @@ class LocalResponder:
         options = self._options
         if len(options) == 1:
             return options[-1]
-        names = tuple([option.name for option in options])
-        job = DecodeJob(
-            kind="choose", turns=to_choose(self._request, options, self._texts), choices=names, max_tokens=64
-        )
-        name = await self._whole(job)
+        by_name = {option.name: option for option in options}
+        turns = to_choose(self._request, options, self._texts)
+        name = await self._whole(DecodeJob(kind="choose", turns=turns, choices=tuple(by_name), max_tokens=64))
         # A name longer than the token limit is cut off.
-        return next(
-            (o for o in options if o.name == name), next((o for o in options if o.name.startswith(name)), options[-1])
-        )
+        return by_name.get(name) or next((one for one in options if one.name.startswith(name)), options[-1])
 
     async def _begin_call(self, chosen: Choice) -> ToolCallChunk | None:
         """Return the call, without arguments if they are still to be streamed, or None for a reply."""
@@ -155,10 +152,8 @@ class LocalResponder:
             turns=to_speak(self._request, self._options, self._texts),
             schema=output.schema if output is not None else None,
             max_tokens=settings.max_tokens or (_STRUCTURED_TOKENS if output is not None else _TEXT_TOKENS),
-            temperature=settings.temperature or 0.0,
-            top_p=settings.top_p,
-            seed=settings.seed,
             stop=settings.stop_sequences or (),
+            **{name: getattr(settings, name) for name in SAMPLING if getattr(settings, name) is not None},
         )
 
     async def _pieces(self, job: DecodeJob) -> AsyncGenerator[str]:
@@ -172,6 +167,22 @@ class LocalResponder:
 
     async def _whole(self, job: DecodeJob) -> str:
         return "".join([piece async for piece in self._pieces(job)])
+
+
+_LEAVE_OUT = "leave it out"
+LACKS = {
+    "reasoning_effort": _LEAVE_OUT,
+    "verbosity": "limit the answer with max_tokens",
+    "truncation": "shorten the history with Agent(history=…)",
+    "logprobs": _LEAVE_OUT,
+    "top_logprobs": _LEAVE_OUT,
+    "metadata": _LEAVE_OUT,
+    "service_tier": _LEAVE_OUT,
+    "extra_headers": "no request is sent; leave it out",
+    "extra_query": "no request is sent; leave it out",
+    "extra_body": "no request is sent; leave it out",
+}
+"""The model settings that embedded models lack, and for each of them what would work."""
 
 
 class LocalModel:
@@ -207,6 +218,7 @@ class LocalModel:
         Args:
             request: The input of the call.
         """
+        request = replace(request, settings=require_supported(request.settings, self.name, LACKS))
         engine = self._engine or await asyncio.to_thread(self._load)
         async with aclosing(LocalResponder(engine, request, model=self.name).chunks()) as chunks:
             async for chunk in chunks:

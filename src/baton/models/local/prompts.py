@@ -13,7 +13,7 @@ from ...messages import AssistantMessage, Message, SystemMessage, ToolMessage, T
 from ..base import ModelRequest
 from ..encoding import unused_name
 from .engine import PromptTurn
-from .prompt_texts import PROMPT_TEXTS, ArgumentsExample, ChoiceExample, Language, PromptTexts
+from .prompt_texts import ArgumentsExample, ChoiceExample, Language, PromptTexts
 
 
 class Choice(Struct, frozen=True):
@@ -99,11 +99,6 @@ def language_of(request: ModelRequest) -> Language:
     return (
         "zh" if any(_is_chinese(text_of(m.content)) for m in request.messages if isinstance(m, UserMessage)) else "en"
     )
-
-
-def texts_for(request: ModelRequest) -> PromptTexts:
-    """Return the prompt texts in the language of the request."""
-    return PROMPT_TEXTS[language_of(request)]
 
 
 def to_choose(request: ModelRequest, options: Sequence[Choice], texts: PromptTexts) -> tuple[PromptTurn, ...]:

@@ -10,7 +10,8 @@ from ...messages import AssistantMessage, Audio, Part, ToolCall, ToolMessage, me
 from ..base import Chunk, ModelRequest, PartChunk, ToolCallChunk
 from ..encoding import Block, as_json, without_none
 from ..provider_errors import cut_short, malformed
-from .dialect import Dialect, OpenAIStreamParser, TokenUsage
+from ..settings import require_supported
+from .dialect import Dialect, LogprobItem, OpenAIStreamParser, TokenUsage, to_logprobs
 from .encoding import about, chat_part, fitting_arguments, fitting_id, fitting_name, from_base64
 from .errors import failed_inside
 
@@ -41,22 +42,22 @@ class ChatDialect(Dialect, frozen=True):
     is_flat = False
 
     def body(self, request: ModelRequest) -> Block:
-        """Build the body of a request, as OpenAI's client would send it."""
-        settings = request.settings
+        """Build the body of a request, as OpenAI's client would send it. Raises ModelRequestError."""
+        settings = require_supported(request.settings, self.name, self.lacks)
         instructions = self.instructions(request)
         system = [{"role": self.system_role, "content": instructions}] if instructions else []
         fields = {
-            "model": self.model,
+            **self.shared_fields(request, settings),
             "messages": [*system, *self.encode_history(request.messages)],
-            **self.tool_fields(request),
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
             self.limit_name: settings.max_tokens,
-            "reasoning_effort": settings.reasoning_effort,
+            "presence_penalty": settings.presence_penalty,
+            "frequency_penalty": settings.frequency_penalty,
             "stop": None if settings.stop_sequences is None else list(settings.stop_sequences),
             "seed": settings.seed,
+            "reasoning_effort": settings.reasoning_effort,
+            "verbosity": settings.verbosity,
+            "logprobs": settings.wants_logprobs or None,
             "response_format": self.output_format(request),
-            "stream": request.stream or None,
             "stream_options": {"include_usage": True} if request.stream and self.includes_usage else None,
         }
         return without_none(fields)
@@ -79,7 +80,8 @@ class ChatDialect(Dialect, frozen=True):
     def encode_response(self, message: AssistantMessage, text: str) -> list[Block]:
         """Encode a model's message, whose content without media is `text`."""
         if not message.tool_calls:
-            return [{"role": "assistant", "content": text}]
+            # Media follows in a user message, and reasoning is not sent without calls; nothing else may be left.
+            return [{"role": "assistant", "content": text}] if text else []
         encoded: Block = {"role": "assistant", "content": text or None}
         encoded["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
         if self.returns_reasoning:
@@ -133,11 +135,16 @@ class ChatDelta(Struct, gc=False):
     """Reasoning of Anthropic's models, as LiteLLM passes it on."""
 
 
+class _Logprobs(Struct):
+    content: list[LogprobItem] | None = None
+
+
 class _Choice(Struct, gc=False):
     index: int | None = None
     delta: ChatDelta | None = None
     message: ChatDelta | None = None
     finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
     error: Any = None
 
 
@@ -226,6 +233,8 @@ class ChatStreamParser(OpenAIStreamParser):
         delta = choice.delta or choice.message
         if delta is not None:
             self._take_delta(delta)
+        if choice.logprobs is not None:
+            self._logprobs += to_logprobs(choice.logprobs.content)
         reason = choice.finish_reason
         if reason:
             if reason in ("insufficient_system_resource", "error"):

@@ -1,6 +1,6 @@
 """The base of OpenAI's two APIs: history, tools and structured output in requests, and the usage in responses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from ...messages import (
     Content,
     Message,
     Part,
+    TokenLogprob,
     ToolMessage,
     ToolSpec,
     Usage,
@@ -20,9 +21,11 @@ from ...messages import (
 from ..base import ModelRequest
 from ..encoding import Block, as_json, unused_name, without_none
 from ..event_stream import EventParser
+from ..settings import ModelSettings
 from .encoding import about
 from .endpoint import StructuredOutputMode
 
+_MAX_CACHE_KEY = 64
 _CHOICES = ("auto", "required", "none")
 _SCHEMA_PROMPT = "Answer with one JSON object and nothing else. It must fit this JSON schema:"
 
@@ -36,6 +39,7 @@ class Dialect(Struct, frozen=True):
         provider: The provider, to recognize its own reasoning.
         structured: The way to request structured output.
         system_role: The role of system messages.
+        lacks: The model settings that the endpoint lacks, and what would work.
     """
 
     model: str
@@ -43,6 +47,7 @@ class Dialect(Struct, frozen=True):
     provider: str = "openai"
     structured: StructuredOutputMode = "native"
     system_role: str = "system"
+    lacks: Mapping[str, str] = {}
 
     is_flat: ClassVar[bool]
     """True if an object has its fields beside its type, not below it."""
@@ -58,6 +63,12 @@ class Dialect(Struct, frozen=True):
     def encode_response(self, message: AssistantMessage, text: str) -> list[Block]:
         """Encode a model's message, whose content without media is `text`."""
         raise NotImplementedError
+
+    def cache_key(self, request: ModelRequest) -> str | None:
+        """Return the cache key of a request; only OpenAI and Azure document it."""
+        if request.prompt_cache is None or self.provider not in ("openai", "azure"):
+            return None
+        return request.prompt_cache.key[:_MAX_CACHE_KEY] or None
 
     def encode_history(self, messages: Sequence[Message]) -> list[Block]:
         """Encode messages; media that may not stand where it was produced follows in a user message."""
@@ -80,7 +91,7 @@ class Dialect(Struct, frozen=True):
                 encoded += self.encode_response(message, text)
             else:
                 pending += media
-                encoded.append({"role": self.system_role, "content": text})
+                encoded += [{"role": self.system_role, "content": text}] if text else []
         if pending:
             encoded.append(self._encode_user(tuple(pending)))
         return encoded
@@ -114,7 +125,22 @@ class Dialect(Struct, frozen=True):
         description = "Give the final answer. Call it once everything is known."
         return ToolSpec(name, description, output.schema, output.strict)
 
-    def tool_fields(self, request: ModelRequest) -> Block:
+    def shared_fields(self, request: ModelRequest, settings: ModelSettings) -> Block:
+        """Return the fields of a request that both APIs have; those that are not set are None."""
+        return {
+            "model": self.model,
+            **self._tool_fields(request),
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "top_k": settings.top_k,
+            "top_logprobs": settings.top_logprobs,
+            "metadata": dict(settings.metadata) if settings.metadata else None,
+            "service_tier": settings.service_tier,
+            "prompt_cache_key": self.cache_key(request),
+            "stream": request.stream or None,
+        }
+
+    def _tool_fields(self, request: ModelRequest) -> Block:
         """Return the fields for the tools, the output tool and the tool choice."""
         answer = self.output_tool(request)
         tools = request.tools if answer is None else (*request.tools, answer)
@@ -163,6 +189,25 @@ class OpenAIStreamParser(EventParser):
         super().__init__(dialect.name, dialect.provider)
         tool = dialect.output_tool(request)
         self._answer_tool = tool.name if tool is not None else None
+
+
+class LogprobItem(Struct):
+    """A token with its log probability in a response."""
+
+    token: str | None = None
+    logprob: float | None = None
+    top_logprobs: "list[LogprobItem] | None" = None
+
+
+_NEVER = -9999.0
+"""The log probability that OpenAI gives for tokens that are very unlikely."""
+
+
+def to_logprobs(items: "Sequence[LogprobItem] | None") -> Iterator[TokenLogprob]:
+    """Return the tokens in Baton's format."""
+    for item in items or ():
+        logprob = _NEVER if item.logprob is None else item.logprob
+        yield TokenLogprob(item.token or "", logprob, tuple(to_logprobs(item.top_logprobs)))
 
 
 class TokenDetails(Struct):

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 from msgspec import Struct
 
 from ...errors import AuthenticationError, SetupError
+from ..encoding import without_none
 
 APIKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """An API key, or a function that returns the current one."""
@@ -30,6 +31,7 @@ class ProviderDefaults(Struct, frozen=True):
         structured: The way to request structured output.
         limit_name: The field for the maximum number of tokens.
         returns_reasoning: Whether the reasoning that led to a call must be sent back with it.
+        lacks: The model settings that its Chat Completions lack.
     """
 
     base_url: str = ""
@@ -39,6 +41,7 @@ class ProviderDefaults(Struct, frozen=True):
     structured: StructuredOutputMode = "native"
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     returns_reasoning: bool = False
+    lacks: tuple[str, ...] = ()
 
 
 def _compatible(base_url: str, prefix: str, *differences: Any, **more: Any) -> ProviderDefaults:
@@ -46,18 +49,56 @@ def _compatible(base_url: str, prefix: str, *differences: Any, **more: Any) -> P
     return ProviderDefaults(base_url, f"{prefix}_API_KEY", f"{prefix}_BASE_URL", *differences, **more)
 
 
+# Most compatible servers ignore what they do not document, so it must be refused here.
+_ONLY_OPENAI = ("verbosity", "metadata")
 PROVIDERS: dict[str, ProviderDefaults] = {
-    "openai": _compatible("https://api.openai.com/v1", "OPENAI", True, limit_name="max_completion_tokens"),
-    "azure": ProviderDefaults(
-        "", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", True, limit_name="max_completion_tokens"
+    "openai": _compatible(
+        "https://api.openai.com/v1", "OPENAI", True, limit_name="max_completion_tokens", lacks=("top_k",)
     ),
-    "ark": _compatible("https://ark.cn-beijing.volces.com/api/v3", "ARK", True, "json_object"),
-    "deepseek": _compatible("https://api.deepseek.com/v1", "DEEPSEEK", True, "json_object", returns_reasoning=True),
-    "qwen": _compatible("https://dashscope.aliyuncs.com/compatible-mode/v1", "DASHSCOPE", True, "json_object"),
-    "ollama": _compatible("http://localhost:11434/v1", "OLLAMA"),
-    "lmstudio": _compatible("http://localhost:1234/v1", "LMSTUDIO"),
-    "vllm": _compatible("http://localhost:8000/v1", "VLLM"),
+    "azure": ProviderDefaults(
+        *("", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", True),
+        limit_name="max_completion_tokens",
+        lacks=("top_k",),
+    ),
+    "ark": _compatible(
+        *("https://ark.cn-beijing.volces.com/api/v3", "ARK", True, "json_object"),
+        lacks=("top_k", "seed", *_ONLY_OPENAI),
+    ),
+    "deepseek": _compatible(
+        *("https://api.deepseek.com/v1", "DEEPSEEK", True, "json_object"),
+        returns_reasoning=True,
+        lacks=("top_k", "seed", "service_tier", *_ONLY_OPENAI),
+    ),
+    "qwen": _compatible(
+        *("https://dashscope.aliyuncs.com/compatible-mode/v1", "DASHSCOPE", True, "json_object"),
+        lacks=("service_tier", *_ONLY_OPENAI),
+    ),
+    "ollama": _compatible("http://localhost:11434/v1", "OLLAMA", lacks=("top_k", "service_tier", *_ONLY_OPENAI)),
+    "lmstudio": _compatible(
+        "http://localhost:1234/v1", "LMSTUDIO", lacks=("logprobs", "top_logprobs", "service_tier", *_ONLY_OPENAI)
+    ),
+    "vllm": _compatible("http://localhost:8000/v1", "VLLM", lacks=("service_tier", *_ONLY_OPENAI)),
 }
+
+_SEND_ANYWAY = "leave it out; if the server accepts it, send it with extra_body"
+_USE_RESPONSES = "use api='responses', or shorten the history with Agent(history=…)"
+_USE_CHAT = "use api='chat', or leave it out"
+_ONLY_IN_CHAT = ("presence_penalty", "frequency_penalty", "stop_sequences", "seed")
+
+
+def lacking_settings(provider: str, api: str) -> dict[str, str]:
+    """Return the model settings that an API lacks, and for each of them what would work.
+
+    Args:
+        provider: The provider's name; for an unknown one, only what no server has is lacking.
+        api: `chat` or `responses`.
+    """
+    lacks = PROVIDERS.get(provider, ProviderDefaults()).lacks
+    if api == "chat":
+        return {**dict.fromkeys(lacks, _SEND_ANYWAY), "truncation": _USE_RESPONSES}
+    # The lists of other providers are those of their Chat Completions.
+    own = lacks if provider in ("openai", "azure") else ()
+    return {**dict.fromkeys(own, _SEND_ANYWAY), **dict.fromkeys(_ONLY_IN_CHAT, _USE_CHAT)}
 
 
 class OpenAIEndpoint:
@@ -98,14 +139,11 @@ class OpenAIEndpoint:
         self.is_original = is_azure or self.base_url == known.base_url
         # A self-hosted server usually has no keys, and reports it if it has.
         self._needs_key = known.needs_key and self.is_original
-        organization = organization or (_env("OPENAI_ORG_ID") if provider in ("openai", "azure") else None)
-        project = project or (_env("OPENAI_PROJECT_ID") if provider in ("openai", "azure") else None)
-        defaults = {
-            "Content-Type": "application/json",
-            **({"OpenAI-Organization": organization} if organization else {}),
-            **({"OpenAI-Project": project} if project else {}),
-        }
-        self._headers = _override(defaults, headers or {})
+        if provider in ("openai", "azure"):
+            organization = organization or _env("OPENAI_ORG_ID")
+            project = project or _env("OPENAI_PROJECT_ID")
+        own = {"OpenAI-Organization": organization or None, "OpenAI-Project": project or None}
+        self._headers = _override({"Content-Type": "application/json", **without_none(own)}, headers or {})
 
     def url(self, path: str, model: str) -> str:
         """Return the URL of a request; `path` is `/chat/completions` or `/responses`."""
@@ -123,13 +161,11 @@ class OpenAIEndpoint:
             current = key()
             key = await current if isawaitable(current) else current
         headers: dict[str, str] = {}
-        token = _env("AZURE_OPENAI_AD_TOKEN") if self.provider == "azure" and not key else None
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        elif key and self.provider == "azure":
+        is_azure = self.provider == "azure"
+        if key and is_azure:
             headers["api-key"] = key
-        elif key:
-            headers["Authorization"] = f"Bearer {key}"
+        elif token := key or (_env("AZURE_OPENAI_AD_TOKEN") if is_azure else None):
+            headers["Authorization"] = f"Bearer {token}"
         elif self._needs_key and not _has_key({**self._headers, **(extra or {})}):
             raise AuthenticationError(
                 f"`{model}` needs an API key: set {self._key_name}, or pass api_key=…", model=model

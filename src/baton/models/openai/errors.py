@@ -1,7 +1,6 @@
 """Mapping of errors of OpenAI and compatible servers."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ModelError
@@ -23,11 +22,6 @@ _UNKNOWN_MODEL = re.compile(
 _NO_CREDIT = re.compile(r"insufficient_(?:quota|balance)|billing|credit|arrearage|overdue", re.IGNORECASE)
 _BAD_KEY = re.compile(r"invalid_api_key|invalidapikey|authentication", re.IGNORECASE)
 _RATE_LIMITED = re.compile(r"rate_?limit|too many requests|throttl", re.IGNORECASE)
-
-
-def turned_down(model: str, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-    """Build the error for a response with an HTTP status of 400 or more."""
-    return provider_errors.error_from_response(model, status, headers, body, classify)
 
 
 def failed_inside(model: str, error: Any) -> ModelError:

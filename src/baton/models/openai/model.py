@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from logging import getLogger
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ...arguments import check_arguments, check_choice
@@ -11,14 +10,12 @@ from ..base import Chunk, ModelRequest
 from ..event_stream import BaseResponseStream, stream_response
 from ..sdk_clients import require_extra
 from .chat import ChatDialect
-from .endpoint import PROVIDERS, APIKey, OpenAIEndpoint, ProviderDefaults, StructuredOutputMode
+from .endpoint import PROVIDERS, APIKey, OpenAIEndpoint, ProviderDefaults, StructuredOutputMode, lacking_settings
 from .responses import ResponsesDialect, is_reasoning_model
 from .transport import AiohttpTransport, SDKTransport
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-_log = getLogger(__name__)
 
 OpenAIAPI: TypeAlias = Literal["chat", "responses"]
 """One of OpenAI's two APIs: Chat Completions, which all compatible servers have, or Responses."""
@@ -97,14 +94,14 @@ class OpenAIModel:
             self._transport = AiohttpTransport(endpoint, url, self.name, tls=tls, proxy=proxy)
             # Compatible servers know only the older name, OpenAI's reasoning models only the newer one.
             limit_name = limit_name if endpoint.is_original or is_reasoning_model(model) else "max_tokens"
-        shared = (model, self.name, provider, mode)
+        shared = (model, self.name, provider, mode, system_role if api == "chat" else "system")
+        lacks = lacking_settings(provider, api)
         keeps = is_reasoning_model(model) if keep_reasoning is None else keep_reasoning
         self._dialect = (
-            ChatDialect(*shared, system_role, limit_name, include_usage, defaults.returns_reasoning)
+            ChatDialect(*shared, lacks, limit_name, include_usage, defaults.returns_reasoning)
             if api == "chat"
-            else ResponsesDialect(*shared, store=store, keeps_reasoning=keeps)
+            else ResponsesDialect(*shared, lacks, store=store, keeps_reasoning=keeps)
         )
-        self._has_warned = False
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.model!r}, api={self.api!r}, provider={self.provider!r})"
@@ -122,9 +119,4 @@ class OpenAIModel:
         await self._transport.close()
 
     async def _send(self, request: ModelRequest) -> BaseResponseStream:
-        settings = request.settings
-        if self.api == "responses" and not self._has_warned:
-            self._has_warned = settings.stop_sequences is not None or settings.seed is not None
-            if self._has_warned:
-                _log.warning("%s ignores stop_sequences and seed: the Responses API does not support them", self.name)
-        return await self._transport.send(self._dialect.body(request), settings)
+        return await self._transport.send(self._dialect.body(request), request.settings)

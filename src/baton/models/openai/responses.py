@@ -1,7 +1,7 @@
 """Requests and responses of OpenAI's Responses API."""
 
 import re
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -9,9 +9,10 @@ from msgspec import Struct
 from ...errors import ModelError
 from ...messages import AssistantMessage, Image, Part, Reasoning, ToolMessage, media_of, text_of
 from ..base import Chunk, ModelRequest, PartChunk, ReasoningChunk, ToolCallChunk
-from ..encoding import Block, without_none
+from ..encoding import Block, signed_reasoning, without_none
 from ..provider_errors import cut_short, malformed
-from .dialect import Dialect, OpenAIStreamParser, TokenUsage
+from ..settings import ModelSettings, require_supported
+from .dialect import Dialect, LogprobItem, OpenAIStreamParser, TokenUsage, to_logprobs
 from .encoding import fitting_arguments, fitting_id, fitting_name, from_base64, responses_part
 from .errors import failed_inside
 
@@ -39,9 +40,9 @@ class ResponsesDialect(Dialect, frozen=True):
     is_flat = True
 
     def body(self, request: ModelRequest) -> Block:
-        """Build the body of a request, as OpenAI's client would send it."""
-        settings = request.settings
-        format = self.output_format(request)
+        """Build the body of a request, as OpenAI's client would send it. Raises ModelRequestError."""
+        settings = require_supported(request.settings, self.name, self.lacks)
+        text = {"format": self.output_format(request), "verbosity": settings.verbosity}
         effort = settings.reasoning_effort
         instructions: str | None = self.instructions(request)
         items = self.encode_history(request.messages)
@@ -50,20 +51,21 @@ class ResponsesDialect(Dialect, frozen=True):
             items = [{"role": "system", "content": instructions}]
             instructions = None
         fields = {
-            "model": self.model,
+            **self.shared_fields(request, settings),
             "input": items,
             "instructions": instructions or None,
-            **self.tool_fields(request),
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
             "max_output_tokens": settings.max_tokens,
             "reasoning": {"effort": effort} if effort is not None else None,
-            "text": {"format": format} if format is not None else None,
+            "text": without_none(text) or None,
+            "truncation": settings.truncation,
             "store": self.store,
-            "include": ["reasoning.encrypted_content"] if self.keeps_reasoning else None,
-            "stream": request.stream or None,
+            "include": self._included(settings) or None,
         }
         return without_none(fields)
+
+    def _included(self, settings: ModelSettings) -> list[str]:
+        reasoning = ["reasoning.encrypted_content"] if self.keeps_reasoning else []
+        return [*reasoning, "message.output_text.logprobs"] if settings.wants_logprobs else reasoning
 
     def parser(self, request: ModelRequest) -> "ResponsesStreamParser":
         """Create the parser of the response to a request."""
@@ -81,32 +83,20 @@ class ResponsesDialect(Dialect, frozen=True):
 
     def encode_response(self, message: AssistantMessage, text: str) -> list[Block]:
         """Encode a model's message as items, with reasoning before the output that it led to."""
-        own = [
-            block
-            for block in message.reasoning
-            if block.provider == self.provider and isinstance(block.signature, dict)
-        ]
-        items = [_reasoning_item(block) for block in own if _calls_before(block) == 0]
+        reasoning: dict[int, list[Block]] = {}
+        for _, fields in signed_reasoning(message, self.provider):
+            item = {name: fields[name] for name in ("id", "summary", "encrypted_content") if name in fields}
+            reasoning.setdefault(fields.get("calls_before", 0), []).append({"type": "reasoning", **item})
+        items = reasoning.pop(0, [])
         if text:
             items.append({"role": "assistant", "content": text})
         for position, call in enumerate(message.tool_calls):
-            if position:
-                items += [_reasoning_item(block) for block in own if _calls_before(block) == position]
+            items += reasoning.get(position, [])
             name, arguments = fitting_name(call.name), fitting_arguments(call.arguments)
             id = fitting_id(call.id, _MAX_ID)
             items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
         # Reasoning may not stand at the end: the API requires the output that it led to.
         return items if text or message.tool_calls else []
-
-
-def _reasoning_item(block: Reasoning) -> Block:
-    fields = cast("Block", block.signature)
-    names = ("id", "summary", "encrypted_content")
-    return {"type": "reasoning", **{name: fields[name] for name in names if name in fields}}
-
-
-def _calls_before(block: Reasoning) -> int:
-    return cast("Block", block.signature).get("calls_before", 0)
 
 
 _STOP_REASONS = {"max_output_tokens": "length", "max_tokens": "length"}
@@ -119,6 +109,7 @@ class _Text(Struct):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
+    logprobs: list[LogprobItem] | None = None
 
 
 class _Item(Struct):
@@ -263,6 +254,8 @@ class ResponsesStreamParser(OpenAIStreamParser):
         if known.is_done:
             return
         known.is_done = True
+        for part in item.content or ():
+            self._logprobs += to_logprobs(part.logprobs)
         if item.type == "function_call":
             self._begin_call(known, item)
             if not known.has_pieces:

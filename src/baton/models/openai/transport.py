@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ...errors import ModelConnectionError, ModelError, SetupError
-from ..base import ModelSettings
 from ..encoding import Block
 from ..event_stream import BaseResponseStream
-from ..provider_errors import cut_short, timed_out, unreachable
+from ..provider_errors import cut_short, error_from_response, timed_out, unreachable
 from ..sdk_clients import PerEventLoop
 from ..sdk_transport import open_response
+from ..settings import ModelSettings
 from .endpoint import OpenAIEndpoint
-from .errors import classify, turned_down
+from .errors import classify
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -29,6 +29,8 @@ _MAX_CONNECTIONS = 1000
 CONNECT_SECONDS = 5.0
 RESPONSE_SECONDS = 600.0
 _MAX_ERROR_BODY = 64 * 1024
+_UNKNOWN_TO_SDK = ("top_k", "verbosity", "service_tier", "top_logprobs", "prompt_cache_key")
+"""Fields that are no parameters of some versions of the SDK, or of none."""
 
 # Sessions are shared by all models and outlive them, so they are kept here, by TLS settings.
 _sessions: "dict[ssl.SSLContext | None, PerEventLoop[ClientSession]]" = {}
@@ -41,10 +43,7 @@ def _shared_sessions(tls: ssl.SSLContext | None) -> "PerEventLoop[ClientSession]
         connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, ssl=tls or True)
         return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
-    async def close(session: "ClientSession") -> None:
-        await session.close()
-
-    return _sessions.setdefault(tls, PerEventLoop(make, close))
+    return _sessions.setdefault(tls, PerEventLoop(make, lambda session: session.close()))
 
 
 def tls_for(url: str, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
@@ -121,6 +120,7 @@ class AiohttpTransport:
             response = await session.post(
                 self._url,
                 data=msgspec.json.encode(body),
+                params=settings.extra_query,
                 headers=headers,
                 timeout=timeout,
                 proxy=self._proxy,
@@ -163,7 +163,13 @@ class SDKTransport:
         import openai
 
         name = self._name
-        parameters = {**body, "extra_headers": settings.extra_headers, "extra_body": settings.extra_body}
+        parameters = {name: value for name, value in body.items() if name not in _UNKNOWN_TO_SDK}
+        extra_body = {**{name: body[name] for name in _UNKNOWN_TO_SDK if name in body}, **(settings.extra_body or {})}
+        parameters |= {
+            "extra_headers": settings.extra_headers,
+            "extra_query": settings.extra_query,
+            "extra_body": extra_body or None,
+        }
         if settings.timeout is not None:
             parameters["timeout"] = settings.timeout
         try:
@@ -200,7 +206,7 @@ class _AiohttpResponse(BaseResponseStream):
             raise self._translate(error) from error
         finally:
             response.close()
-        return turned_down(self._name, response.status, response.headers, body)
+        return error_from_response(self._name, response.status, response.headers, body, classify)
 
     async def _read(self) -> bytes:
         return await (self._response.read() if self.is_whole else self._response.content.readany())

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ...errors import ModelConnectionError, ModelError
 from ...messages import AssistantMessage, ToolCall
 from ...models.openai.dialect import TokenUsage
-from ...models.openai.errors import failed_inside, turned_down
-from ...models.provider_errors import cut_short, malformed, timed_out, unreachable
+from ...models.openai.errors import classify, failed_inside
+from ...models.provider_errors import cut_short, error_from_response, malformed, timed_out, unreachable
 from .. import protocol
 from .encoding import OpenAICommandEncoder, to_command_id
 
@@ -56,7 +56,7 @@ def connect_error(model: str, error: Exception, seconds: float) -> ModelError:
     if isinstance(error, InvalidStatus):
         response = error.response
         headers = {name.lower(): value for name, value in response.headers.raw_items()}
-        return turned_down(model, response.status_code, headers, bytes(response.body or b""))
+        return error_from_response(model, response.status_code, headers, bytes(response.body or b""), classify)
     if isinstance(error, TimeoutError):
         return timed_out(model, seconds)
     if isinstance(error, InvalidHandshake):

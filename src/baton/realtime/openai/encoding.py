@@ -181,19 +181,17 @@ def to_command_id(event_id: str) -> str:
 def encode_session(settings: SessionConfig, *, with_voice: bool) -> dict[str, Any]:
     """Encode a configuration as a `session` object."""
     common = settings.settings
-    transcription = {"model": common.transcription, **({"language": common.language} if common.language else {})}
+    transcription = without_none({"model": common.transcription, "language": common.language or None})
     audio_input: dict[str, Any] = {
         "format": _FORMATS[common.input_format],
         "turn_detection": _detection(common.turn_detection),
         "transcription": transcription if common.transcription else None,
         "noise_reduction": {"type": common.noise_reduction} if common.noise_reduction else None,
     }
-    audio_output: dict[str, Any] = {"format": _FORMATS[common.output_format]}
-    if common.speed is not None:
-        audio_output["speed"] = common.speed
-    voice = settings.voice or common.voice
-    if with_voice and voice is not None:
-        audio_output["voice"] = {"id": voice} if voice.startswith(CUSTOM_VOICE_PREFIX) else voice
+    voice: Any = settings.voice or common.voice if with_voice else None
+    if voice is not None and voice.startswith(CUSTOM_VOICE_PREFIX):
+        voice = {"id": voice}
+    audio_output = without_none({"format": _FORMATS[common.output_format], "speed": common.speed, "voice": voice})
     choice = settings.tool_choice
     session: dict[str, Any] = {
         "type": "realtime",

@@ -1,6 +1,7 @@
 """Models of OpenAI's Realtime API, and their connections."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
 from logging import getLogger
@@ -202,13 +203,7 @@ class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
 
         return AsyncOpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
 
-    async def _close_client(self, client: "AsyncOpenAI") -> None:
-        await client.close()
-
 
 def _as_http(base_url: str | None) -> str | None:
     """Convert a websocket address to http, which is what the SDK expects."""
-    for websocket, http in (("ws://", "http://"), ("wss://", "https://")):
-        if base_url is not None and base_url.startswith(websocket):
-            return http + base_url.removeprefix(websocket)
-    return base_url
+    return None if base_url is None else re.sub(r"^ws(s?)://", r"http\1://", base_url)

@@ -2,23 +2,23 @@
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from email.utils import formatdate
 from os import PathLike
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.constants import (
-    AGENT_CARD_WELL_KNOWN_PATH,
-    PROTOCOL_VERSION_0_3,
-    PROTOCOL_VERSION_1_0,
-    TransportProtocol,
-)
+from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH as CARD_PATH
+from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, TransportProtocol
 from a2a.utils.errors import MethodNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from ...agents import BaseAgent
 from ...arguments import check_arguments
@@ -30,32 +30,19 @@ from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
 from ..http.auth import Auth, AuthLike
 from ..http.guard import RequestGuard
 from ..server import serve
+from .bindings import HTTPBindings, to_error_response
 from .broadcast import TaskBroadcasts
 from .handler import A2ARequestGuard, A2ARequestHandler
-from .jsonrpc import JSONRPCBinding
-from .legacy import LegacyRESTBinding, LegacyTranslator
+from .legacy import LegacyTranslator
 from .projection import TaskReader
-from .push import RETRY_DELAYS, PushConfigStore, PushNotifier, PushPolicy, allow_public_urls
-from .rest import RESTBinding, to_error_response
+from .push import RETRY_DELAYS, PushNotifier, PushPolicy, allow_public_urls
 from .tasks import TaskService
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import BaseRoute
-    from starlette.types import Receive, Scope, Send
 
 INPUT_MODES = (
     *("text/plain", "text/markdown", "text/csv", "text/html", "application/json", "application/pdf"),
     *("image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav", "audio/mpeg"),
 )
-_SCHEMES = {
-    "apiKey": "apiKeySecurityScheme",
-    "http": "httpAuthSecurityScheme",
-    "mutualTLS": "mtlsSecurityScheme",
-    "oauth2": "oauth2SecurityScheme",
-    "openIdConnect": "openIdConnectSecurityScheme",
-}
+_IRREGULAR_SCHEMES = {"http": "httpAuth", "mutualTLS": "mtls"}
 OUTPUT_MODES = ("text/plain", "application/json")
 
 
@@ -88,8 +75,8 @@ def _to_card_scheme(auth: Auth) -> pb.SecurityScheme:
     if "in" in fields:
         fields["location"] = fields.pop("in")
     try:
-        return ParseDict({_SCHEMES[kind]: fields}, pb.SecurityScheme())
-    except (KeyError, ParseError) as error:
+        return ParseDict({f"{_IRREGULAR_SCHEMES.get(kind, kind)}SecurityScheme": fields}, pb.SecurityScheme())
+    except ParseError as error:
         raise SetupError(f"the auth scheme `{auth.name}` cannot be declared in an agent card: {error}") from None
 
 
@@ -123,6 +110,7 @@ def _update_card(card: pb.AgentCard, given: Mapping[str, Any]) -> None:
 _LEASE_SECONDS = 5.0
 
 
+@dataclass(kw_only=True, eq=False)
 class CardEndpoint:
     """The agent card with the interfaces of the service.
 
@@ -134,20 +122,13 @@ class CardEndpoint:
         sign: A function that signs the card.
     """
 
-    def __init__(
-        self,
-        card: pb.AgentCard,
-        *,
-        url: str | None,
-        grpc_url: str | None,
-        compat_03: bool,
-        sign: Callable[[pb.AgentCard], pb.AgentCard] | None,
-    ) -> None:
-        self.card = card
-        self.compat_03 = compat_03
-        self._url = url
-        self._grpc_url = grpc_url
-        self._sign = sign
+    card: pb.AgentCard
+    url: str | None
+    grpc_url: str | None
+    compat_03: bool
+    sign: Callable[[pb.AgentCard], pb.AgentCard] | None
+
+    def __post_init__(self) -> None:
         self._modified_at = formatdate(time(), usegmt=True)
 
     def _with_interfaces(self, url: str) -> pb.AgentCard:
@@ -155,37 +136,33 @@ class CardEndpoint:
         card.CopyFrom(self.card)
         if card.supported_interfaces:
             return card
-        base, http, grpc = url.rstrip("/"), TransportProtocol.HTTP_JSON, TransportProtocol.GRPC
-        for version in (PROTOCOL_VERSION_1_0, PROTOCOL_VERSION_0_3) if self.compat_03 else (PROTOCOL_VERSION_1_0,):
-            for binding, address in ((TransportProtocol.JSONRPC, f"{base}/"), (http, base)):
-                card.supported_interfaces.add(url=address, protocol_binding=binding, protocol_version=version)
-        if self._grpc_url:
-            version = PROTOCOL_VERSION_1_0
-            card.supported_interfaces.add(url=self._grpc_url, protocol_binding=grpc, protocol_version=version)
+        base = url.rstrip("/")
+        http = [(TransportProtocol.JSONRPC, f"{base}/"), (TransportProtocol.HTTP_JSON, base)]
+        interfaces = [(PROTOCOL_VERSION_1_0, *each) for each in http]
+        if self.compat_03:
+            interfaces += [(PROTOCOL_VERSION_0_3, *each) for each in http]
+        if self.grpc_url:
+            interfaces.append((PROTOCOL_VERSION_1_0, TransportProtocol.GRPC, self.grpc_url))
+        for version, binding, address in interfaces:
+            card.supported_interfaces.add(url=address, protocol_binding=binding, protocol_version=version)
         return card
 
-    async def handle(self, request: "Request") -> "Response":
+    async def handle(self, request: Request) -> Response:
         """Return the card, or 304 if the client has it already.
 
         Args:
             request: The incoming request.
         """
-        from starlette.responses import JSONResponse, Response
-
         # Not `base_url`: for a mounted app, that is the URL of the outer app.
         request_url = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
-        card = self._with_interfaces(self._url or request_url)
-        if self._sign is not None:
-            card = self._sign(card)
+        card = self._with_interfaces(self.url or request_url)
+        if self.sign is not None:
+            card = self.sign(card)
         content = agent_card_to_dict(card) if self.compat_03 else MessageToDict(card)
         # Signatures of the same card may differ each time.
         unsigned = {key: value for key, value in content.items() if key != "signatures"}
         digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
-        headers = {
-            "ETag": f'W/"{digest}"',
-            "Last-Modified": self._modified_at,
-            "Cache-Control": "public, max-age=60",
-        }
+        headers = {"ETag": f'W/"{digest}"', "Last-Modified": self._modified_at, "Cache-Control": "public, max-age=60"}
         known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
         if f'"{digest}"' in known or "*" in known:
             return Response(status_code=304, headers=headers)
@@ -206,7 +183,6 @@ class A2AApp:
     def __init__(
         self,
         tasks: TaskService,
-        push: PushNotifier,
         guard: RequestGuard,
         cards: CardEndpoint,
         *,
@@ -216,39 +192,26 @@ class A2AApp:
         self.runner = tasks.background.runner
         self.card = cards.card
         self._tasks = tasks
-        self._push = push
         self._is_authenticated = bool(guard.auth)
-        self._handler = A2ARequestHandler(tasks, self.card, extended_card, push, requires_auth=self._is_authenticated)
-        self.handler: RequestHandler = self._handler
+        self.handler = A2ARequestHandler(tasks, self.card, extended_card, self._is_authenticated)
         self._guard = A2ARequestGuard(self.card, guard)
-        handlers = dict.fromkeys((404, 405), _unknown_path)
-        self._app = make_app(
-            self._routes(guard.protect(cards.handle), has_legacy=cards.compat_03),
-            tasks.background,
-            start=self.start,
-            close=self.close,
-            cors_origins=cors_origins,
-            exception_handlers=handlers,
-        )
-
-    def _routes(
-        self, handle_card: "Callable[[Request], Awaitable[Response]]", *, has_legacy: bool
-    ) -> "list[BaseRoute]":
-        from starlette.routing import Route
-
         # Not the SDK's route factories: they build the call context synchronously, so they cannot await an auth scheme,
         # and their dispatchers send exception texts to clients.
-        legacy = LegacyTranslator(self._handler, self._guard) if has_legacy else None
-        routes: list[BaseRoute] = [
-            Route(AGENT_CARD_WELL_KNOWN_PATH, handle_card, methods=["GET"]),
-            Route("/", JSONRPCBinding(self._handler, self._guard, legacy).handle, methods=["POST"]),
-        ]
-        if legacy is not None:
-            # Some clients of 0.3 look for the card at the URL that it names.
-            routes += [Route("/", handle_card, methods=["GET"]), *LegacyRESTBinding(legacy, self._guard).routes()]
-        return [*routes, *RESTBinding(self._handler, self._guard).routes()]
+        legacy = LegacyTranslator(self.handler, self._guard) if cards.compat_03 else None
+        routes = HTTPBindings(self.handler, self._guard, legacy).routes()
+        # Some clients of 0.3 look for the card at the URL that it names.
+        for path in (CARD_PATH, "/") if cards.compat_03 else (CARD_PATH,):
+            routes.append(Route(path, guard.protect(cards.handle), methods=["GET"]))
+        self._app = make_app(
+            routes,
+            tasks.background,
+            tasks.context_factory,
+            close=self.close,
+            cors_origins=cors_origins,
+            handlers=dict.fromkeys((404, 405), _unknown_path),
+        )
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             self.start()
         await self._app(scope, receive, send)
@@ -261,17 +224,17 @@ class A2AApp:
         """
         from .grpc import GRPCBinding
 
-        GRPCBinding(self._handler, self._guard).add_to(server)
+        GRPCBinding(self.handler, self._guard).add_to(server)
         self.start()
 
     def start(self) -> None:
         """Start to take over abandoned tasks, as the first request does. Safe to call again."""
-        self._tasks.start_recovery()
+        self._tasks.background.start_recovery(self._tasks.context_factory)
 
     async def close(self) -> None:
         """Let turns in flight finish, leave the tasks to other processes, and close the runner."""
         await self._tasks.close()
-        await self._push.close()
+        await self._tasks.push.close()
         await self.runner.close()
 
     def run(
@@ -288,13 +251,7 @@ class A2AApp:
         Raises:
             SetupError: Other machines can reach `host`, and the app neither has `auth` nor allows anonymous access.
         """
-        serve(
-            self,
-            host=host,
-            port=port,
-            allow_anonymous=allow_anonymous or self._is_authenticated,
-            drain=drain,
-        )
+        serve(self, host=host, port=port, allow_anonymous=allow_anonymous or self._is_authenticated, drain=drain)
 
 
 @check_arguments
@@ -323,7 +280,7 @@ def a2a_app(
 
     Args:
         target: The agent, runner or background runner to serve; a runner must have a store.
-        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        auth: The accepted credentials: a token, tokens by principal name, a function that verifies tokens, or schemes.
         allow_anonymous: Without `auth`, accept requests from other machines too.
         cors_origins: Origins whose pages may call the app.
         max_body: The largest accepted body in bytes; messages may contain files.
@@ -347,21 +304,16 @@ def a2a_app(
     background = to_background_runner(target, "a2a_app", store=store, lease_seconds=_LEASE_SECONDS)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
     reader = TaskReader(background.runner._require_store("a2a_app"), show_errors=show_errors)
-    push = PushNotifier(PushConfigStore(reader.store), reader, policy=push_policy, delays=push_retry_delays)
-    tasks = TaskService(
-        background,
-        TaskBroadcasts(background, push.notify),
-        reader,
-        context_factory=context_factory,
-        allow_message_replies=allow_message_replies,
-    )
+    push = PushNotifier(reader, policy=push_policy, delays=push_retry_delays)
+    broadcasts = TaskBroadcasts(background, push.notify)
+    tasks = TaskService(background, broadcasts, reader, push, context_factory, allow_message_replies)
     own_card = make_card(background.runner.team, card, guard.auth)
     if extended_card is not None:
         own_card.capabilities.extended_agent_card = True
-    cards = CardEndpoint(own_card, url=url, grpc_url=grpc_url, compat_03=compat_03, sign=sign_card)
-    return A2AApp(tasks, push, guard, cards, cors_origins=cors_origins, extended_card=extended_card)
+    cards = CardEndpoint(card=own_card, url=url, grpc_url=grpc_url, compat_03=compat_03, sign=sign_card)
+    return A2AApp(tasks, guard, cards, cors_origins=cors_origins, extended_card=extended_card)
 
 
-async def _unknown_path(request: "Request", error: Exception) -> "Response":
+async def _unknown_path(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
-    return to_error_response(MethodNotFoundError(message=f"unknown path or method: {request.method}"), status=status)
+    return to_error_response(MethodNotFoundError(f"unknown path or method: {request.method}"), status=status)

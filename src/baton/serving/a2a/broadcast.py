@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from time import time
 
-from a2a.types.a2a_pb2 import Task, TaskStatusUpdateEvent
+from a2a.types.a2a_pb2 import Task
 
 from ... import events
 from ...errors import BatonError
@@ -72,9 +72,7 @@ class TaskBroadcast:
     ) -> None:
         self.projection = projection
         self.subscribers: set[TaskSubscriber] = set()
-        self.started = asyncio.Event()
-        """Set after the first event."""
-        self.first_snapshot: Task | None = None
+        self.first_snapshot: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
         """The task after the first event."""
         self.acted = asyncio.Event()
         """Set when an agent has acted, or the run has stopped."""
@@ -92,7 +90,7 @@ class TaskBroadcast:
         """
         self._flush()
         self.subscribers.add(subscriber)
-        return copy_task(self.projection)
+        return self.projection.copy_task()
 
     async def run(self) -> None:
         """Broadcast updates until the run stops."""
@@ -106,9 +104,7 @@ class TaskBroadcast:
                     # Some events of the log are not delivered.
                     self.projection.position = number - 1
                     updates = self.projection.apply(item)
-                    if self.first_snapshot is None:
-                        self.first_snapshot = copy_task(self.projection)
-                        self.started.set()
+                    self._set_first_snapshot()
                     for update in updates:
                         self._send(update)
                 if not isinstance(item, _SETUP_EVENTS):
@@ -117,9 +113,12 @@ class TaskBroadcast:
             _logger.exception("the updates of run `%s` can no longer be broadcast", run_id)
         finally:
             self._flush()
-            self.first_snapshot = self.first_snapshot or copy_task(self.projection)
-            self.started.set()
+            self._set_first_snapshot()
             self.acted.set()
+
+    def _set_first_snapshot(self) -> None:
+        if not self.first_snapshot.done():
+            self.first_snapshot.set_result(self.projection.copy_task())
 
     def _handle_delta(self, delta: events.Delta) -> None:
         match delta:
@@ -134,9 +133,7 @@ class TaskBroadcast:
                 self._texts.pop(delta.origin.id, None)
                 self.projection.discard_text(delta.origin)
             case events.ProgressDelta():
-                update = self.projection.apply_progress(delta, time())
-                if update is not None:
-                    self._send(update)
+                self._send(self.projection.apply_progress(delta, time()))
             case events.ReasoningDelta() | events.ToolCallDelta() | events.CustomDelta():
                 pass  # A2A has no update for these.
             case _:
@@ -148,14 +145,13 @@ class TaskBroadcast:
             self._timer = None
         texts, self._texts, self._size = self._texts, {}, 0
         for origin, chunks in texts.values():
-            update = self.projection.apply_text(origin, "".join(chunks))
-            if update is not None:
-                self._send(update)
+            self._send(self.projection.apply_text(origin, "".join(chunks)))
 
-    def _send(self, update: Update) -> None:
-        for subscriber in self.subscribers:
-            subscriber.put(update)
-        self._push(update)
+    def _send(self, update: Update | None) -> None:
+        if update is not None:
+            for subscriber in self.subscribers:
+                subscriber.put(update)
+            self._push(update)
 
 
 class TaskBroadcasts:
@@ -197,13 +193,11 @@ class TaskBroadcasts:
             run_id: The run.
             subscriber: The subscriber.
         """
-        waiting = self._waiting.get(run_id)
-        if waiting is not None:
-            waiting.discard(subscriber)
-            if not waiting:
-                del self._waiting[run_id]
-        broadcast = self._broadcasts.get(run_id)
-        if broadcast is not None:
+        waiting = self._waiting.get(run_id, set())
+        waiting.discard(subscriber)
+        if not waiting:
+            self._waiting.pop(run_id, None)
+        if (broadcast := self._broadcasts.get(run_id)) is not None:
             broadcast.subscribers.discard(subscriber)
 
     def start(self, projection: TaskProjection, subscriber: TaskSubscriber | None = None) -> TaskBroadcast:
@@ -221,15 +215,6 @@ class TaskBroadcasts:
         task.add_done_callback(self._tasks.discard)
         return broadcast
 
-    def push_status(self, projection: TaskProjection) -> None:
-        """Send the status of a task that no process drives to its webhooks.
-
-        Args:
-            projection: The task.
-        """
-        task = projection.task
-        self._push(TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status))
-
     async def _run(self, run_id: str, broadcast: TaskBroadcast) -> None:
         try:
             await broadcast.run()
@@ -243,14 +228,3 @@ class TaskBroadcasts:
         """Wait until all broadcasts have ended, as they do when their runs stop."""
         if self._tasks:
             await asyncio.wait(self._tasks)
-
-
-def copy_task(projection: TaskProjection) -> Task:
-    """Return a copy of the current state of a task.
-
-    Args:
-        projection: The task.
-    """
-    copy = Task()
-    copy.CopyFrom(projection.task)
-    return copy

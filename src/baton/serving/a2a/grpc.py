@@ -1,10 +1,12 @@
 """The gRPC binding, for a `grpc.aio` server of the application. Metadata take the place of HTTP headers."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from operator import methodcaller
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 from urllib.parse import unquote
 
+from a2a.server.context import ServerCallContext
 from a2a.utils.error_handlers import A2A_DOMAIN
 from a2a.utils.errors import A2A_ERROR_MAPPING, InternalError
 from a2a.utils.grpc_status import status_to_grpc
@@ -56,32 +58,31 @@ class GRPCBinding:
 
     def _unary(self, name: str) -> Any:
         async def handle(params: ProtoMessage, call: Any) -> ProtoMessage:
-            try:
-                context = await self._guard.admit_current(_to_request(call))
+            async with self._admitted(call) as context:
                 return to_response(params, await getattr(self._handler, name)(params, context))
-            except Exception as error:
-                await self._abort(call, error)
-                raise
 
         return handle
 
     def _streaming(self, name: str) -> Any:
         async def stream(params: ProtoMessage, call: Any) -> AsyncGenerator[ProtoMessage]:
-            try:
-                context = await self._guard.admit_current(_to_request(call))
+            async with self._admitted(call) as context:
                 updates = cast("AsyncGenerator[Update]", getattr(self._handler, name)(params, context))
-                try:
+                async with aclosing(updates):
                     async for update in updates:
                         yield to_stream_response(update)
-                finally:
-                    await updates.aclose()
-            except Exception as error:
-                await self._abort(call, error)
-                raise
 
         return stream
 
-    async def _abort(self, call: Any, error: Exception) -> NoReturn:
+    @asynccontextmanager
+    async def _admitted(self, call: Any) -> AsyncGenerator[ServerCallContext]:
+        """Yield the context of a call that passes the checks; abort the call if the block fails."""
+        try:
+            yield await self._guard.admit_current(_to_request(call))
+        except Exception as error:
+            await self._abort(call, error)
+            raise
+
+    async def _abort(self, call: Any, error: Exception) -> None:
         codes = self._grpc.StatusCode
         reported, http_status, _ = to_a2a_error(error)
         mapping = A2A_ERROR_MAPPING.get(type(reported), A2A_ERROR_MAPPING[InternalError])
@@ -91,7 +92,6 @@ class GRPCBinding:
         status.details.add().Pack(ErrorInfo(reason=mapping.reason, domain=A2A_DOMAIN))
         encoded: Any = status_to_grpc(status)
         await call.abort(encoded.code, encoded.details, encoded.trailing_metadata)
-        raise error
 
 
 def _to_request(call: Any) -> Any:

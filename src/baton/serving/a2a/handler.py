@@ -4,8 +4,8 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from a2a.auth.user import UnauthenticatedUser, User
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
@@ -18,8 +18,9 @@ from a2a.utils.input_mode_validator import validate_input_modes
 from a2a.utils.proto_utils import to_stream_response, validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length
 from google.protobuf.empty_pb2 import Empty
-from google.protobuf.json_format import MessageToDict, ParseError
+from google.protobuf.json_format import MessageToDict, Parse, ParseError
 from google.protobuf.message import Message as ProtoMessage
+from starlette.requests import Request
 
 from ...errors import ShuttingDownError
 from ..http.auth import Principal
@@ -27,11 +28,8 @@ from ..http.errors import ServingError, to_serving_error
 from ..http.guard import RequestGuard, media_type
 from .broadcast import TaskBroadcast, TaskSubscriber
 from .projection import Update, page_to_dict
-from .push import PushNotifier, PushSubscriber
+from .push import PushSubscriber
 from .tasks import TaskService
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 _logger = logging.getLogger("baton.a2a")
 RESPONSE_VERSION = "baton.version"
@@ -40,6 +38,22 @@ _SURROGATES = re.compile(rb"\\u[dD][89a-fA-F]")
 PARSE_ERRORS = (ParseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 """The exceptions of protobuf's and the SDK's parsers for invalid messages."""
 _JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
+
+
+def parse_body(body: bytes, message: Any) -> Any:
+    """Parse a body as a protobuf message.
+
+    Args:
+        body: The JSON body.
+        message: The message to fill.
+
+    Raises:
+        InvalidRequestError: The body does not match the message.
+    """
+    try:
+        return Parse(body, message, ignore_unknown_fields=True)
+    except PARSE_ERRORS:
+        raise errors.InvalidRequestError(f"the body is not a valid {message.DESCRIPTOR.name}") from None
 
 
 class NamedUser(User):
@@ -73,9 +87,9 @@ def to_a2a_error(error: Exception) -> tuple[errors.A2AError, int | None, Mapping
     """
     if isinstance(error, ShuttingDownError):
         reported = to_serving_error(error)
-        return errors.InternalError(message=reported.message), reported.status, reported.headers or {}
+        return errors.InternalError(reported.message), reported.status, reported.headers or {}
     if isinstance(error, ServingError):
-        return errors.InvalidRequestError(message=error.message), error.status, error.headers or {}
+        return errors.InvalidRequestError(error.message), error.status, error.headers or {}
     if isinstance(error, errors.A2AError):
         return error, None, {}
     _logger.error("an A2A request failed", exc_info=error)
@@ -94,7 +108,7 @@ class A2ARequestGuard:
         self._required = frozenset(each.uri for each in card.capabilities.extensions if each.required)
         self._guard = guard
 
-    async def admit(self, request: "Request") -> ServerCallContext:
+    async def admit(self, request: Request) -> ServerCallContext:
         """Authenticate a request and return its call context.
 
         Args:
@@ -108,7 +122,7 @@ class A2ARequestGuard:
         extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
         return ServerCallContext(user=user, state={"headers": dict(request.headers)}, requested_extensions=extensions)
 
-    async def admit_current(self, request: "Request") -> ServerCallContext:
+    async def admit_current(self, request: Request) -> ServerCallContext:
         """Authenticate a request of the current protocol version and return its call context.
 
         Args:
@@ -118,7 +132,7 @@ class A2ARequestGuard:
         self.check_version(request, context)
         return context
 
-    def check_version(self, request: "Request", context: ServerCallContext) -> None:
+    def check_version(self, request: Request, context: ServerCallContext) -> None:
         """Raise unless a request names version 1.x and the required extensions.
 
         Args:
@@ -127,9 +141,8 @@ class A2ARequestGuard:
         """
         version = requested_version(request)
         if version.partition(".")[0] != "1":
-            raise errors.VersionNotSupportedError(
-                message=f"version `{version[:20]}` is not supported; send the header {VERSION_HEADER}: 1.0"
-            )
+            works = f"send the header {VERSION_HEADER}: 1.0"
+            raise errors.VersionNotSupportedError(f"version `{version[:20]}` is not supported; {works}")
         self.check_extensions(context)
 
     def check_extensions(self, context: ServerCallContext) -> None:
@@ -141,10 +154,10 @@ class A2ARequestGuard:
         missing = self._required - context.requested_extensions
         if missing:
             raise errors.ExtensionSupportRequiredError(
-                message=f"the extensions {sorted(missing)} are required; send them in {HTTP_EXTENSION_HEADER}"
+                f"the extensions {sorted(missing)} are required; send them in {HTTP_EXTENSION_HEADER}"
             )
 
-    async def read_body(self, request: "Request") -> bytes:
+    async def read_body(self, request: Request) -> bytes:
         """Read a JSON body, but no more of it than the app accepts.
 
         Args:
@@ -152,12 +165,10 @@ class A2ARequestGuard:
         """
         kind = media_type(request)
         if kind not in _JSON_TYPES:
-            raise errors.ContentTypeNotSupportedError(
-                message=f"the body must be application/json, not {kind or 'untyped'}"
-            )
+            raise errors.ContentTypeNotSupportedError(f"the body must be application/json, not {kind or 'untyped'}")
         body = await self._guard.read_body(request)
         if _SURROGATES.search(body) and not _is_encodable(body):
-            raise errors.InvalidRequestError(message="the body contains an unpaired surrogate, which is not valid text")
+            raise errors.InvalidRequestError("the body contains an unpaired surrogate, which is not valid text")
         return body
 
 
@@ -172,7 +183,7 @@ def _is_encodable(body: bytes) -> bool:
     return True
 
 
-def requested_version(request: "Request") -> str:
+def requested_version(request: Request) -> str:
     """Return the protocol version that a request names; 0.3 if it names none.
 
     Args:
@@ -181,6 +192,7 @@ def requested_version(request: "Request") -> str:
     return request.headers.get(VERSION_HEADER) or request.query_params.get(VERSION_HEADER) or PROTOCOL_VERSION_0_3
 
 
+@dataclass(eq=False)
 class A2ARequestHandler(RequestHandler):
     """The SDK's request handler, implemented with runs and their logs.
 
@@ -188,27 +200,16 @@ class A2ARequestHandler(RequestHandler):
         tasks: The tasks.
         card: The agent card.
         extended_card: The card for authenticated clients.
-        push: The push notifier.
         requires_auth: Whether anonymous calls are rejected.
     """
 
-    def __init__(
-        self,
-        tasks: TaskService,
-        card: pb.AgentCard,
-        extended_card: pb.AgentCard | None,
-        push: PushNotifier,
-        *,
-        requires_auth: bool,
-    ) -> None:
-        self._tasks = tasks
-        self._requires_auth = requires_auth
-        self._card = card
-        self._extended_card = extended_card
-        self._push = push
+    _tasks: TaskService
+    _card: pb.AgentCard
+    _extended_card: pb.AgentCard | None
+    _requires_auth: bool
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.Task | pb.Message:
-        """Start or continue a task, and wait until it stops unless told not to.
+        """Start or continue a task, and wait until it stops unless the request says otherwise.
 
         Args:
             params: The parameters of the operation.
@@ -250,11 +251,11 @@ class A2ARequestHandler(RequestHandler):
         if params.configuration.HasField("task_push_notification_config"):
             self._require_push()
             push = PushSubscriber(params.configuration.task_push_notification_config, _response_version(context))
-            await self._push.check(push.config)
+            await self._tasks.push.check(push.config)
         if not message.task_id:
-            return await self._tasks.start(message, principal, str(uuid4()), subscriber=subscriber, push=push)
+            return await self._tasks.start(message, principal, subscriber, push)
         if push is not None:
-            await self._push.configs.put(message.task_id, push)
+            await self._tasks.push.put(message.task_id, push)
         return await self._tasks.resume(message, principal, subscriber)
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task | None:
@@ -311,7 +312,8 @@ class A2ARequestHandler(RequestHandler):
             context: The context of the call.
         """
         await self._check_push(params, context)
-        return await self._push.add(params.task_id, PushSubscriber(params, _response_version(context)))
+        await self._tasks.push.check(params)
+        return await self._tasks.push.put(params.task_id, PushSubscriber(params, _response_version(context)))
 
     async def on_get_task_push_notification_config(
         self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
@@ -323,10 +325,10 @@ class A2ARequestHandler(RequestHandler):
             context: The context of the call.
         """
         await self._check_push(params, context)
-        for config in await self._push.configs.list(params.task_id):
-            if config.id == params.id:
-                return config
-        raise errors.TaskNotFoundError(message=f"task `{params.task_id}` has no push configuration `{params.id}`")
+        for subscriber in await self._tasks.push.subscribers(params.task_id):
+            if subscriber.config.id == params.id:
+                return subscriber.config
+        raise errors.TaskNotFoundError(f"task `{params.task_id}` has no push configuration `{params.id}`")
 
     async def on_list_task_push_notification_configs(
         self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
@@ -338,7 +340,8 @@ class A2ARequestHandler(RequestHandler):
             context: The context of the call.
         """
         await self._check_push(params, context)
-        return pb.ListTaskPushNotificationConfigsResponse(configs=await self._push.configs.list(params.task_id))
+        configs = [subscriber.config for subscriber in await self._tasks.push.subscribers(params.task_id)]
+        return pb.ListTaskPushNotificationConfigsResponse(configs=configs)
 
     async def on_delete_task_push_notification_config(
         self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
@@ -350,7 +353,7 @@ class A2ARequestHandler(RequestHandler):
             context: The context of the call.
         """
         await self._check_push(params, context)
-        await self._push.configs.delete(params.task_id, params.id)
+        await self._tasks.push.delete(params.task_id, params.id)
 
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
@@ -363,9 +366,7 @@ class A2ARequestHandler(RequestHandler):
         """
         self._principal(context)
         if not self._card.capabilities.extended_agent_card:
-            raise errors.UnsupportedOperationError(
-                message="this operation is not supported: the service has no extended card"
-            )
+            raise errors.UnsupportedOperationError("this operation is not supported: the service has no extended card")
         if self._extended_card is None:
             raise errors.ExtendedAgentCardNotConfiguredError
         return self._extended_card
@@ -374,13 +375,11 @@ class A2ARequestHandler(RequestHandler):
         try:
             validate_input_modes(message, self._card)
         except errors.ContentTypeNotSupportedError as error:
-            raise errors.ContentTypeNotSupportedError(message=f"Incompatible content types. {error.message}") from None
+            raise errors.ContentTypeNotSupportedError(f"Incompatible content types. {error.message}") from None
 
     def _require_streaming(self) -> None:
         if not self._card.capabilities.streaming:
-            raise errors.UnsupportedOperationError(
-                message="this operation is not supported: this service does not stream"
-            )
+            raise errors.UnsupportedOperationError("this operation is not supported: this service does not stream")
 
     async def _check_push(self, params: Any, context: ServerCallContext) -> None:
         """Raise unless the operation on a task's webhooks is supported, valid and permitted."""
@@ -400,9 +399,7 @@ class A2ARequestHandler(RequestHandler):
         if user.is_authenticated and user.user_name:
             return Principal(user.user_name)
         if self._requires_auth:
-            raise errors.InvalidRequestError(
-                message="authentication required: use a scheme that the agent card declares"
-            )
+            raise errors.InvalidRequestError("authentication required: use a scheme that the agent card declares")
         return Principal()
 
 

@@ -1,11 +1,10 @@
-"""Protocol version 0.3: translation to version 1.0 with the SDK's converters, and the REST binding of 0.3.
+"""Protocol version 0.3: translation to version 1.0 with the SDK's converters.
 
 Requests are validated here, before anything is started.
 """
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
@@ -18,36 +17,33 @@ from a2a.extensions.common import get_requested_extensions
 from a2a.server.context import ServerCallContext
 from a2a.types.a2a_pb2 import GetTaskRequest, SendMessageRequest, Task
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
-from a2a.utils.errors import InvalidParamsError, TaskNotFoundError, VersionNotSupportedError
+from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
 from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
 
 from ...errors import quote_names
-from ..http.sse import stream_response
-from .handler import PARSE_ERRORS, RESPONSE_VERSION, A2ARequestGuard, A2ARequestHandler, requested_version
+from ...events.types import payload_fields
+from .handler import PARSE_ERRORS, RESPONSE_VERSION, A2ARequestGuard, A2ARequestHandler, parse_body
 from .projection import Update
-from .rest import RESTRoute, encode_error, make_routes, parse_body
 
 _PART_KINDS = ("text", "file", "data")
 _MAX_PATH = 4
 _MAX_HISTORY_LENGTH = 2**31 - 1
-_PUSH = "tasks/pushNotificationConfig"
-_CARD = "agent/getAuthenticatedExtendedCard"
+PUSH = "tasks/pushNotificationConfig"
+CARD = "agent/getAuthenticatedExtendedCard"
 _METHODS: dict[str, tuple[type[BaseModel], str]] = {
     "message/send": (v03.SendMessageRequest, "send"),
     "message/stream": (v03.SendMessageRequest, ""),
     "tasks/get": (v03.GetTaskRequest, "on_get_task"),
     "tasks/cancel": (v03.CancelTaskRequest, "on_cancel_task"),
     "tasks/resubscribe": (v03.TaskResubscriptionRequest, ""),
-    f"{_PUSH}/set": (v03.SetTaskPushNotificationConfigRequest, "on_create_task_push_notification_config"),
-    f"{_PUSH}/get": (v03.GetTaskPushNotificationConfigRequest, "push_config"),
-    f"{_PUSH}/list": (v03.ListTaskPushNotificationConfigRequest, "on_list_task_push_notification_configs"),
-    f"{_PUSH}/delete": (v03.DeleteTaskPushNotificationConfigRequest, "on_delete_task_push_notification_config"),
-    _CARD: (v03.GetAuthenticatedExtendedCardRequest, "on_get_extended_agent_card"),
+    f"{PUSH}/set": (v03.SetTaskPushNotificationConfigRequest, "on_create_task_push_notification_config"),
+    f"{PUSH}/get": (v03.GetTaskPushNotificationConfigRequest, "push_config"),
+    f"{PUSH}/list": (v03.ListTaskPushNotificationConfigRequest, "on_list_task_push_notification_configs"),
+    f"{PUSH}/delete": (v03.DeleteTaskPushNotificationConfigRequest, "on_delete_task_push_notification_config"),
+    CARD: (v03.GetAuthenticatedExtendedCardRequest, "on_get_extended_agent_card"),
 }
 
 
@@ -63,7 +59,6 @@ class LegacyTranslator(RequestHandler03):
 
     def __init__(self, handler: A2ARequestHandler, guard: A2ARequestGuard) -> None:
         super().__init__(handler)
-        self._handler = handler
         self._guard = guard
 
     def supports(self, method: str, version: str) -> bool:
@@ -103,7 +98,7 @@ class LegacyTranslator(RequestHandler03):
             request: The request.
             context: The context of the call.
         """
-        result = await self._handler.on_message_send(_to_core_request(request), context)
+        result = await self.request_handler.on_message_send(_to_core_request(request), context)
         if isinstance(result, Task):
             return conversions.to_compat_task(result)
         return conversions.to_compat_message(result)
@@ -117,8 +112,10 @@ class LegacyTranslator(RequestHandler03):
         """
         length = request.params.history_length
         if length is not None and not 0 <= length <= _MAX_HISTORY_LENGTH:
-            raise InvalidParamsError(message=f"`historyLength` must be between 0 and {_MAX_HISTORY_LENGTH}")
-        task = await self._handler.on_get_task(GetTaskRequest(id=request.params.id, history_length=length), context)
+            raise InvalidParamsError(f"`historyLength` must be between 0 and {_MAX_HISTORY_LENGTH}")
+        task = await self.request_handler.on_get_task(
+            GetTaskRequest(id=request.params.id, history_length=length), context
+        )
         assert task is not None
         return conversions.to_compat_task(task)
 
@@ -137,7 +134,7 @@ class LegacyTranslator(RequestHandler03):
         list_request = v03.ListTaskPushNotificationConfigRequest(id="", params=params)
         configs = await self.on_list_task_push_notification_configs(list_request, context)
         if not configs:
-            raise TaskNotFoundError(message=f"task `{request.params.id}` has no push configuration")
+            raise TaskNotFoundError(f"task `{request.params.id}` has no push configuration")
         return configs[-1]
 
     def updates(self, method: str, params: Any, context: ServerCallContext) -> Any:
@@ -150,19 +147,21 @@ class LegacyTranslator(RequestHandler03):
         """
         request: Any = _parse_request(method, params)
         if method == "message/stream":
-            return self._handler.on_message_send_stream(_to_core_request(request), context)
-        return self._handler.on_subscribe_to_task(conversions.to_core_subscribe_to_task_request(request), context)
+            return self.request_handler.on_message_send_stream(_to_core_request(request), context)
+        return self.request_handler.on_subscribe_to_task(
+            conversions.to_core_subscribe_to_task_request(request), context
+        )
 
 
 def _parse_request(method: str, params: Any) -> Any:
     request_type = _METHODS[method][0]
-    if method == _CARD:
+    if method == CARD:
         return request_type(id="")
     _normalize_parts(params)
     try:
         return request_type.model_validate({"id": "", "params": params})
     except (ValidationError, RecursionError) as error:
-        raise InvalidParamsError(message=f"`params` is invalid for `{method}`{_error_paths(error)}") from None
+        raise InvalidParamsError(f"`params` is invalid for `{method}`{_error_paths(error)}") from None
 
 
 def _to_core_request(request: v03.SendMessageRequest) -> SendMessageRequest:
@@ -173,7 +172,7 @@ def _to_core_request(request: v03.SendMessageRequest) -> SendMessageRequest:
             converted.configuration.history_length = configuration.history_length
         return converted
     except PARSE_ERRORS:
-        raise InvalidParamsError(message="the message's parts or metadata are invalid") from None
+        raise InvalidParamsError("the message's parts or metadata are invalid") from None
 
 
 def to_legacy_update(update: Update) -> Any:
@@ -201,12 +200,11 @@ def _normalize_parts(params: Any) -> None:
 
     Data that is a list, which 1.0 allows and some clients of 0.3 send, is marked as the SDK marks it.
     """
-    message: Any = cast("Mapping[str, Any]", params).get("message") if isinstance(params, dict) else None
-    parts: Any = cast("Mapping[str, Any]", message).get("parts") if isinstance(message, dict) else None
+    parts = payload_fields(payload_fields(params).get("message")).get("parts")
     for part in cast("list[Any]", parts) if isinstance(parts, list) else ():
-        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        fields = payload_fields(part)
         if fields.get("kind") not in _PART_KINDS:
-            raise InvalidParamsError(message=f"the `kind` of a message part must be one of: {quote_names(_PART_KINDS)}")
+            raise InvalidParamsError(f"the `kind` of a message part must be one of: {quote_names(_PART_KINDS)}")
         if isinstance(fields.get("data"), list):
             fields["data"] = {"value": fields["data"]}
             fields["metadata"] = {"data_part_compat": True}
@@ -220,71 +218,27 @@ def _error_paths(error: Exception) -> str:
     return f"; see {quote_names(sorted({path for path in paths if path.isascii()}))}"
 
 
-_REST_PUSH = "/v1/tasks/{id}/pushNotificationConfigs"
-_ROUTES: Sequence[RESTRoute] = (
-    ("POST", "/v1/message:send", "message/send"),
-    ("POST", "/v1/message:stream", "message/stream"),
-    ("POST", "/v1/tasks/{id}:cancel", "tasks/cancel"),
-    ("GET POST", "/v1/tasks/{id}:subscribe", "tasks/resubscribe"),
-    ("GET", f"{_REST_PUSH}/{{pushNotificationConfigId}}", f"{_PUSH}/get"),
-    ("DELETE", f"{_REST_PUSH}/{{pushNotificationConfigId}}", f"{_PUSH}/delete"),
-    ("POST", _REST_PUSH, f"{_PUSH}/set"),
-    ("GET", _REST_PUSH, f"{_PUSH}/list"),
-    ("GET", "/v1/tasks/{id}", "tasks/get"),
-    ("GET", "/v1/card", _CARD),
-    ("GET", "/agent/authenticatedExtendedCard", _CARD),
-)
-
-
-class LegacyRESTBinding:
-    """The REST binding of version 0.3, which uses an older protobuf schema.
+def message_params(body: bytes) -> Any:
+    """Return the parameters of a REST request that sends a message.
 
     Args:
-        legacy: The operations.
-        guard: The checks that every request passes.
+        body: The body of the request.
     """
-
-    def __init__(self, legacy: LegacyTranslator, guard: A2ARequestGuard) -> None:
-        self._legacy = legacy
-        self._guard = guard
-
-    def routes(self) -> list[BaseRoute]:
-        """Return the routes of the binding."""
-        return make_routes(_ROUTES, self._admit, self._handle)
-
-    async def _admit(self, request: Request) -> ServerCallContext:
-        version = requested_version(request)
-        if not version.startswith("0."):
-            raise VersionNotSupportedError(message=f"version `{version[:20]}` is not supported at this URL; use 0.3")
-        context = await self._guard.admit(request)
-        self._legacy.check(request, context)
-        return context
-
-    async def _handle(
-        self, method: str, fields: Mapping[str, str], request: Request, context: ServerCallContext
-    ) -> Response:
-        params: Any = fields
-        if method.startswith("message/"):
-            params = _message_params(await self._guard.read_body(request))
-        elif method == f"{_PUSH}/set":
-            params = _push_params(await self._guard.read_body(request), fields["id"])
-        elif method == "tasks/get" and request.query_params.get("historyLength"):
-            params = {**fields, "historyLength": request.query_params["historyLength"]}
-        if method in self._legacy.streams:
-            return await stream_response(self._legacy.updates(method, params, context), _encode_update, encode_error)
-        return JSONResponse(_to_rest(method, await self._legacy.call(method, params, context)))
-
-
-def _message_params(body: bytes) -> Any:
     parsed = parse_body(body, old.SendMessageRequest())
     _normalize_files(parsed.request.content)
     try:
         return legacy_json(FromProto.message_send_params(parsed))
     except PARSE_ERRORS:
-        raise InvalidParamsError(message="the body is not a valid message with its configuration") from None
+        raise InvalidParamsError("the body is not a valid message with its configuration") from None
 
 
-def _push_params(body: bytes, task_id: str) -> Any:
+def push_params(body: bytes, task_id: str) -> Any:
+    """Return the parameters of a REST request that adds a webhook.
+
+    Args:
+        body: The body of the request.
+        task_id: The task.
+    """
     parsed = parse_body(body, old.CreateTaskPushNotificationConfigRequest())
     if not parsed.HasField("config"):
         # In the schema the configuration is the whole body; the official SDK nests it.
@@ -293,7 +247,7 @@ def _push_params(body: bytes, task_id: str) -> Any:
     try:
         params = FromProto.task_push_notification_config_request(parsed)
     except PARSE_ERRORS:
-        raise InvalidParamsError(message="the body is not a valid push configuration") from None
+        raise InvalidParamsError("the body is not a valid push configuration") from None
     params.push_notification_config.id = params.push_notification_config.id or parsed.config_id or None
     return legacy_json(params)
 
@@ -308,11 +262,16 @@ def _normalize_files(parts: Any) -> None:
             part.file.file_with_bytes = base64.b64encode(raw)
 
 
-def _to_rest(method: str, result: Any) -> Any:
-    """Return a result as JSON in the older schema; a card has the same JSON in both bindings."""
+def to_rest(method: str, result: Any) -> Any:
+    """Return a result as JSON in the older schema; a card has the same JSON in both bindings.
+
+    Args:
+        method: The JSON-RPC method.
+        result: Its result.
+    """
     if result is None:
         return {}
-    if method == _CARD:
+    if method == CARD:
         return legacy_json(result)
     if method == "message/send":
         return MessageToDict(ToProto.task_or_message(result))
@@ -324,5 +283,10 @@ def _to_rest(method: str, result: Any) -> Any:
     return MessageToDict(ToProto.task_push_notification_config(result))
 
 
-def _encode_update(update: Update) -> str:
+def encode_rest_update(update: Update) -> str:
+    """Encode an update as JSON in the older schema.
+
+    Args:
+        update: The update.
+    """
     return json.dumps(MessageToDict(ToProto.stream_response(to_legacy_update(update))), ensure_ascii=False)

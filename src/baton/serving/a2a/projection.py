@@ -18,16 +18,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ... import events
-from ...a2a.parts import (
-    AUTH_REQUIRED,
-    TERMINAL,
-    interrupt_data,
-    interrupt_kind,
-    interrupt_text,
-    to_data_part,
-    to_parts,
-    to_struct,
-)
+from ...a2a.parts import AUTH_REQUIRED, TERMINAL, interrupt_kind, to_interrupt_parts, to_parts, to_struct
 from ...errors import StoreError
 from ...messages import Content, Data, UserMessage, is_empty
 from ...stores import RecordPage, RunFilters, RunRecord, RunStatus, Store, iter_records
@@ -49,7 +40,13 @@ _MAX_PATH = 16
 STOPPED = TERMINAL | {pb.TASK_STATE_INPUT_REQUIRED, pb.TASK_STATE_AUTH_REQUIRED}
 
 
-_SILENT_EVENTS = (events.AgentFinished, events.UserMessageAdded, events.ResponseTruncated, events.UnknownEvent)
+_SILENT_EVENTS = (
+    events.AgentFinished,
+    events.UserMessageAdded,
+    events.ResponseTruncated,
+    events.HistoryCompacted,
+    events.UnknownEvent,
+)
 """Events without a counterpart in A2A."""
 
 
@@ -73,6 +70,8 @@ class TaskProjection:
         self._show_errors = show_errors
         self._artifacts: dict[str, pb.Artifact] = {}
         self._response_counts: dict[str, int] = {}
+        self._open_tasks: list[str] = []
+        """The agents that work on open tasks; the next message of the context goes to the last one."""
         self._streamed_text: dict[str, str] = {}
 
     @property
@@ -95,6 +94,14 @@ class TaskProjection:
                 return [self._step(event)]
             case events.ControlTransferred():
                 return [self._step(event, target=event.target)]
+            case events.TaskOpened():
+                if "/" not in event.origin.id:
+                    self._open_tasks.append(event.task.agent)
+                return [self._step(event, target=event.task.agent)]
+            case events.TaskEnded():
+                if "/" not in event.origin.id:
+                    del self._open_tasks[-1:]
+                return [self._step(event, target=event.task.return_to, outcome=event.outcome)]
             case events.StepCompleted():
                 return [self._step(event, step=event.name)]
             case events.ToolReturned():
@@ -106,7 +113,8 @@ class TaskProjection:
             case events.RunResumed():
                 return [self._status(event, pb.TASK_STATE_WORKING)]
             case events.RunCompleted():
-                return [self._status(event, pb.TASK_STATE_COMPLETED)]
+                facts = {"openTasks": [*self._open_tasks]} if self._open_tasks else None
+                return [self._status(event, pb.TASK_STATE_COMPLETED, facts)]
             case events.RunCancelled():
                 return [self._status(event, pb.TASK_STATE_CANCELED)]
             case events.RunFailed():
@@ -127,15 +135,18 @@ class TaskProjection:
                 pass
         return []
 
+    def copy_task(self) -> pb.Task:
+        """Return a copy of the current state of the task."""
+        copy = pb.Task()
+        copy.CopyFrom(self.task)
+        return copy
+
     def to_message(self) -> pb.Message:
         """Return the output of a completed task as a message."""
-        parts = self.task.artifacts[-1].parts if self.task.artifacts else ()
-        return pb.Message(
-            message_id=f"{self.task.id}-reply",
-            context_id=self.task.context_id,
-            role=pb.ROLE_AGENT,
-            parts=parts,
-        )
+        message = self._message("reply", pb.ROLE_AGENT, "")
+        message.ClearField("task_id")
+        message.parts.extend(self.task.artifacts[-1].parts if self.task.artifacts else ())
+        return message
 
     def apply_text(self, origin: events.Origin, text: str) -> pb.TaskArtifactUpdateEvent | None:
         """Append streamed text that is not in the log yet.
@@ -182,6 +193,7 @@ class TaskProjection:
 
     def _start(self, started: events.RunStarted) -> None:
         self.task.status.timestamp.CopyFrom(_timestamp(started.timestamp))
+        self._open_tasks = [task.agent for task in started.tasks]
         messages = [message for message in started.input if isinstance(message, UserMessage)]
         if messages:
             self._add_user_message("input", messages[-1].content, started.values)
@@ -256,7 +268,7 @@ class TaskProjection:
         raised = [self.interrupts[id] for id in event.interrupt_ids if id in self.interrupts]
         message = self._message(event.key, pb.ROLE_AGENT, "")
         for interrupt in raised:
-            message.parts.extend([pb.Part(text=interrupt_text(interrupt)), to_data_part(interrupt_data(interrupt))])
+            message.parts.extend(to_interrupt_parts(interrupt))
         needs_auth = any(interrupt_kind(interrupt) == AUTH_REQUIRED for interrupt in raised)
         state = pb.TASK_STATE_AUTH_REQUIRED if needs_auth else pb.TASK_STATE_INPUT_REQUIRED
         self.task.history.append(message)
@@ -447,4 +459,4 @@ def _parse_page_token(token: str) -> str:
 
 
 def _invalid_page_token() -> InvalidParamsError:
-    return InvalidParamsError(message="the page token is invalid; request the first page without one")
+    return InvalidParamsError("the page token is invalid; request the first page without one")

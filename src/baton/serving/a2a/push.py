@@ -18,7 +18,6 @@ from a2a.utils.errors import InvalidParamsError
 from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict, MessageToJson, ParseDict
 
-from ...stores import Store
 from .projection import STOPPED, TaskReader, Update
 
 if TYPE_CHECKING:
@@ -34,57 +33,6 @@ class PushSubscriber(NamedTuple):
     """The configuration that the client sent."""
     version: str = PROTOCOL_VERSION_1_0
     """The protocol version."""
-
-
-class PushConfigStore:
-    """The webhooks of tasks in a store; they are deleted with the run.
-
-    Args:
-        store: The store.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    async def list(self, task_id: str) -> "list[TaskPushNotificationConfig]":
-        """Return the configurations of a task, the oldest first.
-
-        Args:
-            task_id: The task.
-        """
-        return [subscriber.config for subscriber in await self.subscribers(task_id)]
-
-    async def subscribers(self, task_id: str) -> "list[PushSubscriber]":
-        """Return the webhooks of a task, the oldest first.
-
-        Args:
-            task_id: The task.
-        """
-        notes = await self.store.notes(task_id)
-        return [_decode(note) for name, note in notes.items() if name.startswith(_PREFIX)]
-
-    async def put(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
-        """Store a webhook and return its configuration, with an id if it had none.
-
-        Args:
-            task_id: The task.
-            subscriber: The webhook.
-        """
-        stored = TaskPushNotificationConfig()
-        stored.CopyFrom(subscriber.config)
-        stored.task_id, stored.id = task_id, subscriber.config.id or str(uuid4())
-        note = msgspec.json.encode({"config": MessageToDict(stored), "version": subscriber.version})
-        await self.store.put_note(task_id, _PREFIX + stored.id, note)
-        return stored
-
-    async def delete(self, task_id: str, id: str) -> None:
-        """Delete a webhook.
-
-        Args:
-            task_id: The task.
-            id: The id of the configuration.
-        """
-        await self.store.put_note(task_id, _PREFIX + id, None)
 
 
 def _decode(note: bytes) -> PushSubscriber:
@@ -155,19 +103,16 @@ async def _resolve(url: "httpx.URL") -> tuple[str, ...]:
 
 
 class PushNotifier:
-    """Delivers the updates of tasks to webhooks, in the order of each task.
+    """Stores the webhooks of tasks, and delivers updates to them in the order of each task.
 
     Args:
-        configs: The webhooks.
         reader: Loads tasks.
         policy: Decides whether a URL may be called.
         delays: Seconds before each retry.
     """
 
-    def __init__(
-        self, configs: PushConfigStore, reader: TaskReader, *, policy: PushPolicy, delays: Sequence[float]
-    ) -> None:
-        self.configs = configs
+    def __init__(self, reader: TaskReader, *, policy: PushPolicy, delays: Sequence[float]) -> None:
+        self._store = reader.store
         self._reader = reader
         self._policy = policy
         self._delays = delays
@@ -175,18 +120,37 @@ class PushNotifier:
         self._tasks: set[asyncio.Task[None]] = set()
         self._http: httpx.AsyncClient | None = None
 
-    async def add(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
-        """Add a webhook to a task.
+    async def subscribers(self, task_id: str) -> list[PushSubscriber]:
+        """Return the webhooks of a task, the oldest first.
 
         Args:
             task_id: The task.
-            subscriber: The webhook.
-
-        Raises:
-            InvalidParamsError: The URL is not allowed.
         """
-        await self.check(subscriber.config)
-        return await self.configs.put(task_id, subscriber)
+        notes = await self._store.notes(task_id)
+        return [_decode(note) for name, note in notes.items() if name.startswith(_PREFIX)]
+
+    async def put(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
+        """Store a webhook with its run and return its configuration, with an id if it had none.
+
+        Args:
+            task_id: The task.
+            subscriber: The webhook; its URL has passed `check`.
+        """
+        stored = TaskPushNotificationConfig()
+        stored.CopyFrom(subscriber.config)
+        stored.task_id, stored.id = task_id, subscriber.config.id or str(uuid4())
+        note = msgspec.json.encode({"config": MessageToDict(stored), "version": subscriber.version})
+        await self._store.put_note(task_id, _PREFIX + stored.id, note)
+        return stored
+
+    async def delete(self, task_id: str, id: str) -> None:
+        """Delete a webhook.
+
+        Args:
+            task_id: The task.
+            id: The id of the configuration.
+        """
+        await self._store.put_note(task_id, _PREFIX + id, None)
 
     async def check(self, config: TaskPushNotificationConfig) -> None:
         """Raise if the URL of a webhook is not allowed.
@@ -198,7 +162,7 @@ class PushNotifier:
             InvalidParamsError: The URL is not allowed.
         """
         if await self._allowed_addresses(config.url) is None:
-            raise InvalidParamsError(message="the push URL is not allowed; use a public http(s) URL")
+            raise InvalidParamsError("the push URL is not allowed; use a public http(s) URL")
 
     async def _allowed_addresses(self, url: str) -> tuple[str, ...] | None:
         """Return the addresses at which a URL may be called; None if it may not."""
@@ -231,7 +195,7 @@ class PushNotifier:
     async def _deliver(self, task_id: str, queue: deque[Update]) -> None:
         try:
             while queue:
-                subscribers = await self.configs.subscribers(task_id)
+                subscribers = await self.subscribers(task_id)
                 updates = [*queue]
                 queue.clear()
                 for update in updates if subscribers else ():
@@ -253,7 +217,7 @@ class PushNotifier:
             await self._send(subscriber.config, body, subscriber.version)
 
     async def _legacy_task(self, task_id: str) -> str:
-        record = await self.configs.store.record(task_id)
+        record = await self._store.record(task_id)
         assert record is not None
         task = (await self._reader.load(record)).task
         return to_compat_task(task).model_dump_json(by_alias=True, exclude_none=True)

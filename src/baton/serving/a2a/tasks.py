@@ -4,33 +4,27 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
-from a2a.types.a2a_pb2 import Message, Part, Task, TaskState
+from a2a.types.a2a_pb2 import Message, Part, Task, TaskState, TaskStatusUpdateEvent
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict
 
+from ... import errors
 from ...a2a.parts import content_of, interrupt_kind, plain_value
-from ...errors import (
-    AnswerError,
-    RunConflictError,
-    RunError,
-    ShuttingDownError,
-    StoreError,
-    ThreadBusyError,
-    quote_names,
-)
 from ...events import InterruptRaised
+from ...events.types import payload_fields
 from ...messages import UserMessage
 from ...runner import BackgroundRunner
 from ...stores import RunRecord
 from ..http.app import ContextFactory, make_context
 from ..http.auth import Principal
-from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber, copy_task
+from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber
 from .projection import MESSAGE_KEY, TaskProjection, TaskReader, Update, parallel_thread, to_context_id, to_thread
-from .push import PushConfigStore, PushSubscriber
+from .push import PushNotifier, PushSubscriber
 
 _YES = frozenset({"yes", "y", "true", "ok", "approve", "approved"})
 _NO = frozenset({"no", "n", "false", "reject", "rejected", "deny", "denied"})
@@ -77,25 +71,20 @@ def parse_answers(parts: Iterable[Part], interrupts: Mapping[str, InterruptRaise
 
 
 def _answers_by_id(value: Any, interrupts: Mapping[str, InterruptRaised]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {}
-    fields = cast("dict[str, Any]", value)
+    fields = payload_fields(value)
     if "interruptId" in fields:
         id = str(fields["interruptId"])
         if id not in interrupts:
-            raise InvalidParamsError(
-                message=f"unknown interrupt `{id}`; open interrupts are: {quote_names([*interrupts])}"
-            )
+            open_ids = errors.quote_names([*interrupts])
+            raise InvalidParamsError(f"unknown interrupt `{id}`; open interrupts are: {open_ids}")
         return {id: fields.get("answer")}
     return fields if fields and all(id in interrupts for id in fields) else {}
 
 
 def _only_interrupt(interrupts: Mapping[str, InterruptRaised]) -> str:
     if len(interrupts) != 1:
-        raise InvalidParamsError(
-            message=f"open interrupts are: {quote_names([*interrupts])}; "
-            'answer each with a data part {"interruptId": …, "answer": …}'
-        )
+        works = 'answer each with a data part {"interruptId": …, "answer": …}'
+        raise InvalidParamsError(f"open interrupts are: {errors.quote_names([*interrupts])}; {works}")
     return next(iter(interrupts))
 
 
@@ -118,6 +107,7 @@ _CANCEL_TIMEOUT = 20.0
 _POLL_SECONDS = 0.3
 
 
+@dataclass(eq=False)
 class TaskService:
     """The tasks of one app.
 
@@ -125,27 +115,21 @@ class TaskService:
         background: The runner that drives the tasks.
         broadcasts: The broadcasts of the tasks that are driven here.
         reader: Loads tasks from the store.
+        push: The webhooks of the tasks.
         context_factory: Creates the run's context object from the owner's name.
         allow_message_replies: Whether a stream waits until an agent acts, because it may reply with a message.
     """
 
-    def __init__(
-        self,
-        background: BackgroundRunner,
-        broadcasts: TaskBroadcasts,
-        reader: TaskReader,
-        *,
-        context_factory: ContextFactory | None = None,
-        allow_message_replies: bool = False,
-    ) -> None:
-        self.background = background
-        self.broadcasts = broadcasts
-        self.reader = reader
-        self.store = reader.store
-        self._context_factory = context_factory
-        self._allow_message_replies = allow_message_replies
-        self._configs = PushConfigStore(self.store)
-        background._recovery.on_recovered.append(self._broadcast_recovered)
+    background: BackgroundRunner
+    broadcasts: TaskBroadcasts
+    reader: TaskReader
+    push: PushNotifier
+    context_factory: ContextFactory | None
+    allow_message_replies: bool
+
+    def __post_init__(self) -> None:
+        self._store = self.reader.store
+        self.background._recovery.on_recovered.append(self._broadcast_recovered)
 
     async def record(self, task_id: str, principal: Principal) -> RunRecord:
         """Return the record of a task.
@@ -158,9 +142,9 @@ class TaskService:
             TaskNotFoundError: There is no such task, or the principal may not see it.
         """
         is_valid = bool(task_id) and "\0" not in task_id
-        record = await self.store.record(task_id) if is_valid else None
+        record = await self._store.record(task_id) if is_valid else None
         if record is None or not principal.sees(record.owner):
-            raise TaskNotFoundError(message=f"there is no task `{task_id}`")
+            raise TaskNotFoundError(f"there is no task `{task_id}`")
         return record
 
     async def get(self, task_id: str, principal: Principal) -> Task:
@@ -172,8 +156,8 @@ class TaskService:
         """
         record = await self.record(task_id, principal)
         broadcast = self.broadcasts.get(task_id)
-        if broadcast is not None and broadcast.started.is_set():
-            return copy_task(broadcast.projection)
+        if broadcast is not None and broadcast.first_snapshot.done():
+            return broadcast.projection.copy_task()
         return (await self.reader.load(record)).task
 
     async def result(self, task_id: str, principal: Principal) -> Task | Message:
@@ -196,40 +180,33 @@ class TaskService:
             _, projection = await self._load_suspended(message, principal)
             parse_answers(message.parts, projection.interrupts)
         elif "\0" in message.context_id:
-            raise InvalidParamsError(message=f"`{message.context_id}` is not a valid context id")
+            raise InvalidParamsError(f"`{message.context_id}` is not a valid context id")
 
     async def start(
-        self,
-        message: Message,
-        principal: Principal,
-        task_id: str,
-        *,
-        subscriber: TaskSubscriber | None,
-        push: PushSubscriber | None,
+        self, message: Message, principal: Principal, subscriber: TaskSubscriber | None, push: PushSubscriber | None
     ) -> TaskBroadcast:
         """Start a task in the context that the message names, or in a new one.
 
         Args:
             message: The message.
             principal: The sender of the request.
-            task_id: The id of the new task.
             subscriber: Receives all updates.
             push: A webhook for the task.
         """
-        context_id = message.context_id or str(uuid4())
+        task_id, context_id = str(uuid4()), message.context_id or str(uuid4())
         values = {MESSAGE_KEY: _message_info(message, principal)}
-        context = make_context(self._context_factory, principal.name)
+        context = make_context(self.context_factory, principal.name)
         options: Any = {"run_id": task_id, "values": values, "owner": principal.name, "context": context}
         input, thread = UserMessage(content_of(message.parts)), to_thread(principal, context_id)
         try:
             await self.background.start(input, thread=thread, **options)
-        except ThreadBusyError:
+        except errors.ThreadBusyError:
             # A context may have several tasks at once: this one gets a thread of its own with the messages so far.
             history = await self.background.runner.thread(thread).messages()
             await self.background.start([*history, input], thread=parallel_thread(thread, task_id), **options)
         if push is not None:
             # Before the broadcast starts, so that the webhook receives every update.
-            await self._configs.put(task_id, push)
+            await self.push.put(task_id, push)
         return await self._broadcast(TaskProjection(task_id, context_id), subscriber)
 
     async def resume(self, message: Message, principal: Principal, subscriber: TaskSubscriber | None) -> TaskBroadcast:
@@ -244,37 +221,34 @@ class TaskService:
         try:
             answers = parse_answers(message.parts, projection.interrupts)
             values = {MESSAGE_KEY: _message_info(message, principal)}
-            context = make_context(self._context_factory, principal.name)
+            context = make_context(self.context_factory, principal.name)
             await self.background.resume(record.run_id, answers, context=context, values=values)
-        except AnswerError as error:
-            raise InvalidParamsError(message=str(error)) from None
-        except RunConflictError:
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` is being resumed already") from None
-        except ShuttingDownError:
+        except errors.AnswerError as error:
+            raise InvalidParamsError(str(error)) from None
+        except errors.RunConflictError:
+            raise UnsupportedOperationError(f"task `{record.run_id}` is being resumed already") from None
+        except errors.ShuttingDownError:
             raise
-        except (RunError, StoreError) as error:
+        except (errors.RunError, errors.StoreError) as error:
             _logger.info("task `%s` cannot be resumed: %s", record.run_id, error)
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot be resumed") from None
+            raise UnsupportedOperationError(f"task `{record.run_id}` cannot be resumed") from None
         return await self._broadcast(projection, subscriber)
 
     async def _load_suspended(self, message: Message, principal: Principal) -> tuple[RunRecord, TaskProjection]:
         record = await self.record(message.task_id, principal)
         if message.context_id and message.context_id != to_context_id(record):
-            raise InvalidParamsError(
-                message=f"task `{record.run_id}` does not belong to context `{message.context_id}`"
-            )
+            raise InvalidParamsError(f"task `{record.run_id}` does not belong to context `{message.context_id}`")
         projection = await self.reader.load(record)
         if projection.is_finished:
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` has ended; start another one")
+            raise UnsupportedOperationError(f"task `{record.run_id}` has ended; start another one")
         if record.status == "running":
-            raise UnsupportedOperationError(
-                message=f"task `{record.run_id}` is running; it accepts messages only while it is suspended"
-            )
+            hint = "it accepts messages only while it is suspended"
+            raise UnsupportedOperationError(f"task `{record.run_id}` is running; {hint}")
         return record, projection
 
     async def _broadcast(self, projection: TaskProjection, subscriber: TaskSubscriber | None) -> TaskBroadcast:
         broadcast = self.broadcasts.start(projection, subscriber)
-        await broadcast.started.wait()
+        await asyncio.shield(broadcast.first_snapshot)
         return broadcast
 
     async def wait_until_stopped(self, task_id: str) -> None:
@@ -296,15 +270,14 @@ class TaskService:
             subscriber: A subscriber of the broadcast.
         """
         try:
-            if self._allow_message_replies:
+            if self.allow_message_replies:
                 await broadcast.acted.wait()
                 if broadcast.projection.replies_with_message:
                     async for _ in subscriber:
                         continue
                     yield _to_result(broadcast.projection)
                     return
-            assert broadcast.first_snapshot is not None
-            yield broadcast.first_snapshot
+            yield broadcast.first_snapshot.result()
             async for update in subscriber:
                 yield update
         finally:
@@ -320,7 +293,7 @@ class TaskService:
         record = await self.record(task_id, principal)
         broadcast = self.broadcasts.get(task_id)
         if broadcast is not None:
-            await broadcast.started.wait()
+            await asyncio.shield(broadcast.first_snapshot)
         if broadcast is not None and self.broadcasts.get(task_id) is broadcast:
             subscriber = TaskSubscriber()
             try:
@@ -333,8 +306,8 @@ class TaskService:
         record = await self.record(task_id, principal)
         projection = await self.reader.load(record)
         if projection.is_finished:
-            raise UnsupportedOperationError(message=f"task `{task_id}` has ended; it has no further updates")
-        yield copy_task(projection)
+            raise UnsupportedOperationError(f"task `{task_id}` has ended; it has no further updates")
+        yield projection.copy_task()
         if record.status != "running":
             is_resumed_here = False
             async for update in self._wait_for_resume(projection):
@@ -357,7 +330,7 @@ class TaskService:
                 try:
                     update = await subscriber.next(_POLL_SECONDS)
                 except TimeoutError:
-                    record = await self.store.record(task_id)
+                    record = await self._store.record(task_id)
                     if record is None or (
                         record.seq - 1 > projection.position and self.broadcasts.get(task_id) is None
                     ):
@@ -381,23 +354,22 @@ class TaskService:
         """
         record = await self.record(task_id, principal)
         if record.status not in ("running", "suspended"):
-            raise TaskNotCancelableError(message=f"task `{task_id}` has ended already")
+            raise TaskNotCancelableError(f"task `{task_id}` has ended already")
         deadline = monotonic() + _CANCEL_TIMEOUT
         while (status := await self.background.cancel(task_id)) in ("running", "suspended"):
             # The worker is in another process and has the request; or it has died, and then its lease expires.
             if monotonic() > deadline:
-                raise TaskNotCancelableError(message=f"task `{task_id}` has not stopped yet; try again")
+                raise TaskNotCancelableError(f"task `{task_id}` has not stopped yet; try again")
             await asyncio.sleep(_POLL_SECONDS)
         if status != "cancelled":
-            raise TaskNotCancelableError(message=f"task `{task_id}` ended before it could be cancelled")
+            raise TaskNotCancelableError(f"task `{task_id}` ended before it could be cancelled")
         projection = await self.reader.load(await self.record(task_id, principal))
         if record.status == "suspended":
-            self.broadcasts.push_status(projection)
+            # No process drives it, so that there is no broadcast.
+            task = projection.task
+            status = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
+            self.push.notify(status)
         return projection.task
-
-    def start_recovery(self) -> None:
-        """Start to take over abandoned tasks. Safe to call again."""
-        self.background.start_recovery(self._context_factory)
 
     async def _broadcast_recovered(self, record: RunRecord) -> None:
         self.broadcasts.start(await self.reader.load(record))
@@ -414,7 +386,7 @@ def _to_result(projection: TaskProjection) -> Task | Message:
 
 
 def _message_info(message: Message, principal: Principal) -> dict[str, Any]:
-    """Return what an agent can read about the message besides its content."""
+    """Return the facts about a message that an agent can read besides its content."""
     info: dict[str, Any] = {"messageId": message.message_id}
     if message.HasField("metadata"):
         info["metadata"] = plain_value(message.metadata)

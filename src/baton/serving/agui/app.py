@@ -1,12 +1,11 @@
 """The `agui_app` factory. Importable without Starlette and ag_ui, so that a missing extra is reported by name."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from ...arguments import check_arguments, check_choice, check_positive
 from ...errors import SetupError
-from ..http.app import AppTarget, ContextFactory, EndpointOptions, make_app, to_background_runner
+from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
 from ..http.auth import AuthLike
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def agui_app(
 
     Args:
         target: The agent, runner or background runner to serve; a runner must have a store.
-        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        auth: The accepted credentials: a token, tokens by principal name, a function that verifies tokens, or schemes.
         allow_anonymous: Without `auth`, accept requests from other machines too.
         cors_origins: Origins whose pages may call the app.
         max_body: The largest accepted body in bytes; a request carries the whole conversation.
@@ -57,9 +56,7 @@ def agui_app(
     check_positive("agui_app(heartbeat=…)", heartbeat)
     background = to_background_runner(target, "agui_app")
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
-    options = EndpointOptions(
-        context_factory, heartbeat=heartbeat, cancel_on_disconnect=on_disconnect == "cancel", show_errors=show_errors
-    )
-    start = partial(background.start_recovery, context_factory)
-    routes = [Route("/{path:path}", AGUIEndpoint(background, guard, options).handle, methods=["POST"])]
-    return make_app(routes, background, start=start, cors_origins=cors_origins)
+    cancels = on_disconnect == "cancel"
+    endpoint = AGUIEndpoint(background, guard, context_factory, heartbeat, show_errors, cancel_on_disconnect=cancels)
+    routes = [Route("/{path:path}", endpoint.handle, methods=["POST"])]
+    return make_app(routes, background, context_factory, cors_origins=cors_origins)

@@ -163,8 +163,8 @@ class AGUIEndpoint(Endpoints):
             request: The incoming request.
         """
         try:
-            principal = await self._guard.admit(request)
-            body = await self._guard.parse_body(request, parse_request)
+            principal = await self.guard.admit(request)
+            body = await self.guard.parse_body(request, parse_request)
             active = await self._start_or_resume(principal, body)
             translator = await self._translator(principal, body, active)
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
@@ -177,7 +177,7 @@ class AGUIEndpoint(Endpoints):
 
     async def _start_or_resume(self, principal: Principal, body: agui.RunAgentInput) -> _ActiveRun:
         thread = principal.to_store_id(body.thread_id)
-        page = await self._store.list(thread=thread, limit=1)
+        page = await self.store.list(thread=thread, limit=1)
         last = page.records[0] if page.records else None
         if last is not None and last.status == "suspended":
             active = await self._resume(principal, body, last)
@@ -185,9 +185,9 @@ class AGUIEndpoint(Endpoints):
                 return active
         elif body.resume:
             raise ServingError(409, "not_suspended", "no run of this thread is suspended")
-        run_id = await self._background.start(
+        run_id = await self.background.start(
             input_messages(body, is_known=last is not None),
-            context=self._options.make_context(principal.name),
+            context=self.make_context(principal),
             values=initial_values(body),
             run_id=principal.to_store_id(body.run_id),
             thread=thread,
@@ -197,7 +197,7 @@ class AGUIEndpoint(Endpoints):
 
     async def _resume(self, principal: Principal, body: agui.RunAgentInput, last: RunRecord) -> _ActiveRun | None:
         """Resume a suspended run; None if it was cancelled and the request starts a new one."""
-        events = await self._background.runner.events(last.run_id)
+        events = await self.background.runner.events(last.run_id)
         interrupts = Log(events).open_interrupts()
         answers = parse_answers(body, interrupts)
         has_input = bool(input_messages(body, is_known=True))
@@ -206,27 +206,27 @@ class AGUIEndpoint(Endpoints):
                 raise ServingError(409, "thread_busy", "the thread's last run is suspended; send answers in `resume`")
             answers = ResumeRequest({}, abandons=True)
         if answers.abandons:
-            await self._background.cancel(last.run_id)
+            await self.background.cancel(last.run_id)
             return None if has_input else _ActiveRun(last.run_id, len(events))
-        await self._background.resume(last.run_id, answers.answers, context=self._options.make_context(principal.name))
+        await self.background.resume(last.run_id, answers.answers, context=self.make_context(principal))
         return _ActiveRun(last.run_id, len(events), answers.answered_calls)
 
     async def _translator(self, principal: Principal, body: agui.RunAgentInput, active: _ActiveRun) -> EventTranslator:
-        events = await self._background.runner.events(active.run_id)
+        events = await self.background.runner.events(active.run_id)
         return EventTranslator(
             run_id=principal.to_public_id(active.run_id),
             thread_id=body.thread_id,
             request_run_id=body.run_id,
             past=events[: active.seen],
             answered=active.answered_calls,
-            show_errors=self._options.show_errors,
+            show_errors=self.show_errors,
         )
 
     async def _frames(self, active: _ActiveRun, translator: EventTranslator) -> AsyncGenerator[bytes]:
         for frame in _encode(translator.start()):
             yield frame
-        events = self._background.subscribe(active.run_id, after=active.seen)
-        frames = iter_frames(events, self._options.heartbeat, lambda item: _encode(translator.translate(item[1])))
+        events = self.background.subscribe(active.run_id, after=active.seen)
+        frames = iter_frames(events, self.heartbeat, lambda item: _encode(translator.translate(item[1])))
         async with aclosing(frames):
             async for frame in frames:
                 yield frame
@@ -235,9 +235,9 @@ class AGUIEndpoint(Endpoints):
                 yield frame
 
     def _disconnected(self, active: _ActiveRun, translator: EventTranslator) -> None:
-        if not translator.is_finished and self._options.cancel_on_disconnect:
+        if not translator.is_finished and self.cancel_on_disconnect:
             # The task of the request is being cancelled and can await nothing.
-            task = asyncio.create_task(self._background.cancel(active.run_id))
+            task = asyncio.create_task(self.background.cancel(active.run_id))
             _cancelling.add(task)
             task.add_done_callback(_cancelling.discard)
 

@@ -27,9 +27,8 @@ def from_agui_messages(messages: Iterable[Any]) -> list[core.Message]:
         if isinstance(message, agui.UserMessage):
             converted.append(core.UserMessage(from_agui_content(message.content)))
         elif isinstance(message, agui.AssistantMessage):
-            calls = tuple(
-                [core.ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()]
-            )
+            called = [(call.id, call.function) for call in message.tool_calls or ()]
+            calls = tuple([core.ToolCall(id, function.name, function.arguments) for id, function in called])
             names.update({call.id: call.name for call in calls})
             converted.append(core.AssistantMessage(message.content or "", calls))
         elif isinstance(message, agui.ToolMessage):

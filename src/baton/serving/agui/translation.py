@@ -69,7 +69,7 @@ def _interrupt_message(interrupt: events.InterruptRaised) -> str | None:
     payload = payload_fields(interrupt.payload)
     if payload.get("kind") == "approval":
         return f"Allow the call of `{payload.get('tool')}`?"
-    message = payload.get("message") or payload.get("question")
+    message = payload.get("message") or payload.get("question") or payload.get("text")
     return message if isinstance(message, str) else None
 
 
@@ -252,7 +252,7 @@ class MessageTranslator:
         """Close the open messages of an activation, and tell the client that they are discarded.
 
         Args:
-            place: The event or delta that says so.
+            place: The event or delta that restarts the response.
         """
         id = place.origin.id
         discarded = [open.id for messages in (self._reasonings, self._texts) if (open := messages.get(id))]
@@ -309,6 +309,7 @@ _SILENT_EVENTS = (
     events.RunResumed,
     events.UserMessageAdded,
     events.ResponseTruncated,
+    events.HistoryCompacted,
     events.StepCompleted,
     events.ControlTransferred,
     events.InterruptRaised,
@@ -366,6 +367,8 @@ class EventTranslator:
             events.AgentStarted: _ignore,
             events.AgentResponded: self._response,
             events.ToolReturned: self._returned,
+            events.TaskOpened: self._task,
+            events.TaskEnded: self._task,
         }
         """Handlers of the events that belong to an open activation."""
         self._handlers: dict[type, Callable[[Any], _AGUIEvents]] = {
@@ -391,7 +394,10 @@ class EventTranslator:
         """
         read = self._contents.get(type(event))
         if read is None:
-            yield from self._handlers[type(event)](event)
+            handle = self._handlers.get(type(event))
+            if handle is None:
+                raise TypeError(f"AG-UI has no case for {type(event).__name__}")
+            yield from handle(event)
         else:
             content = [*read(event)]
             if content or isinstance(event, events.AgentStarted | events.AgentResponded):
@@ -410,7 +416,7 @@ class EventTranslator:
         yield agui.RunErrorEvent(message=message, code="unavailable")
 
     def _record(self, event: events.Event) -> list[Any]:
-        """Record what later events refer to; return the change of the state as a JSON patch."""
+        """Record facts for later events; return the change of the state as a JSON patch."""
         self._steps.note(event)
         self._messages.note(event)
         if isinstance(event, events.RunStarted):
@@ -449,6 +455,15 @@ class EventTranslator:
     def _custom(self, custom: events.CustomDelta) -> _AGUIEvents:
         yield agui.CustomEvent(name=custom.name, value=custom.data)
 
+    def _task(self, event: events.TaskOpened | events.TaskEnded) -> _AGUIEvents:
+        task = event.task
+        value: dict[str, Any] = {"agent": task.agent, "caller": task.caller, "toolCallId": task.call_id}
+        if isinstance(event, events.TaskOpened):
+            yield agui.CustomEvent(name="baton.task_opened", value=value)
+        else:
+            value |= {"outcome": event.outcome, "result": event.result, "reason": event.reason}
+            yield agui.CustomEvent(name="baton.task_ended", value=value)
+
     def _progress(self, progress: events.ProgressDelta) -> _AGUIEvents:
         value = {"text": progress.text, "done": progress.done, "total": progress.total, "toolCallId": progress.call_id}
         yield agui.CustomEvent(name="baton.progress", value=value)
@@ -473,9 +488,9 @@ class EventTranslator:
 
     def _failed(self, event: events.RunFailed) -> _AGUIEvents:
         yield from self._close(failure="the run failed")
-        message = (
-            f"{event.error_type}: {event.message}" if self._show_errors else event.public_message or "the run failed"
-        )
+        message = event.public_message or "the run failed"
+        if self._show_errors:
+            message = f"{event.error_type}: {event.message}"
         yield agui.RunErrorEvent(message=message, code=event.error_type, usage=_usage(self._responses))
 
     def _run_finished(self, outcome: Any, *, result: str | None = None) -> Any:

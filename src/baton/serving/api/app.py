@@ -1,13 +1,13 @@
 """The `api_app` factory. Importable without Starlette, so that a missing extra is reported by name."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...arguments import check_arguments, check_positive
 from ...errors import SetupError
-from ..http.app import AppTarget, ContextFactory, EndpointOptions, make_app, to_background_runner
+from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
 from ..http.auth import AuthLike
+from .client_options import NO_OPTIONS, ClientOptions
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -25,6 +25,7 @@ def api_app(
     show_errors: bool = False,
     context_factory: ContextFactory | None = None,
     heartbeat: float = 15.0,
+    client_options: ClientOptions | None = None,
 ) -> "Starlette":
     """Return the HTTP API of a team as an ASGI app.
 
@@ -33,13 +34,14 @@ def api_app(
 
     Args:
         target: The agent, runner or background runner to serve; a runner must have a store.
-        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        auth: The accepted credentials: a token, tokens by principal name, a function that verifies tokens, or schemes.
         allow_anonymous: Without `auth`, accept requests from other machines too.
         cors_origins: Origins whose pages may call the API.
         max_body: The largest accepted body in bytes.
         show_errors: Show callers the message of the exception that failed a run.
         context_factory: Creates the run's context object from the owner's name.
         heartbeat: Seconds of silence after which an event stream sends a comment.
+        client_options: The options of a run, such as its model, that clients may set; none by default.
 
     Raises:
         SetupError: Starlette is not installed, the runner has no store, or an argument is invalid.
@@ -54,8 +56,8 @@ def api_app(
     check_positive("api_app(heartbeat=…)", heartbeat)
     background = to_background_runner(target, "api_app")
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
-    options = EndpointOptions(context_factory, heartbeat=heartbeat, show_errors=show_errors)
-    endpoints = RunEndpoints(background, guard, options)
-    start = partial(background.start_recovery, context_factory)
+    endpoints = RunEndpoints(
+        background, guard, context_factory, heartbeat, show_errors, client_options=client_options or NO_OPTIONS
+    )
     handlers = dict.fromkeys((404, 405), unknown_path)
-    return make_app(endpoints.routes(), background, start=start, cors_origins=cors_origins, exception_handlers=handlers)
+    return make_app(endpoints.routes(), background, context_factory, cors_origins=cors_origins, handlers=handlers)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -18,15 +19,19 @@ from ...context.values import THREAD_PREFIX
 from ...errors import RunExistsError, RunNotFoundError, ThreadBusyError
 from ...events import Delta, Event
 from ...log import Log
-from ...runner.arguments import RunArgs
+from ...runner import Dismiss
+from ...runner.arguments import ResumeArgs, RunArgs
 from ...runner.backends import new_id, run_started_event
-from ...stores import RUN_STATUSES, RunRecord, RunStatus
+from ...runner.waiting_messages import from_message
+from ...stores import RUN_STATUSES, RunRecord, RunStatus, WaitingMessage
 from ..http.app import Endpoints
 from ..http.auth import Principal
 from ..http.errors import ServingError, check_interrupt_ids, error_response
 from ..http.sse import SSEResponse, encode_frame, iter_frames
 from . import schemas
+from .client_options import NO_OPTIONS, ClientOptions
 from .openapi import openapi_document
+from .options import client_run_args
 
 _RESERVED_PREFIXES = ("baton.", THREAD_PREFIX)
 _DIGITS = re.compile(r"\d{1,15}")
@@ -35,8 +40,15 @@ _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
 _Endpoint = Callable[[Principal, Request], Awaitable[Response]]
 
 
+@dataclass(eq=False)
 class RunEndpoints(Endpoints):
-    """The endpoints of the HTTP API; each principal has runs and threads of its own."""
+    """The endpoints of the HTTP API; each principal has runs and threads of its own.
+
+    Args:
+        client_options: The options of a run that clients may set.
+    """
+
+    client_options: ClientOptions = NO_OPTIONS
 
     def routes(self) -> list[Route]:
         """Return the routes of the API."""
@@ -60,16 +72,16 @@ class RunEndpoints(Endpoints):
 
     async def _handle(self, by_method: Mapping[str, _Endpoint], request: Request) -> Response:
         try:
-            principal = await self._guard.admit(request)
+            principal = await self.guard.admit(request)
             return await by_method["GET" if request.method == "HEAD" else request.method](principal, request)
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
             return error_response(request, error)
 
     async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(openapi_document(str(request.scope.get("root_path", "")), self._guard.auth))
+        return JSONResponse(openapi_document(str(request.scope.get("root_path", "")), self.guard.auth))
 
     async def _start_run(self, principal: Principal, request: Request) -> Response:
-        body = await self._guard.parse_body(request, partial(msgspec.json.decode, type=schemas.StartRunBody))
+        body = await self.guard.parse_body(request, partial(msgspec.json.decode, type=schemas.StartRunBody))
         for prefix in _RESERVED_PREFIXES:
             if any(key.startswith(prefix) for key in body.values):
                 raise ServingError(422, "invalid", f"keys of `values` that begin with `{prefix}` are reserved")
@@ -78,17 +90,21 @@ class RunEndpoints(Endpoints):
             raise ServingError(422, "invalid", "`Idempotency-Key` must be 1 to 255 visible ASCII characters")
         id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id())
         args = RunArgs[Any](
-            context=self._options.make_context(principal.name),
+            context=self.make_context(principal),
             values=body.values,
             limits=self._limits(body.limits),
             run_id=principal.to_store_id(id),
             thread=principal.to_store_id(body.thread) if body.thread else None,
             start_at=body.start_at,
             owner=principal.name,
+            when_busy=body.when_busy,
         )
+        args.update(client_run_args(body, self.client_options, self.background.runner.team))
+        if body.when_busy != "error" and not body.thread:
+            raise ServingError(422, "invalid", "`when_busy` needs a `thread`")
         if not key or not await self._is_repeated(body.input, args):
             try:
-                await self._background.start(body.input, **args)
+                await self.background.start(body.input, **args)
             except (RunExistsError, ThreadBusyError):
                 # The first request may have arrived at the same time.
                 if not key or not await self._is_repeated(body.input, args):
@@ -97,11 +113,14 @@ class RunEndpoints(Endpoints):
 
     async def _is_repeated(self, input: Any, args: RunArgs[Any]) -> bool:
         """Return whether the same request has started the run. Raises if it was another one."""
-        expected = self._background.runner._run_started(input, args)
-        if await self._store.record(expected.run_id) is None:
+        expected = self.background.runner._run_started(input, args)
+        if await self.store.record(expected.run_id) is not None:
+            started = run_started_event(await self.background.runner.events(expected.run_id))
+        elif (message := await self.store.waiting(expected.run_id)) is not None:
+            started, _ = from_message(message)
+        else:
             return False
-        started = run_started_event(await self._background.runner.events(expected.run_id))
-        fields = ("input", "values", "thread", "limits", "owner")
+        fields = ("input", "values", "thread", "limits", "owner", "options")
         if any(getattr(started, name) != getattr(expected, name) for name in fields):
             message = "a request with this `Idempotency-Key` started another run; use a new key for a new request"
             raise ServingError(422, "key_reused", message)
@@ -114,7 +133,7 @@ class RunEndpoints(Endpoints):
             raise ServingError(422, "invalid", "`after` must be the `next` cursor of the previous page")
         if thread is not None and not re.fullmatch(schemas.ID, thread):
             raise ServingError(422, "invalid", "`thread` must consist of at most 128 letters, digits and . _ : -")
-        page = await self._store.list(
+        page = await self.store.list(
             status=_parse_statuses(query.getlist("status")),
             thread=None if thread is None else principal.to_store_id(thread),
             owner=principal.owner_filter,
@@ -130,90 +149,109 @@ class RunEndpoints(Endpoints):
     async def _stream_events(self, principal: Principal, request: Request) -> Response:
         text = request.headers.get("last-event-id") or request.query_params.get("after", "0")
         id, after = _path_id(request, "run"), _parse_int(text, "Last-Event-ID", minimum=0, maximum=10**15)
-        record = await self._record(principal, id)
-        if record.status != "running" and record.seq - 1 <= after:
+        record = await self._find(principal, id)
+        if isinstance(record, RunRecord) and record.status != "running" and record.seq - 1 <= after:
             # An EventSource reconnects whenever a stream ends, unless the response is 204.
             return Response(status_code=204)
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        events = self._background.subscribe(record.run_id, after=after)
-        return SSEResponse(iter_frames(events, self._options.heartbeat, partial(self._encode, principal)))
+        events = self.background.subscribe(record.run_id, after=after)
+        return SSEResponse(iter_frames(events, self.heartbeat, partial(self._encode, principal)))
 
     def _encode(self, principal: Principal, item: tuple[int, Event | Delta]) -> Iterator[bytes]:
         number, event = item
         # A delta is not in the log and cannot be requested again, so it has no id.
         id = "" if isinstance(event, Delta) else str(number)
-        data = schemas.encode_public_event(event, principal, show_errors=self._options.show_errors)
+        data = schemas.encode_public_event(event, principal, show_errors=self.show_errors)
         yield encode_frame(data, event=type(event).__name__, id=id)
 
     async def _answer_run(self, principal: Principal, request: Request) -> Response:
         id = _path_id(request, "run")
-        body = await self._guard.parse_body(request, partial(msgspec.json.decode, type=schemas.AnswersBody))
+        body = await self.guard.parse_body(request, partial(msgspec.json.decode, type=schemas.AnswersBody))
         record = await self._record(principal, id)
         if record.status != "suspended":
             raise ServingError(409, "not_suspended", f"the run is {record.status}; it has no open interrupts")
         # `resume` takes a mapping with other keys for the answer itself; here the keys are always interrupt ids.
-        log = Log(await self._background.runner.events(record.run_id))
+        log = Log(await self.background.runner.events(record.run_id))
         check_interrupt_ids(body.answers, log.open_interrupts())
-        return await self._resume(principal, id, record, body.answers)
+        return await self._resume(principal, id, record, body.answers, ResumeArgs(message=body.message))
 
     async def _resume_run(self, principal: Principal, request: Request) -> Response:
-        id = _path_id(request, "run")
-        return await self._resume(principal, id, await self._record(principal, id), None)
+        id, parse = _path_id(request, "run"), partial(msgspec.json.decode, type=schemas.ResumeBody)
+        body = await self.guard.parse_body(request, parse, default=schemas.ResumeBody())
+        args = ResumeArgs[Any](message=body.message, execute_calls=body.execute_calls)
+        answers = None if body.dismiss is None else Dismiss(body.dismiss)
+        return await self._resume(principal, id, await self._record(principal, id), answers, args)
 
-    async def _resume(self, principal: Principal, id: str, record: RunRecord, answers: Any) -> Response:
-        context = self._options.make_context(principal.name)
-        await self._background.resume(record.run_id, answers, context=context)
+    async def _resume(
+        self, principal: Principal, id: str, record: RunRecord, answers: Any, args: ResumeArgs[Any]
+    ) -> Response:
+        args["context"] = self.make_context(principal)
+        await self.background.resume(record.run_id, answers, **args)
         return await self._run(principal, id, 202)
 
     async def _cancel_run(self, principal: Principal, request: Request) -> Response:
         id, parse = _path_id(request, "run"), partial(msgspec.json.decode, type=schemas.CancelBody)
-        body = await self._guard.parse_body(request, parse, default=schemas.CancelBody())
-        record = await self._record(principal, id)
-        await self._background.cancel(record.run_id, body.when)
+        body = await self.guard.parse_body(request, parse, default=schemas.CancelBody())
+        found = await self._find(principal, id)
+        status = await self.background.cancel(found.run_id, body.when)
+        if isinstance(found, WaitingMessage) and await self.store.record(found.run_id) is None:
+            return _json(schemas.to_waiting_detail(found, principal, status))
         return await self._run(principal, id)
 
     async def _get_thread(self, principal: Principal, request: Request) -> Response:
         id = _path_id(request, "thread")
-        thread = self._background.runner.thread(principal.to_store_id(id))
-        runs = await thread.runs()
-        if not runs:
+        thread = self.background.runner.thread(principal.to_store_id(id))
+        runs, waiting = await thread.runs(), await thread.waiting()
+        if not runs and not waiting:
             raise ServingError(404, "not_found", "there is no such thread")
         view = schemas.ThreadView(
             id=id,
             active_agent=await thread.active_agent(),
             runs=tuple([schemas.to_run_view(record, principal) for record in runs]),
             messages=await thread.messages(),
+            waiting=tuple([principal.to_public_id(message.run_id) for message in waiting]),
         )
         return _json(view)
 
     async def _run(
         self, principal: Principal, id: str, status: int = 200, headers: dict[str, str] | None = None
     ) -> Response:
-        """Return a run with the details of its log."""
-        record = await self._record(principal, id)
-        events = await self._background.runner.events(record.run_id)
-        return _json(
-            schemas.to_run_detail(record, events, principal, show_errors=self._options.show_errors), status, headers
-        )
+        """Return a run with the details of its log, or a message that waits."""
+        record = await self._find(principal, id)
+        if isinstance(record, WaitingMessage):
+            return _json(schemas.to_waiting_detail(record, principal), status, headers)
+        events = await self.background.runner.events(record.run_id)
+        detail = schemas.to_run_detail(record, events, principal, show_errors=self.show_errors)
+        return _json(detail, status, headers)
 
     async def _record(self, principal: Principal, id: str) -> RunRecord:
+        found = await self._find(principal, id)
+        if isinstance(found, WaitingMessage):
+            raise ServingError(409, "waiting", "the message waits for the unfinished run of its thread")
+        return found
+
+    async def _find(self, principal: Principal, id: str) -> RunRecord | WaitingMessage:
+        """Return a run, or a message that waits. Raises RunNotFoundError."""
         # Ids of runs that were started by another protocol have no owner prefix.
         for store_id in dict.fromkeys((principal.to_store_id(id), id)):
-            record = await self._store.record(store_id)
+            record = await self.store.record(store_id)
             if record is not None and principal.sees(record.owner):
                 return record
-        raise RunNotFoundError(id)
+        message = await self.store.waiting(principal.to_store_id(id))
+        if message is None or not principal.sees(message.owner):
+            raise RunNotFoundError(id)
+        return message
 
     def _limits(self, requested: schemas.LimitsBody | None) -> Limits | None:
         """Return the runner's limits, lowered to the requested ones."""
         if requested is None:
             return None
-        own = asdict(self._background.runner.limits)
+        own = asdict(self.background.runner.limits)
         lower = {name: limit for name, limit in asdict(requested).items() if limit is not None}
         for name, limit in lower.items():
             lower[name] = limit if own[name] is None else min(limit, own[name])
-        return replace(self._background.runner.limits, **lower)
+        return replace(self.background.runner.limits, **lower)
 
 
 async def unknown_path(request: Request, error: Exception) -> Response:

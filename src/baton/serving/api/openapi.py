@@ -18,13 +18,14 @@ from .schemas import (
     CancelBody,
     ErrorBody,
     HealthBody,
+    ResumeBody,
     RunDetail,
     RunPage,
     StartRunBody,
     ThreadView,
 )
 
-_BODIES = (StartRunBody, AnswersBody, CancelBody, RunDetail, RunPage, ThreadView, ErrorBody, HealthBody)
+_BODIES = (StartRunBody, AnswersBody, ResumeBody, CancelBody, RunDetail, RunPage, ThreadView, ErrorBody, HealthBody)
 _EVENT_TYPES = tuple(
     kind
     for kind in types.__dict__.values()
@@ -41,13 +42,22 @@ _ERRORS = {
     413: "The body is too large.",
     415: "The body is not sent as application/json.",
     422: "The body or a parameter is invalid; the message says where.",
+    429: "Too many messages wait for the thread.",
     503: "The store is unavailable, or the server is shutting down.",
 }
 _OPEN_PATH = "/health"
 """The path that needs no authentication."""
+_POST = (400, 404, 408, 409, 413, 415, 422)
+"""The errors of requests with a body."""
+_LIST_DESCRIPTION = "List your runs, the newest first."
+_START_DESCRIPTION = (
+    "Start a run. It continues when clients disconnect. If its thread has an unfinished run, `when_busy` decides "
+    "whether the request is refused, or the message waits and is shown with the status `waiting`."
+)
 _ANSWER_DESCRIPTION = "Answer open interrupts and resume the run."
-_RESUME_DESCRIPTION = "Resume a failed or cancelled run."
-_CANCEL_DESCRIPTION = "Cancel a run, in whichever process it is driven."
+_RESUME_DESCRIPTION = "Resume a failed or cancelled run, or a suspended one whose interrupts are dismissed."
+_CANCEL_DESCRIPTION = "Cancel a run, in whichever process it is driven, or a message that waits."
+_OPTIONAL_BODIES = (CancelBody, ResumeBody)
 _STREAM_DESCRIPTION = (
     "Server-sent events. Events of the log have their number as `id`, their type as `event` and the event as JSON in "
     "`data` (see the schema `Event`); deltas (TextDelta, ToolCallDelta, ReasoningDelta, ResponseRestarted, "
@@ -79,7 +89,8 @@ def _base_document() -> dict[str, Any]:
     _, components = msgspec.json.schema_components(
         (*_BODIES, *_EVENT_TYPES), schema_hook=_schema_hook, ref_template="#/components/schemas/{name}"
     )
-    events = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in _EVENT_TYPES]
+    kinds = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in _EVENT_TYPES]
+    event = {"oneOf": kinds, "discriminator": {"propertyName": "type"}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -88,20 +99,15 @@ def _base_document() -> dict[str, Any]:
             "description": "Start runs of a team of agents, stream their events and answer their interrupts.",
         },
         "paths": _paths(),
-        "components": {
-            "schemas": {**components, "Event": {"oneOf": events, "discriminator": {"propertyName": "type"}}},
-        },
+        "components": {"schemas": {**components, "Event": event}},
     }
 
 
 def _schema_hook(kind: type) -> dict[str, Any]:
     if kind is Origin:
         items: list[dict[str, Any]] = [{"type": "string"}, {"type": "string"}, {"type": ["string", "null"]}]
-        return {
-            "type": "array",
-            "prefixItems": items,
-            "description": "The activation of the event: its id, its agent and its parent activation.",
-        }
+        description = "The activation of the event: its id, its agent and its parent activation."
+        return {"type": "array", "prefixItems": items, "description": description}
     raise NotImplementedError(kind)
 
 
@@ -118,14 +124,9 @@ _LIST_PARAMETERS = [
     _parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}),
     _parameter("after", "query", {"type": "string"}, "The `next` cursor of the previous page."),
 ]
-_START_PARAMETERS = [
-    _parameter(
-        "Idempotency-Key",
-        "header",
-        {"type": "string", "minLength": 1, "maxLength": 255},
-        "Of several requests with the same key, the first one starts a run, and all return it.",
-    )
-]
+_KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 255}
+_KEY_DESCRIPTION = "Of several requests with the same key, the first one starts a run, and all return it."
+_START_PARAMETERS = [_parameter("Idempotency-Key", "header", _KEY_SCHEMA, _KEY_DESCRIPTION)]
 _STREAM_PARAMETERS = [
     _parameter("Last-Event-ID", "header", _NUMBER, "The number of the last event that you received."),
     _parameter("after", "query", _NUMBER, "Alternative to Last-Event-ID for clients that cannot set headers."),
@@ -140,7 +141,7 @@ class _Operation(Struct, frozen=True):
     response: tuple[int, type] | None
     """The status and the body of a success; None for the event stream."""
     body: type | None = None
-    errors: tuple[int, ...] = (400, 404, 408, 409, 413, 415, 422)
+    errors: tuple[int, ...] = _POST
     parameters: Sequence[Mapping[str, Any]] = ()
 
     @property
@@ -156,7 +157,7 @@ class _Operation(Struct, frozen=True):
         if self.parameters:
             operation["parameters"] = self.parameters
         if self.body is not None:
-            operation["requestBody"] = {**_content(self.body), "required": self.body is not CancelBody}
+            operation["requestBody"] = {**_content(self.body), "required": self.body not in _OPTIONAL_BODIES}
         responses = _stream_responses() if self.response is None else {}
         if self.response is not None:
             status, kind = self.response
@@ -169,23 +170,22 @@ class _Operation(Struct, frozen=True):
 
 
 _OPERATIONS = (
-    _Operation(
-        "get /runs", "list_runs", "List your runs, the newest first.", (200, RunPage), None, (422,), _LIST_PARAMETERS
-    ),
+    _Operation("get /runs", "list_runs", _LIST_DESCRIPTION, (200, RunPage), None, (422,), _LIST_PARAMETERS),
     _Operation(
         "post /runs",
         "create_run",
-        "Start a run. It continues when clients disconnect.",
+        _START_DESCRIPTION,
         (201, RunDetail),
         StartRunBody,
-        parameters=_START_PARAMETERS,
+        (*_POST, 429),
+        _START_PARAMETERS,
     ),
     _Operation("get /runs/{id}", "get_run", "Get one run.", (200, RunDetail), errors=(404,)),
     _Operation(
         "get /runs/{id}/events", "stream_run_events", _STREAM_DESCRIPTION, None, None, (404, 422), _STREAM_PARAMETERS
     ),
     _Operation("post /runs/{id}/answers", "answer_run", _ANSWER_DESCRIPTION, (202, RunDetail), AnswersBody),
-    _Operation("post /runs/{id}/resume", "resume_run", _RESUME_DESCRIPTION, (202, RunDetail), errors=(404, 409)),
+    _Operation("post /runs/{id}/resume", "resume_run", _RESUME_DESCRIPTION, (202, RunDetail), ResumeBody),
     _Operation("post /runs/{id}/cancel", "cancel_run", _CANCEL_DESCRIPTION, (200, RunDetail), CancelBody),
     _Operation("get /threads/{id}", "get_thread", "Get one thread.", (200, ThreadView), errors=(404,)),
     _Operation(f"get {_OPEN_PATH}", "health", "Check that the server is up.", (200, HealthBody)),

@@ -6,13 +6,25 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from ...events import Delta, Event, RunFailed, RunStarted, UnknownEvent, encode_event
+from ...events import (
+    Delta,
+    Event,
+    HistoryCompacted,
+    OpenTask,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    TaskEnded,
+    UnknownEvent,
+    UserMessageAdded,
+    encode_event,
+)
 from ...flow.log_history import history_from_log, last_active_agent
 from ...log import Log
 from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage, text_of
 from ...runner import Interrupt, usage_from_events
 from ...runner.result import to_interrupt
-from ...stores import RunRecord, RunStatus
+from ...stores import RunRecord, RunStatus, WaitingMessage
 from ..http.auth import Principal
 
 MAX_PAGE_SIZE = 200
@@ -33,8 +45,22 @@ class LimitsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cost: Annotated[float, Meta(gt=0, le=1e15)] | None = None
 
 
+class AgentOptionsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of one agent for one run, as far as the server allows them."""
+
+    model: str | None = None
+    model_settings: dict[str, Any] | None = None
+    instructions: str | None = None
+    tools: tuple[str, ...] | None = None
+    """The names of the agent's tools that it may use."""
+    max_turns: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
 class StartRunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to start. Keys of `values` must not begin with `baton.` or `thread:`."""
+    """A run to start. Keys of `values` must not begin with `baton.` or `thread:`.
+
+    `model`, `model_settings` and `agent_options` are for this run only, as far as the server allows them.
+    """
 
     input: Annotated[str, Meta(min_length=1)] | Annotated[tuple[InputMessage, ...], Meta(min_length=1)]
     thread: Id | None = None
@@ -42,25 +68,39 @@ class StartRunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     limits: LimitsBody | None = None
     run_id: Id | None = None
     start_at: Literal["active", "root"] = "active"
+    model: str | None = None
+    model_settings: dict[str, Any] | None = None
+    agent_options: dict[str, AgentOptionsBody] = {}
+    when_busy: Literal["error", "queue", "steer", "preempt"] = "error"
+    """The handling of a thread that has an unfinished run; all but `error` need a thread."""
 
 
 class AnswersBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Answers by interrupt id. Interrupts without an answer stay open."""
+    """Answers by interrupt id, and a message after them. Unanswered interrupts stay open."""
 
     answers: Annotated[dict[str, Any], Meta(min_length=1)]
+    message: Annotated[str, Meta(min_length=1)] | None = None
+
+
+class ResumeBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message, a reason to dismiss open interrupts, whether to execute cancelled calls."""
+
+    message: Annotated[str, Meta(min_length=1)] | None = None
+    dismiss: str | None = None
+    execute_calls: bool = False
 
 
 class CancelBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request to cancel a run now, or after the current turn."""
+    """A request to cancel a run now, after the model's response, or after the current turn."""
 
-    when: Literal["now", "after_turn"] = "now"
+    when: Literal["now", "after_response", "after_turn"] = "now"
 
 
 class RunView(Struct, frozen=True, kw_only=True):
-    """A run in a list. Times are seconds since the epoch."""
+    """A run in a list, or a message that waits. Times are seconds since the epoch."""
 
     id: str
-    status: RunStatus
+    status: RunStatus | Literal["waiting"]
     thread: str
     created_at: float
     updated_at: float
@@ -88,12 +128,13 @@ class RunPage(Struct, frozen=True, kw_only=True):
 
 
 class ThreadView(Struct, frozen=True, kw_only=True):
-    """A thread: its active agent, its runs (the oldest first) and its messages."""
+    """A thread: its active agent, its runs (the oldest first), its messages, and waiting ones."""
 
     id: str
     active_agent: str
     runs: tuple[RunView, ...]
     messages: tuple[Message, ...]
+    waiting: tuple[str, ...]
 
 
 class ErrorDetail(Struct, frozen=True):
@@ -153,6 +194,30 @@ def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Princip
     )
 
 
+def to_waiting_detail(message: WaitingMessage, principal: Principal, status: RunStatus | None = None) -> RunDetail:
+    """Return a message that waits, in the form of the run that it may become.
+
+    Args:
+        message: The message.
+        principal: The reader, who sees public ids.
+        status: The status to show instead of `waiting`.
+    """
+    return RunDetail(
+        id=principal.to_public_id(message.run_id),
+        status=status or "waiting",
+        thread=principal.to_public_id(message.thread),
+        created_at=message.created_at,
+        updated_at=message.created_at,
+        events=0,
+        active_agent="",
+        output=None,
+        interrupts=(),
+        error=None,
+        error_message=None,
+        usage=Usage(),
+    )
+
+
 def encode_public_event(event: Event | Delta, principal: Principal, *, show_errors: bool) -> bytes:
     """Encode an event as JSON with public ids and without internal details.
 
@@ -164,10 +229,25 @@ def encode_public_event(event: Event | Delta, principal: Principal, *, show_erro
     if isinstance(event, RunStarted):
         ids = {"run_id": event.run_id, "thread": event.thread, "previous_run_id": event.previous_run_id}
         public = {name: principal.to_public_id(id) for name, id in ids.items()}
-        event = replace(event, **public, team_fingerprint={}, forked_from="", owner="")
+        tasks = tuple(_to_public_task(task, principal) for task in event.tasks)
+        event = replace(event, **public, tasks=tasks, team_fingerprint={}, forked_from="", owner="")
+        event = replace(event, options={}, summaries=())
+    elif isinstance(event, RunResumed):
+        event = replace(event, options={})
+    elif isinstance(event, UserMessageAdded):
+        event = replace(event, message_id=principal.to_public_id(event.message_id))
+    elif isinstance(event, TaskEnded):
+        event = replace(event, task=_to_public_task(event.task, principal))
+    elif isinstance(event, HistoryCompacted):
+        upto = replace(event.upto, run_id=principal.to_public_id(event.upto.run_id))
+        event = replace(event, upto=upto, summary=tuple([replace(each, activation="") for each in event.summary]))
     elif isinstance(event, RunFailed):
         event = replace(event, message=_failure_message(event, show_errors=show_errors))
     return encode_event(event)
+
+
+def _to_public_task(task: OpenTask, principal: Principal) -> OpenTask:
+    return replace(task, run_id=principal.to_public_id(task.run_id))
 
 
 def _failure_message(failed: RunFailed, *, show_errors: bool) -> str:

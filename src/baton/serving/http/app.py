@@ -4,16 +4,16 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from os import PathLike
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-
-from msgspec import Struct
 
 from ...agents import BaseAgent
 from ...errors import SetupError
 from ...runner import BackgroundRunner, Runner
 from ...stores import Store
+from .auth import Principal
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -69,44 +69,36 @@ def make_context(factory: ContextFactory | None, owner: str) -> Any:
     return None if factory is None else factory(owner)
 
 
-class EndpointOptions(Struct, frozen=True):
-    """The options of an app that streams events.
-
-    Args:
-        context_factory: Creates the run's context object from the owner's name.
-        heartbeat: Seconds of silence after which a stream sends a comment.
-        cancel_on_disconnect: Whether a run is cancelled when its client disconnects.
-        show_errors: Show callers the message of the exception that failed a run.
-    """
-
-    context_factory: ContextFactory | None = None
-    heartbeat: float = 15.0
-    cancel_on_disconnect: bool = True
-    show_errors: bool = False
-
-    def make_context(self, owner: str) -> Any:
-        """Return the context object for a run of an owner; None without a factory.
-
-        Args:
-            owner: The owner of the run.
-        """
-        return make_context(self.context_factory, owner)
-
-
+@dataclass(eq=False)
 class Endpoints:
     """The endpoints of one app that streams events.
 
     Args:
         background: The runner that drives the runs; it must have a store.
         guard: The checks that every request passes.
-        options: The app's options.
+        context_factory: Creates the run's context object from the owner's name.
+        heartbeat: Seconds of silence after which a stream sends a comment.
+        show_errors: Show callers the message of the exception that failed a run.
+        cancel_on_disconnect: Whether a run is cancelled when its client disconnects.
     """
 
-    def __init__(self, background: BackgroundRunner, guard: "RequestGuard", options: EndpointOptions) -> None:
-        self._background = background
-        self._guard = guard
-        self._options = options
-        self._store = background.runner._require_store("serving")
+    background: BackgroundRunner
+    guard: "RequestGuard"
+    context_factory: ContextFactory | None
+    heartbeat: float
+    show_errors: bool
+    cancel_on_disconnect: bool = True
+
+    def __post_init__(self) -> None:
+        self.store = self.background.runner._require_store("serving")
+
+    def make_context(self, principal: Principal) -> Any:
+        """Return the context object for a run of a principal.
+
+        Args:
+            principal: The owner of the run.
+        """
+        return make_context(self.context_factory, principal.name)
 
 
 SHUTDOWN = "baton.shutdown"
@@ -171,28 +163,28 @@ class Shutdown:
 def make_app(
     routes: "Sequence[BaseRoute]",
     background: BackgroundRunner,
+    context_factory: ContextFactory | None = None,
     *,
-    start: Callable[[], None],
     close: Callable[[], Awaitable[None]] | None = None,
     cors_origins: Sequence[str] = (),
-    exception_handlers: "Mapping[Any, ExceptionHandler] | None" = None,
+    handlers: "Mapping[Any, ExceptionHandler] | None" = None,
 ) -> "Starlette":
     """Return a Starlette app that recovers abandoned runs and drains its own at shutdown.
 
     Args:
         routes: The app's routes.
         background: The runner that drives the app's runs.
-        start: Starts the recovery of abandoned runs.
-        close: Closes what else the app uses, after its runs are released.
+        context_factory: Creates the context object of a recovered run from the owner's name.
+        close: Closes the other resources of the app, after its runs are released.
         cors_origins: Origins whose pages may call the app.
-        exception_handlers: Starlette's exception handlers.
+        handlers: Starlette's exception handlers.
     """
     from starlette.applications import Starlette
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
         background._reopen()
-        start()
+        background.start_recovery(context_factory)
         try:
             yield {SHUTDOWN: Shutdown(background)}
         finally:
@@ -202,9 +194,7 @@ def make_app(
                 await close()
 
     middleware = cors_middleware(cors_origins)
-    return Starlette(
-        routes=routes, middleware=middleware, lifespan=lifespan, exception_handlers=exception_handlers or {}
-    )
+    return Starlette(routes=routes, middleware=middleware, lifespan=lifespan, exception_handlers=handlers)
 
 
 class AccessLog:

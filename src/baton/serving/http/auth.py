@@ -4,6 +4,7 @@ import base64
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
+from ipaddress import ip_address
 from secrets import compare_digest
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import quote
@@ -77,19 +78,13 @@ class TokenRegistry:
     """
 
     def __init__(self, token: TokenLike) -> None:
-        self._verifier: TokenVerifier | None = None
-        self._names: dict[str, str] = {}
         self._is_single = isinstance(token, str)
-        if isinstance(token, str):
-            self._names = {token: ""}
-        elif callable(token):
-            self._verifier = token
-            return
-        else:
-            self._names = dict(token)
-            if not all(self._names.values()):
-                raise SetupError("a token has an empty principal name; pass {token: name}")
-        if not self._names or not all(self._names):
+        self._verifier = token if callable(token) else None
+        known = {token: ""} if isinstance(token, str) else token
+        self._names: dict[str, str] = {} if callable(known) else dict(known)
+        if not self._is_single and not all(self._names.values()):
+            raise SetupError("a token has an empty principal name; pass {token: name}")
+        if self._verifier is None and (not self._names or not all(self._names)):
             raise SetupError("a token is empty; pass a non-empty token or omit auth")
 
     async def find(self, token: str) -> Principal | None:
@@ -273,10 +268,7 @@ class BasicAuth(Auth):
 
     @check_arguments
     def __init__(
-        self,
-        passwords: Mapping[str, str] | Callable[[str, str], bool | Awaitable[bool]],
-        *,
-        name: str = "basic",
+        self, passwords: Mapping[str, str] | Callable[[str, str], bool | Awaitable[bool]], *, name: str = "basic"
     ) -> None:
         self.name = name
         self._passwords = passwords
@@ -394,6 +386,21 @@ def unauthorized(auth: Sequence[Auth]) -> tuple[str, dict[str, str]]:
     expected = " or ".join([scheme.expects or scheme.name for scheme in auth])
     challenges = ", ".join([scheme.challenge for scheme in auth if scheme.challenge])
     return f"authentication required: send {expected}", {"WWW-Authenticate": challenges} if challenges else {}
+
+
+def is_local(host: str) -> bool:
+    """Return whether a host is a loopback name or address.
+
+    Args:
+        host: A host name or an IP address.
+    """
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_equal(known: str, given: str) -> bool:

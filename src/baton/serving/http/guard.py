@@ -2,20 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import SetupError
-from .auth import AuthLike, Principal, authenticate, to_auth_list, unauthorized
+from .auth import AuthLike, Principal, authenticate, is_local, to_auth_list, unauthorized
 from .errors import ServingError, error_response
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 T = TypeVar("T")
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -76,7 +73,7 @@ class RequestGuard:
         return principal
 
     def check_source(self, request: Request) -> None:
-        """Reject requests that come from other machines or other sites; `admit` does this too.
+        """Reject requests from other machines or other sites; `admit` does this too.
 
         Args:
             request: The incoming request.
@@ -172,21 +169,6 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def is_local(host: str) -> bool:
-    """Return whether a host is a loopback name or address.
-
-    Args:
-        host: A host name or an IP address.
-    """
-    name = host.strip("[]").lower()
-    if name == "localhost":
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 def _require_loopback(request: Request) -> None:
     """Reject other machines, and Host headers that are no loopback name (DNS rebinding)."""
     peer: Any = request.client
@@ -211,11 +193,11 @@ class AuthMiddleware:
         guard: The checks to apply.
     """
 
-    def __init__(self, app: "ASGIApp", guard: RequestGuard) -> None:
+    def __init__(self, app: ASGIApp, guard: RequestGuard) -> None:
         self._app = app
         self._guard = guard
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -230,10 +212,10 @@ class AuthMiddleware:
         await self._app(scope, receive, send)
 
 
-def _replay(body: bytes, receive: "Receive") -> "Receive":
+def _replay(body: bytes, receive: Receive) -> Receive:
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def replay() -> "Message":
+    async def replay() -> Message:
         return pending.pop() if pending else await receive()
 
     return replay

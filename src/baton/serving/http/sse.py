@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, nullcontext
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from .app import SHUTDOWN, Shutdown
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
 
@@ -59,11 +57,11 @@ class SSEResponse(StreamingResponse):
         self._on_shutdown = on_shutdown
         self._shutdown: Shutdown | None = None
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._shutdown = scope.get("state", {}).get(SHUTDOWN)
         await super().__call__(scope, receive, send)
 
-    async def listen_for_disconnect(self, receive: "Receive") -> None:
+    async def listen_for_disconnect(self, receive: Receive) -> None:
         """Wait until the client disconnects.
 
         Args:
@@ -72,7 +70,7 @@ class SSEResponse(StreamingResponse):
         await super().listen_for_disconnect(receive)
         self._disconnected()
 
-    async def stream_response(self, send: "Send") -> None:
+    async def stream_response(self, send: Send) -> None:
         """Send the frames.
 
         Args:
@@ -100,38 +98,6 @@ class SSEResponse(StreamingResponse):
             self._on_disconnect()
 
 
-async def with_heartbeat(source: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T | None]:
-    """Yield the items of a source, and None after each silence. Closes the source.
-
-    Args:
-        source: The items.
-        seconds: The silence after which None is yielded.
-    """
-    pending: asyncio.Task[T] | None = None
-    try:
-        while True:
-            pending = pending or asyncio.ensure_future(_next(source))
-            done, _ = await asyncio.wait([pending], timeout=seconds)
-            if not done:
-                yield None
-                continue
-            finished, pending = pending, None
-            try:
-                item = finished.result()
-            except StopAsyncIteration:
-                return
-            yield item
-    finally:
-        if pending is not None:
-            pending.cancel()
-            await asyncio.wait([pending])
-        await source.aclose()
-
-
-async def _next(source: AsyncGenerator[T]) -> T:
-    return await anext(source)
-
-
 async def iter_frames(
     source: AsyncIterator[T], heartbeat: float, encode: Callable[[T], Iterable[bytes]]
 ) -> AsyncGenerator[bytes]:
@@ -144,10 +110,26 @@ async def iter_frames(
         heartbeat: The silence in seconds.
         encode: Encodes an item as frames.
     """
-    async with aclosing(with_heartbeat(cast("AsyncGenerator[T]", source), heartbeat)) as items:
-        async for item in items:
-            for frame in (HEARTBEAT,) if item is None else encode(item):
+    pending: asyncio.Future[T] | None = None
+    try:
+        while True:
+            pending = pending or asyncio.ensure_future(anext(source))
+            done, _ = await asyncio.wait([pending], timeout=heartbeat)
+            if not done:
+                yield HEARTBEAT
+                continue
+            finished, pending = pending, None
+            try:
+                item = finished.result()
+            except StopAsyncIteration:
+                return
+            for frame in encode(item):
                 yield frame
+    finally:
+        if pending is not None:
+            pending.cancel()
+            await asyncio.wait([pending])
+        await cast("AsyncGenerator[T]", source).aclose()
 
 
 async def stream_response(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...wording import printable
 from ..core import Swarm
 from ..functions import function_in
 from ..types import Agent, Response
@@ -56,13 +57,13 @@ def process_and_print_streaming_response(response: Iterable[dict[str, Any]]) -> 
         text = chunk.get("content")
         if text:
             if not is_in_text and sender:
-                print(f"{_BLUE}{sender}:{_PLAIN}", end=" ", flush=True)
-            print(text, end="", flush=True)
+                print(f"{_BLUE}{printable(sender)}:{_PLAIN}", end=" ", flush=True)
+            print(printable(text), end="", flush=True)
             is_in_text = True
         for call in chunk.get("tool_calls") or ():
             name = function_in(call).get("name")
             if name:
-                print(f"{_BLUE}{sender}: {_PURPLE}{name}{_PLAIN}()")
+                print(f"{_BLUE}{printable(sender)}: {_PURPLE}{printable(name)}{_PLAIN}()")
         if chunk.get("delim") == "end" and is_in_text:
             print()
             is_in_text = False
@@ -76,15 +77,16 @@ def pretty_print_messages(messages: Sequence[dict[str, Any]]) -> None:
     for message in messages:
         if message["role"] != "assistant":
             continue
-        print(f"{_BLUE}{message.get('sender', '')}{_PLAIN}:", end=" ")
+        print(f"{_BLUE}{printable(message.get('sender', ''))}{_PLAIN}:", end=" ")
         if message.get("content"):
-            print(message["content"])
+            print(printable(message["content"]))
         calls = message.get("tool_calls") or ()
         if len(calls) > 1:
             print()
         for call in calls:
             function = call["function"]
-            print(f"{_PURPLE}{function['name']}{_PLAIN}({_format_arguments(function['arguments'])})")
+            arguments = printable(_format_arguments(function["arguments"]))
+            print(f"{_PURPLE}{printable(function['name'])}{_PLAIN}({arguments})")
 
 
 def _format_arguments(arguments: str) -> str:

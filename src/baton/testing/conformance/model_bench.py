@@ -162,7 +162,7 @@ HISTORIES: dict[str, tuple[Message, ...]] = {
     "structured input": (UserMessage((Text("Read this:"), Data({"city": "Rome"}))),),
     "thoughts of another provider": (
         _HELLO,
-        AssistantMessage("Hi.", reasoning=(Reasoning("Hm.", "somebody else", {"signature": "x"}),)),
+        AssistantMessage("Hi.", reasoning=(Reasoning("Hm.", "another", {"signature": "x"}),)),
         UserMessage("Go on"),
     ),
     "ids of another provider": (

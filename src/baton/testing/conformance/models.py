@@ -26,6 +26,7 @@ from ...messages import (
     Reasoning,
     SystemMessage,
     Text,
+    TokenLogprob,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -291,6 +292,10 @@ class FailureChecks(ModelBench[P]):
         assert text_of(message.content) == "Here I am."
 
 
+LOGPROBS = (
+    TokenLogprob("Yes", -0.25, (TokenLogprob("Yes", -0.25), TokenLogprob("No", -1.5))),
+    TokenLogprob(".", -0.5, (TokenLogprob(".", -0.5), TokenLogprob("!", -1.0))),
+)
 SETTINGS: dict[str, Any] = {
     "temperature": 0.5,
     "top_p": 0.25,
@@ -299,6 +304,15 @@ SETTINGS: dict[str, Any] = {
     "seed": 7,
     "parallel_tool_calls": False,
     "reasoning_effort": "low",
+    "top_k": 40,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "verbosity": "low",
+    "truncation": "auto",
+    "logprobs": True,
+    "top_logprobs": 2,
+    "metadata": {"user_id": "u42"},
+    "service_tier": "auto",
 }
 
 
@@ -347,11 +361,27 @@ class RequestChecks(ModelBench[P]):
         assert tools[0].parameters["required"] == ["times"]
 
     @pytest.mark.parametrize("name", SETTINGS)
-    async def test_a_setting_is_told(self, name: str) -> None:
-        self.needs(name)
+    async def test_a_setting_is_sent_or_refused_by_name(self, name: str) -> None:
         settings = ModelSettings(**{name: SETTINGS[name]})
+        if name in self.cannot:
+            with pytest.raises(ModelRequestError, match=name):
+                await self.understood(settings=settings, tools=(WAVE,))
+            return
         understood = await self.understood(settings=settings, tools=(WAVE,))
         assert getattr(understood.settings, name) == SETTINGS[name]
+
+    async def test_settings_that_the_model_lacks_are_left_out_on_request(self) -> None:
+        settings = ModelSettings(**SETTINGS, ignore_unsupported=True)
+        understood = await self.understood(settings=settings, tools=(WAVE,))
+        sent = [name for name in SETTINGS if getattr(understood.settings, name) is not None]
+        assert sent == [name for name in SETTINGS if name not in self.cannot]
+
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_log_probabilities_are_returned(self, stream: bool) -> None:
+        self.needs("top_logprobs")
+        step = ModelResponse(AssistantMessage("Yes."), logprobs=LOGPROBS)
+        response, _ = await self.answer_to(step, stream=stream, settings=ModelSettings(top_logprobs=2))
+        assert response.logprobs == LOGPROBS
 
     @pytest.mark.parametrize("choice", ["auto", "required", "none", "wave"])
     async def test_the_choice_of_a_tool_is_told(self, choice: str) -> None:

@@ -258,7 +258,7 @@ class _CommandChecks(RealtimeBench[P]):
 
     async def test_a_result_that_nobody_asked_for_is_trouble(self) -> None:
         async with self.talking("Hello.", is_in_order=False) as talking:
-            await talking.send(AddItem(ToolMessage("call_nobody", "f", "1"), "item_1", id="lonely"))
+            await talking.send(AddItem(ToolMessage("call_unknown", "f", "1"), "item_1", id="lonely"))
             assert (await talking.until(ProviderErrorReceived)).command_id == "lonely"
             await talking.respond()
         assert talking.all(ItemAdded) == []

@@ -191,18 +191,32 @@ async def a_lease_can_be_released(store: Store) -> None:
 async def a_cancel_request_is_kept(store: Store) -> None:
     """A request to cancel is kept until the run has finished, and "now" wins."""
     lease = await store.create("r", [b"one"], worker="me", ttl=0)
-    expect_same(await store.append("r", 1, []), "", "the request that append returns before there is one")
+    expect_same(
+        (await store.append("r", 1, [])).cancel_requested, "", "the request that append returns before there is one"
+    )
     expect_same(await store.request_cancel("r", "after_turn"), True, "request_cancel of a running run")
     expect_same((await known(store, "r")).cancel_requested, "after_turn", "`cancel_requested` of the record")
     await store.request_cancel("r", "now")
     await store.request_cancel("r", "after_turn")
     expect_same((await known(store, "r")).cancel_requested, "now", "`cancel_requested` after now and after_turn")
-    expect_same(await store.append("r", 1, [b"two"], fence=lease.fence), "now", "the request that append returns")
+    expect_same(
+        (await store.append("r", 1, [b"two"], fence=lease.fence)).cancel_requested,
+        "now",
+        "the request that append returns",
+    )
     expect_same((await _renewed(store, lease, 0)).cancel_requested, "now", "the request that renew returns")
     expect_same((await store.acquire("r", "you", ttl=0)).cancel_requested, "now", "the request that acquire returns")
-    expect_same(await store.append("r", 2, [], status="suspended"), "now", "the request when the run is suspended")
+    expect_same(
+        (await store.append("r", 2, [], status="suspended")).cancel_requested,
+        "now",
+        "the request when the run is suspended",
+    )
     expect_same(await store.request_cancel("r", "now"), True, "request_cancel of a suspended run")
-    expect_same(await store.append("r", 2, [], status="cancelled"), "", "the request when the run is cancelled")
+    expect_same(
+        (await store.append("r", 2, [], status="cancelled")).cancel_requested,
+        "",
+        "the request when the run is cancelled",
+    )
     expect_same(await store.request_cancel("r", "now"), False, "request_cancel of a cancelled run")
     await store.append("r", 2, [], status="running")
     expect_same((await known(store, "r")).cancel_requested, "", "`cancel_requested` of a run that was resumed")

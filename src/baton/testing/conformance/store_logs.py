@@ -140,7 +140,7 @@ async def a_missing_run_is_reported(store: Store) -> None:
     await store.release(lease)
     expect_same(await store.record("none"), None, "record of a run that is not there")
     expect_same(await store.delete("none"), False, "delete of a run that is not there")
-    expect_same(await store.request_cancel("none", "now"), False, "ask_to_cancel of a run that is not there")
+    expect_same(await store.request_cancel("none", "now"), False, "request_cancel of a run that is not there")
 
 
 @store_check
@@ -187,7 +187,7 @@ async def runs_are_listed_by_status_and_thread(store: Store) -> None:
     expect_same(await _ids(store, status=[]), set[str](), "runs of no status")
     expect_same(await _ids(store, thread="shared"), {"c", "d"}, "the runs of a thread")
     expect_same(await _ids(store, thread="shared", status=["failed"]), {"d"}, "the failed runs of a thread")
-    expect_same(await _ids(store, thread="nobody"), set[str](), "the runs of a thread that is not there")
+    expect_same(await _ids(store, thread="missing"), set[str](), "the runs of a thread that is not there")
     listed = {record.run_id: record for record in (await store.list()).records}
     expect_same(listed["b"], await known(store, "b"), "a record in a list, beside the record itself")
 
@@ -241,7 +241,7 @@ async def pages_count_all_records(store: Store) -> None:
     expect_same(await _total(store, status=["completed"]), 1, "how many are completed")
     moment = (await known(store, "b")).changed_at
     expect_same(await _total(store, order_by="changed", since=moment), 1, "how many changed since")
-    expect_same((await store.list(limit=2)).total, None, "the total if nobody asked")
+    expect_same((await store.list(limit=2)).total, None, "the total without count_total")
 
 
 @store_check

@@ -16,8 +16,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, TypeAlias
 
-from ...errors import RunConflictError, RunExistsError, StoreError, ThreadBusyError
-from ...stores import Store
+from ...errors import MessageGoneError, RunConflictError, RunExistsError, StoreError, ThreadBusyError
+from ...stores import Store, WaitingMessage
+from . import store_inbox as store_inbox  # Adds its checks.
 from . import store_logs as store_logs  # Adds its checks.
 from .store_checks import CHECKS, Open, StoreCheck, check_name, expect, expect_log, expect_same, opened, store_check
 
@@ -102,6 +103,20 @@ async def processes_create_a_run_once(open: Open) -> None:
         expect_same(wins, sorted(f"{what} {number}" for number in range(LINES)), f"who won {what}, over all processes")
 
 
+async def processes_share_an_inbox(open: Open) -> None:
+    """Processes that send and take messages handle each one once."""
+    async with opened(open) as store:
+        await store.create("inbox", [], thread="shared inbox")
+    took = await _in_processes(_exchange_messages, open)
+    async with opened(open) as store:
+        lines = [line.decode() for line in await store.load("inbox")]
+        expect_same(list(await store.inbox("shared inbox")), [], "the messages that are left")
+        expect_same(sorted(lines), sorted(line for mine in took for line in mine), "the messages that were taken")
+        for me in range(PROCESSES):
+            mine = [line for line in lines if line.endswith(f" by {me}")]
+            expect_same(mine, [f"{number} by {me}" for number in range(LINES)], "the messages of one process, in order")
+
+
 async def _write_lines(open: Open, me: int) -> list[str]:
     mine = [f"{number} by {me}" for number in range(LINES)]
     async with opened(open) as store:
@@ -126,7 +141,24 @@ async def _count_wins(open: Open, me: int) -> list[str]:
     return won
 
 
-async def _succeeds(attempt: Awaitable[object], refusal: type[StoreError]) -> bool:
+async def _exchange_messages(open: Open, me: int) -> list[str]:
+    sent, took = 0, list[str]()
+    async with opened(open) as store:
+        while True:
+            if sent < LINES:
+                message = WaitingMessage(run_id=f"{sent} by {me}", thread="shared inbox", mode="steer")
+                await store.enqueue(message, limit=PROCESSES * LINES)
+                sent += 1
+            waiting = [message.run_id for message in await store.inbox("shared inbox", limit=2)]
+            if not waiting and sent == LINES:
+                return took
+            seq, lines = len(await store.load("inbox")), [run_id.encode() for run_id in waiting]
+            taking = store.append("inbox", seq, lines, take=waiting)
+            if await _succeeds(taking, (RunConflictError, MessageGoneError)):
+                took += waiting
+
+
+async def _succeeds(attempt: Awaitable[object], refusal: type[StoreError] | tuple[type[StoreError], ...]) -> bool:
     try:
         await attempt
     except refusal:
@@ -154,13 +186,14 @@ def _run(work: Work, open: Open, me: int) -> list[str]:
     return asyncio.run(work(open, me))
 
 
-"""The checks that every store must pass."""
-
-
 STORE_CHECKS: tuple[StoreCheck, ...] = tuple(CHECKS)
 """The checks that every store must pass."""
 
-SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = (processes_share_a_log, processes_create_a_run_once)
+SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = (
+    processes_share_a_log,
+    processes_create_a_run_once,
+    processes_share_an_inbox,
+)
 """Additional checks for stores that several processes share."""
 
 __all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "check_name"]

@@ -1,0 +1,174 @@
+"""Execution of middleware around activations."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from time import time
+from typing import Any
+
+from msgspec import Struct
+
+from ..context.values import TrackedValues
+from ..errors import ends_run
+from ..events import Action, Origin, StepCompleted, ValueChanges
+from ..log import FAILED
+from ..messages import Message
+from ..tools.guardrails import copy_changes
+from .activation import AgentContext
+from .middleware import Layer
+from .middleware_chains import describe_error, restore_error
+
+
+class _ActivationContext(AgentContext[Any]):
+    """The context of middleware around an activation: own scope, output of the agent."""
+
+    __slots__ = ("_before_effect", "_inner")
+    _before_effect: Callable[[], None]
+    _inner: AgentContext[Any]
+
+    @property
+    def output(self) -> Any:
+        """The output of the agent."""
+        return self._inner.output
+
+    @output.setter
+    def output(self, output: Any) -> None:
+        # AgentContext.__init__ sets it before there is an inner context.
+        if hasattr(self, "_inner"):
+            self._inner.output = output
+
+    def messages(self) -> Sequence[Message]:
+        """Return the conversation so far, as the agent reads it."""
+        return self._inner.messages()
+
+    async def step(self, name: str, function: Callable[[], Any], *, result_type: Any = None) -> Any:
+        """Record a failed attempt that the middleware handles, then the step."""
+        self._before_effect()
+        return await super().step(name, function, result_type=result_type)
+
+    async def interrupt(self, payload: Any = None, *, schema: Any = None) -> Any:
+        """Record a failed attempt that the middleware handles, then the interrupt."""
+        self._before_effect()
+        return await super().interrupt(payload, schema=schema)
+
+    async def say(self, content: Any) -> None:
+        """Record a failed attempt that the middleware handles, then the message."""
+        self._before_effect()
+        await super().say(content)
+
+
+class _FailedAttempt(Struct):
+    """An attempt that failed with an exception that middleware may handle."""
+
+    ctx: AgentContext[Any]
+    values: TrackedValues
+    start: int
+    """The number of entries in the history before the attempt."""
+    error: Exception
+
+
+class ActivationChain(Struct):
+    """An activation on its way through middleware.
+
+    Args:
+        layers: The middleware, outermost first.
+        ctx: The context of the activation.
+        run: Runs the agent.
+        restart: Makes the context of a further attempt.
+    """
+
+    layers: tuple[Layer, ...]
+    ctx: AgentContext[Any]
+    run: Callable[[AgentContext[Any]], Awaitable[Action | None]]
+    restart: Callable[[Origin], AgentContext[Any]]
+    _attempts: int = 0
+    _failed: _FailedAttempt | None = None
+    _recorded: _FailedAttempt | None = None
+    _fatal: Exception | None = None
+
+    async def call(self) -> Action | None:
+        """Run the agent inside its middleware."""
+        try:
+            action = await self._call(0, "")
+        except Exception as error:
+            failed = self._recorded
+            if failed is not None and failed.error is error:
+                # The error ends the run after all, so that resuming it tries again.
+                key = f"{failed.ctx._scope}/{FAILED}/raised"
+                self.ctx._run.log.write(StepCompleted(key, failed.ctx._origin, time(), "raised"))
+            raise
+        if self._fatal is not None:
+            raise self._fatal
+        return action
+
+    async def _call(self, position: int, suffix: str) -> Action | None:
+        if position == len(self.layers):
+            return await self._attempt()
+        layer, ctx, count = self.layers[position], self.ctx, 0
+
+        async def following() -> Action | None:
+            nonlocal count
+            count += 1
+            return await self._call(position + 1, suffix if count == 1 else f"{suffix}@{position}.{count}")
+
+        own = _ActivationContext(
+            ctx._run, ctx._origin, ctx._history, ctx._view, ctx._routes, ctx._options, ctx._turn_start, ctx._flow
+        )
+        own._inner, own._before_effect = ctx, self._record_failure
+        own._scope = f"{ctx._scope}/mw:{layer.name}{suffix}"
+        action = await layer.method(own, following)
+        self._record_failure()
+        if ctx._run.suspended_by:
+            ctx._run.check_suspended(f"middleware `{layer.name}`", own._scope)
+        if own._values is not None:
+            copy_changes(ctx, own._all_changes())
+        return action
+
+    async def _attempt(self) -> Action | None:
+        """Run the agent, unless the log has the failure of this attempt."""
+        self._record_failure()
+        while True:
+            self._attempts += 1
+            ctx = self.ctx
+            if self._attempts > 1:
+                ctx = self.restart(Origin(f"{ctx._scope}/mw:again/{self._attempts}", ctx.agent, ctx._origin.parent))
+            log, key = ctx._run.log, f"{ctx._scope}/{FAILED}"
+            failed = log.find(key, StepCompleted) if log.has_past else None
+            if failed is None:
+                return await self._run(ctx)
+            ctx._run.meter.recount(log.visit(ctx._scope))
+            ctx._apply_changes(failed.value_changes)
+            if log.find(f"{key}/raised", StepCompleted) is None:
+                raise restore_error(failed.result)
+
+    async def _run(self, ctx: AgentContext[Any]) -> Action | None:
+        start = len(ctx._history.entries)
+        values = TrackedValues(ctx._run.values)
+        ctx._run = ctx._run.part(values=values)
+        try:
+            action = await self.run(ctx)
+        except Exception as error:
+            if ends_run(error):
+                self._fatal = error
+            else:
+                self._failed = _FailedAttempt(ctx, values, start, error)
+            raise
+        if ctx is not self.ctx:
+            self.ctx.output = ctx.output
+            self.ctx._breaks_loop = self.ctx._breaks_loop or ctx._breaks_loop
+            copy_changes(self.ctx, ctx._all_changes())
+        return action
+
+    def _record_failure(self) -> None:
+        """Record the last failure: middleware has handled it, so a resumed run must not try again."""
+        failed = self._failed
+        if failed is None:
+            return
+        ctx = failed.ctx
+        self._failed, self._recorded = None, failed
+        ctx._run.forget_suspended(ctx._scope)
+        ctx._take_changes()
+        changes = ValueChanges.merge((ctx._all_changes(), failed.values.changes()))
+        result = describe_error(failed.error)
+        ctx._run.log.write(StepCompleted(f"{ctx._scope}/{FAILED}", ctx._origin, time(), FAILED, result, changes))
+        ctx._history.truncate(failed.start)
+        # The view of the context has read entries that are gone.
+        self.ctx._view = self.restart(self.ctx._origin)._view

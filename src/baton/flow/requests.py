@@ -1,0 +1,181 @@
+"""Model requests as they were sent, restored from the log of a run without running user code."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, convert
+
+from ..agents.request_records import REQUEST_PARTS, content_hash
+from ..context import HistoryEntry
+from ..context.history import to_entries
+from ..events import AgentResponded, ControlTransferred, Event, Origin, ToolReturned, types
+from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec
+from ..models import ModelSettings, OutputSchema, PromptCaching
+from .history import rewrite
+from .log_history import NO_RESULT
+from .tasks import result_message
+
+MessageForm: TypeAlias = Literal["same", "rewritten", "added"]
+"""`same` as its author wrote it, `rewritten` for other agents, or `added` by a handoff, filter, middleware or tool."""
+
+
+class MessageSource(Struct, frozen=True):
+    """The event that a message of a request comes from."""
+
+    form: MessageForm
+    """The form in which the agent read it."""
+    run_id: str = ""
+    """The run that has the event; "" if no event has the message."""
+    key: str = ""
+    """The key of the event; "" if no event has the message."""
+    agent: str = ""
+    """The agent that wrote it; "" for user input."""
+
+
+class RecordedRequest(Struct, frozen=True):
+    """A model request, as the model received it."""
+
+    key: str
+    """The key of the response."""
+    agent: str
+    """The agent."""
+    model: str
+    """The model that responded."""
+    policy: str
+    """The history policy that the messages were selected with, `function` or `filter`."""
+    messages: tuple[Message | None, ...]
+    """The messages; None for one that was part of an earlier run of the thread, which has been deleted."""
+    sources: tuple[MessageSource, ...]
+    """The source of each message."""
+    digest: str
+    """A hash over all messages: two requests with the same messages have the same digest."""
+    instructions: str = ""
+    """The system prompt."""
+    tools: tuple[ToolSpec, ...] = ()
+    """The tools."""
+    settings: ModelSettings = ModelSettings()
+    """The settings; values of headers, query parameters and extra fields are not recorded."""
+    output_schema: OutputSchema | None = None
+    """The schema of the answer."""
+    prompt_cache: PromptCaching | None = None
+    """The prompt caching that was asked for."""
+    tool_choice: str | None = None
+    """The tool use that was required."""
+
+
+def read_requests(events: Sequence[Event], earlier: Iterable[Sequence[Event]] = ()) -> dict[str, RecordedRequest]:
+    """Return the model requests of a run by the keys of their responses.
+
+    Responses without a recorded request, as in runs without a store, are left out.
+
+    Args:
+        events: The log of the run.
+        earlier: The logs of the earlier runs of its thread.
+    """
+    reader = _RequestReader([*earlier, events])
+    responses = [e for e in events if isinstance(e, AgentResponded) and e.request is not None]
+    return {event.key: reader.read(event, event.request) for event in responses if event.request is not None}
+
+
+_MISSING = MessageSource("same")
+
+
+class _RequestReader:
+    def __init__(self, logs: Sequence[Sequence[Event]]) -> None:
+        self._found: dict[str, tuple[Message, MessageSource]] = {}
+        self._contents: dict[str, Any] = {}
+        self._names: dict[str, list[str]] = {}
+        self._parts: dict[str, str] = {}
+        for events in logs:
+            for source, entry in _logged_entries(events):
+                for message, form in _forms(entry):
+                    place = MessageSource(form, source.run_id, source.key, source.agent)
+                    self._found.setdefault(content_hash(message), (message, place))
+
+    def read(self, response: AgentResponded, record: types.RequestRecord) -> RecordedRequest:
+        self._contents.update(record.contents)
+        key, base = response.key, record.base
+        names = self._names[key] = [*self._names.get(base, ())[: record.kept], *record.added]
+        parts_name = self._parts[key] = record.parts or self._parts.get(base, "")
+        found, parts = [self._message(name) for name in names], self._contents.get(parts_name, {})
+        given = {part: self._contents.get(parts.get(part)) for part in REQUEST_PARTS}
+        schema, cache = given["output_schema"], given["prompt_cache"]
+        return RecordedRequest(
+            key,
+            response.agent,
+            response.model,
+            record.policy,
+            tuple([message for message, _ in found]),
+            tuple([source for _, source in found]),
+            content_hash(names),
+            instructions=given["instructions"] or "",
+            tools=convert(given["tools"] or (), tuple[ToolSpec, ...]),
+            settings=convert(given["settings"] or {}, ModelSettings),
+            output_schema=None if schema is None else convert(schema, OutputSchema),
+            prompt_cache=None if cache is None else convert(cache, PromptCaching),
+            tool_choice=parts.get("tool_choice"),
+        )
+
+    def _message(self, name: str) -> tuple[Message | None, MessageSource]:
+        if (found := self._found.get(name)) is not None:
+            return found
+        if name in self._contents:
+            return convert(self._contents[name], Message), MessageSource("added")
+        return None, _MISSING
+
+
+def _logged_entries(events: Sequence[Event]) -> Iterator[tuple[MessageSource, HistoryEntry]]:
+    """Yield the messages that the events of a log have, those of nested agents included."""
+    results = {event.key: event for event in events if isinstance(event, ToolReturned)}
+    followed = {event.origin.id: event.call_id for event in events if isinstance(event, ControlTransferred)}
+    truncated = {event.response_key: event for event in events if isinstance(event, types.ResponseTruncated)}
+    run_id = ""
+    for event in events:
+        source = MessageSource("same", run_id, event.key, event.agent)
+        if isinstance(event, types.RunStarted):
+            run_id = event.run_id
+            for message in event.input:
+                yield MessageSource("same", run_id, event.key), HistoryEntry(message)
+            for summary in event.summaries:
+                yield from ((MessageSource("same", run_id, event.key), entry) for entry in to_entries(summary.messages))
+        elif isinstance(event, types.HistoryCompacted):
+            yield from ((source, entry) for entry in to_entries(event.summary))
+        elif isinstance(event, types.UserMessageAdded):
+            yield MessageSource("same", run_id, event.key), HistoryEntry(event.message)
+        elif isinstance(event, ToolReturned):
+            yield source, HistoryEntry(event.message, event.origin)
+        elif isinstance(event, types.TaskEnded):
+            if (told := result_message(event)) is not None:
+                yield source, HistoryEntry(told, Origin("", event.task.caller))
+        elif isinstance(event, AgentResponded):
+            calls = event.tool_calls
+            refused = tuple(
+                position
+                for position in range(len(calls))
+                if (result := results.get(f"{event.key}.{position}")) is not None
+                and (result.is_transfer_refused or result.is_task_call)
+            )
+            call_id = followed.get(event.origin.id)
+            follows = tuple(
+                position for position, call in enumerate(calls) if call_id is not None and call.id == call_id
+            )
+            yield source, HistoryEntry(event.message, event.origin, hidden=refused, followed=follows)
+            if event.key in truncated:
+                yield source, HistoryEntry(truncated[event.key].truncate(event.message), event.origin)
+            for position, call in enumerate(calls):
+                if f"{event.key}.{position}" not in results:
+                    yield source, HistoryEntry(ToolMessage(call.id, call.name, NO_RESULT, is_error=True), event.origin)
+
+
+def _forms(entry: HistoryEntry) -> Iterator[tuple[Message, MessageForm]]:
+    """Yield the forms in which agents can read a message."""
+    shown = [entry.message, entry.for_others(hide_transfers=False), entry.for_others(hide_transfers=True)]
+    for message in shown:
+        if message is not None:
+            yield message, "same"
+    if isinstance(entry.message, ToolMessage):
+        # With the policy `answers`, the author reads a final result as an answer of its own.
+        yield AssistantMessage(entry.message.content), "same"
+    for message in shown:
+        if entry.author is not None and (told := rewrite(message, entry.author)) is not None:
+            yield told, "rewritten"

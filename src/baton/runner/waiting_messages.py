@@ -1,0 +1,75 @@
+"""The content of messages that wait for a run, and messages that came with a resumption."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from ..context.run_state import SentMessage
+from ..errors import SetupError
+from ..events import Event, RunResumed, RunStarted, UserMessageAdded, decode_event, encode_event
+from ..messages import UserMessage
+from ..stores import WaitingMessage, WaitMode
+from .arguments import StartAt
+
+
+class _Body(msgspec.Struct):
+    """The first event of the run that a message becomes, and where that run starts."""
+
+    started: msgspec.Raw
+    start_at: Literal["active", "root"] = "active"
+
+
+def to_message(started: RunStarted, mode: WaitMode, start_at: StartAt) -> WaitingMessage:
+    """Return the waiting message that becomes a run.
+
+    Args:
+        started: The first event of that run, without what depends on the run before it.
+        mode: What the message is for.
+        start_at: The agent that the run starts with.
+
+    Raises:
+        SetupError: The message cannot steer a run.
+    """
+    if mode == "steer" and not all(isinstance(message, UserMessage) for message in started.input):
+        raise SetupError(
+            'when_busy="steer" takes a text or user messages; other messages can only start a run: when_busy="queue"'
+        )
+    body = msgspec.json.encode(_Body(msgspec.Raw(encode_event(started)), start_at))
+    return WaitingMessage(run_id=started.run_id, thread=started.thread, mode=mode, owner=started.owner, body=body)
+
+
+def from_message(message: WaitingMessage) -> tuple[RunStarted, StartAt]:
+    """Return the first event of a message's run, and the agent that the run starts with.
+
+    Args:
+        message: The message, as `to_message` made it.
+    """
+    body = msgspec.json.decode(message.body, type=_Body)
+    started = decode_event(bytes(body.started))
+    assert isinstance(started, RunStarted), "a waiting message holds the first event of its run"
+    return started, body.start_at
+
+
+def user_messages_of(message: WaitingMessage) -> list[UserMessage]:
+    """Return what the user says in a message that steers a run.
+
+    Args:
+        message: The message.
+    """
+    return [one for one in from_message(message)[0].input if isinstance(one, UserMessage)]
+
+
+def unread_messages(events: Sequence[Event]) -> list[SentMessage]:
+    """Return the messages that came with resumptions and that no agent has read.
+
+    Args:
+        events: The log of the run.
+    """
+    unread: dict[str, SentMessage] = {}
+    for event in events:
+        if type(event) is RunResumed and event.message is not None:
+            unread[event.key] = SentMessage(event.message, event.key)
+        elif type(event) is UserMessageAdded and event.message_id:
+            unread.pop(event.message_id, None)
+    return [*unread.values()]

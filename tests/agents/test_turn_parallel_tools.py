@@ -1,0 +1,75 @@
+"""`max_parallel_tools`: the number of tool calls of one response that run at once (control M13)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from baton import Agent, RunContext, Runner, tool
+from baton.errors import SetupError
+from baton.events import ToolReturned
+from baton.testing import ScriptedModel, assert_survives_crashes, call
+
+
+class Gauge:
+    """Counts the calls that run at once."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.most = 0
+        self.started: list[int] = []
+
+    async def work(self, number: int) -> str:
+        """Work for some iterations of the loop."""
+        self.started.append(number)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.running -= 1
+        return str(number)
+
+
+@pytest.mark.parametrize(("limit", "most"), [(None, 5), (9, 5), (2, 2), (1, 1)])
+async def test_at_most_so_many_calls_of_a_response_run_at_once(limit: int | None, most: int) -> None:
+    # M13
+    gauge = Gauge()
+    model = ScriptedModel([[call("work", number=number) for number in range(5)], "done"])
+    made = Agent("A", tools=[tool(gauge.work)], model=model, max_parallel_tools=limit)
+    result = await Runner(made).run("go")
+    assert (gauge.most, gauge.started) == (most, [0, 1, 2, 3, 4])
+    contents = [message.content for message in model.requests[1].messages[-5:]]
+    assert contents == ["0", "1", "2", "3", "4"]
+    assert result.output == "done"
+
+
+async def test_the_next_call_starts_when_a_call_waits_for_an_answer() -> None:
+    # M13: the others finish before the run is suspended.
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        return str(await ctx.interrupt("?"))
+
+    gauge = Gauge()
+    model = ScriptedModel([[call("ask"), call("work", number=1), call("work", number=2)], "done"])
+    runner = Runner(Agent("A", tools=[ask, tool(gauge.work)], model=model, max_parallel_tools=1))
+    suspended = await runner.run("go")
+    assert [event.content for event in suspended.events if isinstance(event, ToolReturned)] == ["1", "2"]
+    result = await runner.resume(suspended.run_id, "yes")
+    assert (result.output, gauge.started) == ("done", [1, 2])
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "2", 1.5])
+def test_a_wrong_limit_is_refused(wrong: Any) -> None:
+    # M13
+    with pytest.raises(SetupError, match="max_parallel_tools"):
+        Agent("A", max_parallel_tools=wrong)
+
+
+async def test_limited_tools_survive_crashes_after_every_event() -> None:
+    # M13
+    def new_runner(store: Any) -> Runner:
+        model = ScriptedModel([[call("work", number=number) for number in range(3)], "done"])
+        return Runner(Agent("A", tools=[tool(Gauge().work)], model=model, max_parallel_tools=2), store=store)
+
+    await assert_survives_crashes(new_runner, "go")

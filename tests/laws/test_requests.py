@@ -1,0 +1,68 @@
+"""The log of a stored run restores exactly the requests that its models received (control M3a, studio S5)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+from hypothesis import given, note
+from hypothesis import strategies as st
+from tests.laws.executions import RUN_ID, Execution, run_in_loop
+from tests.laws.facts import compactions
+from tests.laws.plans import Scenario
+from tests.laws.strategies import scenarios
+from tests.laws.trees import Tree, trees
+from tests.laws.workflow_teams import WorkflowTeam, run_to_end
+
+from baton import Runner
+from baton.agents import Compaction, HistoryPolicy
+from baton.context import HistoryEntry
+from baton.events import AgentResponded
+from baton.flow import RecordedRequest
+from baton.messages import Message
+from baton.models import ModelRequest
+from baton.stores import MemoryStore
+
+
+def _every_second(entries: Sequence[HistoryEntry]) -> list[Message]:
+    return [entry.message for entry in entries if entry.is_user_input or entry.is_answer]
+
+
+POLICIES: list[HistoryPolicy] = ["rewritten", "verbatim", "lineage", "answers", "none", _every_second]
+
+
+def _describe(request: ModelRequest | RecordedRequest) -> str:
+    rest = (request.tools, request.settings, request.output_schema, request.tool_choice, request.instructions)
+    return msgspec.json.encode((request.agent, tuple(request.messages), *rest)).decode()
+
+
+def check_requests(runner: Runner[Any, Any], run_id: str, sent: Sequence[ModelRequest], status: str) -> None:
+    """Compare the restored requests with those that were sent."""
+    restored = run_in_loop(runner.requests(run_id))
+    responses = [e for e in run_in_loop(runner.events(run_id)) if isinstance(e, AgentResponded) and e.model]
+    assert [*restored] == [event.key for event in responses]
+    lost = Counter(map(_describe, sent))
+    lost.subtract(map(_describe, restored.values()))
+    assert min(lost.values(), default=0) >= 0, "a restored request was never sent"
+    # The response to a request that exceeds a limit is not recorded.
+    assert lost.total() <= (0 if status == "completed" else 1)
+
+
+@given(scenario=scenarios(), policy=st.sampled_from(POLICIES), compaction=st.none() | compactions)
+def test_the_requests_of_any_run_are_restored(
+    scenario: Scenario, policy: HistoryPolicy, compaction: Compaction | None
+) -> None:
+    note(repr(scenario))
+    execution = Execution(scenario, projection=policy, compaction=compaction)
+    execution.runner = execution.runner.with_store(MemoryStore())
+    result = run_in_loop(execution.run())
+    check_requests(execution.runner, RUN_ID, execution.model.requests, result.status)
+
+
+@given(tree=trees(), order=st.randoms(use_true_random=False), compaction=st.none() | compactions)
+def test_the_requests_of_any_workflow_are_restored(tree: Tree, order: Random, compaction: Compaction | None) -> None:
+    note(repr(tree))
+    team = WorkflowTeam(tree, store=MemoryStore(), compaction=compaction)
+    ended = run_in_loop(run_to_end(team, order=order))
+    check_requests(team.runner(), ended.result.run_id, team.model.requests, ended.result.status)

@@ -1,0 +1,179 @@
+"""The law of task handoffs (M22): control goes where the stack says, and each result is read exactly once."""
+
+import msgspec
+from hypothesis import given, note
+from hypothesis import strategies as st
+from tests.laws.executions import run_in_loop
+from tests.laws.providers import objections
+from tests.laws.task_oracle import NAMES, Oracle, Turn, conversations, make_team
+
+from baton import Limits, Runner, RunResult
+from baton.agents import HistoryPolicy
+from baton.events import AgentResponded, Event, encode_event
+from baton.events.codec import encode_header
+from baton.messages import text_of
+from baton.models import ModelRequest
+from baton.stores import MemoryStore
+from baton.testing import ScriptedModel
+from baton.testing.transcripts import comparable_events
+from baton.workflows import SequentialAgent
+
+LIMITS = Limits(transfers=None, idle_cycles=None, model_calls=None, open_tasks=None)
+
+
+def make_runner(model: ScriptedModel, store: MemoryStore, history: HistoryPolicy | None = None) -> Runner:
+    return Runner(make_team(history), model=model, store=store, limits=LIMITS)
+
+
+def check_requests(oracle: Oracle, requests: list[ModelRequest], *, skipped: int = 0) -> None:
+    """Check who was asked, with which tools, and that every result is read exactly once from its end on."""
+    assert [request.agent for request in requests] == [each.agent for each in oracle.requests[skipped:]]
+    for expected, request in zip(oracle.requests[skipped:], requests, strict=True):
+        assert objections(request.messages) == []
+        names = [spec.name for spec in request.tools]
+        assert ("finish_task" in names, "cancel_task" in names) == (expected.has_task, expected.has_task)
+        text = "\n".join(text_of(message.content) for message in request.messages)
+        calls = "\n".join(call.arguments for m in request.messages for call in getattr(m, "tool_calls", ()))
+        found = [(text + calls).count(f"result-{number}!") for number in range(len(oracle.results))]
+        assert found == [int(number < len(expected.results)) for number in range(len(oracle.results))]
+
+
+async def _talk(turns: tuple[Turn, ...], history: HistoryPolicy | None) -> tuple[Oracle, MemoryStore, list[RunResult]]:
+    oracle, store = Oracle(), MemoryStore()
+    model = ScriptedModel(oracle.script)
+    results: list[RunResult] = []
+    for number, turn in enumerate(turns):
+        before = len(oracle.requests)
+        script = {name: len(steps) for name, steps in oracle.script.items()}
+        oracle.play(turn)
+        model = ScriptedModel({name: steps[script[name] :] for name, steps in oracle.script.items()})
+        runner = make_runner(model, store, history)
+        result = await runner.run(
+            f"turn {number}", thread="t", run_id=f"r{number}", start_at="root" if turn.starts_at_root else "active"
+        )
+        results.append(result)
+        assert result.status == "completed"
+        check_requests(oracle, model.requests, skipped=before)
+        # The log alone has what each agent read.
+        recorded = (await runner.requests(f"r{number}")).values()
+        assert [each.messages for each in recorded] == [tuple(request.messages) for request in model.requests]
+        thread = runner.thread("t")
+        assert await thread.active_agent() == oracle.active
+        assert [task.agent for task in await thread.open_tasks()] == oracle.agents_of_tasks
+        assert [task.agent for task in result.open_tasks] == oracle.agents_of_tasks
+    return oracle, store, results
+
+
+@given(turns=conversations, history=st.sampled_from(["rewritten", "verbatim"]))
+def test_control_goes_where_the_stack_says(turns: tuple[Turn, ...], history: HistoryPolicy) -> None:
+    note(repr(turns))
+    run_in_loop(_talk(turns, history))
+
+
+def _summary(events: tuple[Event, ...] | list[Event]) -> list[str]:
+    # Only the events of agents: a run that was interrupted has more events about the run itself.
+    return [msgspec.json.encode(_without_time(event)).decode() for event in comparable_events(events)]
+
+
+def _without_time(event: Event) -> object:
+    fields = msgspec.json.decode(encode_event(event))
+    # After a restart a request does not refer to the one before, but has as many messages; the law above reads them.
+    if "request" in fields:
+        fields["request"] = fields["request"].get("kept", 0) + len(fields["request"].get("added", ()))
+    return {name: value for name, value in fields.items() if name not in ("timestamp", "origin")}
+
+
+async def _crash_everywhere(turns: tuple[Turn, ...], pick: int) -> None:
+    oracle, _, results = await _talk(turns, None)
+    number = pick % len(results)
+    original = results[number]
+    done = dict.fromkeys(NAMES, 0)
+    for earlier in results[:number]:
+        _count(earlier.events, done)
+    for length in range(1, len(original.events)):
+        prefix = original.events[:length]
+        taken = dict(done)
+        _count(prefix, taken)
+        store = MemoryStore()
+        for place, result in enumerate(results[: number + 1]):
+            events = result.events if place < number else prefix
+            status = "completed" if place < number else "running"
+            previous = f"r{place - 1}" if place else ""
+            lines = [encode_header(), *map(encode_event, events)]
+            await store.create(f"r{place}", lines, status=status, thread="t", previous=previous)
+        model = ScriptedModel({name: steps[taken[name] :] for name, steps in oracle.script.items()})
+        runner = make_runner(model, store)
+        assert await runner.drive(f"r{number}") == "completed"
+        assert _summary(await runner.events(f"r{number}")) == _summary(original.events), f"after {length} events"
+        # The conversation goes on as if nothing had happened.
+        for place, turn in enumerate(turns[number + 1 :], start=number + 1):
+            start = "root" if turn.starts_at_root else "active"
+            result = await runner.run(f"turn {place}", thread="t", run_id=f"r{place}", start_at=start)
+            assert _summary(result.events) == _summary(results[place].events)
+        assert await runner.thread("t").active_agent() == oracle.active
+        model.assert_done()
+
+
+def _count(events: tuple[Event, ...], done: dict[str, int]) -> None:
+    for event in events:
+        if isinstance(event, AgentResponded):
+            done[event.agent] += 1
+
+
+@given(turns=conversations, pick=st.integers(0, 4))
+def test_a_crash_after_any_event_changes_nothing(turns: tuple[Turn, ...], pick: int) -> None:
+    note(repr(turns))
+    run_in_loop(_crash_everywhere(turns, pick))
+
+
+async def _fork_everywhere(turns: tuple[Turn, ...], pick: int) -> None:
+    oracle, store, results = await _talk(turns, None)
+    number = pick % len(results)
+    original = results[number]
+    done = dict.fromkeys(NAMES, 0)
+    for earlier in results[:number]:
+        _count(earlier.events, done)
+    for length in range(1, len(original.events)):
+        taken = dict(done)
+        _count(original.events[:length], taken)
+        model = ScriptedModel({name: steps[taken[name] :] for name, steps in oracle.script.items()})
+        runner = make_runner(model, store)
+        fork = await runner.fork(f"r{number}", at=length)
+        result = await runner.resume(fork)
+        assert _summary(result.events) == _summary(original.events), f"at {length}"
+        assert [task.agent for task in result.open_tasks] == [task.agent for task in original.open_tasks]
+        replayed = await runner.replay(fork)
+        assert replayed.messages == result.messages
+
+
+@given(turns=conversations, pick=st.integers(0, 4))
+def test_a_fork_keeps_the_stack(turns: tuple[Turn, ...], pick: int) -> None:
+    note(repr(turns))
+    run_in_loop(_fork_everywhere(turns, pick))
+
+
+async def _talk_inside(turns: tuple[Turn, ...]) -> None:
+    oracle, replies = Oracle(), 0
+    for number, turn in enumerate(turns):
+        oracle.play(Turn(turn.moves))
+        replies = number
+        if not oracle.tasks:
+            break
+    model = ScriptedModel(oracle.script)
+    flow = SequentialAgent("Flow", sub_agents=[make_team()])
+    runner = Runner(flow, model=model, store=MemoryStore(), limits=LIMITS)
+    result = await runner.run("turn 0", run_id="r")
+    for number in range(1, replies + 1):
+        (interrupt,) = result.interrupts
+        assert interrupt.payload["kind"] == "question"
+        assert interrupt.payload["text"].startswith("words")
+        result = await runner.resume("r", f"turn {number}")
+    check_requests(oracle, model.requests)
+    assert result.status == ("suspended" if oracle.tasks else "completed")
+    assert result.open_tasks == ()
+
+
+@given(turns=conversations)
+def test_a_task_inside_a_workflow_asks_the_user(turns: tuple[Turn, ...]) -> None:
+    note(repr(turns))
+    run_in_loop(_talk_inside(turns))

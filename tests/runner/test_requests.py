@@ -1,0 +1,283 @@
+"""Model requests that are restored from logs (control M3a)."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from baton import (
+    Agent,
+    HandoffInputData,
+    ModelSettings,
+    ParallelAgent,
+    RunContext,
+    Runner,
+    SequentialAgent,
+    Transfer,
+    agent,
+    handoff,
+    plan_execute,
+    tool,
+)
+from baton.agents import AgentContext
+from baton.agents.middleware import Middleware, model_middleware
+from baton.context import HistoryEntry
+from baton.errors import SetupError
+from baton.events import AgentResponded
+from baton.flow import RecordedRequest
+from baton.messages import Message, UserMessage
+from baton.models import ModelRequest, ModelResponse
+from baton.patterns import make_executor, make_planner, make_replanner
+from baton.stores import MemoryStore, SQLiteStore
+from baton.testing import ScriptedModel, call, transfer_to
+
+
+def _describe(request: ModelRequest | RecordedRequest) -> str:
+    parts = (request.messages, request.instructions, request.tools, request.settings, request.output_schema)
+    plain = [msgspec.json.encode(part).decode() for part in (tuple(parts[0]), *parts[1:])]
+    return "\n".join([request.agent, *plain, str(request.tool_choice)])
+
+
+async def check_requests(runner: Runner[Any, Any], model: ScriptedModel, *run_ids: str) -> list[RecordedRequest]:
+    """Check that the logs restore exactly the requests that the model received; return them."""
+    restored = [request for run_id in run_ids for request in (await runner.requests(run_id)).values()]
+    assert Counter(map(_describe, restored)) == Counter(map(_describe, model.requests))
+    return restored
+
+
+@tool
+async def look(place: str) -> str:
+    """Look at a place."""
+    return f"a picture of {place}"
+
+
+class Reason(BaseModel):
+    why: str
+
+
+def make_team(model: ScriptedModel, store: Any = None, *, middleware: Any = (), **options: Any) -> Runner[Any, Any]:
+    billing = Agent("Billing", description="bills", tools=[look], instructions="Bill.")
+    desk = Agent("Desk", tools=[look], handoffs=[handoff(billing, input_type=Reason, **options)], sub_agents=[])
+    return Runner(desk, model=model, store=store if store is not None else MemoryStore(), middleware=middleware)
+
+
+SCRIPT = {
+    "Desk": [[call("look", place="Rome"), call("look", place="Bonn")], call("transfer_to_billing", why="money")],
+    "Billing": [call("look", place="Paris"), "42 euros"],
+}
+
+
+def only_user_input(entries: Any) -> list[Message]:
+    """Select the user's messages."""
+    return [entry.message for entry in entries if isinstance(entry, HistoryEntry) and entry.is_user_input]
+
+
+def redact(data: HandoffInputData) -> HandoffInputData:
+    """Replace the results of tools by a note."""
+    return data.clone(new_items=(*data.new_items, UserMessage("the rest is secret")))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"history": "verbatim"},
+        {"history": "lineage"},
+        {"history": "answers"},
+        {"history": "none"},
+        {"history": only_user_input},
+        {"input_filter": redact},
+    ],
+)
+async def test_requests_of_a_team_are_restored(options: Any, tmp_path: Path) -> None:
+    # M3a
+    model, store = ScriptedModel(SCRIPT), SQLiteStore(tmp_path / "runs.db")
+    runner = make_team(model, store, **options)
+    result = await runner.run("what do I owe?")
+    restored = await check_requests(runner, model, result.run_id)
+    expected = options.get("history", "filter" if options else "rewritten")
+    assert restored[-1].policy == (expected if isinstance(expected, str) else "function")
+    await runner.close()
+
+
+async def test_a_record_repeats_neither_earlier_messages_nor_contents() -> None:
+    # M3a
+    model = ScriptedModel({"Desk": [*[call("look", place=f"place {n}") for n in range(30)], "done"]}, cycle=False)
+    runner = Runner(Agent("Desk", tools=[look], instructions="x" * 500, max_turns=40), model=model, store=MemoryStore())
+    result = await runner.run("go")
+    records = [event.request for event in result.events if isinstance(event, AgentResponded)]
+    assert [len(record.added) for record in records if record is not None] == [1, *[2] * 30]
+    assert [record.kept for record in records if record is not None] == [0, *range(1, 61, 2)]
+    assert [bool(record.contents) for record in records if record is not None] == [True, *[False] * 30]
+    await check_requests(runner, model, result.run_id)
+
+
+async def test_messages_that_middleware_changed_are_recorded_once() -> None:
+    # M3a, M2
+    note = UserMessage("be brief")
+
+    @model_middleware
+    async def remind(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
+        changed = msgspec.structs.replace(
+            request, messages=[note, *request.messages[-3:]], settings=ModelSettings(temperature=0.5)
+        )
+        return await next(changed)
+
+    model = ScriptedModel(SCRIPT)
+    runner = make_team(model, middleware=[remind])
+    result = await runner.run("what do I owe?")
+    restored = await check_requests(runner, model, result.run_id)
+    assert [request.sources[0].form for request in restored] == ["added"] * 4
+    contents = [e.request.contents for e in result.events if isinstance(e, AgentResponded) and e.request is not None]
+    assert sum("be brief" in str(each) for each in contents) == 1
+    assert restored[0].settings.temperature == 0.5
+
+
+async def test_the_last_request_of_a_repeated_call_is_recorded_and_none_without_a_call() -> None:
+    # M3a, M2
+    class Twice(Middleware):
+        async def model_call(self, ctx: RunContext[Any], request: ModelRequest, next: Any) -> ModelResponse:
+            await next(request)
+            return await next(msgspec.structs.replace(request, instructions="again"))
+
+    model = ScriptedModel(["one", "two"])
+    runner = Runner(Agent("A"), model=model, store=MemoryStore(), middleware=[Twice()])
+    result = await runner.run("hi")
+    (request,) = (await runner.requests(result.run_id)).values()
+    assert request.instructions == "again"
+
+    @model_middleware
+    async def answer(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
+        return ModelResponse(msgspec.convert({"role": "assistant", "content": "no"}, Message))
+
+    runner = Runner(Agent("A"), model=ScriptedModel([]), store=MemoryStore(), middleware=[answer])
+    result = await runner.run("hi")
+    assert await runner.requests(result.run_id) == {}
+
+
+async def test_requests_of_nested_agents_are_restored() -> None:
+    # M3a
+    model = ScriptedModel(
+        {
+            "Left": [call("look", place="left"), "left"],
+            "Right": ["right"],
+            "Helper": [call("look", place="help"), "helped"],
+            "Last": [call("helper", input="help me"), "done"],
+        }
+    )
+    helper = Agent("Helper", tools=[look]).as_tool("helper", "helps")
+    both = ParallelAgent("Both", sub_agents=[Agent("Left", tools=[look]), Agent("Right")])
+    team = SequentialAgent("All", sub_agents=[both, Agent("Last", tools=[helper])])
+    runner = Runner(team, model=model, store=MemoryStore())
+    await check_requests(runner, model, (await runner.run("go")).run_id)
+
+
+async def test_requests_with_corrections_limits_and_refused_transfers_are_restored() -> None:
+    # M3a
+    model = ScriptedModel(
+        {
+            "A": [[transfer_to("B"), transfer_to("C")], call("nothing"), "not json", '{"why": "since"}'],
+            "B": [call("look", place="B"), call("look", place="C"), transfer_to("A")],
+        }
+    )
+    c = Agent("C", description="c")
+    b = Agent("B", description="b", tools=[look], max_turns=3)
+    a = Agent("A", description="a", sub_agents=[b, c], output_type=Reason)
+    runner = Runner(a, model=model, store=MemoryStore(), show_transfers=False)
+    await check_requests(runner, model, (await runner.run("go")).run_id)
+    limited = Agent("L", tools=[look], max_turns=1)
+    model = ScriptedModel([call("look", place="x"), "enough"])
+    runner = Runner(limited, model=model, store=MemoryStore())
+    await check_requests(runner, model, (await runner.run("go")).run_id)
+
+
+async def test_requests_of_all_runs_of_a_thread_are_restored() -> None:
+    # M3a
+    model = ScriptedModel({"Desk": SCRIPT["Desk"], "Billing": [*SCRIPT["Billing"], call("look", place="Oslo"), "43"]})
+    runner = make_team(model)
+    first = await runner.run("what do I owe?", thread="t")
+    second = await runner.run("and now?", thread="t")
+    restored = await check_requests(runner, model, first.run_id, second.run_id)
+    assert {source.run_id for source in restored[-1].sources} == {first.run_id, second.run_id}
+    contents = [e.request.contents for e in second.events if isinstance(e, AgentResponded) and e.request is not None]
+    assert "what do I owe?" not in str(contents), "the log of the first run has it"
+    await runner.requests(first.run_id)
+
+
+async def test_a_deleted_run_of_a_thread_leaves_gaps() -> None:
+    # M3a
+    store = MemoryStore()
+    model = ScriptedModel({"Desk": ["one", "two"]})
+    runner = make_team(model, store)
+    first = await runner.run("hi", thread="t")
+    second = await runner.run("again", thread="t")
+    await store.delete(first.run_id)
+    (request,) = (await runner.requests(second.run_id)).values()
+    assert request.messages == (None, None, UserMessage("again"))
+
+
+async def test_a_resumed_run_records_its_further_requests() -> None:
+    # M3a
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        return str(await ctx.interrupt("which?"))
+
+    model = ScriptedModel([call("look", place="Rome"), call("ask"), call("look", place="Bonn"), "done"])
+    runner = Runner(Agent("A", tools=[look, ask], instructions="Help."), model=model, store=MemoryStore())
+    result = await runner.run("go")
+    result = await runner.resume(result.run_id, "this")
+    restored = await check_requests(runner, model, result.run_id)
+    assert len(restored) == 4
+    contents = [e.request.contents for e in result.events if isinstance(e, AgentResponded) and e.request is not None]
+    assert [bool(each) for each in contents] == [True, False, False, False]
+    fork = await runner.fork(result.run_id, at=3)
+    assert [*(await runner.requests(fork))] == [restored[0].key]
+
+
+async def test_plans_and_custom_agents_are_restored() -> None:
+    # M3a
+    model = ScriptedModel(
+        {
+            "Planner": ['{"steps": ["look", "tell"]}'],
+            "Executor": [call("look", place="Rome"), "looked", "told"],
+            "Replanner": [call("plan", steps=["tell"]), call("respond", response="done")],
+        }
+    )
+    planner, replanner = make_planner(), make_replanner()
+    team = plan_execute(planner=planner, executor=make_executor(tools=[look]), replanner=replanner)
+    runner = Runner(team, model=model, store=MemoryStore())
+    result = await runner.run("go")
+    assert result.status == "completed"
+    await check_requests(runner, model, result.run_id)
+
+    @agent("Custom", sub_agents=[Agent("Inner", description="i")])
+    async def custom(ctx: AgentContext) -> Any:
+        await ctx.say("one moment")
+        return Transfer("Inner", payload={"why": "said"})
+
+    model = ScriptedModel({"Inner": ["hello"]})
+    runner = Runner(custom, model=model, store=MemoryStore())
+    await check_requests(runner, model, (await runner.run("go")).run_id)
+
+
+async def test_headers_and_query_parameters_are_not_recorded() -> None:
+    # M3a
+    settings = ModelSettings(extra_headers={"X-Key": "secret"}, extra_query={"key": "secret"}, seed=3)
+    runner = Runner(Agent("A", model_settings=settings), model=ScriptedModel(["hi"]), store=MemoryStore())
+    result = await runner.run("hi")
+    assert "secret" not in str(result.events)
+    (request,) = (await runner.requests(result.run_id)).values()
+    assert (request.settings.seed, request.settings.extra_headers) == (3, {"X-Key": "(not recorded)"})
+
+
+async def test_without_a_store_nothing_is_recorded() -> None:
+    # M3a
+    runner = Runner(Agent("A"), model=ScriptedModel(["hi"]))
+    result = await runner.run("hi")
+    assert [e.request for e in result.events if isinstance(e, AgentResponded)] == [None]
+    with pytest.raises(SetupError, match=r"Runner\.requests\(\) needs stored runs"):
+        await runner.requests(result.run_id)
