@@ -199,6 +199,25 @@ async def test_waiting_for_a_locked_file_does_not_block_other_tasks(
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])
+async def test_a_store_opens_a_file_that_another_process_is_about_to_create(path: Path, durability: str) -> None:
+    with closing(SQLiteStore(path)._file) as file:
+        file.read(lambda connection: None)
+    other = sqlite3.connect(path, isolation_level=None)
+    # The state between the first process's tables and its change to WAL, in which SQLite does not wait.
+    other.execute("PRAGMA journal_mode = DELETE")
+    other.execute("BEGIN IMMEDIATE")
+    store = SQLiteStore(path, durability="power" if durability == "power" else "process")
+    create = asyncio.create_task(store.create("r", [LINE]))
+    await asyncio.sleep(0.05)
+    assert not create.done()
+    other.execute("ROLLBACK")
+    other.close()
+    await create
+    assert list(await store.load("r")) == [LINE]
+    await store.close()
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
 async def test_a_file_that_stays_locked_raises_a_store_error(
     path: Path, durability: str, lock_file: Callable[[], sqlite3.Connection]
 ) -> None:

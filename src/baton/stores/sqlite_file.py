@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -134,12 +135,21 @@ class SQLiteConnection:
             if identity == self._identity:
                 return self._connection
             self._disconnect()
-        try:
-            self._connection = self._connect()
-        except (sqlite3.Error, UnicodeError) as failure:
-            raise self._to_store_error(failure) from failure
+        self._connection = self._connect_when_unlocked()
         self._identity = self._file_identity()
         return self._connection
+
+    def _connect_when_unlocked(self) -> sqlite3.Connection:
+        # SQLite's own timeout does not apply to the change to WAL while another process creates the tables.
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return self._connect()
+            except (sqlite3.Error, UnicodeError) as failure:
+                error = self._to_store_error(failure)
+                if not isinstance(error, StoreLockedError) or time.monotonic() >= deadline:
+                    raise error from failure
+            time.sleep(0.01)
 
     def _file_identity(self) -> tuple[int, int, int]:
         try:
