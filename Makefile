@@ -29,8 +29,8 @@ $(DEMO_READY): pyproject.toml
 demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--language zh'`
 	$(BIN)/baton demo $(ARGS)
 
-test: $(READY)  ## all tests, in parallel
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+test: $(READY)  ## all tests, in parallel; those of tests/architecture belong to `make check`
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/architecture
 
 test-minimum:  ## smoke tests with the lowest versions of all dependencies; `make test-minimum ARGS=postgres` for one extra
 	$(PYTHON) tests/minimum/environments.py $(ARGS)
@@ -43,7 +43,7 @@ check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/architecture
+	$(BIN)/python -m pytest tests/architecture -n $(WORKERS)
 
 fix: $(READY)  ## format, and fix what the linter can fix
 	$(BIN)/ruff format $(SOURCES)
