@@ -203,7 +203,7 @@ def test_farewell_words_end_the_conversation(write: Write, baton: Invoke, farewe
 def test_help_and_unknown_commands(write: Write, baton: Invoke) -> None:
     write(ECHO)
     shown = baton("chat", "desk", input="/help\n/foo\n/etc/hosts is what?\n").output
-    assert "Ctrl-C          stop the current run" in shown
+    assert "Ctrl-C           stop the current run" in shown
     assert "unknown command /foo; see /help" in shown
     assert "1 messages, the last: /etc/hosts is what?" in shown
 

@@ -380,6 +380,30 @@ async def test_resuming_a_run_with_a_successor_suggests_a_fork(store: Store | No
         await runner.resume("first")
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "keyvalue"])
+async def test_a_successor_that_comes_and_ends_during_a_resumption_is_noticed(kind: str, tmp_path: Path) -> None:
+    # M15: it was checked only before the log was loaded, so that the thread had two ends.
+    stores: dict[str, Any] = {"memory": MemoryStore, "keyvalue": lambda: KeyValueStore(Bucket())}
+    inner: Store = stores.get(kind, lambda: SQLiteStore(tmp_path / "runs.db"))()
+    store = FaultyStore(inner)
+    model = ScriptedModel([ValueError("down"), "Two.", "Three."])
+    runner: Runner[Any, Any] = Runner(Agent("Desk", model=model), store=store)
+    with pytest.raises(Exception, match="down"):
+        await runner.run("one", thread="t", run_id="first")
+    before = await inner.load("first")
+    store.hang("append")
+    resumed = asyncio.create_task(runner.resume("first"))
+    await store.wait_until_hanging()
+    other: Runner[Any, Any] = Runner(Agent("Desk", model=model), store=inner)
+    assert (await other.run("two", thread="t", run_id="second")).output == "Two."
+    store.resume()
+    with pytest.raises(RunConflictError, match=r"not the last one of its thread.*`second` follows it"):
+        await resumed
+    assert await inner.load("first") == before
+    assert [record.status for record in await other.thread("t").runs()] == ["failed", "completed"]
+    assert (await other.run("three", thread="t")).output == "Three."
+
+
 async def test_when_busy_needs_a_thread() -> None:
     runner = desk(Gate(), None)
     with pytest.raises(SetupError, match="needs thread=… for when_busy='queue'"):

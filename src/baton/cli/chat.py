@@ -4,33 +4,45 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import click
 
+from ..context.values import THREAD_PREFIX
+from ..errors import BatonError
 from ..events import OpenTask
 from ..messages import Usage, UserMessage
-from ..runner import Interrupt, RunResult, RunStream
+from ..runner import Dismiss, Interrupt, RunResult, RunStream
 from ..runner.backends import new_id
 from ..stores import FINISHED_STATUSES, MemoryStore, RunRecord
 from ..wording import printable
-from .display import Screen, ask_interrupts
+from .display import DISMISS, Screen, ask_interrupts, shorten
 from .errors import print_error
-from .options import RunArguments, run_options, target
+from .keyboard import CTRL_D, typed_lines
+from .options import RunArguments, choice_option, run_options, target
 from .targets import RunSetup, get_result, is_driven, last_unfinished_run, open_interrupts, set_up_run
 
 LEAVE = ("exit", "quit", "/exit", "/quit")
+SendMode: TypeAlias = Literal["queue", "steer", "preempt"]
+"""The use of a message that is typed while a run is in progress."""
 _COMMAND = re.compile(r"/[a-z]+")
+_WITH_TEXT = re.compile(r"/(queue|steer|preempt|dismiss)(?:\s+(.*))?")
 _QUESTION_COMMANDS = ("/help", "/cancel", "/exit", "/quit")
 _HELP = """\
 Type a message and the team answers; the conversation is remembered.
-  /help           show this help
-  /resume         answer the open questions of a run that is suspended
-  /cancel         cancel that run
-  /quit, exit     leave (or Ctrl-D)
-  Ctrl-C          stop the current run, or leave a question open
-The team's questions appear here. Answer an approval with y, n, or n and a reason; anything else with text or JSON."""
+  /help            show this help
+  /resume          answer the open questions of a run that is suspended
+  /dismiss REASON  do not answer: the call that asks is not executed; also at a question
+  /cancel          cancel that run, or the current one
+  /quit, exit      leave (or Ctrl-D)
+  Ctrl-C           stop the current run, or leave a question open
+The team's questions appear here. Answer an approval with y, n, or n and a reason; anything else with text or JSON.
+In a terminal you can type on while the team answers. What happens with the message is set with --when-busy:
+  /queue TEXT      answer it afterwards (default)
+  /steer TEXT      let the agents read it before their next model call, or else answer it afterwards
+  /preempt TEXT    stop the run after its turn, then answer it"""
 
 
 class ChatSession:
@@ -38,10 +50,12 @@ class ChatSession:
 
     Args:
         setup: The runner and its arguments.
+        when_busy: The use of messages that are typed while a run is in progress.
     """
 
-    def __init__(self, setup: RunSetup) -> None:
+    def __init__(self, setup: RunSetup, when_busy: SendMode = "queue") -> None:
         self._setup = setup
+        self._when_busy: SendMode = when_busy
         has_store = setup.runner._stored_runs is not None
         self._runner = setup.runner if has_store else setup.runner.with_store("memory:")
         self._store = self._runner._require_store("baton chat")
@@ -55,6 +69,10 @@ class ChatSession:
         self._has_left = False
         self._tasks: Sequence[OpenTask] = ()
         """The open tasks of the thread, the innermost last."""
+        self._queued: list[str] = []
+        """Messages that were typed while a run was in progress; they are sent when it has ended."""
+        self._steering: dict[str, str] = {}
+        """Messages that were sent to steer a run, by the id of the run that each becomes if no agent reads it."""
 
     def run(self) -> None:
         """Run one turn for each line until the input ends or the user leaves."""
@@ -66,11 +84,14 @@ class ChatSession:
             self._continue_thread()
         while not self._has_left:
             try:
-                self._execute(self._screen.read(self._prompt()))
+                if not self._drive_next():
+                    self._execute(self._screen.read(self._prompt()))
             except EOFError:
                 break
             except KeyboardInterrupt:
                 self._screen.line("use Ctrl-D or /quit to leave", "dim")
+        for text in self._queued:
+            self._screen.line(f"not sent: {shorten(text)}", "red")
         if self._total.model_calls:
             self._screen.usage(self._total, label="total")
 
@@ -87,23 +108,108 @@ class ChatSession:
             self._screen.line(_HELP)
         elif line in ("/resume", "/cancel"):
             self._finish_last_run(line)
+        elif command := _WITH_TEXT.fullmatch(line):
+            self._execute_with_text(command[1], command[2] or "")
         elif _COMMAND.fullmatch(line):
             self._screen.line(f"unknown command {line}; see /help", "red")
         elif line:
-            self._send(line)
+            self._send(line, self._when_busy)
 
-    def _send(self, text: str) -> None:
-        last = self._last_run()
-        if last is not None and is_driven(last):
-            problem = f"run {last.run_id} of this thread is still running; wait until it has ended"
-        elif last is not None:
-            problem = f"run {last.run_id} is {last.status}; /resume resumes it, /cancel cancels it"
+    def _execute_with_text(self, name: str, text: str) -> None:
+        """Execute a command that is followed by a text."""
+        if name == "dismiss":
+            self._finish_last_run(DISMISS, Dismiss(text) if text else Dismiss())
+        elif text:
+            self._send(text, cast("SendMode", name))
         else:
-            message = [UserMessage(text)]
-            values, limits = self._values, self._setup.limits
-            self._drive(self._runner.stream(message, values=values, limits=limits, thread=self._thread))
+            self._screen.line(f"/{name} needs a text: /{name} TEXT", "red")
+
+    def _send(self, text: str, mode: SendMode) -> None:
+        last = self._last_run()
+        message, values, limits, thread = [UserMessage(text)], self._values, self._setup.limits, self._thread
+        if last is not None and not is_driven(last):
+            self._screen.line(
+                f"not sent: run {last.run_id} is {last.status}; /resume resumes it, /cancel cancels it", "red"
+            )
+        elif last is not None:
+            self._screen.line(f"run {last.run_id} of this thread is running elsewhere; waiting …", "dim")
+            stream = self._runner.stream(message, values=values, limits=limits, thread=thread, when_busy=mode)
+            self._drive(stream)
+        else:
+            self._drive(self._runner.stream(message, values=values, limits=limits, thread=thread))
+
+    def _drive_next(self) -> bool:
+        """Answer the next message that was typed while a run was in progress; return whether there is one."""
+        if not self._queued and not self._steering:
+            return False
+        last = self._last_run()
+        if last is None and self._steering:
+            # All have been read, unless the end of the run could not make a run of the next one.
+            self._setup.loop.run(self._runner._require_repository("chat").inbox.promote(self._thread))
+            last = self._last_run()
+        if last is None:
+            self._steering.clear()
+            if not self._queued:
+                return False
+            text = self._queued.pop(0)
+            self._screen.line(f"you › {text}", "bold")
+            self._send(text, self._when_busy)
+            return True
+        text = self._steering.pop(last.run_id, None)
+        if text is None:
+            return False
+        self._screen.line(f"you › {text}", "bold")
+        self._drive(self._runner.stream_drive(last.run_id))
+        return True
+
+    async def _handle_typed(self, stream: RunStream[Any], line: str) -> None:
+        """Handle a line that was typed while a run is in progress."""
+        self._screen.line_entered()
+        command = _WITH_TEXT.fullmatch(line)
+        if line == CTRL_D:
+            self._has_left = True
+            self._screen.line("leaving when this run has ended", "dim")
+        elif line.lower() in LEAVE or line == "/cancel":
+            self._has_left = line != "/cancel"
+            await stream.cancel()
+        elif line == "/help":
+            self._screen.line(_HELP)
+        elif command is not None and command[1] in get_args(SendMode):
+            if command[2]:
+                await self._send_while_busy(stream, command[2], cast("SendMode", command[1]))
+            else:
+                self._screen.line(f"{line} needs a text: {line} TEXT", "red")
+        elif command is not None or line == "/resume":
+            self._screen.line(f"{line}: there is no open question; the run is in progress", "red")
+        elif _COMMAND.fullmatch(line):
+            self._screen.line(f"unknown command {line}; see /help", "red")
+        else:
+            await self._send_while_busy(stream, line, self._when_busy)
+
+    async def _send_while_busy(self, stream: RunStream[Any], text: str, mode: SendMode) -> None:
+        if mode != "steer":
+            self._queued.append(text)
+            self._screen.line("  (queued)" if mode == "queue" else "  (queued; the run stops after this turn)", "dim")
+            if mode == "preempt":
+                await stream.cancel("after_turn")
             return
-        self._screen.line(f"not sent: {problem}", "red")
+        values = stream._opened.flow.run.values if stream._opened is not None else self._values
+        try:
+            run_id = await self._runner.submit(
+                [UserMessage(text)],
+                # Those of the thread are taken over anyway, with their latest values.
+                values={
+                    name: value for name, value in _own_values(values).items() if not name.startswith(THREAD_PREFIX)
+                },
+                limits=self._setup.limits,
+                thread=self._thread,
+                when_busy="steer",
+            )
+        except BatonError as error:
+            self._screen.line(f"not sent: {error}", "red")
+        else:
+            self._steering[run_id] = text
+            self._screen.line("  (sent)", "dim")
 
     def _last_run(self) -> RunRecord | None:
         """Return the last run of the thread if it has not ended."""
@@ -128,13 +234,15 @@ class ChatSession:
         except (EOFError, KeyboardInterrupt):
             line("not answered; the run stays suspended", "red")
 
-    def _finish_last_run(self, command: str) -> None:
-        """Resume or cancel the thread's last run."""
+    def _finish_last_run(self, command: str, dismiss: Dismiss | None = None) -> None:
+        """Resume or cancel the thread's last run, or dismiss its open questions."""
         last = self._last_run()
         if last is None:
             self._screen.line("no run of this conversation is suspended", "red")
         elif command == "/cancel":
             self._cancel(last.run_id)
+        elif dismiss is not None:
+            self._drive(self._runner.stream_resume(last.run_id, dismiss, limits=self._setup.limits))
         elif self._ask(self._setup.loop.run(open_interrupts(self._runner, last.run_id)), last.run_id):
             self._drive(self._resumed(last.run_id))
 
@@ -145,9 +253,7 @@ class ChatSession:
         """Ask the questions that have no answer yet; return whether all are answered."""
         if self._answers[0] != run_id:
             self._answers = run_id, {}
-        answers = self._answers[1]
-        unanswered = [each for each in interrupts if each.id not in answers]
-        command = ask_interrupts(unanswered, answers, screen=self._screen, commands=_QUESTION_COMMANDS)
+        command = ask_interrupts(interrupts, self._answers[1], screen=self._screen, commands=_QUESTION_COMMANDS)
         if command == "/help":
             self._screen.line(_HELP)
             return self._ask(interrupts, run_id)
@@ -157,7 +263,9 @@ class ChatSession:
             self._has_left = command in LEAVE
             self._screen.line("not answered; the run stays suspended", "red")
             if not self._has_left:
-                self._screen.line("/resume asks again; /cancel cancels the run", "dim")
+                self._screen.line(
+                    "/resume asks again; /cancel cancels the run; /dismiss goes on without an answer", "dim"
+                )
         return command is None
 
     def _resumed(self, run_id: str) -> RunStream[Any]:
@@ -178,18 +286,25 @@ class ChatSession:
 
     def _show_run(self, stream: RunStream[Any]) -> RunResult[Any] | None:
         """Drive and display a run; return its result if there is one."""
+        typed = partial(typed_lines, partial(self._handle_typed, stream))
         try:
-            self._setup.show(stream, self._screen.show)
+            self._setup.show(stream, self._screen.show, alongside=typed)
         except KeyboardInterrupt:
             self._screen.cancelled()
         except Exception as error:  # noqa: BLE001 - displayed, and the conversation continues
             self._screen.end_line()
             print_error(error)
+        else:
+            if (result := get_result(stream)) is not None and result.status == "cancelled":
+                self._screen.line("cancelled", "red")
         return get_result(stream)
 
     def _drop_unanswered(self, run_id: str, result: RunResult[Any] | None) -> None:
         """Delete a run that has no answer, or that did not stop when it was cancelled."""
-        record = self._setup.loop.run(self._store.record(run_id))
+        page = self._setup.loop.run(self._store.list(thread=self._thread, limit=1))
+        record = page.records[0] if page.records else None
+        if record is not None and record.run_id != run_id:
+            return  # A message that was typed meanwhile follows it.
         has_no_answer = result is not None and result.status in ("failed", "cancelled") and len(result.messages) < 2
         if has_no_answer or (record is not None and record.status == "running"):
             self._setup.loop.run(self._store.delete(run_id))
@@ -200,8 +315,13 @@ class ChatSession:
         if self._is_kept or result.status == "completed" or len(result.messages) > 1:
             self._tasks = result.open_tasks
         if result.status == "completed" or len(result.messages) > 1:
-            # Standing approvals are stored under these names and apply to one run only.
-            self._values = {name: value for name, value in result.values.items() if not name.startswith("baton.")}
+            self._values = _own_values(result.values)
+
+
+def _own_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values for the next run."""
+    # Standing approvals are stored under these names and apply to one run only.
+    return {name: value for name, value in values.items() if not name.startswith("baton.")}
 
 
 def _enable_line_editing() -> None:
@@ -212,13 +332,22 @@ def _enable_line_editing() -> None:
 
 @click.command("chat")
 @target
+@choice_option(
+    "--when-busy",
+    "when_busy",
+    get_args(SendMode),
+    "What to do with a message that is typed while the team answers, or while another process drives the thread.",
+)
 @run_options
-def chat_command(*, target: str, arguments: RunArguments) -> None:
+def chat_command(*, target: str, arguments: RunArguments, when_busy: SendMode) -> None:
     """Talk with a team in the terminal.
 
     Shows the active agent, its answers while they stream, and its tool calls. The team's questions are asked in the
     terminal. Ctrl-C stops the run, not the program; Ctrl-D, exit or /quit leave. With --store, or the store of a
     Runner, the conversation is stored; --thread continues one, and offers to resume its last run if that has not ended.
+
+    In a terminal you can type the next message while the team answers: --when-busy queue answers it afterwards, steer
+    lets the agents read it before their next model call, preempt stops the run after its turn.
 
     \b
     Examples:
@@ -228,4 +357,4 @@ def chat_command(*, target: str, arguments: RunArguments) -> None:
       printf 'Hello\\nAnd now?\\n' | baton chat desk:router
     """
     with set_up_run(target, arguments) as setup:
-        ChatSession(setup).run()
+        ChatSession(setup, when_busy).run()

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, assert_never, cast
 
 import msgspec
@@ -15,8 +15,8 @@ from ..events.base import RUN_ORIGIN
 from ..events.types import payload_fields
 from ..handoffs import TRANSFER_TOOL
 from ..messages import Content, ToolCall, Usage, media_of, text_of
-from ..runner import Interrupt
-from ..runner.answers import answer_events
+from ..runner import Dismiss, Interrupt
+from ..runner.answers import answer_events, dismissed_call
 from ..tools import Approval
 from ..wording import printable
 from .options import parse_json_or_text
@@ -121,6 +121,10 @@ class Screen:
     def usage(self, usage: Usage, *, seconds: float | None = None, label: str = "used") -> None:
         """Write usage."""
         self.line(f"{label}: {format_usage(usage, seconds)}", "dim")
+
+    def line_entered(self) -> None:
+        """Continue on a new line, because the user has typed one."""
+        self._is_midline = False
 
     def cancelled(self) -> None:
         """Write that the run was cancelled."""
@@ -314,6 +318,8 @@ def _is_plain_transfer(call: ToolCall) -> bool:
 
 
 _OUTCOME_FORMS = """It may have been executed. Answer {"result": …}, {"error": "…"} or {"run_again": true}"""
+DISMISS = "/dismiss"
+"""The command for a question that the user does not want to answer."""
 _YES, _NO, _ALWAYS = ("y", "yes"), ("n", "no"), ("a", "always")
 _PUNCTUATION = ",.:;!"
 _APPROVAL_PROMPT = "y, n, a (always), or n and a reason › ", "y approves; n, or n and a reason, declines"
@@ -335,21 +341,25 @@ def format_interrupt(interrupt: Interrupt) -> str:
 
 
 def ask_interrupts(
-    interrupts: Iterable[Interrupt], answers: dict[str, Any], *, screen: Screen, commands: Collection[str]
+    interrupts: Sequence[Interrupt], answers: dict[str, Any], *, screen: Screen, commands: Collection[str]
 ) -> str | None:
     """Ask the user, and add each valid answer to `answers` by interrupt id.
 
+    The user may enter `/dismiss`, or `/dismiss` and a reason, instead of an answer.
+
     Args:
-        interrupts: The questions.
+        interrupts: The questions; those with an answer are not asked.
         answers: Receives the answers, also if the user stops before the last question.
         screen: Shows the questions.
-        commands: Lines that are not answers.
+        commands: Further lines that are not answers.
 
     Returns:
         None if the user answered all questions; else the command that was entered, or "" if the input ended.
     """
     try:
         for interrupt in interrupts:
+            if interrupt.id in answers or _is_dismissed(interrupt, interrupts, answers):
+                continue
             screen.line(f"? {interrupt.agent}: {format_interrupt(interrupt)}", "bold yellow")
             prompt, hint = _APPROVAL_PROMPT if _is_approval(interrupt) else ("answer › ", '"" is an empty answer')
             while interrupt.id not in answers:
@@ -365,8 +375,18 @@ def ask_interrupts(
     return None
 
 
+def _is_dismissed(interrupt: Interrupt, interrupts: Sequence[Interrupt], answers: Mapping[str, Any]) -> bool:
+    """Return whether the call that asks has been dismissed at another one of its questions."""
+    dismissed = [each for each in interrupts if isinstance(answers.get(each.id), Dismiss)]
+    return any(interrupt.id.startswith(f"{dismissed_call(each.id, each.tool_call)}/") for each in dismissed)
+
+
 def _read_answer(interrupt: Interrupt, line: str) -> dict[str, Any]:
     """Parse and validate an answer. Raises AnswerError, without a message if it is unclear."""
+    if line.partition(" ")[0] == DISMISS:
+        dismissed_call(interrupt.id, interrupt.tool_call)
+        reason = line.partition(" ")[2].strip()
+        return {interrupt.id: Dismiss(reason) if reason else Dismiss()}
     # In a conversation a text without y or n may be meant for the team.
     is_bare_text = _is_approval(interrupt) and _first_word(line) not in (*_YES, *_NO, *_ALWAYS)
     reply = None if is_bare_text else parse_reply(interrupt, line)

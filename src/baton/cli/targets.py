@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -294,11 +294,17 @@ class RunSetup:
     target: str
     has_no_model: bool
 
-    def show(self, stream: RunStream[Any], show: Callable[[Event | Delta], None]) -> None:
-        """Drive a run and pass on all its events. Raises the error of a failed run."""
+    def show(
+        self,
+        stream: RunStream[Any],
+        show: Callable[[Event | Delta], None],
+        *,
+        alongside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> None:
+        """Drive a run and pass on all its events; `alongside` is active meanwhile. Raises the error of a failed run."""
 
         async def drive() -> None:
-            async with stream:
+            async with alongside(), stream:
                 async for event in stream:
                     show(event)
 

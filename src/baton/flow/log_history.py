@@ -5,14 +5,14 @@ except for messages that handoffs added.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias, assert_never, cast
 
 from msgspec.structs import replace
 
 from ..agents.definition import EXIT_TOOL
 from ..context import HistoryEntry
-from ..context.history import turn_entries
+from ..context.history import end_of_turn, turn_entries
 from ..events import (
     AgentResponded,
     AnyEvent,
@@ -57,11 +57,19 @@ def history_from_log(events: Sequence[Event], earlier: Sequence[HistoryEntry] = 
         return [*earlier, *reader.entries()]
     entries = list(earlier)
     for entry in reader.entries():
-        ended = reader.ended_tasks.get(id(entry))
+        ended, upto = reader.ended_tasks.get(id(entry), (None, ()))
         # As in the run itself: the end of a task is read in the place of the call that opened it, if that is there.
-        if ended is None or not replace_result(entries, ended):
+        if ended is None or not replace_result(entries, ended, _count_summarized(entries, upto)):
             entries.append(entry)
     return entries
+
+
+def _count_summarized(entries: Sequence[HistoryEntry], upto: Collection[EventRef]) -> int:
+    """Return the number of first entries that readers of summaries up to these responses do not read."""
+    if not upto:
+        return 0
+    last = next((place for place in range(len(entries) - 1, -1, -1) if entries[place].event in upto), -1)
+    return end_of_turn(entries, last)
 
 
 def summaries_from_log(events: Sequence[Event]) -> tuple[HistorySummary, ...]:
@@ -106,8 +114,8 @@ class _LogReader:
         self.summaries: dict[str, HistorySummary] = {}
         """The latest summary for each kind of readers."""
         self._compactions: list[types.HistoryCompacted] = []
-        self.ended_tasks: dict[int, types.TaskEnded] = {}
-        """The ends of tasks by identity of the entries that stand for them."""
+        self.ended_tasks: dict[int, tuple[types.TaskEnded, Collection[EventRef]]] = {}
+        """The ends of tasks by identity of the entries that stand for them, with the ends of the summaries by then."""
         self._truncated = {event.response_key: event for event in events if isinstance(event, types.ResponseTruncated)}
         for event in events:
             if not _INSIDE_CALL.search(event.origin.id):
@@ -230,7 +238,8 @@ class _LogReader:
         entry = end_entry(ended, activation.origin)
         if entry is not None:
             activation.items.append(entry)
-            self.ended_tasks[id(entry)] = ended
+            summaries = [*self.summaries.values(), *self._compactions]
+            self.ended_tasks[id(entry)] = ended, {each.upto for each in summaries}
 
     def _add_failure(self, failed: StepCompleted) -> None:
         """Replace the entries of an agent whose failure was tolerated by the report of the failure."""

@@ -264,36 +264,39 @@ def show_end(history: History, ended: TaskEnded, origin: Origin) -> None:
     entry = end_entry(ended, origin)
     if entry is None:
         return
-    if replace_result(history.entries, ended):
+    summarized = max([prefix.stop for prefix in history.compacted], default=0)
+    if replace_result(history.entries, ended, summarized):
         # Readers may have passed the entry; they start from the beginning.
         history.views.clear()
     else:
         history.entries.append(entry)
 
 
-def replace_result(entries: list[HistoryEntry], ended: TaskEnded) -> bool:
+def replace_result(entries: list[HistoryEntry], ended: TaskEnded, summarized: int) -> bool:
     """Replace the result of the call that opened a task by the end of the task.
 
-    Entries are replaced, not changed: other runs of the thread may share them.
+    Entries are replaced, not changed: other runs of the thread may share them. A call that a summary covers keeps its
+    result: readers of the summary would not find the end of the task there.
 
     Args:
         entries: The entries of a history.
         ended: The event.
+        summarized: The number of first entries that readers of a summary do not read.
 
     Returns:
-        True if the call is among the entries.
+        True if the call is among the entries that all readers read.
     """
     call_id, found, told = ended.task.call_id, False, result_message(ended)
     if told is None:
         return False
-    for position in range(len(entries) - 1, -1, -1):
+    for position in range(len(entries) - 1, summarized - 1, -1):
         entry, message = entries[position], entries[position].message
         if not found and type(message) is ToolMessage and message.tool_call_id == call_id:
             # An ended task reads like any tool call, also where transfers are hidden.
             entries[position] = HistoryEntry(told, entry.origin, is_answer=True)
             found = True
         elif found and type(message) is AssistantMessage and any(call.id == call_id for call in message.tool_calls):
-            entries[position] = HistoryEntry(message, entry.origin, entry.is_answer, entry.hidden)
+            entries[position] = HistoryEntry(message, entry.origin, entry.is_answer, entry.hidden, event=entry.event)
             return True
     return found
 

@@ -13,7 +13,7 @@ from ..errors import AnswerError, RunError, quote_names
 from ..events import types
 from ..events.base import RUN_ORIGIN
 from ..log import DISMISSED, Log
-from ..messages import UserMessage, pair_calls_with_results, to_messages
+from ..messages import ToolCall, UserMessage, pair_calls_with_results, to_messages
 from ..tools.results import to_tool_result
 from ..tools.wrappers import parse_approval, parse_outcome_report
 from ..wording import show, type_of
@@ -91,11 +91,25 @@ def _split_dismissals(interrupts: Mapping[str, types.InterruptRaised], answers: 
     for id, dismiss in dismissed.items():
         if id not in interrupts:
             raise AnswerError(f"no open interrupt has the id `{id}`; open: {quote_names([*interrupts])}")
-        call = _PENDING_CALL.match(id)
-        if call is None or interrupts[id].tool_call is None:
-            raise AnswerError(f"interrupt `{id}` does not come from a tool call and cannot be dismissed; answer it")
-        events[call.group(1)] = _dismissal(call.group(1), interrupts[id], dismiss.reason)
+        call = dismissed_call(id, interrupts[id].tool_call)
+        events[call] = _dismissal(call, interrupts[id], dismiss.reason)
     return [*events.values()], {id: answer for id, answer in by_id.items() if id not in dismissed} or None
+
+
+def dismissed_call(id: str, tool_call: ToolCall | None) -> str:
+    """Return the key of the tool call that gets a result if an interrupt is dismissed.
+
+    Args:
+        id: The id of the interrupt.
+        tool_call: The call that the interrupt comes from.
+
+    Raises:
+        AnswerError: It does not come from a tool call.
+    """
+    call = _PENDING_CALL.match(id)
+    if call is None or tool_call is None:
+        raise AnswerError(f"interrupt `{id}` does not come from a tool call and cannot be dismissed; answer it")
+    return call.group(1)
 
 
 def _dismissal(call_key: str, event: types.Event, reason: str) -> types.StepCompleted:

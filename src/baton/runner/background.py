@@ -44,6 +44,8 @@ _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 _PERMANENT_DELAY = 300.0
 _FORGET_AFTER = 3600.0
 _MAX_PENDING = 4096
+_MIN_WAIT = 0.02
+_MAX_WAIT = 0.5
 
 NumberedEvent: TypeAlias = tuple[int, Event | Delta]
 """An event with its number in the log, from 1; a delta has the number of the event before it."""
@@ -398,7 +400,12 @@ class BackgroundRunner:
 
         Yields:
             Event numbers, starting at 1, and events. A delta has the number of the event before it.
+
+        Raises:
+            RunNotFoundError: There is no such run, or it was a message that another run has taken.
         """
+        if run_id not in self._broadcasts:
+            await self._wait_until_started(run_id)
         broadcast = self._broadcasts.get(run_id)
         if broadcast is None:
             async for number, event in self.runner.watch(run_id, after=after):
@@ -410,6 +417,24 @@ class BackgroundRunner:
                 yield item
         finally:
             broadcast.subscribers.discard(subscriber)
+
+    async def _wait_until_started(self, run_id: str) -> None:
+        """Wait while the run is a message that waits; if it is driven here, until its events can be subscribed to."""
+        repository = self.runner._require_repository("BackgroundRunner.subscribe()")
+        message = await repository.store.waiting(run_id)
+        if message is None:
+            return
+        pause = _MIN_WAIT
+        with repository.inbox.notified(message.thread) as promoted:
+            while await repository.store.waiting(run_id) is not None:
+                try:
+                    async with asyncio.timeout(pause):
+                        await promoted.wait()
+                except TimeoutError:
+                    pause = min(pause * 1.5, _MAX_WAIT)
+                promoted.clear()
+        if self._taking:
+            await asyncio.wait([*self._taking])
 
     async def cancel(self, run_id: str, when: CancelWhen = "now") -> RunStatus:
         """Cancel a run, whichever worker drives it, or withdraw a message that waits.

@@ -30,6 +30,7 @@ from ..flow.requests import RecordedRequest, read_requests
 from ..flow.tasks import known_tasks
 from ..log import EventSink, Log
 from ..stores import FINISHED_STATUSES, CancelWhen, Lease, RunRecord, RunStatus, Store
+from ..stores.records import check_is_last
 from .answers import resume_events
 from .arguments import ResumeArgs, RunArgs, UserText
 from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_started_event
@@ -254,7 +255,9 @@ class RunRepository:
         return self._open_running(run_id, partial(resume_events, answers=None), ResumeArgs(context=context))
 
     async def check_last(self, record: RunRecord) -> None:
-        """Check that a run that is resumed has no successor in its thread.
+        """Check that a run that is resumed has no successor in its thread, before anything is loaded.
+
+        The store checks it again when the run continues: a successor may come and end meanwhile.
 
         Raises:
             RunConflictError: It has a successor.
@@ -265,8 +268,7 @@ class RunRepository:
             if page.records and page.records[0].run_id != record.run_id:
                 if page.records[0].status not in FINISHED_STATUSES:
                     raise ThreadBusyError(record.thread, page.records[0].run_id, page.records[0].status)
-                reason = f"run `{page.records[0].run_id}` follows it; resume a copy: runner.fork({record.run_id!r})"
-                raise RunConflictError(record.run_id, reason, problem="is not the last one of its thread")
+                check_is_last(record.run_id, page.records[0].run_id)
 
     async def answer(
         self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None, message: UserText | None = None

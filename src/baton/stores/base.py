@@ -254,7 +254,8 @@ class Store(Protocol):
 
         Raises:
             RunNotFoundError: There is no such run.
-            RunConflictError: The run has another number of lines or another fence.
+            RunConflictError: The run has another number of lines or another fence, or a finished run would continue
+                although it is not the last one of its thread.
             MessageGoneError: One of `take` does not wait any more, or an older message does.
             ThreadBusyError: A finished run would continue while its thread has another unfinished one.
         """

@@ -244,6 +244,8 @@ class KeyValueStore(LeaseMethods):
             async with self._thread_lock(record.thread if is_revived or change.take else ""):
                 if is_revived:
                     await self._check_not_busy(record)
+                    if record.thread:
+                        records.check_is_last(record.run_id, await self._last_run(record.thread))
                     await self._claim_thread(record)
                 if change.take:
                     return await self._append_taking(change, record, head)

@@ -82,6 +82,8 @@ class MemoryStore(LeaseMethods):
                 state = inboxes.state_of(waiting[len(change.take) :])
             record = change.apply(known, now, inbox=state)
             self._check_not_busy(record)
+            if change.may_revive and record.thread and not records.keeps_thread_busy(known.status):
+                records.check_is_last(record.run_id, self._last_run(record.thread))
             self._put(record)
             self._lines[change.run_id].extend(change.lines)
             if change.take:

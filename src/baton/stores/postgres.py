@@ -193,6 +193,8 @@ class PostgresStore(WriteMethods):
         values |= {"count": len(change.lines), "piece": records.pack_lines(change.lines)}
         if change.take:
             rows = await self._pool.transact(partial(_append_taking, values=values))
+        elif change.may_revive:
+            rows = await self._pool.transact(partial(_append_reviving, values=values))
         else:
             rows = await self._pool.change(_APPEND, values)
         if rows:
@@ -371,6 +373,19 @@ async def _create_from_inbox(connection: "Connection", *, values: dict[str, Any]
     if not rows:
         # Another run came and went meanwhile; raising keeps the message.
         raise ThreadBusyError(thread, previous, "just finished")
+    return rows
+
+
+async def _append_reviving(connection: "Connection", *, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+    """Append lines; if that makes a finished run continue, check that it is the last one of its thread."""
+    run_id = values["run_id"]
+    known = "SELECT thread, status FROM baton_runs WHERE run_id = %s"
+    before = await (await connection.execute(known, (run_id,))).fetchone()
+    rows = await (await connection.execute(_APPEND, values, binary=True)).fetchall()
+    if rows and before is not None and before[0] and not records.keeps_thread_busy(before[1]):
+        # Afterwards, because from now on the index `baton_busy_threads` refuses further runs of the thread.
+        last = await (await connection.execute(_LAST_RUN, {"thread": before[0]})).fetchone()
+        records.check_is_last(run_id, last[0] if last is not None else run_id)
     return rows
 
 

@@ -103,6 +103,11 @@ class Append(Struct, frozen=True):
         )
 
     @property
+    def may_revive(self) -> bool:
+        """True if the append may make a finished run continue."""
+        return self.status is not None and keeps_thread_busy(self.status)
+
+    @property
     def no_cancel(self) -> str | None:
         """Return the new `cancel_requested`, or None if it does not change."""
         return "" if self.status in FINISHED_STATUSES else None
@@ -142,6 +147,13 @@ def check_previous(thread: str, last: str, previous: str | None) -> str:
     if previous is not None and previous != last:
         raise ThreadBusyError(thread, last, "just finished")
     return last
+
+
+def check_is_last(run_id: str, last: str) -> None:
+    """Raise RunConflictError if a finished run that would continue is not the last one of its thread."""
+    if run_id != last:
+        reason = f"run `{last}` follows it; resume a copy: runner.fork({run_id!r})"
+        raise RunConflictError(run_id, reason, problem="is not the last one of its thread")
 
 
 class WriteMethods:

@@ -159,6 +159,7 @@ class SQLiteStore(LeaseMethods):
         values = (len(lines), now, change.status, change.wake_at, no_cancel, run_id, seq, change.fence)
 
         def add(connection: Connection) -> RunFlags:
+            before = self._find(connection, run_id) if change.may_revive else None
             try:
                 updated = connection.execute(_UPDATE_RUN, values).fetchone()
             except IntegrityError:
@@ -166,6 +167,8 @@ class SQLiteStore(LeaseMethods):
             if updated is None:
                 change.check(self._get(connection, run_id))
                 raise self._damaged(run_id)
+            if before is not None and before.thread and not records.keeps_thread_busy(before.status):
+                records.check_is_last(run_id, connection.execute(_LAST_RUN, (before.thread,)).fetchone()[0])
             if piece:
                 connection.execute(_ADD_PIECE, (seq, piece, run_id))
             if change.take:

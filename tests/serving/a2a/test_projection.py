@@ -3,9 +3,18 @@
 from a2a.types import a2a_pb2 as pb
 from google.protobuf import json_format
 
-from baton.events import AgentResponded, OpenTask, Origin, RunCompleted, RunStarted, TaskEnded, TaskOpened
+from baton.events import (
+    AgentResponded,
+    OpenTask,
+    Origin,
+    RunCompleted,
+    RunStarted,
+    TaskEnded,
+    TaskOpened,
+    UserMessageAdded,
+)
 from baton.events.base import RUN_ORIGIN
-from baton.messages import AssistantMessage
+from baton.messages import AssistantMessage, UserMessage
 from baton.serving.a2a.projection import TaskProjection
 
 ORIGIN = Origin("1", "A")
@@ -52,3 +61,15 @@ def test_open_tasks_are_in_the_metadata_of_a_completed_run() -> None:
     (completed,) = projection.apply(RunCompleted("completed", RUN_ORIGIN, 0.0))
     assert isinstance(completed, pb.TaskStatusUpdateEvent)
     assert json_format.MessageToDict(completed.metadata) == {"openTasks": ["B"]}
+
+
+def test_a_message_that_steers_the_run_is_in_the_history() -> None:
+    # M15
+    projection = TaskProjection("t", "c")
+    projection.apply(RunStarted("run", RUN_ORIGIN, 0.0, "t", "A", (UserMessage("hello"),)))
+    (update,) = projection.apply(UserMessageAdded("1/m2/user1", ORIGIN, 0.0, UserMessage("louder"), message_id="m"))
+    assert isinstance(update, pb.TaskStatusUpdateEvent)
+    assert (update.status.state, update.metadata["event"]) == (pb.TASK_STATE_WORKING, "UserMessageAdded")
+    said = [(message.role, message.parts[0].text) for message in projection.task.history]
+    assert said == [(pb.ROLE_USER, "hello"), (pb.ROLE_USER, "louder")]
+    assert len({message.message_id for message in projection.task.history}) == 2

@@ -101,7 +101,7 @@ class FrontendClient:
         texts: dict[str, dict[str, Any]] = {}
         for event in events:
             if event["type"] == "TEXT_MESSAGE_START":
-                texts[event["messageId"]] = {"id": event["messageId"], "role": "assistant", "content": ""}
+                texts[event["messageId"]] = {"id": event["messageId"], "role": event["role"], "content": ""}
                 self.messages.append(texts[event["messageId"]])
             elif event["type"] == "TEXT_MESSAGE_CONTENT":
                 texts[event["messageId"]]["content"] += event["delta"]

@@ -42,7 +42,6 @@ STOPPED = TERMINAL | {pb.TASK_STATE_INPUT_REQUIRED, pb.TASK_STATE_AUTH_REQUIRED}
 
 _SILENT_EVENTS = (
     events.AgentFinished,
-    events.UserMessageAdded,
     events.ResponseTruncated,
     events.HistoryCompacted,
     events.UnknownEvent,
@@ -102,6 +101,9 @@ class TaskProjection:
                 if "/" not in event.origin.id:
                     del self._open_tasks[-1:]
                 return [self._step(event, target=event.task.return_to, outcome=event.outcome)]
+            case events.UserMessageAdded():
+                self._add_user_message(event.key, event.message.content, {})
+                return [self._step(event)]
             case events.StepCompleted():
                 return [self._step(event, step=event.name)]
             case events.ToolReturned():

@@ -1,10 +1,11 @@
 """The `agui_app` factory. Importable without Starlette and ag_ui, so that a missing extra is reported by name."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ...arguments import check_arguments, check_choice, check_positive
 from ...errors import SetupError
+from ...runner.arguments import WhenBusy
 from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
 from ..http.auth import AuthLike
 
@@ -25,6 +26,7 @@ def agui_app(
     context_factory: ContextFactory | None = None,
     on_disconnect: Literal["cancel", "continue"] = "cancel",
     heartbeat: float = 15.0,
+    when_busy: WhenBusy = "error",
 ) -> "Starlette":
     """Return an ASGI app that serves a team over AG-UI.
 
@@ -38,11 +40,14 @@ def agui_app(
         context_factory: Creates the run's context object from the owner's name.
         on_disconnect: `"cancel"` cancels a run whose client disconnects; `"continue"` lets it run.
         heartbeat: Seconds of silence after which an event stream sends a comment.
+        when_busy: What happens to a message for a thread with an unfinished run, as in `Runner.run`. A request may
+            choose otherwise in `forwardedProps`: `{"whenBusy": "queue"}`.
 
     Raises:
         SetupError: A library is not installed, the runner has no store, or an argument is invalid.
     """
     check_choice("agui_app(on_disconnect=…)", on_disconnect, ("cancel", "continue"))
+    check_choice("agui_app(when_busy=…)", when_busy, get_args(WhenBusy))
     try:
         import ag_ui.core as _
         import starlette.applications as _  # noqa: F401, F811
@@ -58,5 +63,6 @@ def agui_app(
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
     cancels = on_disconnect == "cancel"
     endpoint = AGUIEndpoint(background, guard, context_factory, heartbeat, show_errors, cancel_on_disconnect=cancels)
+    endpoint.when_busy = when_busy
     routes = [Route("/{path:path}", endpoint.handle, methods=["POST"])]
     return make_app(routes, background, context_factory, cors_origins=cors_origins)

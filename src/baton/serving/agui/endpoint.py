@@ -3,9 +3,9 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import ag_ui.core as agui
 from ag_ui.encoder import EventEncoder
@@ -14,11 +14,13 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...errors import RunNotFoundError
 from ...events import InterruptRaised
 from ...events.types import payload_fields
 from ...log import Log
 from ...messages import Message, ToolSpec, text_of
-from ...stores import RunRecord
+from ...runner.arguments import WhenBusy
+from ...stores import FINISHED_STATUSES, RunRecord
 from ..http.app import Endpoints
 from ..http.auth import Principal
 from ..http.errors import ServingError, check_interrupt_ids, error_response
@@ -29,6 +31,8 @@ from .translation import EventTranslator, is_frontend_call
 
 CONTEXT, PROPS = "agui.context", "agui.props"
 """Keys of a run's values that hold a request's context and forwarded properties."""
+WHEN_BUSY = "whenBusy"
+"""The forwarded property that decides about a message for a thread with an unfinished run."""
 
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -83,6 +87,23 @@ def initial_values(request: agui.RunAgentInput) -> dict[str, Any]:
     if request.forwarded_props:
         values[PROPS] = request.forwarded_props
     return values
+
+
+def requested_mode(request: agui.RunAgentInput, default: WhenBusy) -> WhenBusy:
+    """Return what a request wants to happen if the thread has an unfinished run.
+
+    Args:
+        request: The parsed request.
+        default: The answer for requests that do not say it.
+
+    Raises:
+        ServingError: The request names an unknown mode.
+    """
+    mode = payload_fields(request.forwarded_props).get(WHEN_BUSY, default)
+    if mode not in get_args(WhenBusy):
+        works = ", ".join(get_args(WhenBusy))
+        raise ServingError(422, "invalid", f"`forwardedProps.{WHEN_BUSY}` must be one of: {works}")
+    return cast("WhenBusy", mode)
 
 
 def input_messages(request: agui.RunAgentInput, *, is_known: bool) -> list[Message]:
@@ -144,7 +165,7 @@ def _tool(tool: agui.Tool) -> dict[str, Any]:
 class _ActiveRun(Struct, frozen=True):
     run_id: str
     seen: int
-    """The number of events that precede this request."""
+    """The number of events that precede this request; 0 if the run has not started."""
     answered_calls: tuple[str, ...] = ()
 
 
@@ -155,6 +176,9 @@ _cancelling: set[asyncio.Task[Any]] = set()
 
 class AGUIEndpoint(Endpoints):
     """The endpoint of one AG-UI app."""
+
+    when_busy: WhenBusy = "error"
+    """What happens to a message for a thread with an unfinished run, unless the request says it."""
 
     async def handle(self, request: Request) -> Response:
         """Return the event stream of a run, or an error response.
@@ -176,32 +200,41 @@ class AGUIEndpoint(Endpoints):
         )
 
     async def _start_or_resume(self, principal: Principal, body: agui.RunAgentInput) -> _ActiveRun:
-        thread = principal.to_store_id(body.thread_id)
+        thread, mode = principal.to_store_id(body.thread_id), requested_mode(body, self.when_busy)
         page = await self.store.list(thread=thread, limit=1)
         last = page.records[0] if page.records else None
         if last is not None and last.status == "suspended":
-            active = await self._resume(principal, body, last)
+            active = await self._resume(principal, body, last, mode)
             if active is not None:
                 return active
         elif body.resume:
             raise ServingError(409, "not_suspended", "no run of this thread is suspended")
+        messages = input_messages(body, is_known=last is not None)
+        if mode != "error" and last is not None and last.status not in FINISHED_STATUSES:
+            # The client has no answer yet to the messages before it, which the unfinished run has.
+            messages = messages[-1:]
         run_id = await self.background.start(
-            input_messages(body, is_known=last is not None),
+            messages,
             context=self.make_context(principal),
             values=initial_values(body),
             run_id=principal.to_store_id(body.run_id),
             thread=thread,
             owner=principal.name,
+            when_busy=mode,
         )
-        return _ActiveRun(run_id, 1)
+        return _ActiveRun(run_id, 1 if await self.store.record(run_id) is not None else 0)
 
-    async def _resume(self, principal: Principal, body: agui.RunAgentInput, last: RunRecord) -> _ActiveRun | None:
-        """Resume a suspended run; None if it was cancelled and the request starts a new one."""
+    async def _resume(
+        self, principal: Principal, body: agui.RunAgentInput, last: RunRecord, mode: WhenBusy
+    ) -> _ActiveRun | None:
+        """Resume a suspended run; None if the request starts a new one, because it was cancelled or is to wait."""
         events = await self.background.runner.events(last.run_id)
         interrupts = Log(events).open_interrupts()
         answers = parse_answers(body, interrupts)
         has_input = bool(input_messages(body, is_known=True))
         if answers is None:
+            if has_input and mode != "error":
+                return None
             if not has_input or not all(map(is_frontend_call, interrupts.values())):
                 raise ServingError(409, "thread_busy", "the thread's last run is suspended; send answers in `resume`")
             answers = ResumeRequest({}, abandons=True)
@@ -212,7 +245,7 @@ class AGUIEndpoint(Endpoints):
         return _ActiveRun(last.run_id, len(events), answers.answered_calls)
 
     async def _translator(self, principal: Principal, body: agui.RunAgentInput, active: _ActiveRun) -> EventTranslator:
-        events = await self.background.runner.events(active.run_id)
+        events = await self.background.runner.events(active.run_id) if active.seen else []
         return EventTranslator(
             run_id=principal.to_public_id(active.run_id),
             thread_id=body.thread_id,
@@ -227,8 +260,15 @@ class AGUIEndpoint(Endpoints):
             yield frame
         events = self.background.subscribe(active.run_id, after=active.seen)
         frames = iter_frames(events, self.heartbeat, lambda item: _encode(translator.translate(item[1])))
-        async with aclosing(frames):
-            async for frame in frames:
+        try:
+            async with aclosing(frames):
+                async for frame in frames:
+                    yield frame
+        except RunNotFoundError:
+            if active.seen:
+                raise
+            # The message steered the unfinished run, whose stream has it and the answer.
+            for frame in _encode(translator.finish_without_run()):
                 yield frame
         if not translator.is_finished:
             for frame in _encode(translator.abort()):
@@ -237,9 +277,14 @@ class AGUIEndpoint(Endpoints):
     def _disconnected(self, active: _ActiveRun, translator: EventTranslator) -> None:
         if not translator.is_finished and self.cancel_on_disconnect:
             # The task of the request is being cancelled and can await nothing.
-            task = asyncio.create_task(self.background.cancel(active.run_id))
+            task = asyncio.create_task(self._cancel(active.run_id))
             _cancelling.add(task)
             task.add_done_callback(_cancelling.discard)
+
+    async def _cancel(self, run_id: str) -> None:
+        # A message that has steered another run is part of that one.
+        with suppress(RunNotFoundError):
+            await self.background.cancel(run_id)
 
 
 def _encode(events: Iterator[Any]) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ... import events
 from ...events.types import payload_fields
+from ...flow.tasks import open_tasks
 from ...runner import usage_from_events
 from .frontend import KIND
 from .messages import StateMirror, to_agui_content
@@ -46,6 +47,10 @@ def _to_agui_interrupt(interrupt: events.InterruptRaised, tag: str | None) -> An
         subagent_run_id=tag,
         metadata={"payload": interrupt.payload, "agent": interrupt.agent, "path": [*interrupt.path]},
     )
+
+
+def _task_facts(task: events.OpenTask) -> dict[str, Any]:
+    return {"agent": task.agent, "caller": task.caller, "toolCallId": task.call_id}
 
 
 def _usage(responses: Sequence[events.AgentResponded]) -> Any:
@@ -305,9 +310,7 @@ class MessageTranslator:
 _AGUIEvents = Iterator[Any]
 _SILENT_EVENTS = (
     events.ToolCallDelta,
-    events.RunStarted,
     events.RunResumed,
-    events.UserMessageAdded,
     events.ResponseTruncated,
     events.HistoryCompacted,
     events.StepCompleted,
@@ -351,6 +354,8 @@ class EventTranslator:
         self._messages = MessageTranslator(run_id)
         self._answered = frozenset(answered)
         self._show_errors = show_errors
+        self._tasks = open_tasks(past)
+        """The tasks that were open before the stream."""
         self._open: dict[str, events.InterruptRaised] = {}
         self._responses: list[events.AgentResponded] = []
         self._output: str | None = None
@@ -369,9 +374,11 @@ class EventTranslator:
             events.ToolReturned: self._returned,
             events.TaskOpened: self._task,
             events.TaskEnded: self._task,
+            events.UserMessageAdded: self._user_message,
         }
         """Handlers of the events that belong to an open activation."""
         self._handlers: dict[type, Callable[[Any], _AGUIEvents]] = {
+            events.RunStarted: self._started,
             events.AgentFinished: self._finished,
             events.RunCompleted: self._completed,
             events.RunSuspended: self._suspended,
@@ -385,6 +392,7 @@ class EventTranslator:
         """Return the first events of the stream."""
         yield agui.RunStartedEvent(**self._ids, protocol_version=agui.PROTOCOL_VERSION)
         yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
+        yield from self._open_tasks()
 
     def translate(self, event: events.Event | events.Delta) -> _AGUIEvents:
         """Translate one event or delta.
@@ -414,6 +422,12 @@ class EventTranslator:
         message = "the run's events are no longer available"
         yield from self._close(failure=message)
         yield agui.RunErrorEvent(message=message, code="unavailable")
+
+    def finish_without_run(self) -> _AGUIEvents:
+        """Return the last events of the stream of a message that another run has taken."""
+        self.is_finished = True
+        yield agui.CustomEvent(name="baton.message_taken", value={})
+        yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"))
 
     def _record(self, event: events.Event) -> list[Any]:
         """Record facts for later events; return the change of the state as a JSON patch."""
@@ -452,12 +466,29 @@ class EventTranslator:
             role="tool",
         )
 
+    def _started(self, started: events.RunStarted) -> _AGUIEvents:
+        # The message has waited, so that the snapshot at the beginning of the stream was empty.
+        self._state.load(started.values)
+        yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
+        self._tasks = started.tasks
+        yield from self._open_tasks()
+
+    def _open_tasks(self) -> _AGUIEvents:
+        if self._tasks:
+            yield agui.CustomEvent(name="baton.open_tasks", value=[_task_facts(task) for task in self._tasks])
+
+    def _user_message(self, added: events.UserMessageAdded) -> _AGUIEvents:
+        id = f"{self._run_id}:{added.key}"
+        yield agui.TextMessageStartEvent(message_id=id, role="user")
+        if added.text:
+            yield agui.TextMessageContentEvent(message_id=id, delta=added.text)
+        yield agui.TextMessageEndEvent(message_id=id)
+
     def _custom(self, custom: events.CustomDelta) -> _AGUIEvents:
         yield agui.CustomEvent(name=custom.name, value=custom.data)
 
     def _task(self, event: events.TaskOpened | events.TaskEnded) -> _AGUIEvents:
-        task = event.task
-        value: dict[str, Any] = {"agent": task.agent, "caller": task.caller, "toolCallId": task.call_id}
+        value = _task_facts(event.task)
         if isinstance(event, events.TaskOpened):
             yield agui.CustomEvent(name="baton.task_opened", value=value)
         else:

@@ -365,7 +365,7 @@ async def a_deleted_run_frees_its_thread(store: Store) -> None:
 
 @store_check
 async def a_finished_run_resumes_only_in_a_free_thread(store: Store) -> None:
-    """A cancelled run is not resumed while its thread is busy, and nothing is written."""
+    """A cancelled run is not resumed if its thread is busy or another run follows it, and nothing is written."""
     await store.create("r", [b"one"], thread="t")
     await store.append("r", 1, [], status="cancelled")
     await store.create("s", [b"one"], thread="t")
@@ -375,7 +375,15 @@ async def a_finished_run_resumes_only_in_a_free_thread(store: Store) -> None:
     await expect_log(store, "r", [b"one"])
     expect_same((await known(store, "r")).status, "cancelled", "the status of a run that may not go on")
     await store.append("r", 1, [b"two"])
-    await store.append("s", 1, [], status="completed")
+    await store.append("s", 1, [], status="cancelled")
+    for status in ("running", "suspended"):
+        attempt = store.append("r", 2, [b"three"], status=status)
+        await expect_error(attempt, RunConflictError, f"{status} again although another run follows")
+    await expect_log(store, "r", [b"one", b"two"])
+    expect_same((await known(store, "r")).status, "cancelled", "the status of a run that is followed by another")
+    await store.append("s", 1, [b"two"], status="running")
+    await store.append("s", 2, [], status="failed")
+    await store.delete("s")
     await store.append("r", 2, [b"three"], status="running")
     await expect_log(store, "r", [b"one", b"two", b"three"])
     await expect_error(store.create("u", [], thread="t"), ThreadBusyError, "a new run while the resumed one goes on")
