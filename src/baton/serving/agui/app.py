@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ...arguments import check_arguments, check_choice, check_positive
 from ...errors import SetupError
+from ...runner import ContextFactory
 from ...runner.arguments import WhenBusy
-from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
+from ..http.app import AppTarget, make_app, to_background_runner
 from ..http.auth import AuthLike
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def agui_app(
         cors_origins: Origins whose pages may call the app.
         max_body: The largest accepted body in bytes; a request carries the whole conversation.
         show_errors: Show callers the message of the exception that failed a run.
-        context_factory: Creates the run's context object from the owner's name.
+        context_factory: Creates the context of a run from its record; by default the runner's own.
         on_disconnect: `"cancel"` cancels a run whose client disconnects; `"continue"` lets it run.
         heartbeat: Seconds of silence after which an event stream sends a comment.
         when_busy: What happens to a message for a thread with an unfinished run, as in `Runner.run`. A request may
@@ -59,10 +60,10 @@ def agui_app(
     from .endpoint import AGUIEndpoint
 
     check_positive("agui_app(heartbeat=…)", heartbeat)
-    background = to_background_runner(target, "agui_app")
+    background = to_background_runner(target, "agui_app", context_factory)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
     cancels = on_disconnect == "cancel"
-    endpoint = AGUIEndpoint(background, guard, context_factory, heartbeat, show_errors, cancel_on_disconnect=cancels)
+    endpoint = AGUIEndpoint(background, guard, heartbeat, show_errors, cancel_on_disconnect=cancels)
     endpoint.when_busy = when_busy
     routes = [Route("/{path:path}", endpoint.handle, methods=["POST"])]
-    return make_app(routes, background, context_factory, cors_origins=cors_origins)
+    return make_app(routes, background, cors_origins=cors_origins)

@@ -215,7 +215,6 @@ class AGUIEndpoint(Endpoints):
             messages = messages[-1:]
         run_id = await self.background.start(
             messages,
-            context=self.make_context(principal),
             values=initial_values(body),
             run_id=principal.to_store_id(body.run_id),
             thread=thread,
@@ -241,7 +240,7 @@ class AGUIEndpoint(Endpoints):
         if answers.abandons:
             await self.background.cancel(last.run_id)
             return None if has_input else _ActiveRun(last.run_id, len(events))
-        await self.background.resume(last.run_id, answers.answers, context=self.make_context(principal))
+        await self.background.resume(last.run_id, answers.answers)
         return _ActiveRun(last.run_id, len(events), answers.answered_calls)
 
     async def _translator(self, principal: Principal, body: agui.RunAgentInput, active: _ActiveRun) -> EventTranslator:
