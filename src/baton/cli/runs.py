@@ -16,7 +16,7 @@ from ..events import Event, InterruptRaised, RunFailed, RunStarted, encode_log
 from ..log import Log
 from ..messages import text_of
 from ..runner import Interrupt, Runner, usage_from_events
-from ..runner.background import UNDRIVABLE_NOTE
+from ..runner.recovery import UNDRIVABLE_NOTE
 from ..runner.result import to_interrupt
 from ..stores import RunRecord, Store, iter_records
 from ..testing.transcripts import format_event
