@@ -7,7 +7,7 @@ process. Events reach every subscriber; deltas only those in the process that dr
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
 from ..arguments import check_arguments
@@ -178,7 +178,7 @@ class RecoveryLoop:
             repository = runner._require_repository("recovery")
             self._failures = self._failures or FailedAttempts(repository.store)
             interval = min(_MAX_POLL_INTERVAL, runner.lease_seconds / 3)
-            poller = RunnablePoller(repository, self._take_over, self._failures, interval=interval)
+            poller = RunnablePoller(repository, self._take_all, self._failures, interval=interval)
             self._task = asyncio.create_task(poller.run(), name="baton recovery")
 
     def make_context(self, owner: str) -> Any:
@@ -191,6 +191,10 @@ class RecoveryLoop:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+
+    async def _take_all(self, records: Sequence[RunRecord]) -> None:
+        for record in records:
+            await self._take_over(record)
 
     async def _take_over(self, record: RunRecord) -> None:
         """Take over one run; whatever fails, the other runs are taken over nevertheless."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from time import monotonic
 
 from msgspec import Struct
@@ -105,11 +105,11 @@ class FailedAttempts:
 
 
 class RunnablePoller:
-    """Polls a store for runs that no live worker drives, and passes each of them to a function.
+    """Polls a store for runs that no live worker drives, and passes them to a function.
 
     Args:
         repository: Access to the stored runs.
-        take: Called with each run that is to be driven. It must not raise for a run that cannot be driven.
+        take: Called with the runs that are to be driven. It must not raise for a run that cannot be driven.
         failures: The runs that are to be left alone for some time.
         interval: Seconds between two polls.
         teams: Only runs of these teams; all teams by default.
@@ -119,7 +119,7 @@ class RunnablePoller:
     def __init__(
         self,
         repository: RunRepository,
-        take: Callable[[RunRecord], Awaitable[None]],
+        take: Callable[[Sequence[RunRecord]], Awaitable[None]],
         failures: FailedAttempts,
         *,
         interval: float,
@@ -149,13 +149,10 @@ class RunnablePoller:
             return True
         limit = min(free + len(self._failures), _MAX_FOUND)
         found = await self._repository.store.runnable(teams=self._teams, limit=limit)
-        for record in found:
-            if free <= 0:
-                return True
-            if self._failures.is_due(record.run_id):
-                free -= 1
-                await self._take(record)
-        return len(found) == limit
+        due = [record for record in found if self._failures.is_due(record.run_id)][:free]
+        if due:
+            await self._take(due)
+        return len(found) == limit or len(due) == free
 
     async def run(self) -> None:
         """Poll until the task is cancelled."""
