@@ -4,8 +4,9 @@ May import `flow` and the layers below it. Every run is driven by `RunStream._dr
 """
 
 from .answers import Dismiss
-from .arguments import ResumeArgs, RunArgs, WhenBusy
+from .arguments import ContextFactory, ResumeArgs, RunArgs, WhenBusy
 from .background import BackgroundRunner
+from .driving import DriveResult
 from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
 from .runner import Runner
@@ -13,7 +14,9 @@ from .stream import RunStream
 
 __all__ = [
     "BackgroundRunner",
+    "ContextFactory",
     "Dismiss",
+    "DriveResult",
     "EventHandler",
     "GuardrailResult",
     "Interrupt",

@@ -3,7 +3,7 @@
 The runner, the background runner and the realtime runner all use it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypedDict, get_args
 
 from typing_extensions import TypeVar
@@ -14,6 +14,7 @@ from ..context import Limits
 from ..errors import SetupError
 from ..messages import UserMessage
 from ..models import Model, ModelSettings
+from ..stores import RunRecord
 from ..wording import show
 
 C = TypeVar("C", default=Any)
@@ -24,6 +25,8 @@ StartAt: TypeAlias = Literal["active", "root"]
 
 UserText: TypeAlias = str | UserMessage
 """A text or a message of the user."""
+ContextFactory: TypeAlias = Callable[[RunRecord], Any]
+"""Creates the context object of a run from its record; the record of a new run has no number and no lease yet."""
 WhenBusy: TypeAlias = Literal["error", "queue", "steer", "preempt"]
 """The way to handle a message for a thread whose run has not finished."""
 
@@ -105,6 +108,19 @@ def check_run_args(function: str, args: Mapping[str, Any], *more: str) -> None:
     check_choice("when_busy", when_busy, get_args(WhenBusy))
     if when_busy != "error" and not args.get("thread"):
         raise SetupError(f"{function} needs thread=… for when_busy={show(when_busy)}: a run without one waits for none")
+
+
+def check_submit_args(function: str, args: Mapping[str, Any], *more: str) -> None:
+    """Raise SetupError for an argument of `submit` that is unknown, mistyped, or cannot be stored.
+
+    Args:
+        function: The method as the user writes it.
+        args: The keyword arguments.
+        more: Further keyword arguments of the method.
+    """
+    check_run_args(function, args, *more)
+    if args.get("context") is not None:
+        raise SetupError(f"{function} cannot store a context; pass it to `drive`, or give Runner(context_factory=…)")
 
 
 def check_resume_args(function: str, args: Mapping[str, Any], *more: str) -> None:

@@ -166,13 +166,11 @@ class RecoveryLoop:
         self.on_recovered: list[Callable[[RunRecord], Awaitable[None]]] = []
         """Called after a run was taken over, with its previous record."""
         self._background = background
-        self._context_factory: Callable[[str], Any] | None = None
         self._failures: FailedAttempts | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, context_factory: Callable[[str], Any] | None = None) -> None:
+    def start(self) -> None:
         """Start polling, unless it is already running."""
-        self._context_factory = context_factory or self._context_factory
         if self._task is None or self._task.done():
             runner = self._background.runner
             repository = runner._require_repository("recovery")
@@ -180,10 +178,6 @@ class RecoveryLoop:
             interval = min(_MAX_POLL_INTERVAL, runner.lease_seconds / 3)
             poller = RunnablePoller(repository, self._take_all, self._failures, interval=interval)
             self._task = asyncio.create_task(poller.run(), name="baton recovery")
-
-    def make_context(self, owner: str) -> Any:
-        """Create the context object of a run of this owner; None if there is no factory."""
-        return None if self._context_factory is None else self._context_factory(owner)
 
     async def stop(self) -> None:
         """Stop polling; runs that were taken over continue."""
@@ -202,7 +196,7 @@ class RecoveryLoop:
         if failures is None or self._background.is_driving(record.run_id):
             return
         try:
-            await self._background.take_over(record.run_id, context=self.make_context(record.owner))
+            await self._background.take_over(record.run_id)
         except (RunConflictError, RunNotFoundError):
             return  # Another worker was faster.
         except Exception as error:  # noqa: BLE001 - the store may be unavailable, or code of the user's failed.
@@ -281,8 +275,6 @@ class BackgroundRunner:
         if self._draining is not None:
             return
         context = self._waiting.pop(message.run_id, None)
-        if context is None:
-            context = self._recovery.make_context(message.owner)
         task = asyncio.create_task(self._try_to_take(message.run_id, context), name=f"baton take {message.run_id}")
         self._taking.add(task)
         task.add_done_callback(self._taking.discard)
@@ -318,7 +310,7 @@ class BackgroundRunner:
 
         Args:
             run_id: The run to take over.
-            context: Your own context object.
+            context: Your own context object; by default that of the runner's `context_factory`.
 
         Raises:
             RunConflictError: Another worker drives it, or it has stopped.
@@ -380,14 +372,13 @@ class BackgroundRunner:
         """
         return run_id in self._broadcasts
 
-    def start_recovery(self, context_factory: Callable[[str], Any] | None = None) -> None:
+    def start_recovery(self) -> None:
         """Take over runs whose worker died, from now until `drain` or `close`; safe to call again.
 
-        Args:
-            context_factory: Creates the context object of a run from the name of its owner.
+        `Runner(context_factory=…)` creates their contexts.
         """
         if self._draining is None:
-            self._recovery.start(context_factory)
+            self._recovery.start()
 
     def _reopen(self) -> None:
         """Take runs again, because the app that was drained is served once more."""

@@ -28,6 +28,7 @@ from ..events.codec import encode_header, require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.requests import RecordedRequest, read_requests
 from ..flow.tasks import known_tasks
+from ..flow.team import fingerprint_hash
 from ..log import EventSink, Log
 from ..stores import FINISHED_STATUSES, CancelWhen, Lease, RunRecord, RunStatus, Store
 from .answers import resume_events
@@ -37,15 +38,14 @@ from .inbox import Inbox
 from .journal import Journal, LeaseHeartbeat, SupportsStop
 from .observers import Observer
 from .result import StoppedStatus
-from .stream import RunStream
 from .threads import ThreadReader
+from .waiting_messages import ANY_TIME, Schedule
 
 _logger = logging.getLogger("baton.runner")
 _MAX_LOCAL_STATES = 1000
 _RETRY_INTERVAL = 0.02
 _MIN_POLL_INTERVAL = 0.02
 _MAX_POLL_INTERVAL = 0.5
-_MAX_RECOVERED = 1000
 
 
 class RunRepository:
@@ -68,7 +68,9 @@ class RunRepository:
         self.fingerprint = fingerprint
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
-        self._observers = observers
+        self.observers = observers
+        self._driven: dict[str, asyncio.Task[Any]] = {}
+        """The tasks that drive runs, by run id."""
         self.inbox = Inbox(store, self.prepare, self.create)
         """The messages that wait for threads."""
 
@@ -77,6 +79,19 @@ class RunRepository:
         other = copy(self)
         other.config = config
         return other
+
+    def claim(self, run_id: str) -> None:
+        """Register the current task as the driver of a run. Raises RunConflictError if this process has one."""
+        known, driver = self._driven.get(run_id), asyncio.current_task()
+        assert driver is not None
+        # The driver of an event loop that was closed has stopped without a trace.
+        if known is not None and not known.done() and not known.get_loop().is_closed():
+            raise RunConflictError(run_id, "this process drives it already")
+        self._driven[run_id] = driver
+
+    def disclaim(self, run_id: str) -> None:
+        """Forget the driver of a run."""
+        self._driven.pop(run_id, None)
 
     async def record(self, run_id: str) -> RunRecord:
         """Return the record of a run.
@@ -118,6 +133,7 @@ class RunRepository:
         worker: str = "",
         ttl: float = 0.0,
         status: RunStatus = "running",
+        schedule: Schedule = ANY_TIME,
         from_inbox: bool = False,
     ) -> Lease:
         """Create a run in the store with its first lines; it must follow the last run of its thread."""
@@ -130,6 +146,9 @@ class RunRepository:
             owner=started.owner,
             worker=worker,
             ttl=ttl,
+            team=fingerprint_hash(started.team_fingerprint),
+            priority=schedule.priority,
+            wake_at=schedule.wake_at,
             from_inbox=from_inbox,
         )
 
@@ -209,16 +228,16 @@ class RunRepository:
         )
         return started, state.entries
 
-    async def submit(self, started: RunStarted, args: RunArgs[Any]) -> str:
+    async def submit(self, started: RunStarted, args: RunArgs[Any], schedule: Schedule = ANY_TIME) -> str:
         """Create a run for another worker to drive, or a message that waits for its thread."""
         mode = args.get("when_busy", "error")
         try:
             prepared, _ = await self.prepare(started, args)
-            await self.create(prepared, [encode_header(), encode_event(prepared)])
+            await self.create(prepared, [encode_header(), encode_event(prepared)], schedule=schedule)
         except ThreadBusyError:
             if mode == "error":
                 raise
-            await self.inbox.send(started, args, mode)
+            await self.inbox.send(started, args, mode, schedule)
         return started.run_id
 
     async def import_log(self, events: Sequence[Event]) -> str:
@@ -226,32 +245,6 @@ class RunRepository:
         started = run_started_event(events)
         await self.create(started, [encode_header(), *map(encode_event, events)], status="suspended")
         return started.run_id
-
-    async def drive(self, run_id: str, args: ResumeArgs[Any]) -> RunStatus:
-        """Drive a run with status `running` until it stops; return its status."""
-        record = await self.record(run_id)
-        if record.status != "running":
-            return record.status
-        stream = self._open_running(run_id, None, args)
-        try:
-            await stream._drive()
-        except RunConflictError:
-            record = await self.record(run_id)
-            if record.status == "running":
-                raise
-            return record.status
-        except Exception:
-            record = await self.record(run_id)
-            # An error of the run is recorded; an error that kept us from driving it is not.
-            if record.status != "failed":
-                raise
-            _logger.warning("run `%s` failed", run_id, exc_info=True)
-            return record.status
-        return stream.result.status
-
-    def take_over(self, run_id: str, *, context: Any) -> RunStream[Any]:
-        """Return a stream for a run whose driver died; opening it may raise RunConflictError."""
-        return self._open_running(run_id, partial(resume_events, answers=None), ResumeArgs(context=context))
 
     async def check_last(self, record: RunRecord) -> None:
         """Check that a run that is resumed has no successor in its thread.
@@ -326,34 +319,6 @@ class RunRepository:
         if flags.inbox:
             await self.inbox.promote_safely(record.thread)
 
-    async def list_unfinished(self) -> list[RunRecord]:
-        """Return the runs that a worker should drive now, by the store's clock."""
-        return [*await self.store.runnable(limit=_MAX_RECOVERED)]
-
-    async def recover(self, *, context: Any, max_concurrency: int) -> dict[str, RunStatus]:
-        """Drive all unfinished runs except those that other workers take; return their statuses.
-
-        A run that cannot be driven, for example because its log is damaged, does not affect the others.
-        """
-        await self.inbox.promote_idle()
-        semaphore = asyncio.Semaphore(max_concurrency)
-        statuses: dict[str, RunStatus] = {}
-
-        async def drive_one(run_id: str) -> None:
-            async with semaphore:
-                try:
-                    statuses[run_id] = await self.drive(run_id, ResumeArgs(context=context))
-                except RunConflictError:
-                    _logger.info("run `%s` is driven by another worker", run_id)
-                except Exception:
-                    _logger.exception("could not drive run `%s`", run_id)
-                    statuses[run_id] = "running"
-
-        async with asyncio.TaskGroup() as tasks:
-            for record in await self.list_unfinished():
-                tasks.create_task(drive_one(record.run_id))
-        return statuses
-
     async def watch(self, run_id: str, *, after: int) -> AsyncIterator[tuple[int, Event]]:
         """Poll the store for a run's events after number `after`; end when the run stops."""
         decoder, seq, pause = EventDecoder(), 0, _MIN_POLL_INTERVAL
@@ -378,10 +343,6 @@ class RunRepository:
                 return
             pause = _MIN_POLL_INTERVAL if lines else min(pause * 1.5, _MAX_POLL_INTERVAL)
             await asyncio.sleep(pause)
-
-    def _open_running(self, run_id: str, first_events: "FirstEvents | None", args: ResumeArgs[Any]) -> RunStream[Any]:
-        backend = ReopenedRun(self, run_id, first_events, args, only_if_running=True)
-        return RunStream(backend, observers=self._observers)
 
 
 class _StoredBackend:
@@ -472,6 +433,7 @@ class ReopenedRun(_StoredBackend):
         args: ResumeArgs[Any],
         *,
         only_if_running: bool = False,
+        worker: str | None = None,
     ) -> None:
         """Create the backend.
 
@@ -481,19 +443,30 @@ class ReopenedRun(_StoredBackend):
             first_events: Returns the events to write first; None for none.
             args: The arguments that the caller passed.
             only_if_running: Raise RunConflictError in `open` if the run has stopped.
+            worker: The name to hold the lease by; a lease with this name is taken at once.
         """
         super().__init__(repository, run_id)
         self._first_events = first_events
         self._args = args
         self._only_if_running = only_if_running
+        self._worker = worker
 
     async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Acquire the lease, so that no one else writes, and load the log."""
         repository = self._repository
+        repository.claim(self.run_id)
+        try:
+            return await self._open(sink, run)
+        except BaseException:
+            repository.disclaim(self.run_id)
+            raise
+
+    async def _open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        repository = self._repository
         local = repository.local_states.get(self.run_id) or StoppedRun()
         before = await repository.record(self.run_id)
         deadline = monotonic() + repository.ttl
-        lease = await repository.store.acquire(self.run_id, local.worker or new_id(), ttl=repository.ttl)
+        lease = await self._acquire(self._worker or local.worker or new_id())
         try:
             record = await repository.record(self.run_id)
             if self._only_if_running and record.status != "running":
@@ -525,6 +498,25 @@ class ReopenedRun(_StoredBackend):
             journal.last_heartbeat = before.lease_until - before.lease_seconds
         return self._attach(opened, journal, run)
 
+    async def _acquire(self, worker: str) -> Lease:
+        """Acquire the lease; if the task is cancelled meanwhile, the lease is released."""
+        store = self._repository.store
+        acquiring = asyncio.ensure_future(store.acquire(self.run_id, worker, ttl=self._repository.ttl))
+        try:
+            return await asyncio.shield(acquiring)
+        except asyncio.CancelledError:
+            await asyncio.wait([acquiring])
+            if not acquiring.cancelled() and acquiring.exception() is None:
+                await store.release(acquiring.result())
+            raise
+
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
+        """Store the final status and release the lease; return the status that was stored."""
+        try:
+            return await super().close(flow, status)
+        finally:
+            self._repository.disclaim(self.run_id)
+
     async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, int]:
         repository = self._repository
         events = await repository.events(self.run_id)
@@ -540,6 +532,13 @@ class ReopenedRun(_StoredBackend):
         previous = started.previous_run_id
         entries = await repository.threads.entries_until(previous) if previous else ()
         opened = open_run(
-            started, log, repository.config, self._args, first_events=first_events, prior_entries=entries, stopped=local
+            started,
+            log,
+            repository.config,
+            self._args,
+            first_events=first_events,
+            prior_entries=entries,
+            stopped=local,
+            record=record,
         )
         return opened, len(events) + 1

@@ -110,12 +110,14 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """The duration of the lease when it was acquired or renewed last."""
     is_leased: bool = False
     """True if a worker held a valid lease when the store read the record."""
+    is_due: bool = True
+    """False if `wake_at` was in the future when the store read the record."""
     fence: int = 0
     """The number of times that the lease was acquired."""
     cancel_requested: CancelRequest = ""
     """A request to cancel the run; cleared when the run has finished."""
     team: str = ""
-    """The team that can drive it, as named by its creator."""
+    """The hash of the team that it was created by, `Runner.fingerprint`; "" if not known."""
     priority: int = 0
     """Runs with a higher priority are driven first."""
     wake_at: float = 0.0
@@ -193,7 +195,7 @@ class CreateOptions(TypedDict, total=False):
     ttl: float
     """Seconds until the lease expires; 0 by default."""
     team: str
-    """The team that can drive it."""
+    """The hash of the team that creates it."""
     priority: int
     """Its priority; 0 by default."""
     wake_at: float
@@ -457,6 +459,10 @@ class Store(Protocol):
         Args:
             limit: The maximum number of threads.
         """
+        ...
+
+    async def now(self) -> float:
+        """Return the time of the store's clock, in seconds since the epoch."""
         ...
 
     async def close(self) -> None:

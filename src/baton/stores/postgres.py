@@ -330,6 +330,10 @@ class PostgresStore(WriteMethods):
         """Return threads whose messages wait for no run; see `Store.idle_threads`."""
         return [thread for (thread,) in await self._pool.fetch(_IDLE, (limit,))]
 
+    async def now(self) -> float:
+        """Return the server's time; see `Store.now`."""
+        return (await self._pool.fetch(f"SELECT {_NOW}", ()))[0][0]
+
     async def close(self) -> None:
         """Close the connections."""
         await self._pool.close()

@@ -53,9 +53,11 @@ def has_valid_lease(record: RunRecord, now: float) -> bool:
 
 
 def read_at(record: RunRecord, now: float) -> RunRecord:
-    """Return the record with `is_leased` as it is now."""
-    is_leased = has_valid_lease(record, now)
-    return record if record.is_leased == is_leased else replace(record, is_leased=is_leased)
+    """Return the record with `is_leased` and `is_due` as they are now."""
+    is_leased, is_due = has_valid_lease(record, now), record.wake_at <= now
+    if record.is_leased == is_leased and record.is_due == is_due:
+        return record
+    return replace(record, is_leased=is_leased, is_due=is_due)
 
 
 class Append(Struct, frozen=True):
@@ -189,6 +191,10 @@ class WriteMethods:
 
 class LeaseMethods(WriteMethods):
     """The lease methods of stores that read a record, change it and write it back."""
+
+    async def now(self) -> float:
+        """Return the time; see `Store.now`."""
+        return self._clock()
 
     async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
         """Replace a record atomically; return the new one, or None if there is none."""

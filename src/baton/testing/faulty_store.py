@@ -37,6 +37,7 @@ Operation: TypeAlias = Literal[
     "withdraw",
     "notify",
     "idle_threads",
+    "now",
 ]
 """A method of a store."""
 
@@ -146,6 +147,8 @@ class FaultyStore:
             return result
         shifted: Any = result
         match shifted:
+            case float():
+                shifted = shifted + self.time_offset
             case Lease():
                 shifted = replace(shifted, until=shifted.until + self.time_offset)
             case RunRecord():
@@ -179,6 +182,7 @@ class FaultyStore:
     withdraw = _faulty(Store.withdraw)
     notify = _faulty(Store.notify)
     idle_threads = _faulty(Store.idle_threads)
+    now = _faulty(Store.now)
 
     async def close(self) -> None:
         """Close the inner store; never fails on purpose."""

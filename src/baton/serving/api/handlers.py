@@ -90,7 +90,6 @@ class RunEndpoints(Endpoints):
             raise ServingError(422, "invalid", "`Idempotency-Key` must be 1 to 255 visible ASCII characters")
         id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id())
         args = RunArgs[Any](
-            context=self.make_context(principal),
             values=body.values,
             limits=self._limits(body.limits),
             run_id=principal.to_store_id(id),
@@ -117,7 +116,7 @@ class RunEndpoints(Endpoints):
         if await self.store.record(expected.run_id) is not None:
             started = run_started_event(await self.background.runner.events(expected.run_id))
         elif (message := await self.store.waiting(expected.run_id)) is not None:
-            started, _ = from_message(message)
+            started, *_ = from_message(message)
         else:
             return False
         fields = ("input", "values", "thread", "limits", "owner", "options")
@@ -186,7 +185,6 @@ class RunEndpoints(Endpoints):
     async def _resume(
         self, principal: Principal, id: str, record: RunRecord, answers: Any, args: ResumeArgs[Any]
     ) -> Response:
-        args["context"] = self.make_context(principal)
         await self.background.resume(record.run_id, answers, **args)
         return await self._run(principal, id, 202)
 

@@ -243,8 +243,20 @@ async def runs_without_a_worker_are_runnable(store: Store) -> None:
     await store.acquire("old", "me", ttl=60)
     found = [record.run_id for record in await store.runnable()]
     expect_same(found, ["urgent", "waits"], "the runnable runs after some changed")
+    expect_same((await known(store, "later")).is_due, False, "`is_due` of a run with a `wake_at` in the future")
+    expect_same((await known(store, "urgent")).is_due, True, "`is_due` of a run without a `wake_at`")
     expect((await known(store, "held")).is_leased, "`is_leased` is false for a run that is held")
     expect(not (await known(store, "urgent")).is_leased, "`is_leased` is true for a run without a worker")
+
+
+@store_check
+async def the_clock_is_that_of_the_records(store: Store) -> None:
+    """The store tells the time that it writes into records."""
+    before = await store.now()
+    await store.create("r", [b"one"], worker="me", ttl=60)
+    record, after = await known(store, "r"), await store.now()
+    expect(before <= record.created_at <= after, f"created at {record.created_at}, between {before} and {after}")
+    expect(before + 60 <= record.lease_until <= after + 60, "the lease does not last for its seconds")
 
 
 @add_check
