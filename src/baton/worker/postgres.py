@@ -80,8 +80,9 @@ class PostgresEngine:
                     await self._fetch_jobs(driver)
                 except (StoreError, ProcrastinateException, Error, OSError) as error:
                     # The database may be down for a while; runs driven here continue while their leases last.
+                    if not self._problem:
+                        _logger.warning("could not fetch jobs; trying again until it works", exc_info=True)
                     self._problem = f"the queue cannot be reached: {error}"
-                    _logger.warning("could not fetch jobs; trying again", exc_info=True)
                     await self._pause(_RESTART_DELAY)
         finally:
             sweeping.cancel()

@@ -20,7 +20,7 @@ _LOCK = 4_210_773_301
 
 _TABLES = """
 CREATE TABLE {queue}.baton_settings(
-    only boolean PRIMARY KEY DEFAULT true CHECK (only), layout integer NOT NULL,
+    id integer PRIMARY KEY DEFAULT 1 CHECK (id = 1), layout integer NOT NULL,
     is_paused boolean NOT NULL DEFAULT false,
     per_owner integer, total integer);
 INSERT INTO {queue}.baton_settings(layout) VALUES ({layout});
