@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from baton.stores import MemoryStore, PostgresStore, SQLiteStore
+from baton.stores import MemoryStore, PostgresStore, SQLiteStore, Store
 from baton.testing.conformance import check_name
 from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, Place
 from baton.worker import LocalEngine, PostgresEngine
+
+
+def new_local_engine(store: Store) -> LocalEngine:
+    """Create an engine, which finds the store by itself."""
+    return LocalEngine()
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -17,12 +22,12 @@ def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     match request.param:
         case "memory":
             store = MemoryStore()
-            return Place(lambda: store, lambda _: LocalEngine())
+            return Place(lambda: store, new_local_engine)
         case "sqlite":
-            return Place(partial(SQLiteStore, tmp_path / "runs.db"), lambda _: LocalEngine())
+            return Place(partial(SQLiteStore, tmp_path / "runs.db"), new_local_engine)
         case _:
             url = request.getfixturevalue("postgres_url")
-            return Place(partial(PostgresStore, url), lambda _: LocalEngine())
+            return Place(partial(PostgresStore, url), new_local_engine)
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)

@@ -57,11 +57,12 @@ class RunDriver(Protocol):
         """
         ...
 
-    async def drive(self, run_id: str, *, attempt: str | None = None) -> Outcome:
+    async def drive(self, run_id: str, *, owner: str = "", attempt: str | None = None) -> Outcome:
         """Drive a run until it stops or the worker is drained. Never raises for a run that cannot be driven.
 
         Args:
             run_id: The run.
+            owner: The owner of the run, if the engine knows it; limits need it.
             attempt: A name for this delivery. An engine that delivers a run again under the same name knows that the
                 earlier delivery is dead, so its lease is taken at once.
         """

@@ -35,7 +35,7 @@ class LocalEngine:
         async def take(records: Sequence[RunRecord]) -> None:
             for record in records:
                 if driver.accepts(record):
-                    delivery = asyncio.create_task(self._deliver(driver, record.run_id), name=f"baton {record.run_id}")
+                    delivery = asyncio.create_task(self._deliver(driver, record), name=f"baton {record.run_id}")
                     deliveries.add(delivery)
                     delivery.add_done_callback(deliveries.discard)
                     # It is counted as driven once its task has started.
@@ -64,9 +64,9 @@ class LocalEngine:
         silent = monotonic() - (reached or self._started)
         return f"the store has not answered for {silent:.0f} s" if silent > _UNHEALTHY_AFTER else ""
 
-    async def _deliver(self, driver: RunDriver, run_id: str) -> None:
-        outcome = await driver.drive(run_id)
+    async def _deliver(self, driver: RunDriver, record: RunRecord) -> None:
+        outcome = await driver.drive(record.run_id, owner=record.owner)
         if outcome.retry_in is not None:
-            driver.failures.postpone(run_id, outcome.retry_in)
+            driver.failures.postpone(record.run_id, outcome.retry_in)
         if self._poller is not None:
             self._poller.wake()

@@ -105,19 +105,19 @@ class PostgresEngine:
         app = procrastinate.App(connector=self._connector(schema))
 
         async def drive(run_id: str, owner: str = "") -> None:
-            delivery = asyncio.create_task(self._deliver(driver, run_id), name=f"baton {run_id}")
+            delivery = asyncio.create_task(self._deliver(driver, run_id, owner), name=f"baton {run_id}")
             self._deliveries.add(delivery)
             delivery.add_done_callback(self._deliveries.discard)
             # If procrastinate's worker fails, the run is driven on while its lease lasts.
             await asyncio.shield(delivery)
 
         app.task(name=TASK)(drive)
-        queues = None if driver.teams is None else [team or ANY_TEAM for team in driver.teams]
+        queues: dict[str, Any] = {} if driver.teams is None else {"queues": [team or ANY_TEAM for team in driver.teams]}
         async with app.open_async():
             self._problem = ""
             working = asyncio.create_task(
                 app.run_worker_async(
-                    queues=queues,
+                    **queues,
                     concurrency=driver.concurrency,
                     fetch_job_polling_interval=_POLL_INTERVAL,
                     shutdown_graceful_timeout=0,
@@ -137,8 +137,8 @@ class PostgresEngine:
             if not working.cancelled():
                 working.result()
 
-    async def _deliver(self, driver: RunDriver, run_id: str) -> None:
-        outcome = await driver.drive(run_id)
+    async def _deliver(self, driver: RunDriver, run_id: str, owner: str) -> None:
+        outcome = await driver.drive(run_id, owner=owner)
         if outcome.retry_in is not None and not outcome.is_elsewhere:
             await self._add_again(run_id, outcome.retry_in)
 

@@ -153,11 +153,12 @@ class Worker:
         self.is_stopping = True
         self._stopping.set()
 
-    async def drive(self, run_id: str, *, attempt: str | None = None) -> Outcome:
+    async def drive(self, run_id: str, *, owner: str = "", attempt: str | None = None) -> Outcome:
         """Drive one run until it stops or the worker is drained; engines call it.
 
         Args:
             run_id: The run.
+            owner: The owner of the run, if the engine knows it.
             attempt: A name for this delivery; see `RunDriver.drive`.
 
         Returns:
@@ -169,7 +170,7 @@ class Worker:
             return self._elsewhere()
         if self.free <= 0:
             return Outcome("running", retry_in=_BUSY_DELAY)
-        drive = _Drive(asyncio.create_task(self._attempt(run_id, attempt), name=f"baton drive {run_id}"))
+        drive = _Drive(asyncio.create_task(self._attempt(run_id, attempt), name=f"baton drive {run_id}"), owner)
         self._drives[run_id] = drive
         try:
             await asyncio.wait([drive.task])

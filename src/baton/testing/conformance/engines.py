@@ -97,11 +97,17 @@ class Bench:
         return "done"
 
     @asynccontextmanager
-    async def working(self, *, name: str = "Echo", **options: Any) -> AsyncGenerator[Worker]:
-        """Run a worker with an engine of its own while a block runs."""
+    async def working(self, *, name: str = "Echo", drain: float = 5.0, concurrency: int = 20) -> AsyncGenerator[Worker]:
+        """Run a worker with an engine of its own while a block runs.
+
+        Args:
+            name: The name of the team's agent.
+            drain: The worker's `drain`.
+            concurrency: The worker's `concurrency`.
+        """
         runner = self.new_runner(name)
         engine = self._place.open_engine(self.stores[-1])
-        worker = Worker(runner, engine=engine, **{"drain": 5.0, **options})
+        worker = Worker(runner, engine=engine, drain=drain, concurrency=concurrency)
         task = asyncio.create_task(worker.run())
         try:
             yield worker
