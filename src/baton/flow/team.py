@@ -298,7 +298,7 @@ def team_fingerprint(team: Team) -> dict[str, str]:
 
 
 def fingerprint_hash(fingerprint: Mapping[str, str]) -> str:
-    """Return a short hash of a fingerprint: the same in every process, "" for an empty fingerprint.
+    """Return a short hash of a fingerprint, the same in every process; "" for an empty one.
 
     Args:
         fingerprint: The fingerprint of a team.

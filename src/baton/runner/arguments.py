@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypedDict, get_args
 from typing_extensions import TypeVar
 
 from ..agents import AgentOptions, BaseAgent
-from ..arguments import check_choice, check_keywords, check_values
+from ..arguments import check_callback, check_choice, check_keywords, check_values
 from ..context import Limits
 from ..errors import SetupError
 from ..messages import UserMessage
@@ -111,7 +111,7 @@ def check_run_args(function: str, args: Mapping[str, Any], *more: str) -> None:
 
 
 def check_submit_args(function: str, args: Mapping[str, Any], *more: str) -> None:
-    """Raise SetupError for an argument of `submit` that is unknown, mistyped, or cannot be stored.
+    """Raise SetupError for an unknown or mistyped argument of `submit`, and for a context.
 
     Args:
         function: The method as the user writes it.
@@ -154,6 +154,14 @@ def check_options(
         raise SetupError(f"Runner(lease_seconds={lease_seconds}) expires at once; pass more than 0 seconds")
     if max_corrections < 0:
         raise SetupError(f"Runner(max_corrections={max_corrections}) is negative; pass 0 or more")
+
+
+def check_runner_callbacks(handoff_input_filter: Any, context_factory: Any) -> None:
+    """Raise SetupError for a callback of a runner that cannot be called with its argument."""
+    if handoff_input_filter is not None:
+        check_callback("Runner(handoff_input_filter=…)", handoff_input_filter, "data")
+    if context_factory is not None:
+        check_callback("Runner(context_factory=…)", context_factory, "record")
 
 
 def called_on_class(runner: object, method: str) -> SetupError:

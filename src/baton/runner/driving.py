@@ -3,24 +3,23 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from ..context import HistoryEntry
-from ..errors import RunConflictError, SetupError
+from ..errors import RunConflictError
 from ..events import Event
 from ..events.codec import require_known_events
 from ..flow.follow import FlowConfig
 from ..log import Log, ReadOnlyLog
-from ..stores import RunRecord, RunStatus, Store
+from ..stores import RunRecord, RunStatus
 from .answers import resume_events
 from .arguments import ResumeArgs
 from .backends import NullBackend, open_run, run_started_event
 from .result import Interrupt, RunResult, to_interrupt
-from .stored_runs import ReopenedRun, RunRepository
+from .stored_runs import ReopenedRun, RunRepository, first_deadline, is_drivable
 from .stream import RunStream
 
 _logger = logging.getLogger("baton.runner")
@@ -38,26 +37,6 @@ class DriveResult(Struct, frozen=True):
     """The open interrupts of a suspended run."""
 
 
-async def resolve_time(store: Store, what: str, moment: datetime | timedelta | None) -> float:
-    """Return a point in time by the store's clock; 0 for None.
-
-    Args:
-        store: The store.
-        what: The argument, for error messages.
-        moment: The time, or a duration from now.
-
-    Raises:
-        SetupError: The time has no time zone.
-    """
-    if moment is None:
-        return 0.0
-    if isinstance(moment, timedelta):
-        return await store.now() + moment.total_seconds()
-    if moment.tzinfo is None:
-        raise SetupError(f"{what} has no time zone; pass an aware datetime, such as datetime.now(UTC), or a timedelta")
-    return moment.timestamp()
-
-
 async def drive_run(
     repository: RunRepository, run_id: str, args: ResumeArgs[Any], *, worker: str | None = None
 ) -> DriveResult:
@@ -73,14 +52,14 @@ async def drive_run(
         RunConflictError: Another worker drives it.
     """
     record = await repository.record(run_id)
-    if record.status != "running" or not record.is_due:
+    if not is_drivable(record):
         return await _describe(repository, record)
     stream = stream_run(repository, run_id, args, worker=worker)
     try:
         await stream._drive()
     except RunConflictError:
         record = await repository.record(run_id)
-        if record.status == "running":
+        if record.status == "running" or is_drivable(record):
             raise
         return await _describe(repository, record)
     except Exception:
@@ -91,7 +70,9 @@ async def drive_run(
         _logger.warning("run `%s` failed", run_id, exc_info=True)
         return DriveResult("failed")
     result = stream.result
-    return DriveResult(result.status, interrupts=result.interrupts if result.status == "suspended" else ())
+    if result.status != "suspended":
+        return DriveResult(result.status)
+    return DriveResult("suspended", first_deadline(result.interrupts), result.interrupts)
 
 
 async def _describe(repository: RunRepository, record: RunRecord) -> DriveResult:
@@ -107,7 +88,9 @@ async def _describe(repository: RunRepository, record: RunRecord) -> DriveResult
 def stream_run(
     repository: RunRepository, run_id: str, args: ResumeArgs[Any], *, worker: str | None = None, resumes: bool = False
 ) -> RunStream[Any]:
-    """Return a stream of a run that has no live worker; if its task is cancelled, the run is left to others.
+    """Return a stream of a run that has no live worker.
+
+    If its task is cancelled, the run is left to other workers.
 
     Args:
         repository: Access to the stored runs.
@@ -117,7 +100,7 @@ def stream_run(
         resumes: Record that the run was resumed.
     """
     first_events = partial(resume_events, answers=None) if resumes else None
-    backend = ReopenedRun(repository, run_id, first_events, args, only_if_running=True, worker=worker)
+    backend = ReopenedRun(repository, run_id, first_events, args, only_if_due=True, worker=worker)
     return RunStream(backend, observers=repository.observers, releases=True)
 
 

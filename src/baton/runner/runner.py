@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from os import PathLike
+from time import time
 from types import TracebackType
 from typing import Any, Never, Self, Unpack
 
@@ -16,7 +17,7 @@ from ..agents import BaseAgent, Compaction, HistoryPolicy, MultipleTransfers, Ru
 from ..agents.activation import RunConfig, compile_history
 from ..agents.compaction import check_compaction
 from ..agents.middleware import Middleware, check_middleware
-from ..arguments import check_arguments, check_callback, check_keywords, check_types
+from ..arguments import check_arguments, check_keywords, check_types
 from ..context import Limits
 from ..context.run_state import LiveConversation
 from ..errors import RunError, RunNotFoundError, SetupError, quote_names
@@ -40,6 +41,7 @@ from .arguments import (
     check_options,
     check_resume_args,
     check_run_args,
+    check_runner_callbacks,
 )
 from .backends import (
     MemoryBackend,
@@ -125,10 +127,7 @@ class Runner(StoredRunMethods[C, Out]):
         if unknown:
             check_keywords("Runner()", unknown, [*inspect.signature(Runner).parameters][1:-1])
         check_options(agent, extra_agents, multiple_transfers, prompt_language, lease_seconds, max_corrections)
-        if handoff_input_filter is not None:
-            check_callback("Runner(handoff_input_filter=…)", handoff_input_filter, "data")
-        if context_factory is not None:
-            check_callback("Runner(context_factory=…)", context_factory, "record")
+        check_runner_callbacks(handoff_input_filter, context_factory)
         self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
         """The compiled team."""
         self._fingerprint = team_fingerprint(self.team)
@@ -278,7 +277,7 @@ class Runner(StoredRunMethods[C, Out]):
             return self._create_stream(ReopenedRun(self._repository_with(run_id), run_id, first_events, args))
         started, log = run_started_event(stopped.events), Log(stopped.events)
         check_team(started, self._fingerprint, args)
-        opened = open_run(started, log, self._config, args, first_events=first_events(log), stopped=stopped)
+        opened = open_run(started, log, self._config, args, first_events=first_events(log, time()), stopped=stopped)
         return self._create_stream(MemoryBackend(run_id, opened, self._stopped, is_new=False))
 
     @check_types
@@ -421,7 +420,7 @@ class Runner(StoredRunMethods[C, Out]):
         return twin
 
     def _with_context_factory(self, factory: ContextFactory) -> Self:
-        """Return a runner of the same team and stored runs that creates contexts with another function."""
+        """Return a copy that creates contexts with another function, with the same stored runs."""
         twin = copy(self)
         twin._config = msgspec.structs.replace(self._config, context_factory=factory)
         twin._stored_runs = None if self._stored_runs is None else self._stored_runs.with_config(twin._config)

@@ -7,12 +7,13 @@ from typing import Any, Generic, Unpack, get_args
 from typing_extensions import TypeVar
 
 from ..arguments import check_choice, check_positive, check_types
+from ..context.run_state import resolve_time
 from ..events import Event, RunStarted
 from ..flow.requests import RecordedRequest
 from ..messages import RunInput
 from ..stores import CancelWhen, RunRecord, RunStatus
 from .arguments import ResumeArgs, RunArgs, UserText, check_submit_args
-from .driving import DriveResult, drive_run, list_runnable, recover_runs, resolve_time, stream_run
+from .driving import DriveResult, drive_run, list_runnable, recover_runs, stream_run
 from .options import refuse_unrecorded
 from .stored_runs import RunRepository
 from .stream import RunStream
@@ -50,7 +51,7 @@ class StoredRunMethods(Generic[C, Out]):
         started = self._run_started(input, args)
         refuse_unrecorded("Runner.submit()", started.options)
         repository = self._require_repository("submit")
-        wake_at = await resolve_time(repository.store, "Runner.submit(not_before=…)", not_before)
+        wake_at = await resolve_time("Runner.submit(not_before=…)", not_before, repository.store.now)
         return await repository.submit(started, args, Schedule(wake_at, priority))
 
     @check_types

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from time import monotonic, time
@@ -22,7 +22,16 @@ from ..errors import (
     RunNotFoundError,
     ThreadBusyError,
 )
-from ..events import Event, EventDecoder, RunCancelled, RunCompleted, RunStarted, decode_lines, encode_event
+from ..events import (
+    Event,
+    EventDecoder,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunStarted,
+    decode_lines,
+    encode_event,
+)
 from ..events.base import RUN_ORIGIN
 from ..events.codec import encode_header, require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
@@ -37,7 +46,7 @@ from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_sta
 from .inbox import Inbox
 from .journal import Journal, LeaseHeartbeat, SupportsStop
 from .observers import Observer
-from .result import StoppedStatus
+from .result import Interrupt, StoppedStatus
 from .threads import ThreadReader
 from .waiting_messages import ANY_TIME, Schedule
 
@@ -81,7 +90,7 @@ class RunRepository:
         return other
 
     def claim(self, run_id: str) -> None:
-        """Register the current task as the driver of a run. Raises RunConflictError if this process has one."""
+        """Register the current task as the driver of a run. Raises RunConflictError if it has one."""
         known, driver = self._driven.get(run_id), asyncio.current_task()
         assert driver is not None
         # The driver of an event loop that was closed has stopped without a trace.
@@ -162,7 +171,8 @@ class RunRepository:
         try:
             if status == "completed" and flow.run.signals.messages and journal.thread:
                 await self._keep_unread(flow, journal)
-            await journal.finish(status)
+            wake_at = first_deadline(flow.run.log.open_interrupts().values()) if status == "suspended" else 0.0
+            await journal.finish(status, wake_at=wake_at)
             if status == "suspended" and journal.cancel_requested and journal.failure is None:
                 status = "cancelled"
                 flow.run.log.write(RunCancelled(f"cancelled{len(flow.run.log.events)}", RUN_ORIGIN, time()))
@@ -274,11 +284,16 @@ class RunRepository:
             if isinstance(events[-1], RunCompleted):
                 raise RunError(f"run `{run_id}` has completed and has no open interrupts")
             await self.check_last(await self.record(run_id))
-            first = resume_events(Log(events), answers=answers, args=ResumeArgs(values=values, message=message))
+            log, args = Log(events), ResumeArgs(values=values, message=message)
+            first = resume_events(log, await self.time_for(log), answers=answers, args=args)
             lines = [encode_event(event) for event in first]
-            await self.store.append(run_id, len(events) + 1, lines, status="running", fence=lease.fence)
+            await self.store.append(run_id, len(events) + 1, lines, status="running", fence=lease.fence, wake_at=0.0)
         finally:
             await self.store.release(lease)
+
+    async def time_for(self, log: Log) -> float:
+        """Return the store's time if the log has an open interrupt with a deadline, else 0."""
+        return await self.store.now() if first_deadline(log.open_interrupts().values()) else 0.0
 
     async def cancel(self, run_id: str, when: CancelWhen) -> RunStatus:
         """Request cancellation from the run's driver, or cancel it directly if it has none.
@@ -315,7 +330,9 @@ class RunRepository:
     async def store_cancelled(self, record: RunRecord, lease: Lease) -> None:
         """Store that a run that no one drives is cancelled."""
         line = encode_event(RunCancelled(f"cancelled{record.seq - 1}", RUN_ORIGIN, time()))
-        flags = await self.store.append(record.run_id, record.seq, [line], status="cancelled", fence=lease.fence)
+        flags = await self.store.append(
+            record.run_id, record.seq, [line], status="cancelled", fence=lease.fence, wake_at=0.0
+        )
         if flags.inbox:
             await self.inbox.promote_safely(record.thread)
 
@@ -343,6 +360,16 @@ class RunRepository:
                 return
             pause = _MIN_POLL_INTERVAL if lines else min(pause * 1.5, _MAX_POLL_INTERVAL)
             await asyncio.sleep(pause)
+
+
+def first_deadline(interrupts: Iterable[InterruptRaised | Interrupt]) -> float:
+    """Return the earliest deadline of open interrupts; 0 if they have none."""
+    return min([asked.deadline for asked in interrupts if asked.deadline], default=0.0)
+
+
+def is_drivable(record: RunRecord) -> bool:
+    """Return whether a worker should drive a run, apart from its lease."""
+    return record.is_due and (record.status == "running" or (record.status == "suspended" and record.wake_at > 0))
 
 
 class _StoredBackend:
@@ -418,8 +445,8 @@ class NewStoredRun(_StoredBackend):
         return lease
 
 
-FirstEvents = Callable[[Log], Sequence[Event]]
-"""Returns the events to write first; raises if they are not valid for the log."""
+FirstEvents = Callable[[Log, float], Sequence[Event]]
+"""Returns the events to write first, from the log and the store's time; raises if they are not valid for the log."""
 
 
 class ReopenedRun(_StoredBackend):
@@ -432,7 +459,7 @@ class ReopenedRun(_StoredBackend):
         first_events: FirstEvents | None,
         args: ResumeArgs[Any],
         *,
-        only_if_running: bool = False,
+        only_if_due: bool = False,
         worker: str | None = None,
     ) -> None:
         """Create the backend.
@@ -442,13 +469,13 @@ class ReopenedRun(_StoredBackend):
             run_id: The run to reopen.
             first_events: Returns the events to write first; None for none.
             args: The arguments that the caller passed.
-            only_if_running: Raise RunConflictError in `open` if the run has stopped.
+            only_if_due: Raise RunConflictError in `open` if no worker should drive the run now.
             worker: The name to hold the lease by; a lease with this name is taken at once.
         """
         super().__init__(repository, run_id)
         self._first_events = first_events
         self._args = args
-        self._only_if_running = only_if_running
+        self._only_if_due = only_if_due
         self._worker = worker
 
     async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
@@ -469,7 +496,7 @@ class ReopenedRun(_StoredBackend):
         lease = await self._acquire(self._worker or local.worker or new_id())
         try:
             record = await repository.record(self.run_id)
-            if self._only_if_running and record.status != "running":
+            if self._only_if_due and not is_drivable(record):
                 raise RunConflictError(self.run_id, f"another worker drove it meanwhile; it is {record.status}")
             if lease.cancel_requested and record.status in ("running", "suspended"):
                 # Its driver stopped before it saw the request, which is still valid.
@@ -482,7 +509,7 @@ class ReopenedRun(_StoredBackend):
             raise
         repository.local_states.pop(self.run_id, None)
         # From the first new line on the status is `running`, so that the run is recovered if this process dies.
-        status = None if record.status == "running" else "running"
+        status = None if record.status == "running" and not record.wake_at else "running"
         journal = self._journal = Journal(
             repository.store,
             lease=lease,
@@ -528,7 +555,9 @@ class ReopenedRun(_StoredBackend):
             raise RunConflictError(self.run_id, f"it does not follow the last run of thread `{started.thread}`")
         check_team(started, repository.fingerprint, self._args)
         log = Log(events)
-        first_events = () if self._first_events is None else self._first_events(log)
+        # A suspended run that is driven is one of whose interrupts has expired.
+        first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events
+        first_events = () if first is None else first(log, await repository.time_for(log))
         previous = started.previous_run_id
         entries = await repository.threads.entries_until(previous) if previous else ()
         opened = open_run(

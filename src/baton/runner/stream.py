@@ -410,7 +410,7 @@ class RunStream(Generic[Out]):
                     await maybe_await(hooks.on_interrupt(self._root_context(), to_interrupt(event)))
 
     def _is_to_release(self, error: BaseException) -> bool:
-        """Return whether the driving task was cancelled, or its process ends, rather than the run cancelled."""
+        """Return whether the driving task was cancelled, or its process ends, not the run."""
         if not self._releases or self._is_cancelled or self._stop_when or self._conflict is not None:
             return False
         task = asyncio.current_task()

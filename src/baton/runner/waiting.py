@@ -113,7 +113,7 @@ class WaitingRun:
     async def _open_own(self, record: RunRecord, sink: EventSink | None, run: SupportsStop) -> OpenRun | FollowedRun:
         if record.status == "running":
             args = ResumeArgs(context=self._args.get("context"))
-            driven = ReopenedRun(self._repository, self.run_id, None, args, only_if_running=True)
+            driven = ReopenedRun(self._repository, self.run_id, None, args, only_if_due=True)
             try:
                 opened = await driven.open(sink, run)
             except RunConflictError:

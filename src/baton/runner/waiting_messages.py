@@ -55,7 +55,7 @@ def to_message(started: RunStarted, mode: WaitMode, start_at: StartAt, schedule:
 
 
 def from_message(message: WaitingMessage) -> tuple[RunStarted, StartAt, Schedule]:
-    """Return the first event of a message's run, the agent that the run starts with, and its schedule.
+    """Return the first event of a message's run, the agent it starts with, and its schedule.
 
     Args:
         message: The message, as `to_message` made it.
