@@ -16,6 +16,7 @@ from tests.unclosed import created, is_closed, watch_clients
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
+    from tests.temporal_server import TemporalServer
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 # Explaining a failure takes longer than finding it, and our plans explain themselves.
@@ -87,3 +88,16 @@ def postgres_server() -> "Iterator[PostgresServer]":
 def postgres_url(postgres_server: "PostgresServer") -> str:
     """An empty place in the session's PostgreSQL server."""
     return postgres_server.empty_place()
+
+
+@pytest.fixture(scope="session")
+def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[TemporalServer]":
+    """A Temporal server for all tests of a session."""
+    from tests.temporal_server import TemporalServer
+
+    server = TemporalServer(tmp_path_factory.mktemp("temporal"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

@@ -470,6 +470,22 @@ class ShuttingDownError(RunError):
     """The worker is shutting down and takes no more runs. Nothing was written."""
 
 
+class WorkerDiedError(RunError):
+    """Every worker that drove the run died, so no other worker takes it; resuming it tries again.
+
+    Attributes:
+        run_id: The run.
+        deaths: The number of workers that died without recording anything new.
+    """
+
+    def __init__(self, run_id: str, deaths: int) -> None:
+        super().__init__(
+            f"{deaths} workers died one after the other while they drove run `{run_id}`; find out why, "
+            f"for example out of memory, then `baton runs retry {run_id}`"
+        )
+        self.run_id, self.deaths = run_id, deaths
+
+
 class ReplayMismatchError(RunError):
     """The code no longer produces the events that the log recorded.
 

@@ -14,8 +14,7 @@ from baton import Agent, RunContext, Runner, tool
 from baton.agents import agent
 from baton.errors import RunConflictError, StoreError, TeamChangedError, ThreadBusyError
 from baton.events import InterruptRaised, ToolReturned
-from baton.runner import BackgroundRunner, journal
-from baton.runner import background as background_module
+from baton.runner import BackgroundRunner, journal, recovery
 from baton.stores import AppendOptions, MemoryStore, RunFlags, RunRecord, SQLiteStore
 from baton.testing import FaultyStore, ScriptedModel, call
 from baton.tools.worker_threads import CHECK_BEFORE_CALL, in_thread
@@ -49,7 +48,7 @@ async def statuses(store: Any, run_ids: list[str]) -> set[str]:
 
 async def test_a_passing_store_error_does_not_abandon_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # F1
-    monkeypatch.setattr(background_module, "_FIRST_DELAY", 0.05)
+    monkeypatch.setattr(recovery, "_FIRST_DELAY", 0.05)
     store = FaultyStore(MemoryStore())
     run_ids = await submitted(store, 5)
     store.fail("acquire", times=8)

@@ -19,9 +19,10 @@ COMMANDS = {
     "mcp": "Serve a team to MCP clients.",
     "models": "Download, list and remove the weights of embedded models.",
     "run": "Run a team once and print its answer.",
-    "runs": "List, show, resume, fork and remove stored runs.",
+    "runs": "List, show, resume, retry, fork and remove stored runs.",
     "serve": "Serve a team over HTTP.",
     "voice": "Hold a live conversation with a team of RealtimeAgents.",
+    "worker": "Drive the stored runs of a team.",
 }
 """Commands and their short help. Each is the function `<name>_command` of the module `baton.cli.<name>`."""
 
@@ -84,6 +85,7 @@ def main() -> None:
       baton demo
       baton runs ls --store runs.db
       baton mcp desk:router
+      baton worker desk:runner --store runs.db
     """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

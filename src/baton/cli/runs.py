@@ -1,4 +1,4 @@
-"""The commands `baton runs`: list, show, resume, fork and remove stored runs."""
+"""The commands `baton runs`: list, show, resume, retry, fork and remove stored runs."""
 
 import asyncio
 import json
@@ -16,11 +16,12 @@ from ..events import Event, InterruptRaised, RunFailed, RunStarted, encode_log
 from ..log import Log
 from ..messages import text_of
 from ..runner import Interrupt, Runner, usage_from_events
-from ..runner.background import UNDRIVABLE_NOTE
+from ..runner.recovery import UNDRIVABLE_NOTE
 from ..runner.result import to_interrupt
 from ..stores import RunRecord, Store, iter_records
 from ..testing.transcripts import format_event
 from ..wording import one_line, printable
+from ..worker.deaths import PARKED_NOTE
 from . import options
 from .display import Screen, ask_interrupts, format_interrupt, parse_reply
 from .errors import SUSPENDED
@@ -61,13 +62,14 @@ _STATUSES = ("running", "suspended", "completed", "failed", "cancelled")
 
 @click.group("runs")
 def runs_command() -> None:
-    """List, show, resume, fork and remove stored runs.
+    """List, show, resume, retry, fork and remove stored runs.
 
     \b
     Examples:
       baton runs ls --store runs.db --status suspended
       baton runs show RUN --store runs.db
       baton runs resume RUN desk:router --store runs.db --answer 1/m1.0/ask1=yes
+      baton runs retry RUN --store runs.db
       baton runs fork RUN --store runs.db --at 5 --edit 1/m1.0="sold out"
     """
 
@@ -93,6 +95,9 @@ def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, as_jso
         unattended = [one.run_id for one in records if one.status == "running" and not is_driven(one)]
         notes = {run_id: await opened.notes(run_id) for run_id in unattended}
         reasons = {run_id: note[UNDRIVABLE_NOTE].decode() for run_id, note in notes.items() if UNDRIVABLE_NOTE in note}
+        for one in records:
+            if one.status == "failed" and (parked := (await opened.notes(one.run_id)).get(PARKED_NOTE)):
+                reasons[one.run_id] = parked.decode()
         return records, reasons
 
     found, reasons = _with_store(store, read)
@@ -240,6 +245,27 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
             raise AnswerError(f"`{answer}` is not a clear answer to {id}; y approves a call, n or a reason declines it")
         collected[id] = reply[0]
     return collected
+
+
+@runs_command.command()
+@_store
+@click.argument("run_ids", metavar="RUN…", nargs=-1, required=True)
+@options.debug
+def retry(store: str, run_ids: tuple[str, ...]) -> None:
+    """Let workers drive runs again that failed or were cancelled, also those that kept killing their workers."""
+
+    async def restart(opened: Store) -> None:
+        runner = _log_only_runner(opened)
+        for run_id in run_ids:
+            record = await get_record(opened, run_id)
+            if record.status not in ("failed", "cancelled"):
+                raise RunError(f"run `{run_id}` is {record.status}; only failed and cancelled runs can be retried")
+        for run_id in run_ids:
+            await runner.answer(run_id, None)
+            await opened.put_note(run_id, PARKED_NOTE, None)
+            write(f"run {run_id} waits for a worker", err=True)
+
+    _with_store(store, restart)
 
 
 @runs_command.command()

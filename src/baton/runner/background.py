@@ -7,30 +7,17 @@ process. Events reach every subscriber; deltas only those in the process that dr
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from time import monotonic
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
-from msgspec import Struct
-
 from ..arguments import check_arguments
-from ..errors import (
-    BatonError,
-    LogError,
-    MissingOptionsError,
-    ReplayMismatchError,
-    RunConflictError,
-    RunNotFoundError,
-    ShuttingDownError,
-    StoreError,
-    TeamChangedError,
-    ThreadBusyError,
-)
+from ..errors import BatonError, RunConflictError, RunNotFoundError, ShuttingDownError, ThreadBusyError
 from ..events import Delta, Event, ReasoningDelta, ResponseRestarted, TextDelta, ToolCallDelta
 from ..messages import RunInput
 from ..stores import CancelWhen, RunRecord, RunStatus, WaitingMessage
 from .arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
 from .options import refuse_unrecorded
+from .recovery import FailedAttempts, RunnablePoller
 from .runner import Runner
 from .stream import RunStream
 
@@ -38,11 +25,6 @@ T = TypeVar("T")
 
 _logger = logging.getLogger("baton.runner")
 _MAX_POLL_INTERVAL = 1.0
-_MAX_POLL_LOAD = 0.05
-"""Maximum fraction of time spent polling, for stores that are slow to list runs."""
-_FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
-_PERMANENT_DELAY = 300.0
-_FORGET_AFTER = 3600.0
 _MAX_PENDING = 4096
 _MIN_WAIT = 0.02
 _MAX_WAIT = 0.5
@@ -179,34 +161,25 @@ def _is_delta(item: NumberedEvent) -> bool:
     return isinstance(item[1], Delta)
 
 
-PERMANENT_ERRORS = (TeamChangedError, MissingOptionsError, LogError, ReplayMismatchError)
-"""Errors for which retrying soon does not help: another version of the program has to drive the run."""
-UNDRIVABLE_NOTE = "undrivable"
-"""The name of the note that says why a run could not be taken over."""
-
-
-class _Delay(Struct, frozen=True):
-    """A run that is not taken over before a time, and the seconds that it waited last."""
-
-    until: float
-    seconds: float
-
-
 class RecoveryLoop:
-    """Polls the store for runs without a live worker and takes them over."""
+    """Takes over runs without a live worker, one poll after another."""
 
     def __init__(self, background: "BackgroundRunner") -> None:
         self.on_recovered: list[Callable[[RunRecord], Awaitable[None]]] = []
         """Called after a run was taken over, with its previous record."""
         self._background = background
-        self._delays: dict[str, _Delay] = {}
-        """Runs whose last attempt failed, by id."""
+        self._failures: FailedAttempts | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start polling, unless it is already running."""
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._poll(), name="baton recovery")
+            runner = self._background.runner
+            repository = runner._require_repository("recovery")
+            self._failures = self._failures or FailedAttempts(repository.store)
+            interval = min(_MAX_POLL_INTERVAL, runner.lease_seconds / 3)
+            poller = RunnablePoller(repository, self._take_all, self._failures, interval=interval)
+            self._task = asyncio.create_task(poller.run(), name="baton recovery")
 
     async def stop(self) -> None:
         """Stop polling; runs that were taken over continue."""
@@ -215,61 +188,28 @@ class RecoveryLoop:
             task.cancel()
             await asyncio.wait([task])
 
-    async def recover(self) -> None:
-        """Take over all unfinished runs, except those whose last attempt failed a moment ago."""
-        now = monotonic()
-        self._delays = {run_id: delay for run_id, delay in self._delays.items() if delay.until > now - _FORGET_AFTER}
-        await self._background.runner._require_repository("recovery").inbox.promote_idle()
-        for record in await self._background.runner.list_unfinished():
-            delay = self._delays.get(record.run_id)
-            if not self._background.is_driving(record.run_id) and (delay is None or delay.until <= now):
-                await self._take_over(record)
+    async def _take_all(self, records: Sequence[RunRecord]) -> None:
+        for record in records:
+            await self._take_over(record)
 
     async def _take_over(self, record: RunRecord) -> None:
         """Take over one run; whatever fails, the other runs are taken over nevertheless."""
+        failures = self._failures
+        if failures is None or self._background.is_driving(record.run_id):
+            return
         try:
             await self._background.take_over(record.run_id)
         except (RunConflictError, RunNotFoundError):
             return  # Another worker was faster.
-        except PERMANENT_ERRORS as error:
-            await self._postpone(record, error, _PERMANENT_DELAY, _PERMANENT_DELAY)
-            return
         except Exception as error:  # noqa: BLE001 - the store may be unavailable, or code of the user's failed.
-            await self._postpone(record, error, _FIRST_DELAY, _MAX_DELAY)
+            await failures.failed(record.run_id, error)
             return
-        if self._delays.pop(record.run_id, None) is not None:
-            await self._note(record.run_id, None)
+        await failures.succeeded(record.run_id)
         for callback in self.on_recovered:
             try:
                 await callback(record)
             except Exception:
                 _logger.exception("a callback failed after run `%s` was taken over", record.run_id)
-
-    async def _postpone(self, record: RunRecord, error: Exception, first: float, most: float) -> None:
-        known = self._delays.get(record.run_id)
-        seconds = first if known is None else min(known.seconds * 2, most)
-        self._delays[record.run_id] = _Delay(monotonic() + seconds, seconds)
-        _logger.warning("could not take over run `%s`; retrying in %g s", record.run_id, seconds, exc_info=error)
-        await self._note(record.run_id, f"{type(error).__name__}: {error}")
-
-    async def _note(self, run_id: str, reason: str | None) -> None:
-        """Keep the reason with the run, where `baton runs` shows it."""
-        store = self._background.runner._require_store("recovery")
-        try:
-            await store.put_note(run_id, UNDRIVABLE_NOTE, None if reason is None else reason.encode(errors="replace"))
-        except (StoreError, RunNotFoundError):
-            _logger.warning("could not store why run `%s` is not driven", run_id, exc_info=True)
-
-    async def _poll(self) -> None:
-        interval = min(_MAX_POLL_INTERVAL, self._background.runner.lease_seconds / 3)
-        while True:
-            started = monotonic()
-            try:
-                await self.recover()
-            except Exception:
-                # The store may be unavailable for a while; runs driven here continue while their leases last.
-                _logger.warning("could not list unfinished runs", exc_info=True)
-            await asyncio.sleep(max(interval, (monotonic() - started) / _MAX_POLL_LOAD))
 
 
 class BackgroundRunner:

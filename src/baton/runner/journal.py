@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
 from itertools import takewhile
 from time import monotonic
 from typing import Any, Protocol, TypeAlias
@@ -360,6 +360,9 @@ class SupportsStop(Protocol):
     def _stop_on_request(self, when: CancelWhen, driver: "asyncio.Task[Any] | None") -> None:
         """Stop because cancellation was requested in the store; `"now"` needs the driver."""
 
+    def _release_after_turn(self) -> None:
+        """Let the active agents finish their turns, then leave the run to another worker."""
+
 
 class LeaseHeartbeat:
     """Renews the leases of all runs that a runner drives, and stops runs that lost theirs."""
@@ -385,6 +388,16 @@ class LeaseHeartbeat:
         if not self._runs and self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def release_after_turns(self, run_ids: Container[str]) -> None:
+        """Let some runs finish their turns, then leave them to other workers.
+
+        Args:
+            run_ids: The runs.
+        """
+        for journal, (run, _) in self._runs.items():
+            if journal.lease is not None and journal.lease.run_id in run_ids:
+                run._release_after_turn()
 
     def _schedule(self) -> None:
         # A timer instead of a sleeping task: most runs end before it is due, and a timer costs next to nothing.

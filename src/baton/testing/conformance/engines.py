@@ -1,0 +1,326 @@
+"""The conformance suite for engines, one function per check.
+
+A check is an async function of a `Place`, which opens a store that was empty before the check, and engines for it:
+
+    @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
+    async def test_my_engine(check: EngineCheck, tmp_path: Path) -> None:
+        await check(Place(partial(SQLiteStore, tmp_path / "runs.db"), MyEngine))
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+from ...agents import agent
+from ...runner import Runner
+from ...stores import FINISHED_STATUSES, RunStatus, Store
+from ...worker import Engine, Worker
+from .store_checks import expect, expect_same
+
+SECONDS = 120.0
+"""The time limit of each wait of the suite."""
+_LEASE = 2.0
+
+
+class Place(NamedTuple):
+    """A store that was empty before the check, and the engines of its workers."""
+
+    open_store: Callable[[], Store]
+    """Opens the store, each time at the same location."""
+    open_engine: Callable[[Store], Engine]
+    """Creates an engine for a store that `open_store` returned."""
+
+
+EngineCheck: TypeAlias = Callable[[Place], Awaitable[None]]
+"""A check: raises AssertionError if the engine breaks the contract."""
+
+_CHECKS: list[EngineCheck] = []
+
+
+def _engine_check(check: EngineCheck) -> EngineCheck:
+    _CHECKS.append(check)
+    return check
+
+
+class Bench:
+    """Runs of one small team at a place, and workers that drive them."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.started: Counter[str] = Counter()
+        """How often the agent was active in each run."""
+        self.order: list[str] = []
+        """The runs in the order in which they were driven first."""
+        self.at_once = 0
+        self.most_at_once = 0
+        self.go = asyncio.Event()
+        """Runs with the input `wait` wait for it."""
+        self.stores: list[Store] = []
+        self.runner = self.new_runner()
+        """A runner for submitting and answering runs."""
+
+    def new_runner(self, name: str = "Echo") -> Runner[Any, Any]:
+        """Return a runner of the team with a store of its own.
+
+        Args:
+            name: The name of the team's agent.
+        """
+        bench = self
+
+        @agent(name)
+        async def echo(ctx: Any) -> None:
+            run_id, text = ctx.run_id, ctx.messages()[-1].content
+            bench.started[run_id] += 1
+            if bench.started[run_id] == 1:
+                bench.order.append(run_id)
+            bench.at_once += 1
+            bench.most_at_once = max(bench.most_at_once, bench.at_once)
+            try:
+                await ctx.step("work", lambda: bench._work(text))
+                answer = await ctx.interrupt({"question": text}) if text == "ask" else text
+                if text == "fail":
+                    raise ValueError("this run fails")
+                await ctx.say(f"{answer}!")
+            finally:
+                bench.at_once -= 1
+
+        store = self._place.open_store()
+        self.stores.append(store)
+        return Runner(echo, store=store, lease_seconds=_LEASE)
+
+    async def _work(self, text: str) -> str:
+        if text == "wait":
+            await self.go.wait()
+        return "done"
+
+    @asynccontextmanager
+    async def working(self, *, name: str = "Echo", drain: float = 5.0, concurrency: int = 20) -> AsyncGenerator[Worker]:
+        """Run a worker with an engine of its own while a block runs.
+
+        Args:
+            name: The name of the team's agent.
+            drain: The worker's `drain`.
+            concurrency: The worker's `concurrency`.
+        """
+        runner = self.new_runner(name)
+        engine = self._place.open_engine(self.stores[-1])
+        worker = Worker(runner, engine=engine, drain=drain, concurrency=concurrency)
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await task
+
+    async def until(self, condition: Callable[[], Any], what: str) -> None:
+        """Wait until a condition holds."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while True:
+                    found = condition()
+                    if await found if isinstance(found, Awaitable) else found:
+                        return
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"after {SECONDS:g} s it is still not so: {what}") from None
+
+    async def status(self, run_id: str) -> RunStatus:
+        """Return the status of a run."""
+        record = await self.stores[0].record(run_id)
+        expect(record is not None, f"run {run_id!r} is gone")
+        return record.status if record is not None else "failed"
+
+    async def until_status(self, run_id: str, status: RunStatus) -> None:
+        """Wait until a run has a status."""
+
+        async def holds() -> bool:
+            return await self.status(run_id) == status
+
+        await self.until(holds, f"run {run_id!r} is {status}")
+
+    async def until_finished(self, run_ids: list[str]) -> Counter[str]:
+        """Wait until runs have finished; return the numbers of their statuses."""
+        for run_id in run_ids:
+
+            async def holds(run_id: str = run_id) -> bool:
+                return await self.status(run_id) in FINISHED_STATUSES
+
+            await self.until(holds, f"run {run_id!r} has finished")
+        return Counter([await self.status(run_id) for run_id in run_ids])
+
+
+@asynccontextmanager
+async def _bench(place: Place) -> AsyncGenerator[Bench]:
+    bench = Bench(place)
+    try:
+        yield bench
+    finally:
+        for store in bench.stores:
+            await store.close()
+
+
+@_engine_check
+async def submitted_runs_are_driven_once(place: Place) -> None:
+    """Runs submitted before the worker started, and while it runs, are driven once each."""
+    async with _bench(place) as bench:
+        runs = [await bench.runner.submit("early") for _ in range(5)]
+        async with bench.working():
+            await bench.until_status(runs[0], "completed")
+            runs += [await bench.runner.submit("late") for _ in range(5)]
+            expect_same(await bench.until_finished(runs), {"completed": 10}, "the statuses of the runs")
+        expect_same(bench.started, dict.fromkeys(runs, 1), "how often each run was driven")
+
+
+@_engine_check
+async def answered_runs_are_resumed(place: Place) -> None:
+    """A run that was suspended is driven again after its answer, and not before."""
+    async with _bench(place) as bench, bench.working():
+        run_id = await bench.runner.submit("ask")
+        await bench.until_status(run_id, "suspended")
+        other = await bench.runner.submit("other")
+        await bench.until_status(other, "completed")
+        expect_same(await bench.status(run_id), "suspended", "the status of a run without an answer")
+        await bench.runner.answer(run_id, "yes")
+        await bench.until_status(run_id, "completed")
+        expect_same(bench.started[run_id], 2, "how often the run was driven")
+
+
+@_engine_check
+async def failed_runs_are_not_delivered_again(place: Place) -> None:
+    """A run that failed by its own code stays failed."""
+    async with _bench(place) as bench, bench.working():
+        run_id = await bench.runner.submit("fail")
+        await bench.until_status(run_id, "failed")
+        runs = [await bench.runner.submit("other") for _ in range(3)]
+        await bench.until_finished(runs)
+        expect_same(bench.started[run_id], 1, "how often the failed run was driven")
+
+
+@_engine_check
+async def runs_of_a_drained_worker_go_to_another(place: Place) -> None:
+    """Runs that a worker releases when it is stopped are driven by another one."""
+    async with _bench(place) as bench:
+        async with bench.working(drain=0.0) as first:
+            runs = [await bench.runner.submit("wait") for _ in range(4)]
+            await bench.until(lambda: len(bench.started) == 4, "all runs are driven")
+        expect_same((first.counts.released, first.counts.completed), (4, 0), "what the first worker released and ended")
+        expect_same({await bench.status(run_id) for run_id in runs}, {"running"}, "the statuses after the release")
+        async with bench.working() as second:
+            await bench.until(lambda: sum(bench.started.values()) == 8, "the other worker drives them")
+            bench.go.set()
+            expect_same(await bench.until_finished(runs), {"completed": 4}, "the statuses of the runs")
+        expect_same(second.counts.completed, 4, "the number of runs that the second worker completed")
+
+
+@_engine_check
+async def runs_of_a_dead_worker_are_driven(place: Place) -> None:
+    """A run whose worker died is driven once its lease has expired."""
+    async with _bench(place) as bench:
+        run_id = await bench.runner.submit("left behind")
+        await bench.stores[0].acquire(run_id, "dead worker", ttl=_LEASE)
+        async with bench.working():
+            await bench.until_status(run_id, "completed")
+        expect_same(bench.started[run_id], 1, "how often it was driven")
+
+
+@_engine_check
+async def duplicates_do_no_harm(place: Place) -> None:
+    """A run that is delivered eight times at once is driven once."""
+    # G15
+    async with _bench(place) as bench, bench.working() as one, bench.working() as other:
+        run_id = await bench.runner.submit("wait")
+        await bench.until(lambda: bench.started[run_id] == 1, "the run is driven")
+        outcomes = await asyncio.gather(*[worker.drive(run_id) for worker in (one, other) for _ in range(4)])
+        expect(all(outcome.is_elsewhere for outcome in outcomes), f"duplicates were driven: {outcomes!r}")
+        bench.go.set()
+        await bench.until_status(run_id, "completed")
+        again = await asyncio.gather(*[worker.drive(run_id) for worker in (one, other) for _ in range(4)])
+        expect_same(
+            {(outcome.status, outcome.retry_in) for outcome in again if not outcome.is_elsewhere},
+            {("completed", None)},
+            "the outcome of late duplicates",
+        )
+        expect_same(bench.started[run_id], 1, "how often it was driven")
+
+
+@_engine_check
+async def runs_of_other_teams_are_left_alone(place: Place) -> None:
+    """Two versions of a team work side by side, each on its own runs."""
+    # G10
+    async with _bench(place) as bench:
+        old = [await bench.runner.submit("old") for _ in range(3)]
+        new = [await bench.new_runner("Changed").submit("new") for _ in range(3)]
+        async with bench.working(name="Changed") as changed:
+            await bench.until_finished(new)
+            expect_same({await bench.status(run_id) for run_id in old}, {"running"}, "runs of the other team")
+            expect_same(changed.counts.postponed, 0, "the attempts on runs of the other team")
+            async with bench.working():
+                expect_same(await bench.until_finished(old), {"completed": 3}, "the runs of the first team")
+
+
+@_engine_check
+async def a_worker_drives_as_many_runs_as_it_may(place: Place) -> None:
+    """No more runs than `concurrency` are driven at once, and the rest follow."""
+    async with _bench(place) as bench, bench.working(concurrency=3):
+        runs = [await bench.runner.submit("wait") for _ in range(7)]
+        await bench.until(lambda: bench.at_once == 3, "three runs are driven")
+        bench.go.set()
+        expect_same(await bench.until_finished(runs), {"completed": 7}, "the statuses of the runs")
+        expect_same(bench.most_at_once, 3, "how many were driven at once")
+
+
+@_engine_check
+async def urgent_runs_come_first(place: Place) -> None:
+    """Waiting runs are driven by priority, then by age."""
+    # G10
+    async with _bench(place) as bench:
+        blocker = await bench.runner.submit("wait")
+        async with bench.working(concurrency=1):
+            await bench.until(lambda: bench.at_once == 1, "the first run is driven")
+            runs = [await bench.runner.submit("work", priority=priority) for priority in (0, 5, 1, 5)]
+            bench.go.set()
+            await bench.until_finished(runs)
+        expect_same(bench.order, [blocker, runs[1], runs[3], runs[2], runs[0]], "the order of the runs")
+
+
+@_engine_check
+async def runs_are_not_driven_before_their_time(place: Place) -> None:
+    """A run with `not_before` waits, also if it is delivered, and is driven then."""
+    # G3
+    async with _bench(place) as bench, bench.working() as worker:
+        later = await bench.runner.submit("later", not_before=timedelta(seconds=3))
+        soon = await bench.runner.submit("soon")
+        await bench.until_status(soon, "completed")
+        outcome = await worker.drive(later)
+        record = await bench.stores[0].record(later)
+        wake_at = 0.0 if record is None else record.wake_at
+        expect(outcome.is_elsewhere or outcome.wake_at == wake_at > 0, f"it was driven too early: {outcome!r}")
+        await bench.until_status(later, "completed")
+        expect_same(bench.order, [soon, later], "the order of the runs")
+
+
+@_engine_check
+async def messages_of_a_thread_keep_their_order(place: Place) -> None:
+    """Messages for a busy thread are driven one after the other, across a suspension too."""
+    # G4, G15
+    async with _bench(place) as bench, bench.working(), bench.working():
+        runs = [await bench.runner.submit("one", thread="t")]
+        texts = ("two", "ask", "four", "five", "six")
+        runs += [await bench.runner.submit(text, thread="t", when_busy="queue") for text in texts]
+        await bench.until(lambda: runs[2] in bench.order, "the third message is driven")
+        await bench.until_status(runs[2], "suspended")
+        await bench.runner.answer(runs[2], "three")
+
+        async def all_finished() -> bool:
+            records = await bench.runner.thread("t").runs()
+            return len(records) == 6 and all(record.status == "completed" for record in records)
+
+        await bench.until(all_finished, "all messages are handled")
+        expect_same(bench.order, runs, "the order of the messages")
+
+
+ENGINE_CHECKS: tuple[EngineCheck, ...] = tuple(_CHECKS)
+"""The checks that every engine must pass."""

@@ -1,0 +1,32 @@
+"""Workers, which drive stored runs without a caller, and the engines that tell them which runs to drive.
+
+May import `runner` and the layers below it. The engines for PostgreSQL and Temporal are loaded on first use.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_exports
+from .engine import Engine, Outcome, RunDriver
+from .limits import Concurrency
+from .local import LocalEngine
+from .worker import Worker, WorkerCounts
+
+if TYPE_CHECKING:
+    from .postgres import PostgresEngine
+    from .temporal import TemporalEngine
+
+_MODULES = {"postgres": ("PostgresEngine",), "temporal": ("TemporalEngine",)}
+
+__all__ = [
+    "Concurrency",
+    "Engine",
+    "LocalEngine",
+    "Outcome",
+    "PostgresEngine",
+    "RunDriver",
+    "TemporalEngine",
+    "Worker",
+    "WorkerCounts",
+]
+
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -1,0 +1,129 @@
+"""The protocol of engines: what they tell workers, and what workers answer."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from ..arguments import check_choice
+from ..errors import SetupError
+from ..runner import Runner
+from ..runner.recovery import FailedAttempts
+from ..stores import RunRecord, RunStatus, Store
+from .limits import Concurrency
+
+ENGINES = ("local", "postgres", "temporal")
+"""The names of the engines."""
+
+
+class Outcome(Struct, frozen=True):
+    """The result of one attempt to drive a run, for the engine that delivered it."""
+
+    status: RunStatus | None = None
+    """The run's status; None if there is no such run, or the store could not tell."""
+    wake_at: float = 0.0
+    """The time at which the run is to be driven next, by the store's clock; 0 if it waits for something else."""
+    retry_in: float | None = None
+    """Seconds after which to deliver the run again although nothing has changed; None if that is not necessary."""
+    is_elsewhere: bool = False
+    """True if another worker drives the run, or this worker already did when the run was delivered."""
+
+
+class RunDriver(Protocol):
+    """A worker, as an engine sees it."""
+
+    runner: Runner[Any, Any]
+    """The runner of the team."""
+    concurrency: int
+    """The number of runs that it drives at once."""
+    limits: Concurrency
+    """Limits for all workers together, if the engine can enforce them."""
+    teams: Sequence[str] | None
+    """The teams whose runs it drives, as `RunRecord.team` has them; None for all."""
+    failures: FailedAttempts
+    """The runs that it could not drive, and when to try them again."""
+
+    @property
+    def free(self) -> int:
+        """The number of runs that it could take now."""
+        ...
+
+    def accepts(self, record: RunRecord) -> bool:
+        """Return whether the worker would drive a run now.
+
+        Args:
+            record: The run.
+        """
+        ...
+
+    async def drive(self, run_id: str, *, owner: str = "", attempt: str | None = None) -> Outcome:
+        """Drive a run until it stops or the worker is drained. Never raises for a run that cannot be driven.
+
+        Args:
+            run_id: The run.
+            owner: The owner of the run, if the engine knows it; limits need it.
+            attempt: A name for this delivery. An engine that delivers a run again under the same name knows that the
+                earlier delivery is dead, so its lease is taken at once.
+        """
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Tells workers which runs to drive. It holds no state of runs: the log of a run does.
+
+    An engine delivers every run that the store has as runnable at least once, to one of the workers that have its team,
+    also after the worker that drove it died. Duplicates do no harm.
+    """
+
+    name: str
+    """The name on the command line, such as `local`."""
+
+    async def serve(self, driver: RunDriver) -> None:
+        """Deliver runs to a worker until `stop` is called, and wait until these deliveries have ended.
+
+        Failures of the store or the engine's own server are retried, not raised.
+
+        Args:
+            driver: The worker.
+        """
+
+    async def stop(self) -> None:
+        """Deliver no more runs to the worker; those delivered already continue."""
+
+    def problem(self) -> str:
+        """Return why the engine cannot deliver runs at the moment; "" if it can."""
+        ...
+
+
+def resolve_engine(engine: Engine | str | None, store: Store, *, address: str | None = None) -> Engine:
+    """Return an engine for the workers of a store.
+
+    Args:
+        engine: An engine, its name, or None for the default of the store.
+        store: The store of the runs.
+        address: The address of the engine's server, for engines that have one.
+
+    Raises:
+        SetupError: There is no such engine, it cannot work with the store, or its extra is missing.
+    """
+    if engine is not None and not isinstance(engine, str):
+        return engine
+    if engine is None:
+        is_postgres = type(store).__name__ == "PostgresStore"
+        engine = "postgres" if is_postgres and find_spec("procrastinate") is not None else "local"
+    check_choice("Worker(engine=…)", engine, ENGINES)
+    if address is not None and engine != "temporal":
+        raise SetupError(f"the engine `{engine}` has no address of its own; it uses the store")
+    if engine == "local":
+        from .local import LocalEngine
+
+        return LocalEngine()
+    if engine == "postgres":
+        from .postgres import PostgresEngine
+
+        return PostgresEngine(store)
+    from .temporal import TemporalEngine
+
+    return TemporalEngine() if address is None else TemporalEngine(address)

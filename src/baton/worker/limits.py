@@ -1,0 +1,39 @@
+"""Limits on the number of runs that are driven at once."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from ..arguments import check_positive
+
+
+class Concurrency(Struct, frozen=True):
+    """Limits on the runs of a store that workers drive at once.
+
+    With the PostgreSQL engine they hold for all workers together, with other engines for each worker.
+    """
+
+    per_owner: int | None = None
+    """The number of runs of one owner; no limit by default. Runs without an owner are not limited by it."""
+    total: int | None = None
+    """The number of runs of all owners; no limit by default."""
+
+    def __post_init__(self) -> None:
+        check_positive("Concurrency(per_owner=…)", self.per_owner)
+        check_positive("Concurrency(total=…)", self.total)
+
+    def admits(self, owner: str, driven: Iterable[str]) -> bool:
+        """Return whether another run of an owner may be driven.
+
+        Args:
+            owner: The owner of the run.
+            driven: The owners of the runs that are driven now, one for each run.
+        """
+        counts = Counter(driven)
+        if self.total is not None and counts.total() >= self.total:
+            return False
+        return self.per_owner is None or not owner or counts[owner] < self.per_owner
+
+
+NO_LIMITS = Concurrency()

@@ -1,0 +1,95 @@
+"""The schema of the PostgreSQL engine: procrastinate's tables beside the store's, and functions that fill them.
+
+The queue holds no state of runs, so a new layout replaces the old one: the store says which runs need a job.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from procrastinate.schema import SchemaManager
+from psycopg import AsyncConnection
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+LAYOUT = 1
+"""The version of this schema; raise it with every change below, and with procrastinate's own schema."""
+TASK = "baton.drive"
+"""The name of procrastinate's task."""
+ANY_TEAM = "any"
+"""The queue of runs whose team is unknown."""
+_LOCK = 4_210_773_301
+
+_TABLES = """
+CREATE TABLE {queue}.baton_settings(
+    id integer PRIMARY KEY DEFAULT 1 CHECK (id = 1), layout integer NOT NULL,
+    is_paused boolean NOT NULL DEFAULT false,
+    per_owner integer, total integer);
+INSERT INTO {queue}.baton_settings(layout) VALUES ({layout});
+"""
+# A waiting job is moved forward instead of doubled. It is never put back once it was fetched, only deleted, so the
+# queueing lock cannot be in the way.
+_ADD = """
+CREATE FUNCTION {queue}.baton_add(
+    a_run text, an_owner text, a_team text, a_priority integer, due timestamptz) RETURNS void
+LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
+    INSERT INTO procrastinate_jobs(queue_name, task_name, priority, queueing_lock, args, scheduled_at)
+    VALUES (coalesce(nullif(a_team, ''), {any_team}), {task}, a_priority, a_run,
+        jsonb_build_object('run_id', a_run, 'owner', an_owner), due)
+    ON CONFLICT (queueing_lock) WHERE status = 'todo' DO UPDATE
+    SET scheduled_at = CASE WHEN excluded.scheduled_at IS NULL THEN NULL
+            ELSE least(procrastinate_jobs.scheduled_at, excluded.scheduled_at) END,
+        priority = excluded.priority, queue_name = excluded.queue_name
+$$;
+"""
+
+
+class QueueSchema:
+    """The names and the statements of one queue.
+
+    Args:
+        store_schema: The schema with the store's tables.
+    """
+
+    def __init__(self, store_schema: str) -> None:
+        self.name = "baton_queue" if store_schema == "public" else f"baton_queue_{store_schema}"[:63]
+        """The name of the queue's schema; a store outside of `public` has one of its own."""
+        self._names: Mapping[str, Any] = {
+            "queue": Identifier(self.name),
+            "store": Identifier(store_schema),
+            "layout": Literal(LAYOUT),
+            "any_team": Literal(ANY_TEAM),
+            "task": Literal(TASK),
+        }
+
+    def format(self, statement: str) -> Composed:
+        """Fill in the names of the schemas.
+
+        Args:
+            statement: A statement of this package with fields such as `{queue}`.
+        """
+        return SQL(statement).format(**self._names)  # pyright: ignore[reportArgumentType] - only our own statements
+
+    async def create(self, connection: AsyncConnection[Any]) -> None:
+        """Create or replace the schema unless it has this layout or a newer one.
+
+        Args:
+            connection: A connection inside a transaction.
+        """
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        if await self._layout(connection) >= LAYOUT:
+            return
+        await connection.execute(self.format("DROP SCHEMA IF EXISTS {queue} CASCADE"))
+        await connection.execute(self.format("CREATE SCHEMA {queue}"))
+        await connection.execute(self.format("SET LOCAL search_path = {queue}"))
+        await connection.execute(SchemaManager.get_schema().encode())
+        for statement in (_TABLES, _ADD):
+            await connection.execute(self.format(statement))
+
+    async def _layout(self, connection: AsyncConnection[Any]) -> int:
+        """Return the version of the schema in the database; 0 if there is none."""
+        cursor = await connection.execute("SELECT to_regclass(%s)", (f'"{self.name}".baton_settings',))
+        row = await cursor.fetchone()
+        if row is None or row[0] is None:
+            return 0
+        cursor = await connection.execute(self.format("SELECT layout FROM {queue}.baton_settings"))
+        row = await cursor.fetchone()
+        return 0 if row is None else row[0]

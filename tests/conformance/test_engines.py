@@ -1,0 +1,52 @@
+"""Every engine does what the conformance suite wants of any engine."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.temporal_server import TemporalServer
+
+from baton.stores import MemoryStore, PostgresStore, SQLiteStore, Store
+from baton.testing.conformance import check_name
+from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, Place
+from baton.worker import LocalEngine, PostgresEngine, TemporalEngine
+
+
+def new_local_engine(store: Store) -> LocalEngine:
+    """Create an engine, which finds the store by itself."""
+    return LocalEngine()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place for the local engine in each kind of store."""
+    match request.param:
+        case "memory":
+            store = MemoryStore()
+            return Place(lambda: store, new_local_engine)
+        case "sqlite":
+            return Place(partial(SQLiteStore, tmp_path / "runs.db"), new_local_engine)
+        case _:
+            url = request.getfixturevalue("postgres_url")
+            return Place(partial(PostgresStore, url), new_local_engine)
+
+
+@pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
+async def test_the_local_engine(store_place: Place, check: EngineCheck) -> None:
+    # G7
+    await check(store_place)
+
+
+@pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
+async def test_the_postgres_engine(postgres_url: str, check: EngineCheck) -> None:
+    # G7, G8
+    await check(Place(partial(PostgresStore, postgres_url), PostgresEngine))
+
+
+@pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
+async def test_the_temporal_engine(tmp_path: Path, temporal_server: TemporalServer, check: EngineCheck) -> None:
+    # G7, G9
+    def new_engine(store: Store) -> TemporalEngine:
+        return TemporalEngine(temporal_server.address)
+
+    await check(Place(partial(SQLiteStore, tmp_path / "runs.db"), new_engine))
