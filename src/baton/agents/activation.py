@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from time import time
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from msgspec import Struct
 from typing_extensions import TypeVar
@@ -142,62 +142,26 @@ class Flow(Protocol):
         ...
 
 
-class AgentContext(RunContext[Ctx]):
+class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
     """The context of one activation of an agent: a `RunContext` with the conversation."""
 
-    __slots__ = (
-        "_breaks_loop",
-        "_flow",
-        "_history",
-        "_hooks",
-        "_middleware",
-        "_options",
-        "_routes",
-        "_said",
-        "_task",
-        "_turn_start",
-        "_view",
-        "output",
-    )
-    # An activation is not a tool call; class attributes cost nothing per transfer.
-    tool_call: ClassVar[None] = None
-    _caller: ClassVar[None] = None
-
-    def __init__(
-        self,
-        run: RunState[Ctx],
-        origin: Origin,
-        history: History,
-        view: HistoryView,
-        routes: Routes,
-        options: RunConfig,
-        turn_start: int,
-        flow: Flow,
-    ) -> None:
-        # Written out instead of super().__init__: this runs once for every transfer.
-        self._run = run
-        self._origin = origin
-        self._scope = origin.id
-        self._values = None
-        self._steps = None
-        self._asked = 0
-        self._history = history
-        self._routes = routes
-        self._options = options
-        self.output: Any = None
-        """The output of this activation; by default the text it said last."""
-        self._view = view
-        self._turn_start = turn_start
-        """The position in the history where the current turn begins."""
-        self._flow = flow
-        self._breaks_loop = False
-        """True if a tool has asked to end the loop around this agent."""
-        self._hooks: HookDispatcher | None = None
-        self._middleware: Any = None
-        """The `MiddlewareStack` around the agent, if there is any."""
-        self._said = 0
-        self._task: TaskTools | None = None
-        """The tools with which the agent ends its task, if it works on one."""
+    _history: History
+    _view: HistoryView
+    _routes: Routes
+    _options: RunConfig
+    _turn_start: int
+    """The position in the history where the current turn begins."""
+    _flow: Flow
+    output: Any = None
+    """The output of this activation; by default the text it said last."""
+    _breaks_loop: bool = False
+    """True if a tool has asked to end the loop around this agent."""
+    _hooks: HookDispatcher | None = None
+    _middleware: Any = None
+    """The `MiddlewareStack` around the agent, if there is any."""
+    _said: int = 0
+    _task: TaskTools | None = None
+    """The tools with which the agent ends its task, if it works on one."""
 
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far, as this agent reads it."""

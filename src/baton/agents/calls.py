@@ -49,8 +49,9 @@ async def execute_call(
         call: The call.
         key: The key of the result.
     """
-    log = ctx._run.log
-    inner = RunContext(ctx._run, ctx._origin, key, call, ctx)
+    run, origin = ctx._run, ctx._origin
+    log = run.log
+    inner = RunContext(run, origin, key, call, ctx)
     if log.has_past:
         recorded = recorded_call(ctx, key)
         if recorded is not None:
@@ -65,8 +66,9 @@ async def execute_call(
         await ctx._hooks.call(
             inner, "tool_start", call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP)
         )
-    layers = ctx._middleware.tool if ctx._middleware is not None else ()
-    chain = ToolCallChain.around(layers, tool, inner) if layers else None
+    chain: ToolCallChain | None = None
+    if ctx._middleware is not None and ctx._middleware.tool:
+        chain = ToolCallChain.around(ctx._middleware.tool, tool, inner)
     try:
         result = await (tool.call(inner, call.arguments) if chain is None else chain.call(call))
     except FATAL_ERRORS:
@@ -76,20 +78,20 @@ async def execute_call(
             raise
         # A tool's failure becomes a result that the model reads.
         result = _to_error_result(error, inner, call)
-    if ctx._run.suspended_by:
-        ctx._run.check_suspended(f"tool `{call.name}` of `{ctx.agent}`", key)
+    if run.suspended_by:
+        run.check_suspended(f"tool `{call.name}` of `{ctx.agent}`", key)
     if result.values:
         inner.values.update(result.values)
-    changes = inner._all_changes()
+    changes = None if inner._values is None else inner._all_changes()
     if result.transfer_to is not None:
         pending = await _record_transfer(inner, result, changes)
         if ctx._hooks is not None:
             await ctx._hooks.call(inner, "tool_end", call, _provisional_result(pending, inner, call))
         return pending
-    content, is_error, breaks_loop = result.content, result.is_error, result.breaks_loop
-    is_final, now = result.is_final and not is_error, time()
+    is_error, breaks_loop = result.is_error, result.breaks_loop
+    is_final = result.is_final and not is_error
     returned = ToolReturned(
-        key, ctx._origin, now, call.id, call.name, content, is_error, is_final, changes, breaks_loop
+        key, origin, time(), call.id, call.name, result.content, is_error, is_final, changes, breaks_loop
     )
     log.write(returned)
     if breaks_loop:

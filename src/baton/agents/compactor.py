@@ -96,7 +96,7 @@ class Compactor(Struct):
         if covered is None or not _is_worthwhile(covered, compaction):
             return 0
         self._failed_calls = 0
-        own: RunContext[Any] = RunContext(ctx._run, ctx._origin, key, caller=ctx)
+        own: RunContext[Any] = RunContext(ctx._run, ctx._origin, key, None, ctx)
         try:
             summary = await self._summarize(compaction, covered, own, compiled.model)
         except Exception as error:

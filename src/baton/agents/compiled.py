@@ -62,6 +62,19 @@ def render_template(text: str, values: Mapping[str, Any]) -> str:
 _DEFAULT_SETTINGS = ModelSettings()
 
 
+class PreparedTurn(Struct, frozen=True):
+    """The parts of one turn that are computed before its request is built."""
+
+    instructions: str
+    """The instructions, followed by the section about transfers."""
+    disabled: tuple[str, ...] = ()
+    """The ids of disabled handoffs."""
+    hidden: tuple[str, ...] = ()
+    """The names of disabled tools."""
+    failed_calls: int = 0
+    """The number of model calls of a summary that failed."""
+
+
 class CompiledAgent(Struct, frozen=True):
     """The compiled requests of one agent in one team of one runner."""
 
@@ -87,6 +100,8 @@ class CompiledAgent(Struct, frozen=True):
     """The tools of its toolsets."""
     compaction: Compaction | None = None
     """The compaction of the histories it reads."""
+    fixed: PreparedTurn | None = None
+    """The preparation that all turns share; None if each turn needs its own."""
 
 
 def compile_agent(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> CompiledAgent:
@@ -112,18 +127,24 @@ def _compile(base: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> Compile
         model = resolve_model(None, wanted_by=agent.name)
     settings = ctx._options.model_settings or _DEFAULT_SETTINGS
     text = agent.instructions
-    fixed = text if isinstance(text, str) and not agent.template else None
+    instructions: str | None = None
+    if isinstance(text, str) and not agent.template:
+        instructions = append_section(text, ctx._routes.section)
+    tools = agent._tool_table
+    compaction = agent.compaction if agent.compaction is not None else ctx._options.compaction
+    is_fixed = not (agent._toolsets or ctx._routes.conditional or tools.conditional or compaction)
     return CompiledAgent(
         base=base,
         agent=agent,
         routes=ctx._routes,
         model=model,
         settings=settings if agent.model_settings is None else settings.merge(agent.model_settings),
-        tools=agent._tool_table,
-        specs=agent._tool_table.specs + ctx._routes.specs,
-        instructions=None if fixed is None else append_section(fixed, ctx._routes.section),
+        tools=tools,
+        specs=tools.specs + ctx._routes.specs,
+        instructions=instructions,
         output=agent._output_parser.schema if agent._output_parser is not None else None,
-        compaction=agent.compaction if agent.compaction is not None else ctx._options.compaction,
+        compaction=compaction,
+        fixed=PreparedTurn(instructions) if is_fixed and instructions is not None else None,
     )
 
 
@@ -154,7 +175,7 @@ async def list_toolset_tools(
 ) -> tuple[Sequence[Tool], ...]:
     """Query all toolsets. All finish before an interrupt of one suspends the run."""
     pending = [
-        toolset.get_tools(RunContext(ctx._run, ctx._origin, f"{key}/source{index}", caller=ctx))
+        toolset.get_tools(RunContext(ctx._run, ctx._origin, f"{key}/source{index}", None, ctx))
         for index, toolset in enumerate(agent._toolsets)
     ]
     results = await asyncio.gather(*pending, return_exceptions=True)

@@ -17,10 +17,9 @@ from .middleware import Layer
 from .middleware_chains import describe_error, restore_error
 
 
-class _ActivationContext(AgentContext[Any]):
+class _ActivationContext(AgentContext[Any], kw_only=True, eq=False):
     """The context of middleware around an activation: own scope, output of the agent."""
 
-    __slots__ = ("_before_effect", "_inner")
     _before_effect: Callable[[], None]
     _inner: AgentContext[Any]
 
@@ -31,9 +30,7 @@ class _ActivationContext(AgentContext[Any]):
 
     @output.setter
     def output(self, output: Any) -> None:
-        # AgentContext.__init__ sets it before there is an inner context.
-        if hasattr(self, "_inner"):
-            self._inner.output = output
+        self._inner.output = output
 
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far, as the agent reads it."""
@@ -110,10 +107,18 @@ class ActivationChain(Struct):
             return await self._call(position + 1, suffix if count == 1 else f"{suffix}@{position}.{count}")
 
         own = _ActivationContext(
-            ctx._run, ctx._origin, ctx._history, ctx._view, ctx._routes, ctx._options, ctx._turn_start, ctx._flow
+            ctx._run,
+            ctx._origin,
+            f"{ctx._scope}/mw:{layer.name}{suffix}",
+            _history=ctx._history,
+            _view=ctx._view,
+            _routes=ctx._routes,
+            _options=ctx._options,
+            _turn_start=ctx._turn_start,
+            _flow=ctx._flow,
+            _inner=ctx,
+            _before_effect=self._record_failure,
         )
-        own._inner, own._before_effect = ctx, self._record_failure
-        own._scope = f"{ctx._scope}/mw:{layer.name}{suffix}"
         action = await layer.method(own, following)
         self._record_failure()
         if ctx._run.suspended_by:

@@ -12,11 +12,9 @@ from msgspec.structs import replace
 from typing_extensions import TypeVar
 
 from ..context import RunContext
-from ..context.run_state import RunState
 from ..context.values import to_json_value
 from ..errors import RunError, SetupError
 from ..events import (
-    Origin,
     ReasoningDelta,
     ResponseRestarted,
     StepCompleted,
@@ -32,8 +30,6 @@ from ..tools.guardrails import copy_changes
 from ..tools.wrappers import tool_effect
 from ..wording import error_text, show
 from .middleware import Layer
-
-_new = object.__new__
 
 Given = TypeVar("Given")
 Returned = TypeVar("Returned")
@@ -64,56 +60,34 @@ class _KeptResult(Struct):
     model: str
 
 
-class MiddlewareContext(RunContext[Any]):
+class MiddlewareContext(RunContext[Any], kw_only=True, eq=False):
     """The context of one middleware in one call, and the calls that it makes with `next`.
 
     Before a step or interrupt, the results of `next` are recorded.
     """
 
     # One object for the context and `next`: two would refer to each other, and be freed by the garbage collector only.
-    # It is made for every call: slots for what is always set, class attributes for what seldom is.
-    __slots__ = ("__dict__", "_chain", "_count", "_first", "_model_calls")
-    _values = None
-    _steps = None
-    _asked = 0
-    _position = 1
+    _chain: "CallChain[Any, Any]"
+    _position: int = 1
     """The position of the middleware that `next` calls."""
-    _suffix = ""
+    _suffix: str = ""
     _outer: "MiddlewareContext | None" = None
+    _count: int = 0
+    """The number of calls of `next`."""
+    _first: ModelResponse | Exception | None = None
+    """The result of the first `next`, if it called the model directly."""
+    _model_calls: int = 0
     _usage: Usage | None = None
-    _model = ""
+    _model: str = ""
     """The name of the model that was called last."""
-    _merged_calls = 0
+    _merged_calls: int = 0
     """The model calls of all calls of `next` but the direct one."""
-    _unrecorded: "list[_KeptResult] | None" = None
-
-    def __init__(self, chain: "CallChain[Any, Any]") -> None:
-        self._chain = chain
-        self._count = self._model_calls = 0
-        self._first: ModelResponse | Exception | None = None
-        """The result of the first `next`, if it called the model directly."""
+    _unrecorded: list[_KeptResult] | None = None
 
     @property
-    def _run(self) -> RunState[Any]:
-        return self._chain.ctx._run
-
-    @property
-    def _origin(self) -> Origin:
-        return self._chain.ctx._origin
-
-    @property
-    def _scope(self) -> str:
+    def _scope(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - made when it is needed only
         chain = self._chain
         return f"{chain.key}/mw:{chain.layers[self._position - 1].name}{self._suffix}"
-
-    @property
-    def tool_call(self) -> ToolCall | None:
-        """The tool call that this is the context of; None around a model call."""
-        return self._chain.ctx.tool_call
-
-    @property
-    def _caller(self) -> Any:
-        return self._chain.agent_ctx
 
     async def step(self, name: str, function: Callable[[], Any], *, result_type: Any = None) -> Any:
         """Record the results of `next`, then the step."""
@@ -143,8 +117,7 @@ class MiddlewareContext(RunContext[Any]):
         if number > 1:
             suffix = f"{suffix}@{position}.{number}"
         # What this one call of `next` has spent is counted on its own, because several may run at the same time.
-        inner = MiddlewareContext(chain)
-        inner._position, inner._suffix, inner._outer = position + 1, suffix, self
+        inner = chain.context(position + 1, suffix, self)
         try:
             if position == len(chain.layers):
                 returned = await chain.execute(given, inner if chain.counts_calls else self, suffix)
@@ -248,10 +221,31 @@ class CallChain(Struct, Generic[Given, Returned]):
             given: The request or tool call.
             own: The context of the middleware; by default that of the outermost.
         """
-        own = own or MiddlewareContext(self)
+        own = own or self.context()
         returned = await self.layers[own._position - 1].method(own, given, own._call_next)
         self.leave(own, returned)
         return returned
+
+    def context(self, position: int = 1, suffix: str = "", outer: MiddlewareContext | None = None) -> MiddlewareContext:
+        """Create the context of a middleware.
+
+        Args:
+            position: The position of the middleware; by default that of the outermost.
+            suffix: What follows its name in keys, if the call is repeated.
+            outer: The context of the middleware around it.
+        """
+        ctx = self.ctx
+        return MiddlewareContext(
+            ctx._run,
+            ctx._origin,
+            "",
+            ctx.tool_call,
+            self.agent_ctx,
+            _chain=self,
+            _position=position,
+            _suffix=suffix,
+            _outer=outer,
+        )
 
     def leave(self, own: MiddlewareContext, returned: Any) -> None:
         """Check what a middleware returned, and keep its value changes.
@@ -316,12 +310,8 @@ class ModelCallChain(CallChain[ModelRequest, ModelResponse]):
         self.key = key
         if not self.is_direct:
             self.is_direct = len(self.layers) == 1 and not self.ctx._run.log.has_past
-        # Written out, without `__init__`: this runs once for every model call.
-        own = _new(MiddlewareContext)
-        own._chain = self
-        own._count = own._model_calls = 0
-        own._first = None
-        return own
+        ctx = self.ctx
+        return MiddlewareContext(ctx._run, ctx._origin, "", None, self.agent_ctx, _chain=self)
 
     def save(self, returned: ModelResponse) -> _SavedResult:
         """Convert a response to what is recorded."""

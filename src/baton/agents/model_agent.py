@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Coroutine, Sequence
+from collections.abc import AsyncIterable, Coroutine
 from time import time
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -13,7 +13,15 @@ from ..context import HistoryEntry
 from ..context.history import WHOLE_MESSAGE
 from ..context.run_context import SuspendRun
 from ..errors import BatonError, EmptyResponseError, ModelError, OutputError, SetupError, TurnLimitError
-from ..events import Action, AgentResponded, ReasoningDelta, ResponseRestarted, TextDelta, ToolCallDelta
+from ..events import (
+    Action,
+    AgentResponded,
+    ReasoningDelta,
+    RequestRecord,
+    ResponseRestarted,
+    TextDelta,
+    ToolCallDelta,
+)
 from ..log import EventSink, ReadOnlyLog
 from ..messages import AssistantMessage, ToolCall, Usage, UserMessage, is_empty, text_of
 from ..models import (
@@ -37,6 +45,7 @@ from .behavior import stop_after_tools
 from .compactor import Compactor, count_recorded_compaction, replay_compaction
 from .compiled import (
     CompiledAgent,
+    PreparedTurn,
     build_instructions,
     compile_agent,
     disabled_handoffs,
@@ -50,7 +59,7 @@ from .guardrails import AgentGuards, GuardedModel
 from .middleware import MiddlewareStack
 from .middleware_chains import MiddlewareContext, ModelCallChain
 from .steering import add_recorded_messages, add_sent_messages
-from .turn import execute_turn
+from .turn import CONTINUE, TurnOutcome, execute_turn
 
 E = TypeVar("E", bound=BaseException)
 _logger = logging.getLogger("baton.agents")
@@ -107,7 +116,7 @@ class ModelLoop(Struct):
     async def run(self) -> Action | None:
         """Run turns until there is an answer or an action."""
         agent, ctx = self._agent, self._ctx
-        signals = ctx._run.signals
+        signals, entries = ctx._run.signals, ctx._history.entries
         turn = 0
         while True:
             turn += 1
@@ -126,94 +135,128 @@ class ModelLoop(Struct):
                 raise TurnLimitError(agent.name, agent.max_turns)
             if ctx._run.signals.stop == "after_response":
                 raise SuspendRun
-            ctx._turn_start = len(ctx._history.entries)
-            outcome = await execute_turn(agent, ctx, response, self._compiled.tools)
-            if outcome.fault is not None:
-                self._faults = self._faults or CorrectionCounter(ctx._options.max_corrections)
-                self._faults.add_fault(outcome.fault, is_over=outcome.action is not None)
-            elif self._faults is not None:
-                self._faults.add_success()
-            if outcome.action is not None:
-                return outcome.action
-            if outcome.answer is not None:
-                self._set_output(self._parse_final_result(outcome.answer))
-                return None
+            ctx._turn_start = len(entries)
+            executed = execute_turn(agent, ctx, response, self._compiled.tools)
+            outcome = executed if type(executed) is TurnOutcome else await executed
+            if outcome is not CONTINUE or self._faults is not None:
+                self._count_fault(outcome)
+                if outcome.action is not None:
+                    return outcome.action
+                if outcome.answer is not None:
+                    self._set_output(self._parse_final_result(outcome.answer))
+                    return None
             if agent.tool_use_behavior != "run_again" and not outcome.is_denied:
                 names = self._compiled.tools.by_name
                 if answer := await stop_after_tools(agent.tool_use_behavior, ctx, response, names):
                     self._set_output(self._parse_final_result(answer.text))
                     return None
 
+    def _count_fault(self, outcome: TurnOutcome) -> None:
+        """Count the model's mistakes; raise the last one after too many failed corrections."""
+        if outcome.fault is not None:
+            self._faults = self._faults or CorrectionCounter(self._ctx._options.max_corrections)
+            self._faults.add_fault(outcome.fault, is_over=outcome.action is not None)
+        elif self._faults is not None:
+            self._faults.add_success()
+
     async def _call_model(self, turn: int, is_last: bool) -> AgentResponded:
         ctx = self._ctx
-        run, origin, log = ctx._run, ctx._origin, ctx._run.log
-        key = f"{ctx._scope}/m{turn}"
-        recorded = log.find(key, AgentResponded) if log.has_past else None
-        if recorded is None:
-            failed_calls = 0
-            if log.has_past:
-                if isinstance(log, ReadOnlyLog):
-                    count_recorded_compaction(ctx, key)
-                    # The run may have failed here because of its limits; a replay raises the same error.
-                    run.meter.start_model_call(origin)
-                log.announce(key, AgentResponded)
-            if self._agent._toolsets:
-                self._compiled = await with_toolsets(self._compiled, ctx, key)
-            instructions = self._compiled.instructions
-            if instructions is None:
-                instructions = await build_instructions(ctx, self._agent.instructions, template=self._agent.template)
-            disabled = await disabled_handoffs(ctx, self._agent, key) if ctx._routes.conditional else ()
-            tools, hidden = self._compiled.tools, ()
-            if tools.conditional:
-                hidden = await disabled_tools(ctx, self._agent, key, tools)
-            if log.has_past or run.signals.has_messages:
-                await add_sent_messages(ctx, key)
-            if self._compiled.compaction is not None or log.has_past:
-                self._compactor = self._compactor or Compactor(ctx)
-                failed_calls = await self._compactor.prepare_turn(self._compiled, turn, instructions)
-            request = self._build_request(instructions, turn, is_last, disabled, hidden)
-            if ctx._hooks is not None:
-                await ctx._hooks.call(ctx, "model_start", request, turn=turn)
-            if ctx._middleware is None or not ctx._middleware.model:
-                response = await self._respond(request)
-                usage, calls, name = response.usage, self._calls, response.model or self._compiled.model.name
-            else:
-                chain = self._chain or self._build_chain(ctx._middleware)
-                outermost = chain.begin(key)
-                response = await chain.layers[0].method(outermost, request, outermost._call_next)
-                if response is not outermost._first or outermost._values is not None or run.suspended_by:
-                    chain.leave(outermost, response)
-                    self._require_content(response)
-                    if isinstance(self._compiled.model, GuardedModel):
-                        # Middleware may not have called the model; nothing is acted upon before the checks.
-                        await self._compiled.model.finish()
-                usage, calls, name = outermost._usage, outermost._model_calls, response.model or outermost._model
-                if calls and not name:
-                    name = self._compiled.model.name
-                if log.sink is not None:
-                    chain.finish_deltas(cast("AssistantMessage", response.message))
-            message = cast("AssistantMessage", response.message)
-            if message.tool_calls:
-                message = self._with_unique_ids(message, key)
-            reason, changes = response.stop_reason, ctx._take_changes()
-            logprobs, sent = response.logprobs, None
-            if run.requests is not None and self._sent is not None:
-                sent, self._sent = run.requests.record(key, self._sent, ctx), None
-            recorded = AgentResponded(
-                key, origin, time(), message, name, usage, reason, changes, disabled, calls, logprobs, sent, hidden
-            )
-            if failed_calls:
-                recorded = replace(recorded, failed_calls=failed_calls)
-            log.write(recorded)
-            if ctx._hooks is not None:
-                await ctx._hooks.call(ctx, "model_end", response, turn=turn)
-            if log.sink is not None:
-                await log.settle(can_defer=self._compiled.tools.only_reads(recorded.message.tool_calls))
-        else:
+        run, key = ctx._run, f"{ctx._scope}/m{turn}"
+        log = run.log
+        if log.has_past and (recorded := log.find(key, AgentResponded)) is not None:
             await self._replay_response(recorded, turn)
-        if recorded.usage is not None:
-            run.meter.add_usage(recorded.usage, origin)
+            return recorded
+        prepared, lease = self._compiled.fixed, run.signals.lease
+        if prepared is None or log.has_past or run.signals.messages or (lease is not None and lease.is_steered):
+            prepared = await self._prepare_turn(key, turn)
+        request = self._build_request(prepared, turn, is_last)
+        if ctx._hooks is not None:
+            await ctx._hooks.call(ctx, "model_start", request, turn=turn)
+        if ctx._middleware is None or not ctx._middleware.model:
+            response = await self._respond(request)
+            usage, calls, name = response.usage, self._calls, response.model or self._compiled.model.name
+        else:
+            chain = self._chain or self._build_chain(ctx._middleware)
+            outermost = chain.begin(key)
+            response = await chain.layers[0].method(outermost, request, outermost._call_next)
+            if response is not outermost._first or outermost._values is not None or run.suspended_by:
+                await self._check_replacement(chain, outermost, response)
+            usage, calls, name = outermost._usage, outermost._model_calls, response.model or outermost._model
+            if calls and not name:
+                name = self._compiled.model.name
+            if log.sink is not None:
+                chain.finish_deltas(cast("AssistantMessage", response.message))
+        # Checked by `_respond` or `_check_replacement`.
+        message: Any = response.message
+        if message.tool_calls:
+            id, used = message.tool_calls[0].id, run.call_ids
+            if id and id not in used and len(message.tool_calls) == 1:
+                used.add(id)
+            else:
+                message = _with_unique_ids(message, key, used)
+        sent: RequestRecord | None = None
+        if run.requests is not None and self._sent is not None:
+            sent, self._sent = run.requests.record(key, self._sent, ctx), None
+        recorded = AgentResponded(
+            key,
+            ctx._origin,
+            time(),
+            message,
+            name,
+            usage,
+            response.stop_reason,
+            None if ctx._values is None else ctx._take_changes(),
+            prepared.disabled,
+            calls,
+            response.logprobs,
+            sent,
+            prepared.hidden,
+        )
+        if prepared.failed_calls:
+            recorded = replace(recorded, failed_calls=prepared.failed_calls)
+        log.write(recorded)
+        if ctx._hooks is not None:
+            await ctx._hooks.call(ctx, "model_end", response, turn=turn)
+        if log.sink is not None:
+            await log.settle(can_defer=self._compiled.tools.only_reads(message.tool_calls))
+        if usage is not None:
+            run.meter.add_usage(usage, ctx._origin)
         return recorded
+
+    async def _prepare_turn(self, key: str, turn: int) -> PreparedTurn:
+        """Compute what a request needs besides the messages, and read what the user has sent."""
+        ctx, agent = self._ctx, self._agent
+        log, failed_calls = ctx._run.log, 0
+        if log.has_past:
+            if isinstance(log, ReadOnlyLog):
+                count_recorded_compaction(ctx, key)
+                # The run may have failed here because of its limits; a replay raises the same error.
+                ctx._run.meter.start_model_call(ctx._origin)
+            log.announce(key, AgentResponded)
+        if agent._toolsets:
+            self._compiled = await with_toolsets(self._compiled, ctx, key)
+        compiled = self._compiled
+        instructions = compiled.instructions
+        if instructions is None:
+            instructions = await build_instructions(ctx, agent.instructions, template=agent.template)
+        disabled = await disabled_handoffs(ctx, agent, key) if ctx._routes.conditional else ()
+        hidden = await disabled_tools(ctx, agent, key, compiled.tools) if compiled.tools.conditional else ()
+        if log.has_past or ctx._run.signals.has_messages:
+            await add_sent_messages(ctx, key)
+        if compiled.compaction is not None or log.has_past:
+            self._compactor = self._compactor or Compactor(ctx)
+            failed_calls = await self._compactor.prepare_turn(compiled, turn, instructions)
+        return PreparedTurn(instructions, disabled, hidden, failed_calls)
+
+    async def _check_replacement(
+        self, chain: ModelCallChain, outermost: MiddlewareContext, response: ModelResponse
+    ) -> None:
+        """Check a response that middleware has replaced, and keep its value changes."""
+        chain.leave(outermost, response)
+        self._require_content(response)
+        if isinstance(self._compiled.model, GuardedModel):
+            # Middleware may not have called the model; nothing is acted upon before the checks.
+            await self._compiled.model.finish()
 
     async def _replay_response(self, recorded: AgentResponded, turn: int) -> None:
         """Repeat what a recorded model call changed, without calling the model."""
@@ -230,16 +273,15 @@ class ModelLoop(Struct):
         ctx._apply_changes(recorded.value_changes)
         if ctx._hooks is not None:
             await ctx._hooks.call(ctx, "model_end", None, turn=turn, is_past=True)
+        if recorded.usage is not None:
+            run.meter.add_usage(recorded.usage, origin)
 
-    def _build_request(
-        self, instructions: str, turn: int, is_last: bool, disabled: tuple[str, ...], hidden: tuple[str, ...]
-    ) -> ModelRequest:
-        compiled, agent = self._compiled, self._agent
-        messages = self._ctx._view.messages()
-        log = self._ctx._run.log
-        is_streamed = log.sink is not None and log.listener(self._ctx._origin) is not None
+    def _build_request(self, prepared: PreparedTurn, turn: int, is_last: bool) -> ModelRequest:
+        compiled, agent, ctx = self._compiled, self._agent, self._ctx
+        messages, instructions, log = ctx._view.messages(), prepared.instructions, ctx._run.log
+        is_streamed = log.sink is not None and log.listener(ctx._origin) is not None
         # Only middleware needs the model; for models the request is the same with and without it.
-        model = compiled.model if self._ctx._middleware is not None else None
+        model = compiled.model if ctx._middleware is not None else None
         if is_last:
             messages = [*messages, UserMessage(_LAST_TURN)]
             return ModelRequest(
@@ -247,11 +289,11 @@ class ModelLoop(Struct):
             )
         choice = agent.tool_choice if turn == 1 and agent.tool_choice != "auto" else None
         specs = compiled.specs
-        if compiled.routes.conditional or hidden:
-            specs = compiled.tools.enabled_specs(hidden) + compiled.routes.enabled_specs(disabled)
-            choice = None if choice in hidden else choice
-        if self._ctx._task is not None:
-            specs, instructions = with_task(self._ctx, compiled.tools, specs, instructions)
+        if prepared.hidden or compiled.routes.conditional:
+            specs = compiled.tools.enabled_specs(prepared.hidden) + compiled.routes.enabled_specs(prepared.disabled)
+            choice = None if choice in prepared.hidden else choice
+        if ctx._task is not None:
+            specs, instructions = with_task(ctx, compiled.tools, specs, instructions)
         return ModelRequest(
             messages, instructions, specs, compiled.settings, compiled.output, agent.name, is_streamed, choice, model
         )
@@ -266,22 +308,21 @@ class ModelLoop(Struct):
             caller: The context of the innermost middleware, if there is any.
             suffix: None to keep the outcome in the caller; model calls have no scope of their own.
         """
-        ctx, model, calls = self._ctx, self._compiled.model, 0
-        if request.model is not model and request.model is not None:
+        run, origin, model, calls = self._ctx._run, self._ctx._origin, self._compiled.model, 0
+        if request.model is not None and request.model is not model:
             chosen = resolve_model(request.model, wanted_by=self._agent.name)
             model = model.guard(chosen) if isinstance(model, GuardedModel) else chosen
             if caller is not None:
                 caller._model = model.name
+        self._sent = request
         lost: Usage | None = None
         while True:
-            ctx._run.meter.start_model_call(ctx._origin)
+            run.meter.start_model_call(origin)
             calls += 1
-            self._sent = request
             if caller is not None:
                 caller._model_calls += 1
-            sink = None if ctx._run.log.sink is None else self._delta_sink(caller)
+            sink = None if run.log.sink is None else self._delta_sink(caller)
             stream: AsyncIterable[Chunk] | None = None
-            chunks: Sequence[Chunk] = ()
             try:
                 stream = model.respond(request)
                 if sink is not None:
@@ -314,15 +355,15 @@ class ModelLoop(Struct):
             response = replace(response, usage=lost if response.usage is None else lost + response.usage)
         if caller is None:
             self._calls = calls
-        else:
-            if sink is not None:
-                cast("ModelCallChain", caller._chain).streamed = message
-            if suffix is None:
-                caller._first = response
-            if response.model or caller._model:
-                caller._model = response.model or model.name
-            if response.usage is not None:
-                caller._add_usage(response.usage)
+            return response
+        if sink is not None:
+            cast("ModelCallChain", caller._chain).streamed = message
+        if suffix is None:
+            caller._first = response
+        if response.model or caller._model:
+            caller._model = response.model or model.name
+        if response.usage is not None:
+            caller._add_usage(response.usage)
         return response
 
     def _build_chain(self, stack: MiddlewareStack) -> ModelCallChain:
@@ -349,14 +390,6 @@ class ModelLoop(Struct):
         name = response.model or self._compiled.model.name
         text = f"the model `{name}` of `{self._agent.name}` answered with neither text nor calls"
         return EmptyResponseError(text, model=name, retryable=True)
-
-    def _with_unique_ids(self, message: AssistantMessage, key: str) -> AssistantMessage:
-        used = self._ctx._run.call_ids
-        for position, call in enumerate(message.tool_calls):
-            if not call.id or call.id in used:
-                return _with_unique_ids(message, key, used, position)
-            used.add(call.id)
-        return message
 
     async def _forward(self, stream: AsyncIterable[Chunk], sink: EventSink) -> list[Chunk]:
         """Collect the chunks, and forward them to subscribers."""
@@ -443,11 +476,10 @@ def _has_content(message: AssistantMessage) -> bool:
     return bool(content) if isinstance(content, str) else not is_empty(AssistantMessage(content))
 
 
-def _with_unique_ids(message: AssistantMessage, key: str, used: set[str], start: int) -> AssistantMessage:
-    """Replace missing and duplicate ids of calls from `start` on."""
+def _with_unique_ids(message: AssistantMessage, key: str, used: set[str]) -> AssistantMessage:
+    """Replace missing and duplicate ids of calls, and add all ids to those that are used."""
     calls = list(message.tool_calls)
-    for position in range(start, len(calls)):
-        call = calls[position]
+    for position, call in enumerate(calls):
         if not call.id or call.id in used:
             # Some providers omit ids, or reuse them in every turn.
             id = f"call_{key.replace('/', '_').replace('.', '_')}_{position}"

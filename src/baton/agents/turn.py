@@ -9,10 +9,10 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from time import time
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict, cast, final
 
 import msgspec
 from typing_extensions import Unpack
@@ -42,6 +42,7 @@ from .definition import EXIT_TOOL, AgentWithTools, ToolTable
 from .task_calls import TaskDecision, decide_task_calls
 
 
+@final
 class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a turn."""
 
@@ -55,7 +56,8 @@ class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
     """True if a transfer was asked for and denied: the model is asked again, whatever the tools returned."""
 
 
-_CONTINUE = TurnOutcome()
+CONTINUE = TurnOutcome()
+"""The outcome of a turn after which the model is called again."""
 _ADMITTED = TransferAdmitted()
 
 
@@ -82,9 +84,9 @@ class _ExitArguments(msgspec.Struct):
     final_result: str
 
 
-async def execute_turn(
+def execute_turn(
     agent: AgentWithTools[Any, Any], ctx: AgentContext[Any], response: AgentResponded, tools: ToolTable
-) -> TurnOutcome:
+) -> TurnOutcome | Coroutine[Any, Any, TurnOutcome]:
     """Execute the calls of one response.
 
     Args:
@@ -92,48 +94,82 @@ async def execute_turn(
         ctx: The context of its activation.
         response: The recorded response.
         tools: The tools that the model was offered.
+
+    Returns:
+        The outcome, or a coroutine that returns it if there is something to wait for.
     """
-    calls: Sequence[ToolCall] = response.message.tool_calls
-    if len(calls) != 1:
-        return await TurnExecutor(agent, ctx, response, tools).run()
-    # Fast path: nearly every turn has one call.
-    call, key = calls[0], f"{response.key}.0"
-    if ctx._run.log.has_past and ctx._run.log.has(f"{key}/{DISMISSED}"):
-        return await TurnExecutor(agent, ctx, response, tools).run()
-    tool = tools.by_name.get(call.name)
-    if response.disabled_tools and call.name in response.disabled_tools:
-        return await TurnExecutor(agent, ctx, response, tools).run()
-    route = ctx._routes.match(call, response.disabled_handoffs) if tool is None else None
-    entries = ctx._history.entries
-    payload: Any = None
-    via = call.name
-    if tool is not None:
-        # Without hooks, recorded calls are read without awaiting, so that replaying a long log is fast.
-        done = recorded_call(ctx, key) if ctx._run.log.has_past and ctx._hooks is None else None
-        if done is None:
-            done = await execute_call(ctx, tool, call, key=key)
-        if type(done) is ToolReturned:
-            entries.append(HistoryEntry(response.message, ctx._origin))
-            entries.append(HistoryEntry(done.message, ctx._origin, done.is_final))
-            return TurnOutcome(None, text_of(done.content)) if done.is_final else _CONTINUE
-        target, content = cast("PendingTransfer", done).target, cast("PendingTransfer", done).content
-        if _get_accepts(ctx, target) is not None:
-            return await TurnExecutor(agent, ctx, response, tools).decide_on(_TransferRequest(0, target, content))
-    elif type(route) is Route and route.id not in response.disabled_handoffs:
-        target, content, via = route.target, route.result, route.id
-        if not route.is_plain:
-            inner = RunContext(ctx._run, ctx._origin, key, call)
-            verdict = await admit_transfer(route, inner, call, source=agent.name)
-            if type(verdict) is not TransferAdmitted:
-                return TurnExecutor(agent, ctx, response, tools).refuse(cast("TransferDenied", verdict), target)
-            payload = verdict.payload
-    else:
-        return await TurnExecutor(agent, ctx, response, tools).run()
-    result = record_result(ctx, key, call, content, requested_agent=target)
+    calls, log, key = response.message.tool_calls, ctx._run.log, f"{response.key}.0"
+    if len(calls) == 1 and not (log.has_past and log.has(f"{key}/{DISMISSED}")):
+        # Fast path: nearly every turn has one call.
+        call = calls[0]
+        tool = tools.by_name.get(call.name)
+        if tool is None:
+            route = ctx._routes.match(call, response.disabled_handoffs)
+            if type(route) is Route and route.id not in response.disabled_handoffs:
+                if route.is_plain and log.sink is None:
+                    return _follow_lone(ctx, response, route.target, route.result, route.id)
+                return _transfer_lone(TurnExecutor(agent, ctx, response, tools), route)
+        elif not response.disabled_tools or call.name not in response.disabled_tools:
+            # Without hooks, recorded calls are read without awaiting, so that replaying a long log is fast.
+            done = recorded_call(ctx, key) if log.has_past and ctx._hooks is None else None
+            if done is None:
+                return _call_lone(agent, ctx, response, tools, execute_call(ctx, tool, call, key=key))
+            if type(done) is ToolReturned:
+                return _finish_lone(ctx, response, done)
+    return TurnExecutor(agent, ctx, response, tools).run()
+
+
+async def _call_lone(
+    agent: AgentWithTools[Any, Any],
+    ctx: AgentContext[Any],
+    response: AgentResponded,
+    tools: ToolTable,
+    executed: Awaitable[ToolReturned | PendingTransfer],
+) -> TurnOutcome:
+    """Wait for the only call of a response, and follow the transfer that it may return."""
+    done = await executed
+    if type(done) is ToolReturned:
+        return _finish_lone(ctx, response, done)
+    target, content = cast("PendingTransfer", done).target, cast("PendingTransfer", done).content
+    if _get_accepts(ctx, target) is not None:
+        return await TurnExecutor(agent, ctx, response, tools).decide_on(_TransferRequest(0, target, content))
+    outcome = _follow_lone(ctx, response, target, content, response.message.tool_calls[0].name)
+    await ctx._run.log.settle()
+    return outcome
+
+
+async def _transfer_lone(turn: "TurnExecutor", route: Route) -> TurnOutcome:
+    """Check and follow a transfer that is the only call of a response."""
+    ctx, response, payload = turn.ctx, turn.response, None
+    if not route.is_plain:
+        call = response.message.tool_calls[0]
+        inner = RunContext(ctx._run, ctx._origin, f"{response.key}.0", call)
+        verdict = await admit_transfer(route, inner, call, source=turn.agent.name)
+        if type(verdict) is not TransferAdmitted:
+            return turn.refuse(cast("TransferDenied", verdict), route.target)
+        payload = verdict.payload
+    outcome = _follow_lone(ctx, response, route.target, route.result, route.id, payload)
     if ctx._run.log.sink is not None:
         await ctx._run.log.settle()
-    entries.append(HistoryEntry(response.message, ctx._origin, False, (), (0,)))
-    entries.append(HistoryEntry(result.message, ctx._origin, False, (), (WHOLE_MESSAGE,)))
+    return outcome
+
+
+def _finish_lone(ctx: AgentContext[Any], response: AgentResponded, returned: ToolReturned) -> TurnOutcome:
+    """Add the only call of a response and its result to the history."""
+    entries, origin = ctx._history.entries, ctx._origin
+    entries.append(HistoryEntry(response.message, origin))
+    entries.append(HistoryEntry(returned.message, origin, returned.is_final))
+    return TurnOutcome(None, text_of(returned.content)) if returned.is_final else CONTINUE
+
+
+def _follow_lone(
+    ctx: AgentContext[Any], response: AgentResponded, target: str, content: Content, via: str, payload: Any = None
+) -> TurnOutcome:
+    """Record the result of a transfer that is the only call of a response, and follow it."""
+    entries, origin, call = ctx._history.entries, ctx._origin, response.message.tool_calls[0]
+    result = record_result(ctx, f"{response.key}.0", call, content, requested_agent=target)
+    entries.append(HistoryEntry(response.message, origin, False, (), (0,)))
+    entries.append(HistoryEntry(result.message, origin, False, (), (WHOLE_MESSAGE,)))
     return TurnOutcome(Transfer(target, call.id, payload, via))
 
 

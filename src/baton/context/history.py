@@ -121,9 +121,10 @@ class MessageWindow(Sequence[Message]):
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
         if isinstance(index, slice):
             return self.source[: self._stop][index]
-        if not -self._stop <= index < self._stop:
-            raise IndexError(index)
-        return self.source[index if index >= 0 else self._stop + index]
+        position = index if index >= 0 else self._stop + index
+        if 0 <= position < self._stop:
+            return self.source[position]
+        raise IndexError(index)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)  # pyright: ignore[reportUnknownArgumentType]

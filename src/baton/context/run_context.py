@@ -9,6 +9,7 @@ from time import time
 from types import CoroutineType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
+from msgspec import Struct
 from typing_extensions import TypeVar as TypeVarWithDefault
 
 from ..arguments import check_choice
@@ -83,35 +84,31 @@ class InterruptCheck:
             run.check_enclosed(f"{self._what} of `{self._ctx.agent}`", self)
 
 
-class RunContext(Generic[C]):
+class RunContext(Struct, Generic[C], eq=False):
     """The context of a tool call, an activation or a callback.
 
     Baton creates it; declare a parameter of this type to receive it. `C` is the type of your own context object.
-
-    Args:
-        run: The state of the run.
-        origin: The activation.
-        scope: The prefix of recorded keys: an activation, or a tool call inside it.
-        call: The tool call, if it is the context of one.
-        caller: The context of the agent that made the tool call.
 
     Attributes:
         tool_call: The tool call that this is the context of; None in agents and most callbacks.
     """
 
-    __slots__ = ("_asked", "_caller", "_origin", "_run", "_scope", "_steps", "_values", "tool_call")
+    # A struct, because it is created for every tool call and activation.
+    _run: RunState[C]
+    """The state of the run."""
+    _origin: Origin
+    """The activation."""
+    _scope: str
+    """The prefix of recorded keys: an activation, or a tool call inside it."""
+    tool_call: ToolCall | None = None
+    _caller: Any = None
+    """The context of the agent that made the tool call."""
+    _values: Values | None = None
+    _steps: dict[str, int] | None = None
+    _asked: int = 0
 
-    def __init__(
-        self, run: RunState[C], origin: Origin, scope: str, call: ToolCall | None = None, caller: Any = None
-    ) -> None:
-        self._run = run
-        self._origin = origin
-        self._scope = scope
-        self.tool_call = call
-        self._caller = caller
-        self._values: Values | None = None
-        self._steps: dict[str, int] | None = None
-        self._asked = 0
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.agent!r}, {self._scope!r})"
 
     @property
     def context(self) -> C:

@@ -208,7 +208,8 @@ async def follow(
         loops = loops or LoopDetector(run.meter.limits.idle_cycles)
         try:
             run.meter.start_transfer(origin)
-            stack.check_depth(run.meter.limits, origin)
+            if stack.pending is not None:
+                stack.check_depth(run.meter.limits, origin)
             loops.count(origin, transfer.to, history, mark)
         except (LimitError, LoopError) as error:
             transfer, reason, edge = flow.fall_back(error), "loop", _DIRECT
@@ -264,7 +265,15 @@ def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeVie
             return None
         view = view_history(history, origin, policy, hide_transfers=config.hide_transfers)
     ctx: AgentContext[Any] = AgentContext(
-        flow.run, origin, history, view, member.routes, config.options, len(history.entries), flow
+        flow.run,
+        origin,
+        origin.id,
+        _history=history,
+        _view=view,
+        _routes=member.routes,
+        _options=config.options,
+        _turn_start=len(history.entries),
+        _flow=flow,
     )
     if config.options.hooks is not None or member.agent.hooks is not None:
         ctx._hooks = HookDispatcher(member.agent, config.options.hooks)
@@ -304,17 +313,18 @@ def _edge_view(flow: TeamFlow, member: TeamMember, transfer: Transfer, ctx: Agen
     """Return the target's view for a transfer, and update the stack."""
     to, routes, common_filter, stack = transfer.to, member.routes, flow.config.input_filter, flow.stack
     route = routes.edge(to, transfer.via)
+    is_straight = route is not None and route.is_straight
+    if is_straight and common_filter is None and transfer.payload is None and not stack.tasks and not stack.returns:
+        return _DIRECT
     if route is None:
         # A tool may have returned the agent; it does not run again after a resume, but the team knows the agent.
         is_dynamic = to in flow.run.dynamic_agents or (transfer.via and to in flow.team.members)
         if to not in routes.reachable and not is_dynamic:
             raise TransferError(member.agent.name, to, routes.reachable)
-    if stack.returns or stack.tasks or (route is not None and not route.is_straight):
+    if stack.returns or stack.tasks or (route is not None and not is_straight):
         stack.follow(transfer, None if route is None else route.handoff, ctx)
     if route is None:
         return _DIRECT if common_filter is None else _EdgeView(input_filter=common_filter)
-    if route.is_straight and common_filter is None and transfer.payload is None:
-        return _DIRECT
     handoff = route.handoff
     input_filter = handoff.input_filter if handoff.input_filter is not None else common_filter
     shows_payload = transfer.payload is not None and handoff.on_handoff is None
@@ -397,6 +407,7 @@ def _record_end(ctx: AgentContext[Any]) -> None:
     log, key = ctx._run.log, f"{ctx._scope}/end"
     finished = log.find(key, AgentFinished) if log.has_past else None
     if finished is None:
-        log.write(AgentFinished(key, ctx._origin, time(), ctx._take_changes()))
+        changes = None if ctx._values is None else ctx._take_changes()
+        log.write(AgentFinished(key, ctx._origin, time(), changes))
     else:
         ctx._apply_changes(finished.value_changes)

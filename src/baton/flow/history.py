@@ -233,8 +233,8 @@ class _ReadPosition(Struct):
 
     messages: list[Message]
     position: int
-    is_common: bool = False
-    """True for the list that agents without messages of their own share."""
+    agent: str | None = None
+    """The agent whose messages are not rewritten; None for the list that agents without messages of their own share."""
     is_private: bool = False
     """True if only one activation reads it."""
 
@@ -251,7 +251,7 @@ class _SharedReads(Struct, eq=False):
     """The entries that are read instead of the first ones."""
     summary_stop: int = 0
     """The number of entries that they replace."""
-    _common: _ReadPosition = field(default_factory=lambda: _ReadPosition([], _UNREAD, is_common=True))
+    _common: _ReadPosition = field(default_factory=lambda: _ReadPosition([], _UNREAD))
     _own: dict[str, _ReadPosition] = {}
     _authors: set[str] = set()
 
@@ -264,48 +264,43 @@ class _SharedReads(Struct, eq=False):
         self.advance(self._common, origin, start)
         if not self.rewrites or origin.agent not in self._authors:
             return self._common
-        reader = self._own[origin.agent] = _ReadPosition([], _UNREAD)
+        reader = self._own[origin.agent] = _ReadPosition([], _UNREAD, origin.agent)
         self.advance(reader, origin, start)
         return reader
 
     def reader_with_own_messages(self, reader: _ReadPosition, origin: Origin) -> _ReadPosition:
-        """Return the reader for an activation that has added messages."""
-        if reader.is_private:
-            return reader
+        """Return the reader for an activation that has added messages; `reader` is not a private one."""
         if self.hidden_at and self.hidden_at[-1] >= reader.position:
             # This activation reads its refused transfers; later ones will not.
-            return _ReadPosition(list(reader.messages), reader.position, is_private=True)
-        if reader.is_common and self.rewrites:
-            reader = self._own[origin.agent] = _ReadPosition(list(reader.messages), reader.position)
+            return _ReadPosition(list(reader.messages), reader.position, origin.agent, is_private=True)
+        if reader.agent is None and self.rewrites:
+            reader = self._own[origin.agent] = _ReadPosition(list(reader.messages), reader.position, origin.agent)
         return reader
 
     def advance(self, reader: _ReadPosition, origin: Origin, stop: int) -> None:
         """Advance a reader to `stop`."""
-        messages, hides, rewrites = reader.messages, self.hides, self.rewrites
         start = reader.position
+        unread = self.entries[start:stop] if start >= 0 else [*self.summary, *self.entries[self.summary_stop : stop]]
         if start < stop:
             reader.position = stop
-        own_name = None if reader.is_common else origin.agent
-        last_author: Origin | None = None
-        unread = self.entries[start:stop] if start >= 0 else [*self.summary, *self.entries[self.summary_stop : stop]]
+        messages, last_author = reader.messages, None
         for entry in unread:
             author = entry.origin
             if author is origin:
                 messages.append(entry.message)
                 continue
-            if own_name is None and author is not last_author and author is not None:
+            if author is not last_author and author is not None and reader.agent is None:
                 self._authors.add(author.agent)
                 last_author = author
-            if rewrites and (author is None or author.agent != own_name):
-                message = entry.rewritten
-                if hides or entry.hidden:
-                    message = rewrite_entry(entry, hide_transfers=hides)
-                elif message is UNSET:
-                    message = entry.rewritten = rewrite(entry.message, author.agent if author is not None else None)
-            elif entry.hidden or (hides and entry.followed):
-                message = entry.for_others(hide_transfers=hides)
+            if not self.rewrites or (author is not None and author.agent == reader.agent):
+                is_hidden = entry.hidden or (self.hides and entry.followed)
+                message = entry.for_others(hide_transfers=self.hides) if is_hidden else entry.message
+            elif self.hides or entry.hidden:
+                message = rewrite_entry(entry, hide_transfers=self.hides)
             else:
-                message = entry.message
+                message = entry.rewritten
+                if message is UNSET:
+                    message = entry.rewritten = rewrite(entry.message, None if author is None else author.agent)
             if message is not None:
                 messages.append(message)
 
@@ -336,9 +331,11 @@ class _RunningView(Struct):
             reader = self._reader = readers.reader_for(self._origin, self._start)
         stop = len(readers.entries)
         if reader.position < stop:
-            reader = self._reader = readers.reader_with_own_messages(reader, self._origin)
+            if not reader.is_private:
+                reader = self._reader = readers.reader_with_own_messages(reader, self._origin)
             readers.advance(reader, self._origin, stop)
-        return MessageWindow(reader.messages, len(reader.messages))
+        messages = reader.messages
+        return MessageWindow(messages, len(messages))
 
     def cover(self, history: History, stop: int) -> Covered | None:
         """Return what a summary would replace.
@@ -370,7 +367,7 @@ class _RunningView(Struct):
         if prefix.stop > self._start:
             # The summary covers messages of this activation, which are not for the shared list.
             self._start = prefix.stop
-            self._reader = _ReadPosition([], _UNREAD, is_private=True)
+            self._reader = _ReadPosition([], _UNREAD, self._origin.agent, is_private=True)
 
 
 def rewrite_entry(entry: HistoryEntry, *, hide_transfers: bool = False) -> Message | None:
@@ -407,16 +404,18 @@ def rewrite(message: Message | None, author: str | None) -> Message | None:
             # The usual form of a transfer or tool call.
             call = message.tool_calls[0]
             return UserMessage(f"For context: [{author}] called tool: `{call.name}` with arguments: {call.arguments}.")
-        told = f" [{author}] said: {text}." if text else ""
+        told = f"For context: [{author}] said: {text}." if text else "For context:"
         for call in message.tool_calls:
             told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."
+        is_told = bool(text or message.tool_calls)
     elif author is not None and type(message) is ToolMessage:
-        told = f" [{author}] `{message.name}` tool returned result: {text}." if text else ""
+        told = f"For context: [{author}] `{message.name}` tool returned result: {text}."
+        is_told = bool(text)
     else:
         return None if is_empty(message) else message
     if text is not content and (media := media_of(content)):
-        return UserMessage((Text("For context:" + told), *media) if told else media)
-    return UserMessage("For context:" + told) if told else None
+        return UserMessage((Text(told), *media) if is_told else media)
+    return UserMessage(told) if is_told else None
 
 
 def as_response(entry: HistoryEntry) -> HistoryEntry:

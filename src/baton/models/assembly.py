@@ -24,13 +24,14 @@ def assemble_response(chunks: Sequence[Chunk], model_name: str = "") -> ModelRes
         end = _join(chunks)
     message = end.message or AssistantMessage()
     for call in message.tool_calls:
-        # Some providers send an empty string for a call without arguments.
         if not call.arguments:
-            calls = [ToolCall(each.id, each.name, each.arguments or "{}") for each in message.tool_calls]
-            message = replace(message, tool_calls=tuple(calls))
             break
-    if message is end.message and (end.model or not model_name):
-        return end
+    else:
+        if message is end.message and (not model_name or end.model):
+            return end
+    # Some providers send an empty string for a call without arguments.
+    calls = [ToolCall(each.id, each.name, each.arguments or "{}") for each in message.tool_calls]
+    message = replace(message, tool_calls=tuple(calls))
     return ModelResponse(message, end.usage, end.stop_reason, end.model or model_name, end.logprobs)
 
 

@@ -137,5 +137,15 @@ async def prepare_target(
     if not isinstance(seat.agent, RealtimeDefinition):
         raise SetupError(f"`{target}` is {type_of(seat.agent)}, not a RealtimeAgent; use its as_tool()")
     origin = Origin(f"{ctx._scope}/ready", target, caller._origin)
-    ready = AgentContext(caller._run, origin, caller._history, caller, seat.routes, caller._options, 0, caller._flow)
+    ready = AgentContext(
+        caller._run,
+        origin,
+        origin.id,
+        _history=caller._history,
+        _view=caller,
+        _routes=seat.routes,
+        _options=caller._options,
+        _turn_start=0,
+        _flow=caller._flow,
+    )
     return await prepare_agent(seat.agent, ready, model=model, settings=settings)

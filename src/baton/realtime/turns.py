@@ -167,12 +167,20 @@ class RunningTurns:
         ctx = self.ctx
         slot.branch = ctx._history.fork()
         slot.branch_start = len(slot.branch.entries)
-        start, flow = slot.branch_start, ctx._flow
-        turn = AgentContext(ctx._run, ctx._origin, slot.branch, ctx, ctx._routes, ctx._options, start, flow)
-        turn._hooks = ctx._hooks
-        turn._middleware = ctx._middleware
-        turn._task = ctx._task
-        return turn
+        return AgentContext(
+            ctx._run,
+            ctx._origin,
+            ctx._scope,
+            _history=slot.branch,
+            _view=ctx,
+            _routes=ctx._routes,
+            _options=ctx._options,
+            _turn_start=slot.branch_start,
+            _flow=ctx._flow,
+            _hooks=ctx._hooks,
+            _middleware=ctx._middleware,
+            _task=ctx._task,
+        )
 
 
 class ActivationReplay:

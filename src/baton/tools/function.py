@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from inspect import isfunction, ismethod, ismodule
-from types import CodeType, FunctionType
+from types import CodeType, CoroutineType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, cast, overload
 
 from typing_extensions import TypedDict, TypeVar, Unpack
@@ -101,10 +101,9 @@ class FunctionInvoker:
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the function."""
         signature, (parser, sources) = self.signature, self._compiled
-        kwargs = parser.parse(arguments)
+        kwargs: Any = parser.parse(arguments)
         if type(kwargs) is ToolResult:
             return kwargs
-        kwargs = cast("dict[str, Any]", kwargs)
         for name, source in sources:
             kwargs[name] = source(ctx)
         try:
@@ -116,7 +115,7 @@ class FunctionInvoker:
             raise
         except Exception as error:  # noqa: BLE001 - here a failure becomes a result
             return to_error_result(error, self.signature.tool, policy=self.on_error)
-        return to_tool_result(value, self.signature.tool, is_final=self.return_directly)
+        return to_tool_result(value, signature.tool, is_final=self.return_directly)
 
     async def _call_sync(self, kwargs: dict[str, Any]) -> Any:
         function = partial(self.signature.function, **kwargs)
@@ -311,14 +310,15 @@ class FunctionTool(Generic[P, R, C]):
         """The name, description and schema that the model sees."""
         return self._invoker.spec
 
-    async def call(self, ctx: RunContext[C], arguments: str) -> ToolResult:
+    def call(self, ctx: RunContext[C], arguments: str) -> "CoroutineType[Any, Any, ToolResult]":
         """Call the tool with approval, timeout and error policy.
 
         Args:
             ctx: The context of this call.
             arguments: A JSON object, as the model wrote it.
         """
-        return await self._call(ctx, arguments)
+        # Not a coroutine of its own: this runs once for every tool call.
+        return self._call(ctx, arguments)
 
     def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
         """Validate arguments without calling the function.
