@@ -68,7 +68,9 @@ async def execute_call(
     layers = ctx._middleware.tool if ctx._middleware is not None else ()
     chain = ToolCallChain.around(layers, tool, inner) if layers else None
     try:
-        result = await (tool.call(inner, call.arguments) if chain is None else chain.call(call))
+        work = tool.call(inner, call.arguments) if chain is None else chain.call(call)
+        trace = ctx._run.trace
+        result = await (work if trace is None else trace.tool_call(inner, tool, work))
     except FATAL_ERRORS:
         raise
     except Exception as error:

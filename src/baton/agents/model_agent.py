@@ -29,6 +29,7 @@ from ..models import (
     assemble_response,
     resolve_model,
 )
+from ..models.prices import add_cost
 from ..tools.guardrails import Guardrails
 from ..wording import type_of
 from .activation import AgentContext
@@ -50,6 +51,7 @@ from .guardrails import AgentGuards, GuardedModel
 from .middleware import MiddlewareStack
 from .middleware_chains import MiddlewareContext, ModelCallChain
 from .steering import add_recorded_messages, add_sent_messages
+from .tracing import ModelCallSpan
 from .turn import execute_turn
 
 E = TypeVar("E", bound=BaseException)
@@ -282,8 +284,10 @@ class ModelLoop(Struct):
             sink = None if ctx._run.log.sink is None else self._delta_sink(caller)
             stream: AsyncIterable[Chunk] | None = None
             chunks: Sequence[Chunk] = ()
+            trace = ctx._run.trace
+            span: ModelCallSpan | None = None if trace is None else trace.start_model_call(ctx, model, request)
             try:
-                stream = model.respond(request)
+                stream = model.respond(request) if span is None else span.watch(model.respond(request))
                 if sink is not None:
                     chunks = await self._forward(stream, sink)
                 elif type(stream) is CompleteResponse:
@@ -291,13 +295,18 @@ class ModelLoop(Struct):
                 else:
                     chunks = [chunk async for chunk in stream]
                 response = assemble_response(chunks)
+                if response.usage is not None and ctx._options.prices is not None:
+                    usage = add_cost(ctx._options.prices, response.usage, model.name, response.model)
+                    response = replace(response, usage=usage)
+                if span is not None:
+                    span.end(response)
             except EmptyResponseError as error:
-                await _close(stream)
+                await _abandon(stream, span, error)
                 if calls > 1 or not error.retryable or error.given_up:
                     raise _keep_error(error, caller, suffix)
                 response = _NO_RESPONSE
             except BaseException as error:
-                await _close(stream)
+                await _abandon(stream, span, error)
                 if not isinstance(error, Exception) or isinstance(error, BatonError):
                     raise _keep_error(error, caller, suffix)
                 what = f"the model `{model.name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
@@ -431,8 +440,10 @@ def _keep_error(error: E, caller: MiddlewareContext | None, suffix: str | None) 
     return error
 
 
-async def _close(stream: AsyncIterable[Chunk] | None) -> None:
-    """Close an iterator that is not exhausted: it would keep its connection open."""
+async def _abandon(stream: AsyncIterable[Chunk] | None, span: ModelCallSpan | None, error: BaseException) -> None:
+    """End the span of a failed call, and close its iterator, which would keep its connection open."""
+    if span is not None:
+        span.fail(error)
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()

@@ -32,7 +32,8 @@ from ..flow.team import team_fingerprint
 from ..handoffs import HandoffInputFilter, PromptLanguage
 from ..log import Log, ReadOnlyLog
 from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
-from ..models import Model, ModelSettings, resolve_model
+from ..models import Model, ModelSettings, Prices, resolve_model
+from ..models.prices import check_prices
 from ..stores import CancelWhen, RunRecord, RunStatus, Store, resolve_store
 from ..wording import show
 from .answers import fork_events, resume_events
@@ -47,7 +48,7 @@ from .backends import (
     open_run,
     run_started_event,
 )
-from .observers import Observer, check_observers
+from .observers import Observer, check_observers, find_tracer
 from .options import encode_given, refuse_unrecorded
 from .result import RunResult
 from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
@@ -85,6 +86,8 @@ class Runner(Generic[C, Out]):
         extra_agents: Agents that belong to the team although no handoff refers to them.
         prompt_language: The language of generated prompts and tool descriptions, `"en"` or `"zh"`.
         lease_seconds: How long a stored run stays reserved for this worker if its process dies.
+        prices: The prices that costs are computed with: a `PriceTable`, True for those of `genai-prices` if it is
+            installed, or False for no costs but those that models report.
 
     Raises:
         SetupError: An argument is invalid or unknown, or the team cannot work as defined.
@@ -112,6 +115,7 @@ class Runner(Generic[C, Out]):
         extra_agents: Sequence[BaseAgent[Any, Any]] = (),
         prompt_language: PromptLanguage = "en",
         lease_seconds: float = 30.0,
+        prices: Prices | bool = True,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -136,6 +140,7 @@ class Runner(Generic[C, Out]):
             hooks=hooks,
             middleware=check_middleware("Runner()", middleware),
             compaction=check_compaction("Runner()", compaction),
+            prices=check_prices(prices),
         )
         self._config = FlowConfig(
             self.team,
@@ -147,6 +152,7 @@ class Runner(Generic[C, Out]):
             input_filter=handoff_input_filter,
         )
         self._observers = check_observers(observers)
+        self._tracer = find_tracer(self._observers)
         self._stopped: dict[str, StoppedRun] = {}
         """Stopped runs by id, if there is no store."""
         self._stored_runs = None if store is None else self._create_repository(store)
@@ -540,6 +546,7 @@ class Runner(Generic[C, Out]):
             owner=args.get("owner", ""),
             limits={} if limits is None else msgspec.structs.asdict(limits),
             options=encode_given(args, self.team) if args else {},
+            traceparent="" if self._tracer is None else self._tracer.current_traceparent(),
         )
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
