@@ -143,7 +143,8 @@ class GenAIPrices:
         provider, name = _split(model)
         if provider in _FREE:
             return 0.0
-        if model in self._unknown or not provider:
+        # Audio has prices of its own, and the usage of a realtime session does not say how much of it is audio.
+        if model in self._unknown or not name or "realtime" in name:
             return None
         # Imported here: it takes a fifth of a second, and only runs with usage need it.
         import genai_prices

@@ -24,7 +24,7 @@ EventHandler: TypeAlias = Callable[[Event | Delta], None]
 class Observer(Protocol):
     """Receives the events of every run of a runner; passed as `Runner(observers=[…])`.
 
-    Set `receives_deltas = False` on an observer that does not need deltas: models are asked to stream for those that do.
+    Set `receives_deltas = False` on an observer that needs no deltas: models are asked to stream for those that do.
     """
 
     def observe(self, run_id: str, past: Sequence[Event]) -> AbstractContextManager[EventHandler]:
