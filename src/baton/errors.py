@@ -212,6 +212,22 @@ class LimitError(RunError):
         self.share, self.limit, self.allowed, self.path = share, limit, allowed, tuple(path)
 
 
+class UnknownPriceError(RunError):
+    """A run with a limit on its cost called a model whose price is unknown.
+
+    Attributes:
+        path: The run path at which the model was called.
+    """
+
+    def __init__(self, path: Sequence[str]) -> None:
+        super().__init__(
+            f"the price of the model that was called at {' → '.join(path[-8:])} is unknown, so that Limits(cost=…) "
+            "cannot hold; give its price with Runner(prices=PriceTable({name: ModelPrice(…)})), or install "
+            "genai-prices: pip install 'baton-adk[prices]'"
+        )
+        self.path = tuple(path)
+
+
 class TurnLimitError(RunError):
     """An agent used up its turns and had no answer even in the last call without tools.
 
@@ -594,4 +610,4 @@ def ends_run(error: Exception) -> bool:
 
 
 _LOG_ERRORS = (ReplayMismatchError, LogError, RunNotFoundError, NotEncodableError)
-_RUN_ENDING = (SetupError, StoreError, LimitError, OpenInterruptError, *_LOG_ERRORS)
+_RUN_ENDING = (SetupError, StoreError, LimitError, UnknownPriceError, OpenInterruptError, *_LOG_ERRORS)

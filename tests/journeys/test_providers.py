@@ -114,12 +114,12 @@ async def run_script(
     model: Model, later: Model, *, stream: bool, store: Path | None = None
 ) -> tuple[RunResult, list[Event | Delta]]:
     """Run the whole script. With a store, the interrupt is answered in a second runner with another model object."""
-    runner = Runner(team(), model=model, store=store)
+    runner = Runner(team(), model=model, store=store, prices=False)
     suspended, delivered = await run_until_stopped(runner, stream=stream)
     assert suspended.status == "suspended"
     if store is not None:
         await runner.close()
-        runner = Runner(team(), model=later, store=store)
+        runner = Runner(team(), model=later, store=store, prices=False)
     result, rest = await run_until_stopped(runner, stream=stream, resumed=suspended.run_id)
     if store is not None:
         assert [encode_event(event) for event in await runner.events(result.run_id)] == [

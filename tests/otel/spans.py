@@ -64,3 +64,8 @@ def facts(span: ReadableSpan) -> dict[str, Any]:
 def noted(span: ReadableSpan) -> list[tuple[str, dict[str, Any]]]:
     """Its events."""
     return [(event.name, dict(event.attributes or {})) for event in span.events]
+
+
+def linked(span: ReadableSpan) -> list[int]:
+    """The ids of the spans that it is linked to."""
+    return [link.context.span_id for link in span.links]

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from opentelemetry import trace
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind
-from tests.otel.spans import Traced, facts, id_of, noted, trace_of
+from tests.otel.spans import Traced, facts, id_of, linked, noted, trace_of
 
 from baton import (
     Agent,
@@ -72,7 +72,7 @@ def office(traced: Traced, script: Any, *, content: bool = False, **options: Any
     edges = [handoff(Agent(name)) for name in "BC"]
     a = Agent("A", tools=[look_up, break_down, pay], handoffs=edges)
     stream = options.pop("stream", False)
-    readers = [OTelObserver(traced.provider, include_content=content)]
+    readers = [OTelObserver(traced.provider, content=content)]
     return Runner(a, model=ScriptedModel(script, stream=stream), observers=readers, **options)
 
 
@@ -89,22 +89,34 @@ async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
             "gen_ai.conversation.id": "r1",
             "baton.run.id": "r1",
             "baton.run.status": "completed",
+            "gen_ai.usage.input_tokens": 7,
+            "gen_ai.usage.output_tokens": 3,
+            "gen_ai.usage.cache_read.input_tokens": 2,
         }
     )
     assert facts(activation) == snapshot(
         {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": "A",
+            "gen_ai.agent.id": "A",
+            "gen_ai.agent.version": "d7da405d6bd2",
             "gen_ai.conversation.id": "r1",
+            "gen_ai.provider.name": "scripted",
+            "gen_ai.request.model": "scripted",
             "baton.activation.id": "1",
+            "gen_ai.usage.input_tokens": 7,
+            "gen_ai.usage.output_tokens": 3,
+            "gen_ai.usage.cache_read.input_tokens": 2,
         }
     )
     assert facts(model) == snapshot(
         {
             "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "scripted",
             "gen_ai.request.model": "scripted",
             "gen_ai.response.model": "scripted",
             "gen_ai.agent.name": "A",
+            "gen_ai.agent.id": "A",
             "gen_ai.conversation.id": "r1",
             "gen_ai.usage.input_tokens": 7,
             "gen_ai.usage.output_tokens": 3,
@@ -114,8 +126,10 @@ async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
     assert model.kind is SpanKind.CLIENT
     at = {type(event): int(event.timestamp * 1e9) for event in result.events}
     assert (run.start_time, run.end_time) == (at[RunStarted], at[RunCompleted])
-    assert (activation.start_time, activation.end_time) == (at[AgentStarted], at[AgentFinished])
-    assert (model.start_time, model.end_time) == (at[AgentStarted], at[AgentResponded])
+    assert activation.end_time == at[AgentFinished]
+    times = [run.start_time, activation.start_time, at[AgentStarted], model.start_time, model.end_time]
+    times.append(at[AgentResponded])
+    assert times == sorted(times, key=lambda time: time or 0)
 
 
 async def test_tool_calls_of_one_response_are_siblings() -> None:
@@ -136,14 +150,14 @@ async def test_tool_calls_of_one_response_are_siblings() -> None:
     ended = {event.call_id: int(event.timestamp * 1e9) for event in result.events if isinstance(event, ToolReturned)}
     tools = [span for span in traced.spans if span.name == "execute_tool look_up"]
     assert {facts(span)["gen_ai.tool.call.id"]: span.end_time for span in tools} == ended
-    assert [span.start_time for span in tools] == [int(said.timestamp * 1e9)] * 2
+    assert min(span.start_time or 0 for span in tools) >= int(said.timestamp * 1e9)
     # The second model call begins when the last of the results is there.
-    assert traced.spans[-1].start_time == max(ended.values())
+    assert (traced.spans[-1].start_time or 0) >= max(ended.values())
 
 
 async def test_handoff_is_a_span_of_its_source() -> None:
     traced = Traced()
-    await office(traced, {"A": [call("transfer_to_b")], "B": ["Done."]}).run("Hi")
+    await office(traced, {"A": [call("transfer_to_b")], "B": ["Done."]}).run("Hi", thread="t1")
     assert traced.tree() == snapshot(
         [
             "invoke_workflow A",
@@ -156,6 +170,9 @@ async def test_handoff_is_a_span_of_its_source() -> None:
     )
     assert facts(traced.named("handoff A to B")) == snapshot(
         {
+            "gen_ai.conversation.id": "t1",
+            "gen_ai.agent.name": "A",
+            "gen_ai.agent.id": "A",
             "baton.handoff.source": "A",
             "baton.handoff.requested": ("B",),
             "baton.handoff.target": "B",
@@ -181,12 +198,15 @@ async def test_handoffs_that_exclude_each_other_are_a_handoff_that_failed() -> N
     traced = Traced()
     runner = office(traced, [[call("transfer_to_c"), call("transfer_to_b")]], multiple_transfers="error")
     with pytest.raises(TransferError):
-        await runner.run("Hi")
+        await runner.run("Hi", thread="t1")
     assert traced.tree() == snapshot(
         ["invoke_workflow A !", "  invoke_agent A !", "    chat scripted", "    handoff A !"]
     )
     assert facts(traced.named("handoff A")) == snapshot(
         {
+            "gen_ai.conversation.id": "t1",
+            "gen_ai.agent.name": "A",
+            "gen_ai.agent.id": "A",
             "baton.handoff.source": "A",
             "baton.handoff.requested": ("C", "B"),
             "error.type": "not_followed",
@@ -281,9 +301,13 @@ async def test_run_error_is_on_the_run_and_the_active_agent() -> None:
             "    chat scripted",
             "    handoff A to B",
             "  invoke_agent B !",
+            "    chat scripted !",
         ]
     )
     assert facts(traced.named("invoke_agent B"))["error.type"] == "ModelError"
+    # O2: a failed model call has a span, with the exception of the model.
+    failed = traced.spans[-1]
+    assert (facts(failed)["error.type"], failed.status.description) == ("OSError", "no connection")
     assert "no connection" in (traced.named("invoke_workflow A").status.description or "")
 
 
@@ -293,7 +317,13 @@ async def test_resumed_run_has_a_new_trace_linked_to_the_earlier() -> None:
     runner = office(traced, {"A": [asked, call("transfer_to_b")], "B": ["Done."]})
     stopped = await runner.run("Hi")
     assert traced.tree() == snapshot(
-        ["invoke_workflow A", "  invoke_agent A", "    chat scripted", "    execute_tool look_up"]
+        [
+            "invoke_workflow A",
+            "  invoke_agent A",
+            "    chat scripted",
+            "    execute_tool look_up",
+            "    execute_tool pay",
+        ]
     )
     first = traced.named("invoke_workflow A")
     assert facts(first)["baton.run.status"] == "suspended"
@@ -317,7 +347,7 @@ async def test_resumed_run_has_a_new_trace_linked_to_the_earlier() -> None:
         ]
     )
     second = traced.named("invoke_workflow A")
-    assert [link.context for link in second.links] == [first.context]
+    assert linked(second) == [id_of(first)]
     assert trace_of(second) != trace_of(first)
     assert noted(second) == [("answer", {"baton.interrupt.id": interrupt.id})]
     resumed = next(event for event in result.events if event.key.startswith("resumed"))
@@ -344,7 +374,7 @@ async def test_repeated_failure_is_not_a_second_handoff() -> None:
     traced.forget()
     with pytest.raises(TransferError):
         await runner.resume("r1")
-    assert traced.tree() == ["invoke_workflow A !"]
+    assert traced.tree() == ["invoke_workflow A !", "  invoke_agent A !"]
 
 
 async def test_streaming_gives_the_same_spans_and_time_to_first_chunk() -> None:
@@ -379,7 +409,9 @@ async def test_a_run_that_is_cancelled_ends_its_spans() -> None:
     ) as run:
         await begun.wait()
         await run.cancel()
-    assert traced.tree() == snapshot(["invoke_workflow A", "  invoke_agent A", "    chat scripted"])
+    assert traced.tree() == snapshot(
+        ["invoke_workflow A", "  invoke_agent A", "    chat scripted", "    execute_tool wait"]
+    )
     assert facts(traced.named("invoke_workflow A"))["baton.run.status"] == "cancelled"
 
 
@@ -401,7 +433,9 @@ async def test_run_is_a_child_of_the_current_span_and_parent_of_tool_spans() -> 
         assert trace.get_current_span() is before
     assert traced.named("invoke_workflow A").parent == traced.named("request").context
     inside = [span for span in traced.spans if span.name == "GET /"]
-    assert [span.parent for span in inside] == [traced.named("invoke_workflow A").context] * 2
+    # O1
+    tools = [span.context for span in traced.spans if span.name == "execute_tool fetch"]
+    assert [span.parent for span in inside] == tools
 
 
 async def test_content_is_included_only_on_request() -> None:
@@ -419,18 +453,32 @@ async def test_content_is_included_only_on_request() -> None:
         assert each in words
 
 
-async def test_a_log_exports_the_same_spans_with_the_same_times() -> None:
+async def test_a_log_exports_the_same_spans() -> None:
     live, later = Traced(), Traced()
-    asked = [call("look_up", city="Rome"), call("pay", euro=5)]
-    runner = office(live, {"A": [asked, [call("transfer_to_b"), call("transfer_to_c")]], "B": ["Done."]})
+    asked = [say("", call("look_up", city="Rome"), usage=Usage(5, 2)), call("break_down"), call("pay", euro=5)]
+    runner = office(live, {"A": [*asked, [call("transfer_to_b"), call("transfer_to_c")]], "B": ["Done."]})
     stopped = await runner.run("Hi")
     result = await runner.resume(stopped.run_id, True)
     OTelObserver(later.provider).export(decode_log(encode_log(result.events)))
-    assert later.tree() == live.tree()
-    shown = [[(s.name, s.start_time, s.end_time, facts(s), noted(s)) for s in each.spans] for each in (live, later)]
-    assert shown[0] == shown[1]
+    # The log has no event of a call that was started and then waited for an answer.
+    suspended = [line for line in live.tree() if "execute_tool pay" in line]
+    assert suspended == ["    execute_tool pay"] * 2
+    expected = live.tree()
+    expected.remove(suspended[0])
+    assert later.tree() == expected
+    for name in ("invoke_workflow A", "invoke_agent A", "handoff A to B", "execute_tool look_up"):
+        shown, exported = [
+            [(facts(span), noted(span)) for span in each.spans if span.name == name] for each in (live, later)
+        ]
+        # Only the code knows the provider, and the description of a tool.
+        known = ("gen_ai.provider.name", "gen_ai.request.model", "gen_ai.tool.description")
+        shown = [({n: v for n, v in found.items() if n not in known}, notes) for found, notes in shown]
+        assert exported == shown
     first, second = [span for span in later.spans if span.name == "invoke_workflow A"]
-    assert [link.context for link in second.links] == [first.context]
+    driven = [span for span in live.spans if span.name == "invoke_workflow A"]
+    times = [[(span.start_time, span.end_time) for span in each] for each in (driven, (first, second))]
+    assert times[0] == times[1]
+    assert linked(second) == [id_of(first)]
 
 
 async def test_a_log_that_was_broken_off_is_exported_as_far_as_it_goes() -> None:
@@ -512,7 +560,8 @@ async def test_an_agent_that_fails_inside_a_tool_call_is_marked_as_unfinished() 
             "  invoke_agent A",
             "    chat scripted",
             "    execute_tool expert !",
-            "      invoke_agent Expert",
+            "      invoke_agent Expert !",
+            "        chat scripted !",
             "    chat scripted",
         ]
     )
@@ -580,7 +629,9 @@ async def test_spans_of_tools_are_inside_the_run_with_every_store(
                 assert trace.get_current_span() is before
                 assert traced.named("invoke_workflow A").parent == before.get_span_context()
                 inside = [span for span in traced.spans if span.name == "GET /"]
-                assert [span.parent for span in inside] == [traced.named("invoke_workflow A").context] * len(inside)
+                # O1
+                tools = [span.context for span in traced.spans if span.name == "execute_tool fetch"]
+                assert [span.parent for span in inside] == tools[: len(inside)]
     assert len(inside) == 2
     assert "opentelemetry" not in " ".join(record.name for record in caplog.records)
 
@@ -605,28 +656,27 @@ async def test_spans_of_tools_are_inside_a_run_that_was_submitted(caplog: pytest
     runner = Runner(team, model=model, store=MemoryStore(), observers=[OTelObserver(traced.provider)])
     run_id = await runner.submit("Hi")
     assert (await runner.drive(run_id)).status == "completed"
-    run = traced.named("invoke_workflow Both")
-    assert [span.parent for span in traced.spans if span.name == "GET /"] == [run.context] * 4
-    assert facts(run)["city"] == "Rome"
-    assert noted(run) == [("fetch", {"page": 1})] * 4
+    tools = [span for span in traced.spans if span.name == "execute_tool fetch"]
+    parents = [span.parent for span in traced.spans if span.name == "GET /"]
+    assert sorted(parent.span_id for parent in parents if parent is not None) == sorted(map(id_of, tools))
+    assert [facts(span)["city"] for span in tools] == ["Rome"] * 4
+    assert [noted(span) for span in tools] == [[("fetch", {"page": 1})]] * 4
     assert not trace.get_current_span().get_span_context().is_valid
     assert "opentelemetry" not in " ".join(record.name for record in caplog.records)
 
 
-async def test_span_of_a_suspended_run_is_not_current_in_its_interrupt_hooks(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    # F21
+async def test_span_of_a_suspended_run_is_current_in_its_interrupt_hooks(caplog: pytest.LogCaptureFixture) -> None:
+    # F21, O1
     traced = Traced()
-    current: list[bool] = []
+    current: list[int] = []
 
     class Hooks(RunHooks):
         async def on_interrupt(self, ctx: Any, interrupt: Any) -> None:
-            current.append(trace.get_current_span().get_span_context().is_valid)
+            current.append(trace.get_current_span().get_span_context().span_id)
 
     for store in (None, MemoryStore()):
         await office(traced, [call("pay", euro=5)], store=store, hooks=Hooks()).run("Hi")
-    assert current == [False, False]
+    assert current == [id_of(span) for span in traced.spans if span.name == "invoke_workflow A"]
     assert "opentelemetry" not in " ".join(record.name for record in caplog.records)
 
 
@@ -637,12 +687,12 @@ async def test_unsampled_run_has_no_spans() -> None:
     assert traced.spans == []
 
 
-def test_spans_end_however_the_observer_exits() -> None:
+def test_events_of_a_run_without_a_trace_are_ignored() -> None:
     traced = Traced()
     with OTelObserver(traced.provider).observe("r1", []) as hear:
         hear(RunStarted("run", RUN_ORIGIN, 1.0, "r1", "A"))
         hear(AgentStarted("1/start", Origin("1", "A"), 2.0))
-    assert traced.tree() == ["invoke_workflow A", "  invoke_agent A"]
+    assert traced.spans == []
     assert not trace.get_current_span().get_span_context().is_valid
 
 
@@ -681,12 +731,12 @@ async def test_tasks_are_events_of_the_activations(include_content: bool) -> Non
     traced = Traced()
     model = ScriptedModel({"A": [call("transfer_to_b"), "done"], "B": [call("finish_task", result="secret")]})
     desk = Agent("A", handoffs=[handoff(Agent("B"), return_to="caller", until="finished")])
-    observer = OTelObserver(tracer_provider=traced.provider, include_content=include_content)
+    observer = OTelObserver(tracer_provider=traced.provider, content=include_content)
     await Runner(desk, model=model, observers=[observer]).run("hi")
     first = next(span for span in traced.spans if span.name == "invoke_agent A")
     task = {"baton.task.agent": "B", "baton.task.caller": "A", "gen_ai.tool.call.id": "call_A_1"}
     assert noted(first) == [("task opened", task)]
     ended = {**task, "baton.task.outcome": "finished"}
     assert noted(traced.named("invoke_agent B")) == [
-        ("task ended", {**ended, "baton.task.result": '"secret"'} if include_content else ended)
+        ("task ended", {**ended, "baton.task.result": "secret"} if include_content else ended)
     ]

@@ -18,6 +18,8 @@ from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError, InvalidAgentResponseError
 from google.protobuf.json_format import ParseError
 
+from ..propagation import inject_trace
+
 _CONNECT_TIMEOUT = 10.0
 _HTTP_BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
 _GRPC_OPTIONS = (
@@ -78,6 +80,7 @@ class A2AServiceClient:
         elif self._auth is not None:
             given = self._auth()
             headers.update(await given if isawaitable(given) else given)
+        inject_trace(headers)
         return headers
 
     async def client(self) -> Client:

@@ -19,7 +19,7 @@ from ..handoffs import HandoffTarget
 from ..handoffs.routes import Routes
 from ..handoffs.tasks import TaskTools
 from ..messages import AssistantMessage, Content, Message, is_empty, text_of
-from ..models import Model, ModelSettings
+from ..models import Model, ModelSettings, Prices
 from ..wording import show
 from .compaction import Compaction
 from .hooks import HookDispatcher, RunHooks
@@ -108,6 +108,8 @@ class RunConfig:
     """The middleware around each agent by name, with the agent; compiled once."""
     compiled_agents: dict[str, Any] = field(default_factory=dict[str, Any])
     """Compiled agents by name, shared by all their activations."""
+    prices: Prices | None = None
+    """The prices of models; None if costs are not computed."""
     run_options: Any = None
     """The `RunOptions` of one run, whose compiled agents are then its own; None for most runs."""
 

@@ -70,7 +70,9 @@ async def execute_call(
     if ctx._middleware is not None and ctx._middleware.tool:
         chain = ToolCallChain.around(ctx._middleware.tool, tool, inner)
     try:
-        result = await (tool.call(inner, call.arguments) if chain is None else chain.call(call))
+        work = tool.call(inner, call.arguments) if chain is None else chain.call(call)
+        trace = ctx._run.trace
+        result = await (work if trace is None else trace.tool_call(inner, tool, work))
     except FATAL_ERRORS:
         raise
     except Exception as error:

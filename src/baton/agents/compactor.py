@@ -34,6 +34,7 @@ from ..messages import (
     to_messages,
 )
 from ..models import Model, ModelRequest, resolve_model
+from ..models.prices import add_cost
 from ..tools.guardrails import copy_changes
 from ..wording import show
 from .activation import AgentContext
@@ -174,7 +175,8 @@ class Compactor(Struct):
             [text], compaction.instructions or COMPACTION_INSTRUCTIONS, agent=own.agent, stream=False
         )
         written = await request_summary(model, request)
-        usage = replace(written.usage, model_calls=1)
+        prices = self.ctx._options.prices
+        usage = replace(add_cost(prices, written.usage, model.name, written.model), model_calls=1)
         return _Summary([HistoryEntry(UserMessage(_HEADING + written.text))], usage, written.model)
 
 

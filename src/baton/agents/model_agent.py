@@ -37,6 +37,7 @@ from ..models import (
     assemble_response,
     resolve_model,
 )
+from ..models.prices import add_cost
 from ..tools.guardrails import Guardrails
 from ..wording import type_of
 from .activation import AgentContext
@@ -59,6 +60,7 @@ from .guardrails import AgentGuards, GuardedModel
 from .middleware import MiddlewareStack
 from .middleware_chains import MiddlewareContext, ModelCallChain
 from .steering import add_recorded_messages, add_sent_messages
+from .tracing import ModelCallSpan
 from .turn import CONTINUE, TurnOutcome, execute_turn
 
 E = TypeVar("E", bound=BaseException)
@@ -308,7 +310,8 @@ class ModelLoop(Struct):
             caller: The context of the innermost middleware, if there is any.
             suffix: None to keep the outcome in the caller; model calls have no scope of their own.
         """
-        run, origin, model, calls = self._ctx._run, self._ctx._origin, self._compiled.model, 0
+        ctx, model, calls = self._ctx, self._compiled.model, 0
+        run, origin = ctx._run, ctx._origin
         if request.model is not None and request.model is not model:
             chosen = resolve_model(request.model, wanted_by=self._agent.name)
             model = model.guard(chosen) if isinstance(model, GuardedModel) else chosen
@@ -323,8 +326,10 @@ class ModelLoop(Struct):
                 caller._model_calls += 1
             sink = None if run.log.sink is None else self._delta_sink(caller)
             stream: AsyncIterable[Chunk] | None = None
+            trace = run.trace
+            span: ModelCallSpan | None = None if trace is None else trace.start_model_call(ctx, model, request)
             try:
-                stream = model.respond(request)
+                stream = model.respond(request) if span is None else span.watch(model.respond(request))
                 if sink is not None:
                     chunks = await self._forward(stream, sink)
                 elif type(stream) is CompleteResponse:
@@ -332,13 +337,18 @@ class ModelLoop(Struct):
                 else:
                     chunks = [chunk async for chunk in stream]
                 response = assemble_response(chunks)
+                if response.usage is not None and ctx._options.prices is not None:
+                    usage = add_cost(ctx._options.prices, response.usage, model.name, response.model)
+                    response = replace(response, usage=usage)
+                if span is not None:
+                    span.end(response)
             except EmptyResponseError as error:
-                await _close(stream)
+                await _abandon(stream, span, error)
                 if calls > 1 or not error.retryable or error.given_up:
                     raise _keep_error(error, caller, suffix)
                 response = _NO_RESPONSE
             except BaseException as error:
-                await _close(stream)
+                await _abandon(stream, span, error)
                 if not isinstance(error, Exception) or isinstance(error, BatonError):
                     raise _keep_error(error, caller, suffix)
                 what = f"the model `{model.name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
@@ -464,8 +474,10 @@ def _keep_error(error: E, caller: MiddlewareContext | None, suffix: str | None) 
     return error
 
 
-async def _close(stream: AsyncIterable[Chunk] | None) -> None:
-    """Close an iterator that is not exhausted: it would keep its connection open."""
+async def _abandon(stream: AsyncIterable[Chunk] | None, span: ModelCallSpan | None, error: BaseException) -> None:
+    """End the span of a failed call, and close its iterator, which would keep its connection open."""
+    if span is not None:
+        span.fail(error)
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()

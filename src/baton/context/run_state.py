@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from typing_extensions import TypeVar
 
 from ..arguments import CheckedStructMeta
-from ..errors import LimitError, OpenInterruptError, SetupError
+from ..errors import LimitError, OpenInterruptError, SetupError, UnknownPriceError
 from ..events import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded
 from ..log import Log
 from ..messages import Usage, UserMessage
@@ -35,7 +35,7 @@ class Limits(Struct, frozen=True, kw_only=True, metaclass=CheckedStructMeta):
     tokens: int | None = None
     """Maximum number of input and output tokens."""
     cost: float | None = None
-    """Maximum cost, in the currency of the providers' price lists."""
+    """Maximum cost in US dollars; a model whose price is unknown ends the run with `UnknownPriceError`."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -99,6 +99,8 @@ class UsageMeter(Struct):
         limits = self.limits
         if limits.tokens is not None and self.tokens > limits.tokens:
             raise self._exceeded("tokens", limits.tokens, origin)
+        if limits.cost is not None and usage.unpriced_calls:
+            raise UnknownPriceError(origin.path)
         if limits.cost is not None and self.cost > limits.cost:
             raise self._exceeded("cost", limits.cost, origin)
 
@@ -313,6 +315,8 @@ class RunState(Struct, Generic[C], eq=False):
     """The open interrupts that have raised `SuspendRun`, each with the blocks that it was raised in."""
     requests: Any = None
     """The `RequestRecorder` of a stored run."""
+    trace: Any = None
+    """The `baton.agents.tracing.RunTrace` of a traced run."""
 
     def check_suspended(self, what: str, scope: str) -> None:
         """Check that code did not end normally after one of its interrupts has raised `SuspendRun`.

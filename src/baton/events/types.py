@@ -112,6 +112,8 @@ class RunStarted(Event, frozen=True):
     """The summaries of the thread's earlier messages; they remain if the runs that made them are deleted."""
     tasks: tuple[OpenTask, ...] = ()
     """The tasks that are open in its thread, the innermost last."""
+    traceparent: str = ""
+    """The W3C trace context of the span that the run belongs to; "" if it is not traced."""
 
 
 class RunResumed(Event, frozen=True):
@@ -121,6 +123,8 @@ class RunResumed(Event, frozen=True):
     """The options of the run from here on, as in `RunStarted`, if some were given when it was resumed."""
     message: UserMessage | None = None
     """The user's message that came with it; `UserMessageAdded` records where the agents read it."""
+    traceparent: str = ""
+    """The W3C trace context of the span that the run continues in; "" if it is not traced."""
 
 
 class AgentStarted(Event, frozen=True):

@@ -85,6 +85,8 @@ class TeamFlow(Struct, eq=False):
     team: Team
     stack: TaskStack = field(default_factory=TaskStack)
     used_fallback: bool = False
+    span: Any = None
+    """The `ActivationSpan` of the active agent, if the run is traced."""
 
     def resolve(self, source: TeamMember, name: str) -> TeamMember:
         """Return the target of a transfer: a member of the team, or a dynamic agent.
@@ -147,9 +149,9 @@ class TeamFlow(Struct, eq=False):
         return follow(flow, team.members[team.root], prefix=prefix, after=after, edge=edge)
 
 
-async def follow(
+def follow(
     flow: TeamFlow, start: TeamMember, *, prefix: str = "", after: Origin | None = None, edge: "_EdgeView | None" = None
-) -> FlowOutcome:
+) -> Coroutine[Any, Any, FlowOutcome]:
     """Run an agent and each agent that it transfers to, until one ends without a transfer.
 
     Args:
@@ -159,6 +161,23 @@ async def follow(
         after: The activation that the path continues.
         edge: The view of the first agent on the history.
     """
+    work = _follow(flow, start, prefix, after, edge)
+    return work if flow.run.trace is None else _follow_traced(flow, work)
+
+
+async def _follow_traced(flow: TeamFlow, work: Coroutine[Any, Any, FlowOutcome]) -> FlowOutcome:
+    """Follow a flow of control; if it stops in an activation, leave the span of that activation."""
+    try:
+        return await work
+    except BaseException as error:
+        if flow.span is not None:
+            flow.span.leave(error)
+        raise
+
+
+async def _follow(
+    flow: TeamFlow, start: TeamMember, prefix: str, after: Origin | None, edge: "_EdgeView | None"
+) -> FlowOutcome:
     run, log, history, member, origin = flow.run, flow.run.log, flow.history, start, after
     stack = flow.stack
     loops: LoopDetector | None = None
@@ -179,6 +198,8 @@ async def follow(
         ctx = _activate(flow, member, origin, edge) or await _activate_with_function(flow, member, origin, edge)
         key = f"{ctx._scope}/start"
         is_past = log.has_past and log.find(key, AgentStarted) is not None
+        if run.trace is not None:
+            flow.span = run.trace.start_activation(ctx, member.agent)
         if ctx._hooks is not None:
             await ctx._hooks.call(ctx, "start", is_past=is_past)
         if not is_past:
@@ -223,6 +244,8 @@ async def follow(
         if ctx._hooks is not None or member.agent.hooks is not None:
             await _call_handoff_hooks(flow, ctx, source.agent, member.agent)
         _record_end(ctx)
+        if flow.span is not None:
+            flow.span = flow.span.leave()
         if log.sink is not None:
             await log.settle()
         if edge is not _DIRECT:
@@ -372,6 +395,8 @@ async def _end_flow(flow: TeamFlow, ctx: AgentContext[Any], outcome: FlowOutcome
     if ctx._hooks is not None:
         await ctx._hooks.call(ctx, "end", outcome.output, is_past=_is_recorded(ctx, "end"))
     _record_end(ctx)
+    if flow.span is not None:
+        flow.span = flow.span.leave()
     if ctx._run.log.sink is not None:
         await ctx._run.log.settle()
 

@@ -21,6 +21,7 @@ from ..events import InterruptRaised, StepCompleted
 from ..events.types import payload_fields
 from ..messages import AssistantMessage, Message, ToolSpec, UserMessage, text_of
 from ..models import ModelRequest, ModelSettings, collect_response
+from ..models.prices import add_cost
 from ..tools import ToolResult
 from ..tools.base import parse_json_object
 from .auth import AuthorizationCode
@@ -133,7 +134,8 @@ class MCPCall:
         ctx._run.meter.start_model_call(ctx._origin)
         response = await collect_response(agent.model.respond(request), agent.model.name)
         if response.usage is not None:
-            ctx._run.meter.add_usage(response.usage, ctx._origin)
+            prices = ctx._caller._options.prices
+            ctx._run.meter.add_usage(add_cost(prices, response.usage, agent.model.name, response.model), ctx._origin)
         text = text_of(response.message.content) if response.message is not None else ""
         result = types.CreateMessageResult(
             role="assistant",

@@ -185,9 +185,13 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     reasoning_tokens: int = 0
     """The output tokens that were spent on reasoning."""
     cost: float = 0.0
-    """The cost in the currency of the provider's price list, if known."""
+    """The cost in US dollars, or what the model itself reports; see `unpriced_calls`."""
     model_calls: int = 0
     """The number of model calls."""
+    unpriced_calls: int = 0
+    """The number of model calls whose price is unknown; `cost` does not include them."""
+    cache_write_tokens: int = 0
+    """The input tokens that were written to the provider's cache."""
 
     @property
     def total_tokens(self) -> int:

@@ -19,6 +19,7 @@ from .base import (
     ToolCallChunk,
 )
 from .formats import to_anthropic, to_openai, to_responses
+from .prices import GenAIPrices, ModelPrice, Prices, PriceTable
 from .registry import MODEL_ENV_VAR, register_model, resolve_model
 from .retry import FallbackModel, RetryModel
 from .settings import ModelSettings
@@ -28,12 +29,16 @@ __all__ = [
     "Chunk",
     "CompleteResponse",
     "FallbackModel",
+    "GenAIPrices",
     "Model",
+    "ModelPrice",
     "ModelRequest",
     "ModelResponse",
     "ModelSettings",
     "OutputSchema",
     "PartChunk",
+    "PriceTable",
+    "Prices",
     "PromptCaching",
     "ReasoningChunk",
     "RestartChunk",

@@ -1,9 +1,17 @@
-"""Attributes of spans: OpenTelemetry's GenAI conventions, and `baton.…` for the rest."""
+"""Attributes of spans: OpenTelemetry's GenAI conventions, and `baton.…` for the rest.
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+`ATTRIBUTES` describes every attribute; the table in the documentation is made of it.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from logging import getLogger
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from ..events import (
     AgentResponded,
@@ -11,99 +19,390 @@ from ..events import (
     HistoryCompacted,
     InterruptAnswered,
     InterruptRaised,
+    RunStarted,
     TaskEnded,
     TaskOpened,
     ToolReturned,
 )
-from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
+from ..messages import (
+    AssistantMessage,
+    Audio,
+    Image,
+    Media,
+    Message,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    media_of,
+    text_of,
+)
+from ..models import ModelRequest, ModelResponse
+
+_logger = getLogger("baton.otel")
 
 Attributes: TypeAlias = dict[str, str | bool | int | float | Sequence[str] | None]
 """Attributes by name; those that do not apply are None."""
+Redact: TypeAlias = Callable[[str, Any], Any]
+"""Returns what to record of the content of an attribute, given its name and value, as JSON data; None for nothing."""
+
+CONTENT_ENV_VAR = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The environment variable that turns content on for all instrumentations."""
+_CONTENT_VALUES = ("true", "1", "span_only", "span_and_event")
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+"""The version of the conventions."""
 
 
-def run_attributes(run_id: str, conversation: str, root: str, messages: Sequence[Message] = ()) -> Attributes:
-    """Return the attributes of a run; `messages` is its input, if content is included."""
-    return {
+class AttributeInfo(NamedTuple):
+    """The spans that have an attribute, and its meaning."""
+
+    spans: str
+    description: str
+    is_content: bool = False
+
+
+_ALL = "all"
+ATTRIBUTES: Mapping[str, AttributeInfo] = {
+    "gen_ai.operation.name": AttributeInfo("all but handoffs", "the kind of the span"),
+    "gen_ai.conversation.id": AttributeInfo(_ALL, "the thread, or the run if it has none"),
+    "gen_ai.workflow.name": AttributeInfo("run", "the root agent"),
+    "gen_ai.agent.name": AttributeInfo("agent, chat, tool, handoff", "the agent"),
+    "gen_ai.agent.id": AttributeInfo("agent, chat, tool, handoff", "the root agent and the agent"),
+    "gen_ai.agent.description": AttributeInfo("agent", "the description of the agent"),
+    "gen_ai.agent.version": AttributeInfo("agent", "a hash of the agent's part of the team's fingerprint"),
+    "gen_ai.provider.name": AttributeInfo("agent, chat", "the provider of the model"),
+    "gen_ai.request.model": AttributeInfo("agent, chat", "the model that was called"),
+    "gen_ai.request.stream": AttributeInfo("chat", "true if the response was streamed"),
+    "gen_ai.request.temperature": AttributeInfo("chat", "the setting, if it was given"),
+    "gen_ai.request.top_p": AttributeInfo("chat", "the setting, if it was given"),
+    "gen_ai.request.top_k": AttributeInfo("chat", "the setting, if it was given"),
+    "gen_ai.request.max_tokens": AttributeInfo("chat", "the setting, if it was given"),
+    "gen_ai.request.presence_penalty": AttributeInfo("chat", "the setting, if it was given"),
+    "gen_ai.request.frequency_penalty": AttributeInfo("chat", "the setting, if it was given"),
+    "gen_ai.request.stop_sequences": AttributeInfo("chat", "the setting, if it was given"),
+    "gen_ai.request.seed": AttributeInfo("chat", "the setting, if it was given"),
+    "gen_ai.output.type": AttributeInfo("chat", "`json` if the answer must match a schema"),
+    "gen_ai.response.model": AttributeInfo("chat", "the model that answered"),
+    "gen_ai.response.finish_reasons": AttributeInfo("chat", "the reason for the end of the response"),
+    "gen_ai.response.time_to_first_chunk": AttributeInfo("chat", "seconds, if the response was streamed"),
+    "gen_ai.usage.input_tokens": AttributeInfo("run, agent, chat", "tokens; sums on agents and runs"),
+    "gen_ai.usage.output_tokens": AttributeInfo("run, agent, chat", "tokens; sums on agents and runs"),
+    "gen_ai.usage.cache_read.input_tokens": AttributeInfo("run, agent, chat", "input tokens read from the cache"),
+    "gen_ai.usage.cache_creation.input_tokens": AttributeInfo("run, agent, chat", "input tokens written to the cache"),
+    "gen_ai.usage.reasoning.output_tokens": AttributeInfo("run, agent, chat", "output tokens spent on reasoning"),
+    "gen_ai.tool.name": AttributeInfo("tool", "the tool"),
+    "gen_ai.tool.type": AttributeInfo("tool", "`function`"),
+    "gen_ai.tool.description": AttributeInfo("tool", "the description of the tool"),
+    "gen_ai.tool.call.id": AttributeInfo("tool, handoff", "the id of the call"),
+    "gen_ai.input.messages": AttributeInfo("run, chat", "the input of the run; the messages of the request", True),
+    "gen_ai.output.messages": AttributeInfo("run, chat", "the output of the run; the response", True),
+    "gen_ai.system_instructions": AttributeInfo("chat", "the instructions", True),
+    "gen_ai.tool.definitions": AttributeInfo("chat", "the tools that the model may call", True),
+    "gen_ai.tool.call.arguments": AttributeInfo("tool", "the arguments of the call", True),
+    "gen_ai.tool.call.result": AttributeInfo("tool", "the result of the call", True),
+    "input.value": AttributeInfo("run", "the text of the input, by its name in OpenInference", True),
+    "output.value": AttributeInfo("run", "the text of the output, by its name in OpenInference", True),
+    "error.type": AttributeInfo(_ALL, "the class of the error, `tool_error` or `not_followed`"),
+    "baton.run.id": AttributeInfo("run", "the run"),
+    "baton.run.status": AttributeInfo("run", "`completed`, `suspended`, `failed` or `cancelled`"),
+    "baton.activation.id": AttributeInfo("agent", "the activation"),
+    "baton.unfinished": AttributeInfo("agent, tool", "true if it was stopped from outside"),
+    "baton.usage.cost": AttributeInfo("run, agent, chat", "the cost in US dollars; sums on agents and runs"),
+    "baton.usage.unpriced_calls": AttributeInfo("run, agent, chat", "model calls whose price is unknown"),
+    "baton.handoff.source": AttributeInfo("handoff", "the agent that hands over"),
+    "baton.handoff.target": AttributeInfo("handoff", "the agent that takes over, if the transfer is followed"),
+    "baton.handoff.requested": AttributeInfo("handoff", "the targets that the response asked for, in order"),
+    "baton.handoff.reason": AttributeInfo("handoff", "`returned` or `loop`, if no call asked for the transfer"),
+    "baton.handoff.payload": AttributeInfo("handoff", "the input of the handoff", True),
+}
+"""Every attribute of a span, in the order of the documentation."""
+
+_PROVIDERS = {
+    "openai-responses": "openai",
+    "azure": "azure.ai.openai",
+    "google": "gcp.gemini",
+    "gemini": "gcp.gemini",
+    "vertex_ai": "gcp.vertex_ai",
+    "bedrock": "aws.bedrock",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+}
+"""Prefixes of model names that the conventions call by another name."""
+
+
+class ContentPolicy:
+    """Decides which content is recorded, and encodes it.
+
+    Args:
+        is_on: Whether content is recorded; None reads the environment variable.
+        redact: Changes or removes content before it is recorded.
+    """
+
+    def __init__(self, is_on: bool | None, redact: Redact | None) -> None:
+        if is_on is None:
+            is_on = os.environ.get(CONTENT_ENV_VAR, "").strip().lower() in _CONTENT_VALUES
+        self.is_on = is_on
+        self._redact = redact
+
+    def get(self, name: str, make: Callable[[], Any]) -> str | None:
+        """Return the content of an attribute as text; None if it is not recorded.
+
+        Args:
+            name: The name of the attribute.
+            make: Makes the content, as JSON data.
+        """
+        return self.redacted(name, make()) if self.is_on else None
+
+    def redacted(self, name: str, value: Any) -> str | None:
+        """Return text that is recorded with and without content, such as that of an error.
+
+        Args:
+            name: The name of the attribute.
+            value: The value, as JSON data.
+        """
+        if self._redact is not None:
+            try:
+                value = self._redact(name, value)
+            except Exception:
+                # The content must not be recorded, and a run does not depend on its observers.
+                _logger.exception("redact failed for `%s`; it is not recorded", name)
+                return None
+        if value is None or isinstance(value, str):
+            return value
+        return msgspec.json.encode(value, enc_hook=repr).decode()
+
+
+class RunIdentity(Struct, frozen=True):
+    """The attributes that the spans of one run share."""
+
+    run_id: str = ""
+    root: str = ""
+    conversation: str = ""
+    fingerprint: Mapping[str, str] = {}
+
+    @staticmethod
+    def of(started: RunStarted) -> "RunIdentity":
+        """Return the identity of the run that an event starts."""
+        conversation = started.thread or started.run_id
+        return RunIdentity(started.run_id, started.root_agent, conversation, started.team_fingerprint)
+
+    def agent(self, name: str) -> Attributes:
+        """Return the attributes of a span that belongs to an agent."""
+        return {
+            "gen_ai.conversation.id": self.conversation,
+            "gen_ai.agent.name": name,
+            "gen_ai.agent.id": name if name == self.root else f"{self.root}/{name}",
+        }
+
+
+def split_model(name: str) -> tuple[str | None, str]:
+    """Return the provider, as the conventions call it, and the name of a model.
+
+    Args:
+        name: The name with its prefix, such as `openai:gpt-5`; without one, the provider is None.
+    """
+    prefix, colon, rest = name.partition(":")
+    if not colon:
+        return None, name
+    if prefix == "litellm" and "/" in rest:
+        prefix, _, rest = rest.partition("/")
+    return _PROVIDERS.get(prefix, prefix), rest
+
+
+def run_attributes(run: RunIdentity, messages: Sequence[Message], content: ContentPolicy) -> Attributes:
+    """Return the attributes of a run; `messages` is its input."""
+    found: Attributes = {
         "gen_ai.operation.name": "invoke_workflow",
-        "gen_ai.workflow.name": root,
-        "gen_ai.conversation.id": conversation,
-        "baton.run.id": run_id,
-        "gen_ai.input.messages": _json([_message(message) for message in messages]) if messages else None,
+        "gen_ai.workflow.name": run.root,
+        "gen_ai.conversation.id": run.conversation,
+        "baton.run.id": run.run_id,
+    }
+    if messages and content.is_on:
+        found["gen_ai.input.messages"] = content.get("gen_ai.input.messages", lambda: to_plain(messages))
+        text = "\n".join(filter(None, [text_of(message.content) for message in messages]))
+        found["input.value"] = content.get("input.value", lambda: text)
+    return found
+
+
+def output_attributes(output: Any, content: ContentPolicy) -> Attributes:
+    """Return the attributes that the output of a run adds."""
+    if output is None or not content.is_on:
+        return {}
+    text = output if isinstance(output, str) else msgspec.json.encode(_to_builtins(output)).decode()
+    return {
+        "gen_ai.output.messages": content.get(
+            "gen_ai.output.messages",
+            lambda: [{"role": "assistant", "parts": [{"type": "text", "content": text}], "finish_reason": "stop"}],
+        ),
+        "output.value": content.get("output.value", lambda: text),
     }
 
 
-def activation_attributes(conversation: str, agent: str, activation_id: str) -> Attributes:
+def activation_attributes(run: RunIdentity, agent: str, activation_id: str, description: str = "") -> Attributes:
     """Return the attributes of an activation."""
     return {
         "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.agent.name": agent,
-        "gen_ai.conversation.id": conversation,
+        **run.agent(agent),
+        "gen_ai.agent.description": description or None,
+        "gen_ai.agent.version": _version(run.fingerprint[agent]) if agent in run.fingerprint else None,
         "baton.activation.id": activation_id,
     }
 
 
-def model_call_attributes(conversation: str, response: AgentResponded, *, include_content: bool) -> Attributes:
-    """Return the attributes of a model call."""
-    attributes: Attributes = {
+@lru_cache(1024)
+def _version(fingerprint: str) -> str:
+    return sha256(fingerprint.encode()).hexdigest()[:12]
+
+
+def request_attributes(
+    run: RunIdentity, agent: str, model: str, request: ModelRequest, content: ContentPolicy
+) -> Attributes:
+    """Return the attributes of a model call that starts."""
+    provider, name = split_model(model)
+    settings = request.settings
+    found: Attributes = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.request.model": response.model,
-        "gen_ai.response.model": response.model,
-        "gen_ai.agent.name": response.agent,
-        "gen_ai.conversation.id": conversation,
-        "gen_ai.response.finish_reasons": [response.stop_reason] if response.stop_reason else None,
+        **run.agent(agent),
+        "gen_ai.provider.name": provider or name,
+        "gen_ai.request.model": name,
+        "gen_ai.request.stream": True if request.stream else None,
+        "gen_ai.request.temperature": settings.temperature,
+        "gen_ai.request.top_p": settings.top_p,
+        "gen_ai.request.top_k": settings.top_k,
+        "gen_ai.request.max_tokens": settings.max_tokens,
+        "gen_ai.request.presence_penalty": settings.presence_penalty,
+        "gen_ai.request.frequency_penalty": settings.frequency_penalty,
+        "gen_ai.request.stop_sequences": settings.stop_sequences,
+        "gen_ai.request.seed": settings.seed,
+        "gen_ai.output.type": "json" if request.output_schema is not None else None,
     }
-    usage = response.usage
-    if usage is not None:
-        attributes |= {
-            "gen_ai.usage.input_tokens": usage.input_tokens,
-            "gen_ai.usage.output_tokens": usage.output_tokens,
-            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
-            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
-            "baton.usage.cost": usage.cost or None,
-        }
-    if include_content:
-        output = [_message(response.message) | {"finish_reason": response.stop_reason}]
-        attributes["gen_ai.output.messages"] = _json(output)
-    return attributes
+    if content.is_on:
+        messages, instructions = request.messages, request.instructions
+        found["gen_ai.input.messages"] = content.get("gen_ai.input.messages", lambda: to_plain(messages))
+        if instructions:
+            found["gen_ai.system_instructions"] = content.get(
+                "gen_ai.system_instructions", lambda: [{"type": "text", "content": instructions}]
+            )
+        if request.tools:
+            found["gen_ai.tool.definitions"] = content.get(
+                "gen_ai.tool.definitions",
+                lambda: [
+                    {
+                        "type": "function",
+                        "name": each.name,
+                        "description": each.description,
+                        "parameters": each.parameters,
+                    }
+                    for each in request.tools
+                ],
+            )
+    return found
 
 
-def tool_call_attributes(call: ToolCall, agent: str, *, include_content: bool) -> Attributes:
+def response_attributes(response: ModelResponse, called: str, content: ContentPolicy) -> Attributes:
+    """Return the attributes that a response adds; `called` is the model that was called."""
+    message = response.message
+    return {
+        "gen_ai.response.model": split_model(response.model or called)[1],
+        "gen_ai.response.finish_reasons": [response.stop_reason] if response.stop_reason else None,
+        **usage_attributes(response.usage),
+        **(_output(message, response.stop_reason, content) if message is not None else {}),
+    }
+
+
+def recorded_response_attributes(run: RunIdentity, response: AgentResponded, content: ContentPolicy) -> Attributes:
+    """Return the attributes of a model call of which only the recorded response is known."""
+    provider, name = split_model(response.model)
+    return {
+        "gen_ai.operation.name": "chat",
+        **run.agent(response.agent),
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": name,
+        "gen_ai.response.model": name,
+        "gen_ai.response.finish_reasons": [response.stop_reason] if response.stop_reason else None,
+        **usage_attributes(response.usage),
+        **_output(response.message, response.stop_reason, content),
+    }
+
+
+def _output(message: AssistantMessage, reason: str, content: ContentPolicy) -> Attributes:
+    if not content.is_on:
+        return {}
+    made = [{**_message(message), "finish_reason": reason or "stop"}]
+    return {"gen_ai.output.messages": content.get("gen_ai.output.messages", lambda: made)}
+
+
+def usage_attributes(usage: Usage | None) -> Attributes:
+    """Return the attributes of the usage of a model call, or of several."""
+    if usage is None:
+        return {}
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens or None,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
+        "baton.usage.cost": usage.cost or None,
+        "baton.usage.unpriced_calls": usage.unpriced_calls or None,
+    }
+
+
+def tool_call_attributes(
+    run: RunIdentity, call: ToolCall, agent: str, content: ContentPolicy, description: str = ""
+) -> Attributes:
     """Return the attributes of a tool call that has started."""
     return {
         "gen_ai.operation.name": "execute_tool",
+        **run.agent(agent),
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,
         "gen_ai.tool.type": "function",
-        "gen_ai.agent.name": agent,
-        "gen_ai.tool.call.arguments": call.arguments if include_content else None,
+        "gen_ai.tool.description": description or None,
+        "gen_ai.tool.call.arguments": content.get("gen_ai.tool.call.arguments", lambda: _parsed(call.arguments)),
     }
 
 
-def tool_result_attributes(returned: ToolReturned, *, include_content: bool) -> Attributes:
+def tool_result_attributes(returned: ToolReturned, content: ContentPolicy) -> Attributes:
     """Return the attributes that a tool's result adds."""
     return {
-        "error.type": "tool_error" if returned.is_error else None,
-        "gen_ai.tool.call.result": text_of(returned.content) if include_content else None,
+        "gen_ai.tool.call.result": content.get("gen_ai.tool.call.result", lambda: text_of(returned.content)),
     }
 
 
-def handoff_attributes(source: str, requested: Sequence[str]) -> Attributes:
-    """Return the attributes of a handoff, with all targets that one response requested."""
-    return {"baton.handoff.source": source, "baton.handoff.requested": [*requested]}
+def handoff_attributes(
+    run: RunIdentity,
+    source: str,
+    requested: Sequence[str],
+    content: ContentPolicy,
+    transferred: ControlTransferred | None = None,
+) -> Attributes:
+    """Return the attributes of a handoff. The conventions have none yet: all of them are made here.
 
-
-def transfer_attributes(transferred: ControlTransferred, *, include_content: bool) -> Attributes:
-    """Return the attributes that a followed handoff adds."""
-    payload = transferred.payload if include_content else None
+    Args:
+        run: The run.
+        source: The agent that hands over.
+        requested: All targets that one response requested.
+        content: The policy for content.
+        transferred: The transfer; None if none was followed.
+    """
+    found: Attributes = {
+        **run.agent(source),
+        "baton.handoff.source": source,
+        "baton.handoff.requested": [*requested],
+    }
+    if transferred is None:
+        return {**found, "error.type": "not_followed"}
+    payload = transferred.payload
     return {
+        **found,
         "baton.handoff.target": transferred.target,
         "gen_ai.tool.call.id": transferred.call_id,
         "baton.handoff.reason": transferred.reason or None,
-        "baton.handoff.payload": None if payload is None else _json(payload),
+        "baton.handoff.payload": None if payload is None else content.get("baton.handoff.payload", lambda: payload),
     }
 
 
-def task_attributes(event: TaskOpened | TaskEnded, *, include_content: bool) -> Attributes:
+def task_attributes(event: TaskOpened | TaskEnded, content: ContentPolicy) -> Attributes:
     """Return the attributes of a task that was opened or has ended."""
     task = event.task
     found: Attributes = {
@@ -112,40 +411,38 @@ def task_attributes(event: TaskOpened | TaskEnded, *, include_content: bool) -> 
         "gen_ai.tool.call.id": task.call_id,
     }
     if isinstance(event, TaskEnded):
-        has_result = include_content and event.outcome == "finished"
         found["baton.task.outcome"] = event.outcome
-        found["baton.task.result"] = _json(event.result) if has_result else None
-        found["baton.task.reason"] = (event.reason or None) if include_content else None
+        if event.outcome == "finished":
+            found["baton.task.result"] = content.get("baton.task.result", lambda: event.result)
+        if event.reason:
+            found["baton.task.reason"] = content.get("baton.task.reason", lambda: event.reason)
     return found
 
 
-def interrupt_attributes(interrupt: InterruptRaised, *, include_content: bool) -> Attributes:
+def interrupt_attributes(interrupt: InterruptRaised, content: ContentPolicy) -> Attributes:
     """Return the attributes of an interrupt."""
     call = interrupt.tool_call
     return {
         "baton.interrupt.id": interrupt.key,
         "gen_ai.tool.name": None if call is None else call.name,
         "gen_ai.tool.call.id": None if call is None else call.id,
-        "baton.interrupt.payload": _json(interrupt.payload) if include_content else None,
+        "baton.interrupt.payload": content.get("baton.interrupt.payload", lambda: interrupt.payload),
     }
 
 
-def compaction_attributes(compacted: HistoryCompacted, *, include_content: bool) -> Attributes:
+def compaction_attributes(compacted: HistoryCompacted, content: ContentPolicy) -> Attributes:
     """Return the attributes of a history that was replaced by a summary."""
-    usage = compacted.usage
     return {
         "baton.compaction.upto": f"{compacted.upto.run_id}:{compacted.upto.key}",
-        "gen_ai.request.model": compacted.model or None,
-        "gen_ai.usage.input_tokens": None if usage is None else usage.input_tokens,
-        "gen_ai.usage.output_tokens": None if usage is None else usage.output_tokens,
-        "baton.usage.cost": None if usage is None else usage.cost or None,
-        "baton.compaction.summary": compacted.text if include_content else None,
+        "gen_ai.request.model": split_model(compacted.model)[1] or None,
+        **usage_attributes(compacted.usage),
+        "baton.compaction.summary": content.get("baton.compaction.summary", lambda: compacted.text),
     }
 
 
-def answer_attributes(answered: InterruptAnswered, *, include_content: bool) -> Attributes:
+def answer_attributes(answered: InterruptAnswered, content: ContentPolicy) -> Attributes:
     """Return the attributes of an answer to an interrupt."""
-    answer = _json(answered.answer) if include_content else None
+    answer = content.get("baton.interrupt.answer", lambda: answered.answer)
     return {"baton.interrupt.id": answered.interrupt_id, "baton.interrupt.answer": answer}
 
 
@@ -154,20 +451,49 @@ def present(attributes: Attributes) -> Mapping[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
+def to_plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages in the format of the conventions, without binary content.
+
+    Args:
+        messages: The messages.
+    """
+    return [_message(message) for message in messages]
+
+
 def _message(message: Message) -> dict[str, Any]:
     """Encode a message as the conventions do: a role and parts."""
     if isinstance(message, ToolMessage):
         result = {"type": "tool_call_response", "id": message.tool_call_id, "response": text_of(message.content)}
         return {"role": "tool", "parts": [result]}
-    text = text_of(message.content)
-    parts: list[dict[str, Any]] = [{"type": "text", "content": text}] if text else []
+    text, parts = text_of(message.content), list[dict[str, Any]]()
+    if isinstance(message, AssistantMessage):
+        parts += [{"type": "reasoning", "content": each.text} for each in message.reasoning if each.text]
+    if text:
+        parts.append({"type": "text", "content": text})
+    parts += [_media(part) for part in media_of(message.content) if isinstance(part, Media)]
     if isinstance(message, AssistantMessage):
         parts += [
-            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _parsed(call.arguments)}
             for call in message.tool_calls
         ]
     return {"role": type(message).__struct_config__.tag, "parts": parts}
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+def _media(part: Media) -> dict[str, Any]:
+    modality = "image" if isinstance(part, Image) else "audio" if isinstance(part, Audio) else "file"
+    shown = {"modality": modality, "mime_type": getattr(part, "media_type", None)}
+    if part.url is not None and not part.url.startswith("data:"):
+        return {"type": "uri", "uri": part.url, **shown}
+    return {"type": "blob", "content": "", **shown}
+
+
+def _parsed(arguments: str) -> Any:
+    try:
+        return msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
+
+
+def _to_builtins(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if dump is not None else msgspec.to_builtins(value, enc_hook=repr)

@@ -1,64 +1,145 @@
-"""An observer that exports runs as OpenTelemetry spans."""
+"""An observer that exports runs as OpenTelemetry spans and metrics."""
 
-from collections import OrderedDict
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from ..arguments import check_arguments
+from ..context.run_state import RunState
 from ..errors import SetupError
 from ..events import Event
 from ..runner import EventHandler
+from ..version import __version__
+from .attributes import SCHEMA_URL, ContentPolicy, Redact
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import SpanContext, TracerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
 
-_MAX_LINKS = 10_000
+    from .live import LiveRun
+
+_MISSING = "OTelObserver needs OpenTelemetry: pip install 'baton-adk[otel]'"
 
 
 class OTelObserver:
-    """Exports runs as OpenTelemetry spans, for `Runner(observers=[OTelObserver()])`.
+    """Exports runs as OpenTelemetry spans and metrics, for `Runner(observers=[OTelObserver()])`.
+
+    Spans that tools, hooks and middleware open are inside the spans of the run.
 
     Args:
-        tracer_provider: The provider to use; by default the global one.
-        include_content: Put messages, tool arguments and tool results on the spans.
+        tracer_provider: The provider of spans; by default the global one.
+        meter_provider: The provider of metrics; by default the global one.
+        content: Record messages, tool arguments and results. By default the environment variable
+            `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` decides, and without it nothing is recorded.
+        redact: A function `(name, value)` that is called with all content before it is recorded, and returns what to
+            record: another value, or None for nothing. The value is JSON data, such as a list of messages.
 
     Raises:
         SetupError: OpenTelemetry is not installed.
     """
 
+    receives_deltas = False
+    """Tracing does not make models stream."""
+
     @check_arguments
-    def __init__(self, tracer_provider: "TracerProvider | None" = None, *, include_content: bool = False) -> None:
+    def __init__(
+        self,
+        tracer_provider: "TracerProvider | None" = None,
+        meter_provider: "MeterProvider | None" = None,
+        *,
+        content: bool | None = None,
+        redact: Redact | None = None,
+    ) -> None:
         try:
+            from opentelemetry.metrics import get_meter
             from opentelemetry.trace import get_tracer
 
-            from .spans import RunSpanBuilder
+            from .live import LiveRun
+            from .metrics import Metrics
         except ImportError:
-            raise SetupError("OTelObserver(…) needs OpenTelemetry: pip install 'baton-adk[otel]'") from None
-        self._spans = RunSpanBuilder
-        self._tracer = get_tracer("baton", tracer_provider=tracer_provider)
-        self._include_content = include_content
-        self._traces: OrderedDict[str, SpanContext] = OrderedDict()
-        """The latest trace of each run that stopped early; a resumed run links to it."""
+            raise SetupError(_MISSING) from None
+        self._live = LiveRun
+        self._tracer = get_tracer("baton", __version__, tracer_provider, SCHEMA_URL)
+        self._metrics = Metrics(get_meter("baton", __version__, meter_provider, SCHEMA_URL))
+        self._content = ContentPolicy(content, redact)
+        self._runs: dict[str, LiveRun] = {}
+        """The runs that are driven now."""
+        self._own_providers: Sequence[Any] = ()
+
+    @classmethod
+    @check_arguments
+    def to(
+        cls,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        service_name: str = "baton",
+        metrics: bool = True,
+        content: bool | None = None,
+        redact: Redact | None = None,
+    ) -> Self:
+        """Return an observer that sends spans and metrics to an OTLP receiver over HTTP.
+
+        Args:
+            url: The address of the receiver, such as `http://localhost:4318`; `/v1/traces` and `/v1/metrics` are
+                appended.
+            headers: Headers of every request, such as credentials.
+            service_name: The name of your service; the environment variable `OTEL_SERVICE_NAME` takes precedence.
+            metrics: Whether to send metrics; some receivers take spans only.
+            content: See the class.
+            redact: See the class.
+
+        Raises:
+            SetupError: The OpenTelemetry SDK or its OTLP exporter is not installed, or the URL is not one.
+        """
+        try:
+            from .setup import make_providers
+        except ImportError:
+            raise SetupError(_MISSING) from None
+        tracer_provider, meter_provider = make_providers(url, dict(headers or {}), service_name, metrics=metrics)
+        observer = cls(tracer_provider, meter_provider, content=content, redact=redact)
+        observer._own_providers = (tracer_provider, meter_provider) if metrics else (tracer_provider,)
+        return observer
+
+    def flush(self) -> None:
+        """Send the spans and metrics that wait, if the observer was made with `to`. It blocks."""
+        for provider in self._own_providers:
+            provider.force_flush()
+
+    def close(self) -> None:
+        """Send what waits and stop the exporters, if the observer was made with `to`. It blocks."""
+        providers, self._own_providers = self._own_providers, ()
+        for provider in providers:
+            provider.shutdown()
 
     @contextmanager
     def observe(self, run_id: str, past: Sequence[Event]) -> Generator[EventHandler]:
-        """Export one drive of a run, as children of the current span.
+        """Receive the events of a run whose trace was started.
 
         Args:
             run_id: The run.
             past: The events that happened before this drive.
         """
-        spans = self._spans(self._tracer, include_content=self._include_content)
-        spans.enter(past, trace=self._traces.pop(run_id, None))
-        try:
-            yield spans.handle
-        finally:
-            spans.close()
-            if spans.trace is not None and not spans.is_completed:
-                self._traces[run_id] = spans.trace
-                if len(self._traces) > _MAX_LINKS:
-                    self._traces.popitem(last=False)
+        run = self._runs.pop(run_id, None)
+        yield run.handle if run is not None else _ignore
+
+    def start_trace(self, run: RunState[Any], first_events: Sequence[Event]) -> "LiveRun":
+        """Open the span of a run that is about to be driven, and make it current.
+
+        Args:
+            run: The run; its log has the events before this drive.
+            first_events: The events that will be written first.
+        """
+        live = self._runs[run.id] = self._live(self._tracer, self._content, self._metrics, run, first_events)
+        return live
+
+    def current_traceparent(self) -> str:
+        """Return the W3C trace context of the current span; "" if there is none."""
+        from opentelemetry.trace import get_current_span
+
+        from .live import to_traceparent
+
+        return to_traceparent(get_current_span().get_span_context())
 
     def export(self, events: Iterable[Event]) -> None:
         """Export a log with its recorded times, one trace for each time the run was driven.
@@ -66,7 +147,13 @@ class OTelObserver:
         Args:
             events: The events of one run.
         """
-        spans = self._spans(self._tracer, include_content=self._include_content, is_live=False)
+        from .spans import RunSpanBuilder
+
+        spans = RunSpanBuilder(self._tracer, self._content)
         for event in events:
-            spans.handle(event)
+            spans.export(event)
         spans.close()
+
+
+def _ignore(event: object) -> None:
+    """Receive the events of a run that is not traced."""

@@ -2,73 +2,75 @@
 
 The log records when something ended. When it started follows from the events before: a model call starts after the last
 event of its activation; tool calls and handoffs start at the response that requests them. Nothing starts before the
-drive, so the time in which the run was stopped is in no span.
+drive, so the time in which the run was stopped is in no span. `live` opens the spans of a run that is driven now.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from time import time
-from typing import Any, TypeVar, assert_never, cast
+from collections.abc import Sequence
+from typing import assert_never, cast
 
-from opentelemetry import context as current
+from msgspec import Struct
 from opentelemetry.context import Context
-from opentelemetry.trace import (
-    Link,
-    Span,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    Tracer,
-    get_current_span,
-    set_span_in_context,
-)
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from .. import events
 from ..agents.hooks import HOOK_STEP
-from ..events import AnyEvent, Delta, Event, Origin
-from ..messages import Message, ToolCall
+from ..events import AnyEvent, Event, Origin
+from ..messages import Message, ToolCall, Usage
+from ..runner.stream import STATUS_BY_EVENT
 from . import attributes
-from .attributes import Attributes, present
+from .attributes import Attributes, ContentPolicy, RunIdentity, present
+from .metrics import Metrics
 
-F = TypeVar("F", bound=Callable[..., Any])
-_STATUS: dict[type[Event], str] = {
-    events.RunCompleted: "completed",
-    events.RunSuspended: "suspended",
-    events.RunFailed: "failed",
-    events.RunCancelled: "cancelled",
-}
-_CONTENT_DELTAS = (events.TextDelta, events.ReasoningDelta, events.ToolCallDelta)
+
+class OpenSpan(Struct):
+    """A span that has not ended."""
+
+    span: Span
+    operation: str
+    """The kind of the span, as in `gen_ai.operation.name`."""
+    name: str
+    """The name of the agent, tool or root agent."""
+    start: float
+    left_at: float | None = None
+    """The time at which its code ended; it stays open until its last event has arrived."""
+    error: str = ""
+    """The class of the exception that stopped it."""
+    usage: Usage | None = None
+    """The usage of the model calls inside it."""
+
+    def add_event(self, name: str, found: Attributes, timestamp: float) -> None:
+        """Add an event to the span."""
+        self.span.add_event(name, present(found), to_nanoseconds(timestamp))
+
+    def fail(self, error_type: str, message: str = "") -> None:
+        """Mark the span as failed."""
+        self.error = error_type
+        self.span.set_attribute("error.type", error_type)
+        self.span.set_status(StatusCode.ERROR, message)
 
 
 class RunSpanBuilder:
-    """Builds the spans of one run while its events arrive; each drive has its own root span.
+    """Builds the spans of a run from its log, with the recorded times; each drive has its own root span.
 
     Args:
         tracer: Creates the spans.
-        include_content: Put messages, tool arguments and tool results on the spans.
-        is_live: The events happen now: use the current context as parent, and as context for tools.
+        content: The policy for content.
+        metrics: The instruments; None if nothing is measured.
     """
 
-    def __init__(self, tracer: Tracer, *, include_content: bool, is_live: bool = True) -> None:
+    def __init__(self, tracer: Tracer, content: ContentPolicy, metrics: Metrics | None = None) -> None:
         self._tracer = tracer
-        self._include_content = include_content
-        self._is_live = is_live
-        self.trace: SpanContext | None = None
-        """The context of the latest drive's span."""
-        self.is_completed = False
-        self._run_id = ""
-        self._root = ""
-        self._conversation = ""
-        """The thread's id, or the run's without a thread."""
-        self._run: Span | None = None
-        self._parent = current.get_current() if is_live else Context()
-        """The context of the run's span."""
-        self._current = _CurrentSpan()
-        self._token: Any = None
+        self._content = content
+        self._metrics = metrics
+        self._identity = RunIdentity()
+        self._run: OpenSpan | None = None
+        self._previous: SpanContext | None = None
+        """The root span of the drive before."""
         self._drive_start = 0.0
         """The start of this drive."""
         self._latest = 0.0
         """The time of the latest event."""
-        self._open: dict[str, Span] = {}
+        self._open: dict[str, OpenSpan] = {}
         """Open spans: of activations by id, of tool calls by key."""
         self._activations: dict[str, tuple[Origin, float]] = {}
         """Active activations by id, with the time of their latest event."""
@@ -76,112 +78,84 @@ class RunSpanBuilder:
         """The latest response of each activation."""
         self._calls: dict[str, tuple[events.AgentResponded, ToolCall]] = {}
         """Calls without a result, by key."""
-        self._first_delta: dict[str, float] = {}
-        """The time of the first delta of an unfinished response, by activation."""
 
-    def enter(self, past: Iterable[Event], *, trace: SpanContext | None) -> None:
-        """Read the events before this drive without creating spans, and make the run's span current.
-
-        The task that drives the run must call it, and `close`: events are delivered by other tasks as well, and a
-        context can only be detached where it was attached.
-        """
-        self.trace = trace
-        for event in past:
-            self._record(event)
-        self._token = current.attach(set_span_in_context(self._current, self._parent))
-
-    def handle(self, event: Event | Delta) -> None:
-        """Create or end the spans that an event concerns."""
+    def export(self, event: Event) -> None:
+        """Create or end the spans that the next event of the log concerns."""
         if type(event) is events.RunStarted:
             self._record(event)
             self._begin(event.timestamp, event.input)
         elif type(event) is events.RunResumed:
             self._begin(event.timestamp)
-        elif self._is_live and not self._drive_start:
-            # A stored run can be driven without an event that says so.
-            self._begin(event.timestamp if isinstance(event, Event) else time())
-        self.is_completed = type(event) is events.RunCompleted
-        run = self._run
-        is_recording = run is not None and run.is_recording()
-        # An unsampled run costs next to nothing; if it is resumed, `enter` reads its log.
-        if self._is_live and not is_recording:
-            return
-        if isinstance(event, Delta):
-            if type(event) in _CONTENT_DELTAS and event.origin.id not in self._first_delta:
-                self._first_delta[event.origin.id] = time()
-            return
-        if run is not None and is_recording:
-            self._trace(cast("AnyEvent", event), run)
-            if type(event) in _STATUS:
-                self._stop(event, run)
+        if self._run is not None:
+            self._trace(cast("AnyEvent", event), self._run)
+            if type(event) in STATUS_BY_EVENT:
+                self._stop(event, self._run)
         self._record(event)
 
     def close(self) -> None:
-        """End the spans that are still open, and detach the context."""
-        self._abort()
-        if self._token is not None:
-            current.detach(self._token)
-            self._token = None
-
-    def _abort(self) -> None:
+        """End the spans that are still open."""
         if self._run is not None:
-            self._end(self._run, time() if self._is_live else self._latest)
+            self._end(self._run, self._latest)
 
     def _begin(self, timestamp: float, messages: Sequence[Message] = ()) -> None:
-        self._abort()
+        self.close()
         self._drive_start = timestamp
-        included = messages if self._include_content else ()
-        run = self._run = self._tracer.start_span(
-            f"invoke_workflow {self._root}",
-            context=self._parent,
-            attributes=present(attributes.run_attributes(self._run_id, self._conversation, self._root, included)),
-            links=[Link(self.trace)] if self.trace is not None else [],
-            start_time=_nanoseconds(timestamp),
+        links = [Link(self._previous)] if self._previous is not None else []
+        span = self._tracer.start_span(
+            f"invoke_workflow {self._identity.root}",
+            context=Context(),
+            attributes=present(attributes.run_attributes(self._identity, messages, self._content)),
+            links=links,
+            start_time=to_nanoseconds(timestamp),
         )
-        self.trace = run.get_span_context()
-        # Spans that tools create, such as HTTP requests, become part of this run.
-        self._current.actual = run
+        self._run = OpenSpan(span, "invoke_workflow", self._identity.root, timestamp)
+        self._previous = span.get_span_context()
 
-    def _trace(self, event: AnyEvent, run: Span) -> None:
-        end = _nanoseconds(event.timestamp)
+    def _trace(self, event: AnyEvent, run: OpenSpan) -> None:
+        now = event.timestamp
         match event:
             case events.AgentStarted():
                 self._activation(event.origin, run, event.timestamp)
             case events.AgentResponded():
                 self._close_turn(event.origin, run)
                 if event.model:
+                    self._add_usage(event.origin.id, event.usage, run)
                     self._model_call(event, run)
-            case events.ToolReturned() if not event.requested_agent:
+            case events.ToolReturned() if not event.requested_agent or event.key in self._open:
                 self._tool_call(event, run)
             case events.ControlTransferred():
                 self._handoff(event, run)
             case events.TaskOpened() | events.TaskEnded():
-                task = attributes.task_attributes(event, include_content=self._include_content)
+                task = attributes.task_attributes(event, self._content)
                 name = "task opened" if isinstance(event, events.TaskOpened) else "task ended"
-                self._activation(event.origin, run, event.timestamp).add_event(name, present(task), end)
+                self._activation(event.origin, run, event.timestamp).add_event(name, task, now)
             case events.InterruptRaised():
-                interrupt = attributes.interrupt_attributes(event, include_content=self._include_content)
-                self._activation(event.origin, run, event.timestamp).add_event("interrupt", present(interrupt), end)
+                interrupt = attributes.interrupt_attributes(event, self._content)
+                self._activation(event.origin, run, event.timestamp).add_event("interrupt", interrupt, now)
             case events.InterruptAnswered():
-                answer = attributes.answer_attributes(event, include_content=self._include_content)
-                run.add_event("answer", present(answer), end)
+                answer = attributes.answer_attributes(event, self._content)
+                run.add_event("answer", answer, now)
             case events.StepCompleted() if not event.name.startswith(HOOK_STEP):
-                step = {"baton.step.name": event.name}
-                self._activation(event.origin, run, event.timestamp).add_event("step", step, end)
+                step: Attributes = {"baton.step.name": event.name}
+                self._activation(event.origin, run, event.timestamp).add_event("step", step, now)
             case events.HistoryCompacted():
-                compaction = attributes.compaction_attributes(event, include_content=self._include_content)
-                self._activation(event.origin, run, event.timestamp).add_event("compaction", present(compaction), end)
+                compaction = attributes.compaction_attributes(event, self._content)
+                self._add_usage(event.origin.id, event.usage, run)
+                self._activation(event.origin, run, event.timestamp).add_event("compaction", compaction, now)
             case events.AgentFinished():
                 self._close_turn(event.origin, run)
                 self._end_inside(event.origin.id, event.timestamp)
-                self._activation(event.origin, run, event.timestamp).end(end)
-                self._open.pop(event.origin.id, None)
+                self._activation(event.origin, run, event.timestamp)
+                self._finish(event.origin.id, event.timestamp)
             case events.UserMessageAdded() if event.message_id:
-                message = {"baton.message.id": event.message_id}
-                self._activation(event.origin, run, event.timestamp).add_event("user_message", message, end)
+                message: Attributes = {"baton.message.id": event.message_id}
+                self._activation(event.origin, run, event.timestamp).add_event("user_message", message, now)
             case events.RunStarted() | events.RunResumed() | events.UserMessageAdded() | events.ResponseTruncated():
                 pass
-            case events.RunCompleted() | events.RunSuspended() | events.RunFailed() | events.RunCancelled():
+            case events.RunFailed():
+                for origin, _ in [*self._activations.values()]:
+                    self._close_turn(origin, run)
+            case events.RunCompleted() | events.RunSuspended() | events.RunCancelled():
                 pass
             case events.ToolReturned() | events.StepCompleted() | events.UnknownEvent():
                 pass
@@ -193,10 +167,8 @@ class RunSpanBuilder:
         id, self._latest = event.origin.id, event.timestamp
         match event:
             case events.RunStarted():
-                self._run_id, self._root = event.run_id, event.root_agent
-                self._conversation = event.thread or event.run_id
+                self._identity = RunIdentity.of(event)
             case events.AgentResponded():
-                self._first_delta.pop(id, None)
                 self._turns[id] = _Turn(event)
                 for position, call in enumerate(event.message.tool_calls):
                     self._calls[f"{event.key}.{position}"] = (event, call)
@@ -219,19 +191,20 @@ class RunSpanBuilder:
                 pass
         self._activations[id] = (event.origin, event.timestamp)
 
-    def _activation(self, origin: Origin, run: Span, timestamp: float) -> Span:
+    def _activation(self, origin: Origin, run: OpenSpan, timestamp: float) -> OpenSpan:
         """Return the span of an activation; each drive has its own."""
         if not origin.id:
             return run
         span = self._open.get(origin.id)
         if span is None:
             start = self._drive_start if origin.id in self._activations else timestamp
-            found = attributes.activation_attributes(self._conversation, origin.agent, origin.id)
+            found = attributes.activation_attributes(self._identity, origin.agent, origin.id)
             parent = self._enclosing(origin.id, run)
-            span = self._open[origin.id] = self._span(f"invoke_agent {origin.agent}", parent, start, found)
+            made = self._span(f"invoke_agent {origin.agent}", parent, start, found)
+            span = self._open[origin.id] = OpenSpan(made, "invoke_agent", origin.agent, start)
         return span
 
-    def _enclosing(self, id: str, run: Span) -> Span:
+    def _enclosing(self, id: str, run: OpenSpan) -> OpenSpan:
         """Return the enclosing span: of a tool call, an activation, or the run."""
         enclosing = id.rpartition("/")[0]
         while enclosing:
@@ -244,89 +217,112 @@ class RunSpanBuilder:
             enclosing = enclosing.rpartition("/")[0]
         return run
 
-    def _model_call(self, response: events.AgentResponded, run: Span) -> None:
+    def _model_call(self, response: events.AgentResponded, run: OpenSpan) -> None:
         parent, start = self._activation(response.origin, run, response.timestamp), self._start_time(response.origin)
-        found = attributes.model_call_attributes(self._conversation, response, include_content=self._include_content)
-        first = self._first_delta.get(response.origin.id)
-        # Deltas delayed by a slow store arrive together with the complete response.
-        if first is not None and first <= response.timestamp:
-            found["gen_ai.response.time_to_first_chunk"] = max(first - start, 0.0)
-        span = self._span(f"chat {response.model}", parent, start, found, SpanKind.CLIENT)
-        span.end(_nanoseconds(response.timestamp))
+        found = attributes.recorded_response_attributes(self._identity, response, self._content)
+        name = f"chat {found['gen_ai.request.model']}"
+        self._span(name, parent, start, found, SpanKind.CLIENT).end(to_nanoseconds(response.timestamp))
+        if self._metrics is not None:
+            self._metrics.model_call(present(found), response.timestamp - start, response.usage)
 
-    def _call_span(self, key: str, run: Span) -> Span:
+    def _finish(self, id: str, timestamp: float, *, is_unfinished: bool = False) -> None:
+        """End the span of an activation or a tool call."""
+        opened = self._open.pop(id, None)
+        if opened is not None:
+            if is_unfinished:
+                opened.span.set_attribute("baton.unfinished", True)
+            self._finish_span(opened, timestamp if opened.left_at is None or not is_unfinished else opened.left_at)
+
+    def _finish_span(self, opened: OpenSpan, timestamp: float) -> None:
+        opened.span.set_attributes(present(attributes.usage_attributes(opened.usage)))
+        opened.span.end(to_nanoseconds(timestamp))
+        if self._metrics is not None:
+            self._metrics.operation(opened.operation, opened.name, timestamp - opened.start, opened.error)
+
+    def _add_usage(self, id: str, usage: Usage | None, run: OpenSpan) -> None:
+        """Add usage to an activation, to what it is nested in, and to the run."""
+        if usage is None:
+            return
+        around = [run]
+        while id:
+            if id in self._open:
+                around.append(self._open[id])
+            id = id.rpartition("/")[0]
+        for opened in around:
+            opened.usage = usage if opened.usage is None else opened.usage + usage
+
+    def _call_span(self, key: str, run: OpenSpan) -> OpenSpan:
         """Return the span of a call without a result."""
         span = self._open.get(key)
         if span is None:
             response, call = self._calls[key]
-            found = attributes.tool_call_attributes(call, response.agent, include_content=self._include_content)
+            found = attributes.tool_call_attributes(self._identity, call, response.agent, self._content)
             start = max(response.timestamp, self._drive_start)
             parent = self._activation(response.origin, run, start)
-            span = self._open[key] = self._span(f"execute_tool {call.name}", parent, start, found)
+            made = self._span(f"execute_tool {call.name}", parent, start, found)
+            span = self._open[key] = OpenSpan(made, "execute_tool", call.name, start)
         return span
 
-    def _tool_call(self, returned: events.ToolReturned, run: Span) -> None:
+    def _tool_call(self, returned: events.ToolReturned, run: OpenSpan) -> None:
         if returned.key not in self._calls:
             return
         self._end_inside(returned.key, returned.timestamp)
-        span = self._call_span(returned.key, run)
-        del self._open[returned.key]
-        found = attributes.tool_result_attributes(returned, include_content=self._include_content)
-        span.set_attributes(present(found))
+        opened = self._call_span(returned.key, run)
+        opened.span.set_attributes(present(attributes.tool_result_attributes(returned, self._content)))
         if returned.is_error:
-            span.set_status(StatusCode.ERROR)
-        span.end(_nanoseconds(returned.timestamp))
+            opened.fail(opened.error or "tool_error")
+        self._finish(returned.key, returned.timestamp)
 
-    def _handoff(self, transferred: events.ControlTransferred, run: Span) -> None:
+    def _handoff(self, transferred: events.ControlTransferred, run: OpenSpan) -> None:
         origin, turn = transferred.origin, self._turns.get(transferred.origin.id)
         requested, start = [transferred.target], self._start_time(origin)
         if turn is not None and transferred.call_id is not None:
             requested, start = turn.requested or requested, max(turn.response.timestamp, self._drive_start)
-        found = attributes.handoff_attributes(transferred.source, requested)
-        found |= attributes.transfer_attributes(transferred, include_content=self._include_content)
+        found = attributes.handoff_attributes(self._identity, transferred.source, requested, self._content, transferred)
         name = f"handoff {transferred.source} to {transferred.target}"
         parent = self._activation(origin, run, transferred.timestamp)
-        self._span(name, parent, start, found).end(_nanoseconds(transferred.timestamp))
+        self._span(name, parent, start, found).end(to_nanoseconds(transferred.timestamp))
+        if self._metrics is not None:
+            self._metrics.handoff(transferred.source, transferred.target, transferred.reason or "followed")
 
-    def _close_turn(self, origin: Origin, run: Span) -> None:
+    def _close_turn(self, origin: Origin, run: OpenSpan) -> None:
         """Report requested transfers that were not followed: superseded, declined or refused."""
         turn = self._turns.get(origin.id)
         if turn is None or turn.is_reported or not turn.requested:
             return
         turn.is_reported = True
-        found = attributes.handoff_attributes(origin.agent, turn.requested) | {"error.type": "not_followed"}
+        found = attributes.handoff_attributes(self._identity, origin.agent, turn.requested, self._content)
         start = max(turn.response.timestamp, self._drive_start)
         parent = self._activation(origin, run, start)
         span = self._span(f"handoff {origin.agent}", parent, start, found)
         span.set_status(StatusCode.ERROR)
-        span.end(_nanoseconds(max(result.timestamp for result in turn.results.values())))
+        span.end(to_nanoseconds(max(result.timestamp for result in turn.results.values())))
+        if self._metrics is not None:
+            for target in turn.requested:
+                self._metrics.handoff(origin.agent, target, "refused")
 
-    def _stop(self, event: Event, run: Span) -> None:
-        run.set_attribute("baton.run.status", _STATUS[type(event)])
+    def _stop(self, event: Event, run: OpenSpan) -> None:
+        run.span.set_attribute("baton.run.status", STATUS_BY_EVENT[type(event)])
         if isinstance(event, events.RunFailed):
-            for origin, _ in [*self._activations.values()]:
-                self._close_turn(origin, run)
-            for span in (run, *self._open.values()):
-                span.set_attribute("error.type", event.error_type)
-                span.set_status(StatusCode.ERROR, event.message)
-            exception = {"exception.type": event.error_type, "exception.message": event.message}
-            run.add_event("exception", exception, _nanoseconds(event.timestamp))
+            message = self._content.redacted("exception.message", event.message) or ""
+            for opened in (run, *self._open.values()):
+                opened.fail(opened.error or event.error_type, message)
+            exception: Attributes = {"exception.type": event.error_type, "exception.message": message}
+            run.add_event("exception", exception, event.timestamp)
         self._end(run, event.timestamp)
 
-    def _end(self, run: Span, timestamp: float) -> None:
-        for span in (*reversed(self._open.values()), run):
-            span.end(_nanoseconds(timestamp))
+    def _end(self, run: OpenSpan, timestamp: float) -> None:
+        for opened in reversed(self._open.values()):
+            self._finish_span(opened, timestamp if opened.left_at is None else opened.left_at)
+        self._finish_span(run, timestamp)
         self._open.clear()
         self._run = None
-        self._current.reset()
 
     def _end_inside(self, key: str, timestamp: float) -> None:
         """End spans left open inside: an agent that failed or was cancelled does not finish."""
         prefix = f"{key}/"
         for id in [id for id in reversed(self._open) if id.startswith(prefix)]:
-            span = self._open.pop(id)
-            span.set_attribute("baton.unfinished", True)
-            span.end(_nanoseconds(timestamp))
+            self._finish(id, timestamp, is_unfinished=True)
 
     def _forget_inside(self, key: str) -> None:
         prefix = f"{key}/"
@@ -340,45 +336,10 @@ class RunSpanBuilder:
         return max(latest[1], self._drive_start) if latest is not None else self._drive_start
 
     def _span(
-        self, name: str, parent: Span, start: float, found: Attributes, kind: SpanKind = SpanKind.INTERNAL
+        self, name: str, parent: OpenSpan, start: float, found: Attributes, kind: SpanKind = SpanKind.INTERNAL
     ) -> Span:
-        context = set_span_in_context(parent, Context())
-        return self._tracer.start_span(name, context, kind, present(found), start_time=_nanoseconds(start))
-
-
-def _forward(method: F) -> F:
-    """Make a method that calls the same method of the actual span."""
-
-    def call(span: "_CurrentSpan", *args: Any, **kwargs: Any) -> Any:
-        return getattr(span.actual, method.__name__)(*args, **kwargs)
-
-    return cast("F", call)
-
-
-class _CurrentSpan(Span):
-    """A stand-in for the run's span, which is current while the run is driven.
-
-    The span starts with the first event. With a store, another task delivers that event, and a task can change the
-    current span only for itself.
-    """
-
-    def __init__(self) -> None:
-        self._outer = self.actual = get_current_span()
-
-    def reset(self) -> None:
-        """Stand for the span that was current before the run."""
-        self.actual = self._outer
-
-    end = _forward(Span.end)
-    get_span_context = _forward(Span.get_span_context)
-    set_attributes = _forward(Span.set_attributes)
-    set_attribute = _forward(Span.set_attribute)
-    add_event = _forward(Span.add_event)
-    add_link = _forward(Span.add_link)
-    update_name = _forward(Span.update_name)
-    is_recording = _forward(Span.is_recording)
-    set_status = _forward(Span.set_status)
-    record_exception = _forward(Span.record_exception)
+        context = set_span_in_context(parent.span, Context())
+        return self._tracer.start_span(name, context, kind, present(found), start_time=to_nanoseconds(start))
 
 
 class _Turn:
@@ -398,5 +359,6 @@ class _Turn:
         return [result.requested_agent for result in results if result is not None]
 
 
-def _nanoseconds(timestamp: float) -> int:
+def to_nanoseconds(timestamp: float) -> int:
+    """Return a time in seconds as nanoseconds."""
     return int(timestamp * 1_000_000_000)

@@ -8,6 +8,7 @@ import asyncio
 from time import time
 from typing import Any, assert_never, cast
 
+from msgspec.structs import replace
 from typing_extensions import TypeVar
 
 from ..agents import AgentContext
@@ -20,6 +21,7 @@ from ..errors import ModelError, RunError, SetupError
 from ..events import Action, AgentResponded, ResponseTruncated, Transfer, UserMessageAdded
 from ..messages import AssistantMessage, ToolCall, ToolMessage, UserMessage, is_empty, text_of
 from ..models import ModelRequest, ModelResponse, ModelSettings
+from ..models.prices import add_cost
 from ..tools.guardrails import copy_changes
 from . import mailbox
 from .controller import ActiveSpeaker, SessionController
@@ -166,6 +168,9 @@ class LiveActivation:
         if is_empty(message):
             self._transcript.drop(slot)
             return
+        if ended.usage is not None:
+            usage = add_cost(self._ctx._options.prices, ended.usage, self._controller.model.name)
+            ended = replace(ended, usage=usage)
         response = await self._record_response(slot, ended, message)
         entry = self._turns.add_response(slot, response)
         for item_id in ended.item_ids:

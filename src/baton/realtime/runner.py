@@ -14,6 +14,7 @@ from ..context import Limits
 from ..errors import SetupError, quote_names
 from ..handoffs import PromptLanguage
 from ..messages import RunInput
+from ..models import Prices
 from ..runner import Runner
 from ..runner.arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
 from ..runner.backends import new_id
@@ -88,6 +89,7 @@ class RealtimeRunner(Generic[C]):
         extra_agents: Sequence[BaseAgent[Any, Any]] = (),
         prompt_language: PromptLanguage = "en",
         lease_seconds: float = 30.0,
+        prices: Prices | bool = True,
     ) -> None:
         """Compile the team.
 
@@ -111,6 +113,7 @@ class RealtimeRunner(Generic[C]):
             extra_agents: Agents of the team that no edge leads to.
             prompt_language: Language of Baton's own texts for the model.
             lease_seconds: Seconds after which another worker may take over a run.
+            prices: See `Runner`. No default has prices for audio: give a `PriceTable` with those of your model.
 
         Raises:
             SetupError: The team or an option is invalid.
@@ -129,6 +132,7 @@ class RealtimeRunner(Generic[C]):
             extra_agents=extra_agents,
             observers=observers,
             middleware=middleware,
+            prices=prices,
         )
         if compaction is not None:
             raise SetupError(

@@ -6,8 +6,10 @@ A run neither waits for its observers nor depends on them.
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from ..agents.tracing import RunTrace
+from ..context.run_state import RunState
 from ..errors import SetupError
 from ..events import Delta, Event
 from ..log import EventSink
@@ -20,7 +22,10 @@ EventHandler: TypeAlias = Callable[[Event | Delta], None]
 
 
 class Observer(Protocol):
-    """Receives the events of every run of a runner; passed as `Runner(observers=[…])`."""
+    """Receives the events of every run of a runner; passed as `Runner(observers=[…])`.
+
+    Set `receives_deltas = False` on an observer that needs no deltas: models are asked to stream for those that do.
+    """
 
     def observe(self, run_id: str, past: Sequence[Event]) -> AbstractContextManager[EventHandler]:
         """Return a context manager that is entered when a run is driven and exited when it stops.
@@ -39,6 +44,29 @@ class Observer(Protocol):
         ...
 
 
+@runtime_checkable
+class TracingObserver(Observer, Protocol):
+    """An observer that also opens spans around the calls of a run, while they are made."""
+
+    def start_trace(self, run: RunState[Any], first_events: Sequence[Event]) -> RunTrace:
+        """Open the span of a run that is about to be driven, and make it current.
+
+        Args:
+            run: The run; its log has the events before this drive.
+            first_events: The events that will be written first.
+        """
+        ...
+
+    def current_traceparent(self) -> str:
+        """Return the W3C trace context of the current span; "" if there is none."""
+        ...
+
+
+def find_tracer(observers: Sequence[Observer]) -> TracingObserver | None:
+    """Return the observer that traces calls, if there is one."""
+    return next((observer for observer in observers if isinstance(observer, TracingObserver)), None)
+
+
 def check_observers(given: Any) -> tuple[Observer, ...]:
     """Validate the `observers` argument of Runner. Raises SetupError."""
     shown = show(given)
@@ -48,24 +76,42 @@ def check_observers(given: Any) -> tuple[Observer, ...]:
             raise SetupError(
                 f"Runner(observers=[…]) takes a list of observers, objects with a method `observe`; not {shown}"
             )
+    if sum(isinstance(observer, TracingObserver) for observer in observers) > 1:
+        raise SetupError(
+            "Runner(observers=[…]) takes one observer that traces; to send spans to several places, give its "
+            "TracerProvider several span processors"
+        )
     return tuple(observers)
 
 
 class ObserverSink:
     """An event sink that passes events to observers before the actual sink, if there is one."""
 
-    has_subscribers = True
-    """Observers receive deltas."""
-
     def __init__(self, run_id: str, observers: Sequence[Observer], sink: EventSink | None) -> None:
         self._run_id = run_id
         self._observers = observers
         self._sink = sink
+        self.has_subscribers = (sink is not None and sink.has_subscribers) or any(
+            getattr(observer, "receives_deltas", True) for observer in observers
+        )
+        """True if anyone reads deltas; an observer that does not has `receives_deltas = False`."""
+        self._trace: RunTrace | None = None
         self._entered: list[AbstractContextManager[EventHandler]] = []
         self._handlers: tuple[EventHandler, ...] = ()
 
-    def enter(self, past: Sequence[Event]) -> None:
-        """Enter the observers of a run that was opened."""
+    def enter(self, run: RunState[Any], first_events: Sequence[Event]) -> Sequence[Event]:
+        """Enter the observers of a run that was opened.
+
+        Returns:
+            The events to write first; a traced run records its trace context in them.
+        """
+        past, tracer = tuple(run.log.events), find_tracer(self._observers)
+        if tracer is not None:
+            try:
+                run.trace = self._trace = tracer.start_trace(run, first_events)
+                first_events = self._trace.first_events
+            except Exception:
+                _logger.exception("the trace of run `%s` could not be started", self._run_id)
         for observer in self._observers:
             try:
                 manager = observer.observe(self._run_id, past)
@@ -74,15 +120,22 @@ class ObserverSink:
                 _logger.exception("an observer failed at the start of run `%s` and is skipped", self._run_id)
             else:
                 self._entered.append(manager)
+        return first_events
 
-    def exit(self) -> None:
-        """Exit the observers of a run that has stopped."""
+    def exit(self, output: Any) -> None:
+        """Exit the observers of a run that has stopped.
+
+        Args:
+            output: The output of a completed run.
+        """
         for manager in reversed(self._entered):
             try:
                 # The last event tells how the run ended; a failed run is not an error of the observer.
                 manager.__exit__(None, None, None)
             except Exception:
                 _logger.exception("an observer failed at the end of run `%s`", self._run_id)
+        if self._trace is not None:
+            self._trace.end(output)
 
     @property
     def is_full(self) -> bool:

@@ -36,6 +36,8 @@ class RunUsage(msgspec.Struct, frozen=True):
     """Usage by agent name."""
     by_model: Mapping[str, Usage]
     """Usage by model name."""
+    by_edge: Mapping[tuple[str, str], Usage] = {}
+    """Usage by edge: the agent that control came from, "" for the first agent of the run, and the agent."""
 
 
 class GuardrailResult(msgspec.Struct, frozen=True):
@@ -210,18 +212,21 @@ def usage_from_events(events: Iterable[Event]) -> RunUsage:
         events: The events of one or several runs.
 
     Returns:
-        The usage in total, by agent and by model.
+        The usage in total, by agent, by model and by edge.
     """
     total = Usage()
     by_agent: dict[str, Usage] = {}
     by_model: dict[str, Usage] = {}
+    by_edge: dict[tuple[str, str], Usage] = {}
     for event in events:
         if isinstance(event, AgentResponded | HistoryCompacted) and event.model:
             usage = msgspec.structs.replace(event.usage or Usage(), model_calls=1)
             total += usage
             by_agent[event.agent] = by_agent.get(event.agent, Usage()) + usage
             by_model[event.model] = by_model.get(event.model, Usage()) + usage
-    return RunUsage(total, by_agent, by_model)
+            edge = (event.origin.parent.agent if event.origin.parent is not None else "", event.agent)
+            by_edge[edge] = by_edge.get(edge, Usage()) + usage
+    return RunUsage(total, by_agent, by_model, by_edge)
 
 
 def guardrail_results(events: Iterable[Event]) -> tuple[GuardrailResult, ...]:

@@ -29,7 +29,8 @@ from ..flow.team import fingerprint_hash, team_fingerprint
 from ..handoffs import HandoffInputFilter, PromptLanguage
 from ..log import Log
 from ..messages import RunInput
-from ..models import Model, ModelSettings, resolve_model
+from ..models import Model, ModelSettings, Prices, resolve_model
+from ..models.prices import check_prices
 from ..stores import Store, resolve_store
 from ..wording import show
 from .answers import fork_events, resume_events
@@ -54,7 +55,7 @@ from .backends import (
     run_started_event,
 )
 from .driving import replay_run
-from .observers import Observer, check_observers
+from .observers import Observer, check_observers, find_tracer
 from .result import RunResult
 from .stored_methods import StoredRunMethods
 from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
@@ -94,6 +95,8 @@ class Runner(StoredRunMethods[C, Out]):
         lease_seconds: How long a stored run stays reserved for this worker if its process dies.
         context_factory: Creates the context of a run for which none is given from its record, in every process that
             starts, resumes or recovers runs: a context is never stored.
+        prices: The prices that costs are computed with: a `PriceTable`, True for those of `genai-prices` if it is
+            installed, or False for no costs but those that models report.
 
     Raises:
         SetupError: An argument is invalid or unknown, or the team cannot work as defined.
@@ -122,6 +125,7 @@ class Runner(StoredRunMethods[C, Out]):
         prompt_language: PromptLanguage = "en",
         lease_seconds: float = 30.0,
         context_factory: ContextFactory | None = None,
+        prices: Prices | bool = True,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -147,6 +151,7 @@ class Runner(StoredRunMethods[C, Out]):
             hooks=hooks,
             middleware=check_middleware("Runner()", middleware),
             compaction=check_compaction("Runner()", compaction),
+            prices=check_prices(prices),
         )
         self._config = FlowConfig(
             self.team,
@@ -159,6 +164,7 @@ class Runner(StoredRunMethods[C, Out]):
             context_factory=context_factory,
         )
         self._observers = check_observers(observers)
+        self._tracer = find_tracer(self._observers)
         self._stopped: dict[str, StoppedRun] = {}
         """Stopped runs by id, if there is no store."""
         self._stored_runs = None if store is None else self._create_repository(store)
@@ -402,7 +408,9 @@ class Runner(StoredRunMethods[C, Out]):
         return self._create_stream(MemoryBackend(started.run_id, opened, self._stopped, is_new=True))
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
-        return new_run_started(input, args, self.team, self._fingerprint)
+        started = new_run_started(input, args, self.team, self._fingerprint)
+        tracer = self._tracer
+        return started if tracer is None else msgspec.structs.replace(started, traceparent=tracer.current_traceparent())
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
         # The store's connections belong to this event loop, which is about to end.

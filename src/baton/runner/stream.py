@@ -299,11 +299,12 @@ class RunStream(Generic[Out]):
         self._opened = opened
         flow, log = opened.flow, opened.flow.run.log
         hooks, past_events = flow.config.options.hooks, len(log.events)
+        first_events = opened.first_events
         if observed is not None:
-            observed.enter(tuple(log.events))
+            first_events = observed.enter(flow.run, first_events)
         if self._is_cancelled or self._stop_when or self._releases_after_turn:
             flow.run.signals.stop = "now" if self._is_cancelled else self._stop_when or "after_turn"
-        for event in opened.first_events:
+        for event in first_events:
             log.write(event)
         try:
             if log.sink is not None:
@@ -340,7 +341,7 @@ class RunStream(Generic[Out]):
                 await closing
         finally:
             if observed is not None:
-                observed.exit()
+                observed.exit(None if self._result is None else self._result._output)
             if flow.run.opened:
                 await close_run_resources(flow.run)
 

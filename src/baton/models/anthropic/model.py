@@ -147,13 +147,14 @@ class AnthropicStreamParser(EventParser):
 
     def _total_usage(self) -> Usage:
         used = self._usage
-        cached = used.get("cache_read_input_tokens", 0)
+        cached, written = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
         return Usage(
-            input_tokens=used.get("input_tokens", 0) + cached + used.get("cache_creation_input_tokens", 0),
+            input_tokens=used.get("input_tokens", 0) + cached + written,
             output_tokens=used.get("output_tokens", 0),
             cached_tokens=cached,
             reasoning_tokens=used.get("output_tokens_details", {}).get("thinking_tokens", 0),
             model_calls=1,
+            cache_write_tokens=written,
         )
 
 

@@ -17,6 +17,7 @@ from google.rpc.status_pb2 import Status
 from starlette.requests import Request
 
 from ...errors import SetupError
+from ...propagation import remote_parent
 from .handler import OPERATIONS, SERVICE, A2ARequestGuard, A2ARequestHandler, Operation, to_a2a_error, to_response
 from .projection import Update
 
@@ -76,8 +77,10 @@ class GRPCBinding:
     @asynccontextmanager
     async def _admitted(self, call: Any) -> AsyncGenerator[ServerCallContext]:
         """Yield the context of a call that passes the checks; abort the call if the block fails."""
+        request = _to_request(call)
         try:
-            yield await self._guard.admit_current(_to_request(call))
+            with remote_parent(request.headers):
+                yield await self._guard.admit_current(request)
         except Exception as error:
             await self._abort(call, error)
             raise

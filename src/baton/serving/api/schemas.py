@@ -231,9 +231,9 @@ def encode_public_event(event: Event | Delta, principal: Principal, *, show_erro
         public = {name: principal.to_public_id(id) for name, id in ids.items()}
         tasks = tuple(_to_public_task(task, principal) for task in event.tasks)
         event = replace(event, **public, tasks=tasks, team_fingerprint={}, forked_from="", owner="")
-        event = replace(event, options={}, summaries=())
+        event = replace(event, options={}, summaries=(), traceparent="")
     elif isinstance(event, RunResumed):
-        event = replace(event, options={})
+        event = replace(event, options={}, traceparent="")
     elif isinstance(event, UserMessageAdded):
         event = replace(event, message_id=principal.to_public_id(event.message_id))
     elif isinstance(event, TaskEnded):

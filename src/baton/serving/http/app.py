@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ...agents import BaseAgent
 from ...arguments import check_callback
 from ...errors import SetupError
+from ...propagation import remote_parent
 from ...runner import BackgroundRunner, ContextFactory, Runner
 from ...stores import Store
 
@@ -27,9 +28,10 @@ AppTarget: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any] | BackgroundRunner
 """An object that an app can serve; pass one `BackgroundRunner` to several apps to share its runs."""
 
 ACCESS_LOGGER = logging.getLogger("baton.access")
+_TRACE = (b"traceparent", b"tracestate")
 _ALLOWED_HEADERS = (
     *("Authorization", "Content-Type", "Accept", "Last-Event-ID", "Idempotency-Key", "A2A-Version", "A2A-Extensions"),
-    *("MCP-Protocol-Version", "Mcp-Session-Id"),
+    *("MCP-Protocol-Version", "Mcp-Session-Id", "Traceparent", "Tracestate"),
 )
 
 
@@ -187,6 +189,7 @@ def make_app(
         handlers: Starlette's exception handlers.
     """
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
@@ -200,8 +203,28 @@ def make_app(
             if close is not None:
                 await close()
 
-    middleware = cors_middleware(cors_origins)
+    middleware = [Middleware(TraceContextMiddleware), *cors_middleware(cors_origins)]
     return Starlette(routes=routes, middleware=middleware, lifespan=lifespan, exception_handlers=handlers)
+
+
+class TraceContextMiddleware:
+    """ASGI middleware that continues the trace of the client: the spans of runs become part of it.
+
+    Args:
+        app: The app behind the middleware.
+    """
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        found: dict[str, str] = {}
+        if scope["type"] == "http":
+            found = {
+                name.decode("ascii"): value.decode("latin-1") for name, value in scope["headers"] if name in _TRACE
+            }
+        with remote_parent(found):
+            await self._app(scope, receive, send)
 
 
 class AccessLog:

@@ -1,0 +1,44 @@
+"""Providers that send spans and metrics to an OTLP receiver over HTTP."""
+
+from urllib.parse import urlsplit
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import MeterProvider as AnyMeterProvider
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from ..errors import SetupError
+
+_TRACES, _METRICS = "/v1/traces", "/v1/metrics"
+
+
+def make_providers(
+    url: str, headers: dict[str, str], service_name: str, *, metrics: bool
+) -> tuple[TracerProvider, AnyMeterProvider]:
+    """Return providers that send spans and metrics to a receiver.
+
+    Args:
+        url: The address of the receiver.
+        headers: Headers of every request.
+        service_name: The name of the service.
+        metrics: Whether to send metrics.
+
+    Raises:
+        SetupError: The URL is not one.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise SetupError(f"OTelObserver.to({url!r}) is not the URL of an OTLP receiver, such as http://localhost:4318")
+    base = url.rstrip("/").removesuffix(_TRACES)
+    resource = Resource.create({SERVICE_NAME: service_name}).merge(OTELResourceDetector().detect())
+    tracer_provider = TracerProvider(resource=resource)
+    tracer_provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{base}{_TRACES}", headers=headers)))
+    if not metrics:
+        return tracer_provider, NoOpMeterProvider()
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(f"{base}{_METRICS}", headers=headers))
+    return tracer_provider, MeterProvider([reader], resource)
