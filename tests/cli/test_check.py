@@ -9,8 +9,8 @@ import pytest
 
 from baton import Agent, BaseAgent, Runner, handoff, then_transfer
 from baton.agents import AgentContext
-from baton.cli.check import find_endless_cycles, transfer_costs
 from baton.flow import Team
+from baton.inspection.findings import find_endless_cycles, transfer_costs
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

@@ -20,6 +20,7 @@ from baton.agents import Compaction, HistoryPolicy
 from baton.context import HistoryEntry
 from baton.events import AgentResponded
 from baton.flow import RecordedRequest
+from baton.inspection.requests import view_compared
 from baton.messages import Message
 from baton.models import ModelRequest
 from baton.stores import MemoryStore
@@ -39,14 +40,21 @@ def _describe(request: ModelRequest | RecordedRequest) -> str:
 
 def check_requests(runner: Runner[Any, Any], run_id: str, sent: Sequence[ModelRequest], status: str) -> None:
     """Compare the restored requests with those that were sent."""
-    restored = run_in_loop(runner.requests(run_id))
-    responses = [e for e in run_in_loop(runner.events(run_id)) if isinstance(e, AgentResponded) and e.model]
+    restored, events = run_in_loop(runner.requests(run_id)), run_in_loop(runner.events(run_id))
+    responses = [event for event in events if isinstance(event, AgentResponded) and event.model]
     assert [*restored] == [event.key for event in responses]
     lost = Counter(map(_describe, sent))
     lost.subtract(map(_describe, restored.values()))
     assert min(lost.values(), default=0) >= 0, "a restored request was never sent"
     # The response to a request that exceeds a limit is not recorded.
     assert lost.total() <= (0 if status == "completed" else 1)
+    # S5, S6: the views for display have the same messages, and a handoff accounts for all that the receiver read.
+    for key, request in restored.items():
+        view = view_compared(restored, events, key)
+        assert tuple([each.message for each in view.messages]) == request.messages
+        if view.handoff is not None:
+            read = [each.message for each in view.handoff.messages if each.mark != "withheld"]
+            assert tuple(read) == request.messages
 
 
 @given(scenario=scenarios(), policy=st.sampled_from(POLICIES), compaction=st.none() | compactions)

@@ -13,9 +13,9 @@ import click
 from msgspec import Struct
 
 from ..flow import Team
+from ..inspection.edges import TeamEdge, edges_of, parts_of, teams_in
 from ..realtime import RealtimeRunner
 from ..runner import Runner
-from .edges import TeamEdge, edges_of, parts_of, teams_in
 from .errors import TargetError
 from .options import QUIET, choice_option, debug, target
 from .output import write_data

@@ -22,6 +22,7 @@ from ..agents import BaseAgent
 from ..context import Limits
 from ..errors import BatonError, RunError, SetupError, nearest, quote_names
 from ..events import Delta, Event
+from ..inspection.edges import definition_of
 from ..log import Log
 from ..models import MODEL_ENV_VAR, Model, resolve_model
 from ..realtime import RealtimeAgent, RealtimeRunner
@@ -30,7 +31,6 @@ from ..runner.result import to_interrupt
 from ..stores import FINISHED_STATUSES, RunRecord, SQLiteStore, Store, resolve_store
 from ..wording import type_of
 from .display import Screen
-from .edges import definition_of
 from .errors import TargetError
 from .options import RunArguments
 

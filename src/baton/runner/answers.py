@@ -1,11 +1,12 @@
 """Validation of answers to interrupts, and the edited logs of forked runs."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from time import time
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from ..context.values import to_json_value
@@ -13,7 +14,7 @@ from ..errors import AnswerError, InterruptExpiredError, RunError, quote_names
 from ..events import types
 from ..events.base import RUN_ORIGIN
 from ..log import DISMISSED, Log
-from ..messages import ToolCall, UserMessage, pair_calls_with_results, to_messages
+from ..messages import AssistantMessage, ToolCall, UserMessage, pair_calls_with_results, to_messages
 from ..tools.results import to_tool_result
 from ..tools.wrappers import parse_approval, parse_outcome_report
 from ..wording import show, type_of
@@ -248,6 +249,16 @@ def _with_new_run_id(event: types.Event, old: str, new: str) -> types.Event:
     return event
 
 
+class _CallEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class _ResponseEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    content: str = ""
+    tool_calls: tuple[_CallEdit, ...] = ()
+
+
 def _edit_events(events: Sequence[types.Event], edit: Mapping[str, Any]) -> list[types.Event]:
     keys = {event.key for event in events}
     for key in edit:
@@ -279,11 +290,26 @@ def _edit_event(event: types.Event, value: Any, interrupts: Mapping[str, types.I
             messages = [UserMessage(value)] if isinstance(value, str) else pair_calls_with_results(to_messages(value))
             return replace(event, summary=tuple(map(types.SummaryMessage, messages)))
         case types.AgentResponded():
-            if not isinstance(value, str):
-                raise RunError(f"the text of `{event.key}` can be replaced by another text, not by {show(value)}")
-            return replace(event, message=replace(event.message, content=value))
+            return replace(event, message=_edit_response(event, value))
         case _:
             raise RunError(
                 f"{type_of(event)} event cannot be edited; input, answers, step and tool results, user "
                 "messages, summaries and agent responses can"
             )
+
+
+def _edit_response(event: types.AgentResponded, value: Any) -> AssistantMessage:
+    """Return the response with another text, or with another text and other tool calls."""
+    if isinstance(value, str):
+        return replace(event.message, content=value)
+    try:
+        edit = convert(value, _ResponseEdit)
+    except ValidationError as error:
+        expected = 'another text, or by {"content": …, "tool_calls": [{"name": …, "arguments": {…}}]}'
+        raise RunError(f"`{event.key}` can be replaced by {expected}, not by {show(value)}: {error}") from None
+    ids = [call.id for call in event.tool_calls]
+    calls = [
+        ToolCall(ids[n] if n < len(ids) else f"{event.key}.{n}", call.name, json.dumps(call.arguments))
+        for n, call in enumerate(edit.tool_calls)
+    ]
+    return replace(event.message, content=edit.content, tool_calls=tuple(calls))

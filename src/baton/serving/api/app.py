@@ -27,6 +27,7 @@ def api_app(
     context_factory: ContextFactory | None = None,
     heartbeat: float = 15.0,
     client_options: ClientOptions | None = None,
+    inspection: bool = False,
 ) -> "Starlette":
     """Return the HTTP API of a team as an ASGI app.
 
@@ -43,6 +44,8 @@ def api_app(
         context_factory: Creates the context of a run from its record; by default the runner's own.
         heartbeat: Seconds of silence after which an event stream sends a comment.
         client_options: The options of a run, such as its model, that clients may set; none by default.
+        inspection: Add the endpoints for developers: the team, logs and model requests as recorded, forks with any
+            model and instructions, replays and comparisons. Anyone who may call them reads instructions and errors.
 
     Raises:
         SetupError: Starlette is not installed, the runner has no store, or an argument is invalid.
@@ -52,11 +55,17 @@ def api_app(
     except ImportError:
         raise SetupError("api_app(…) needs Starlette: pip install 'baton-adk[serving]'") from None
     from ..http.guard import RequestGuard
-    from .handlers import RunEndpoints, unknown_path
+    from .handlers import RunEndpoints
+    from .inspection import InspectionEndpoints
+    from .overview import OverviewEndpoints
+    from .routes import make_routes, unknown_path
 
     check_positive("api_app(heartbeat=…)", heartbeat)
     background = to_background_runner(target, "api_app", context_factory)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
-    endpoints = RunEndpoints(background, guard, heartbeat, show_errors, client_options=client_options or NO_OPTIONS)
+    shared = (background, guard, heartbeat, show_errors)
+    runs = RunEndpoints(*shared, client_options=client_options or NO_OPTIONS)
+    developers = [InspectionEndpoints(*shared)] if inspection else []
+    routes = make_routes([runs, OverviewEndpoints(*shared), *developers], guard, inspection=inspection)
     handlers = dict.fromkeys((404, 405), unknown_path)
-    return make_app(endpoints.routes(), background, cors_origins=cors_origins, handlers=handlers)
+    return make_app(routes, background, cors_origins=cors_origins, handlers=handlers)

@@ -1,7 +1,7 @@
-"""The endpoints of the HTTP API."""
+"""The endpoints of the HTTP API that start, show and change runs."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -9,40 +9,35 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 
 from ...context import Limits
 from ...context.values import THREAD_PREFIX
-from ...errors import RunExistsError, RunNotFoundError, ThreadBusyError
+from ...errors import RunExistsError, ThreadBusyError
 from ...events import Delta, Event
 from ...log import Log
 from ...runner import Dismiss
 from ...runner.arguments import ResumeArgs, RunArgs
 from ...runner.backends import new_id, run_started_event
 from ...runner.waiting_messages import from_message
-from ...stores import RUN_STATUSES, RunRecord, RunStatus, WaitingMessage
-from ..http.app import Endpoints
+from ...stores import RunRecord, WaitingMessage
 from ..http.auth import Principal
-from ..http.errors import ServingError, check_interrupt_ids, error_response
+from ..http.errors import ServingError, check_interrupt_ids
 from ..http.sse import SSEResponse, encode_frame, iter_frames
 from . import schemas
 from .client_options import NO_OPTIONS, ClientOptions
-from .openapi import openapi_document
+from .endpoints import ApiEndpoints, EndpointTable, json_response, parse_int, path_id
 from .options import client_run_args
+from .search import parse_search
 
 _RESERVED_PREFIXES = ("baton.", THREAD_PREFIX)
-_DIGITS = re.compile(r"\d{1,15}")
-_CURSOR = re.compile(r"[\x20-\x7e]{1,1000}")
 _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
-_Endpoint = Callable[[Principal, Request], Awaitable[Response]]
 
 
 @dataclass(eq=False)
-class RunEndpoints(Endpoints):
-    """The endpoints of the HTTP API; each principal has runs and threads of its own.
+class RunEndpoints(ApiEndpoints):
+    """The endpoints that start, show and change runs.
 
     Args:
         client_options: The options of a run that clients may set.
@@ -50,35 +45,17 @@ class RunEndpoints(Endpoints):
 
     client_options: ClientOptions = NO_OPTIONS
 
-    def routes(self) -> list[Route]:
-        """Return the routes of the API."""
-        endpoints: dict[str, dict[str, _Endpoint]] = {
+    def endpoints(self) -> EndpointTable:
+        """Return the endpoints by path and method."""
+        return {
             "/runs": {"GET": self._list_runs, "POST": self._start_run},
-            "/runs/{id}": {"GET": self._get_run},
+            "/runs/{id}": {"GET": self._get_run, "DELETE": self._delete_run},
             "/runs/{id}/events": {"GET": self._stream_events},
             "/runs/{id}/answers": {"POST": self._answer_run},
             "/runs/{id}/resume": {"POST": self._resume_run},
             "/runs/{id}/cancel": {"POST": self._cancel_run},
             "/threads/{id}": {"GET": self._get_thread},
         }
-        return [
-            Route("/health", _health, methods=["GET"]),
-            Route("/openapi.json", self._openapi, methods=["GET"]),
-            *[
-                Route(path, partial(self._handle, by_method), methods=[*by_method])
-                for path, by_method in endpoints.items()
-            ],
-        ]
-
-    async def _handle(self, by_method: Mapping[str, _Endpoint], request: Request) -> Response:
-        try:
-            principal = await self.guard.admit(request)
-            return await by_method["GET" if request.method == "HEAD" else request.method](principal, request)
-        except Exception as error:  # noqa: BLE001 - every failure becomes a response
-            return error_response(request, error)
-
-    async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(openapi_document(str(request.scope.get("root_path", "")), self.guard.auth))
 
     async def _start_run(self, principal: Principal, request: Request) -> Response:
         body = await self.guard.parse_body(request, partial(msgspec.json.decode, type=schemas.StartRunBody))
@@ -108,7 +85,7 @@ class RunEndpoints(Endpoints):
                 # The first request may have arrived at the same time.
                 if not key or not await self._is_repeated(body.input, args):
                     raise
-        return await self._run(principal, id, 201, {"Location": f"{request.url.path}/{id}"})
+        return await self.run_response(principal, id, 201, {"Location": f"{request.url.path}/{id}"})
 
     async def _is_repeated(self, input: Any, args: RunArgs[Any]) -> bool:
         """Return whether the same request has started the run. Raises if it was another one."""
@@ -126,29 +103,25 @@ class RunEndpoints(Endpoints):
         return True
 
     async def _list_runs(self, principal: Principal, request: Request) -> Response:
-        query = request.query_params
-        thread, after = query.get("thread"), query.get("after", "")
-        if after and not _CURSOR.fullmatch(after):
-            raise ServingError(422, "invalid", "`after` must be the `next` cursor of the previous page")
-        if thread is not None and not re.fullmatch(schemas.ID, thread):
-            raise ServingError(422, "invalid", "`thread` must consist of at most 128 letters, digits and . _ : -")
-        page = await self.store.list(
-            status=_parse_statuses(query.getlist("status")),
-            thread=None if thread is None else principal.to_store_id(thread),
-            owner=principal.owner_filter,
-            limit=_parse_int(query.get("limit", "50"), "limit", minimum=1, maximum=schemas.MAX_PAGE_SIZE),
-            cursor=after,
-        )
-        runs = tuple([schemas.to_run_view(record, principal) for record in page.records])
-        return _json(schemas.RunPage(runs=runs, next=page.next_cursor))
+        search = parse_search(request.query_params, principal)
+        records, cursor = await search.find(self.store, self.summary)
+        runs = [schemas.to_run_view(record, principal, summary) for record, summary in records]
+        return json_response(schemas.RunPage(runs=tuple(runs), next=cursor))
 
     async def _get_run(self, principal: Principal, request: Request) -> Response:
-        return await self._run(principal, _path_id(request, "run"))
+        return await self.run_response(principal, path_id(request, "run"))
+
+    async def _delete_run(self, principal: Principal, request: Request) -> Response:
+        record = await self.require_run(principal, path_id(request, "run"))
+        if record.status == "running":
+            raise ServingError(409, "run_busy", "the run is running; cancel it first")
+        await self.store.delete(record.run_id)
+        return Response(status_code=204)
 
     async def _stream_events(self, principal: Principal, request: Request) -> Response:
         text = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-        id, after = _path_id(request, "run"), _parse_int(text, "Last-Event-ID", minimum=0, maximum=10**15)
-        record = await self._find(principal, id)
+        id, after = path_id(request, "run"), parse_int(text, "Last-Event-ID", minimum=0, maximum=10**15)
+        record = await self.find_run(principal, id)
         if isinstance(record, RunRecord) and record.status != "running" and record.seq - 1 <= after:
             # An EventSource reconnects whenever a stream ends, unless the response is 204.
             return Response(status_code=204)
@@ -165,9 +138,9 @@ class RunEndpoints(Endpoints):
         yield encode_frame(data, event=type(event).__name__, id=id)
 
     async def _answer_run(self, principal: Principal, request: Request) -> Response:
-        id = _path_id(request, "run")
+        id = path_id(request, "run")
         body = await self.guard.parse_body(request, partial(msgspec.json.decode, type=schemas.AnswersBody))
-        record = await self._record(principal, id)
+        record = await self.require_run(principal, id)
         if record.status != "suspended":
             raise ServingError(409, "not_suspended", f"the run is {record.status}; it has no open interrupts")
         # `resume` takes a mapping with other keys for the answer itself; here the keys are always interrupt ids.
@@ -176,29 +149,29 @@ class RunEndpoints(Endpoints):
         return await self._resume(principal, id, record, body.answers, ResumeArgs(message=body.message))
 
     async def _resume_run(self, principal: Principal, request: Request) -> Response:
-        id, parse = _path_id(request, "run"), partial(msgspec.json.decode, type=schemas.ResumeBody)
+        id, parse = path_id(request, "run"), partial(msgspec.json.decode, type=schemas.ResumeBody)
         body = await self.guard.parse_body(request, parse, default=schemas.ResumeBody())
         args = ResumeArgs[Any](message=body.message, execute_calls=body.execute_calls)
         answers = None if body.dismiss is None else Dismiss(body.dismiss)
-        return await self._resume(principal, id, await self._record(principal, id), answers, args)
+        return await self._resume(principal, id, await self.require_run(principal, id), answers, args)
 
     async def _resume(
         self, principal: Principal, id: str, record: RunRecord, answers: Any, args: ResumeArgs[Any]
     ) -> Response:
         await self.background.resume(record.run_id, answers, **args)
-        return await self._run(principal, id, 202)
+        return await self.run_response(principal, id, 202)
 
     async def _cancel_run(self, principal: Principal, request: Request) -> Response:
-        id, parse = _path_id(request, "run"), partial(msgspec.json.decode, type=schemas.CancelBody)
+        id, parse = path_id(request, "run"), partial(msgspec.json.decode, type=schemas.CancelBody)
         body = await self.guard.parse_body(request, parse, default=schemas.CancelBody())
-        found = await self._find(principal, id)
+        found = await self.find_run(principal, id)
         status = await self.background.cancel(found.run_id, body.when)
         if isinstance(found, WaitingMessage) and await self.store.record(found.run_id) is None:
-            return _json(schemas.to_waiting_detail(found, principal, status))
-        return await self._run(principal, id)
+            return json_response(schemas.to_waiting_detail(found, principal, status))
+        return await self.run_response(principal, id)
 
     async def _get_thread(self, principal: Principal, request: Request) -> Response:
-        id = _path_id(request, "thread")
+        id = path_id(request, "thread")
         thread = self.background.runner.thread(principal.to_store_id(id))
         runs, waiting = await thread.runs(), await thread.waiting()
         if not runs and not waiting:
@@ -210,36 +183,7 @@ class RunEndpoints(Endpoints):
             messages=await thread.messages(),
             waiting=tuple([principal.to_public_id(message.run_id) for message in waiting]),
         )
-        return _json(view)
-
-    async def _run(
-        self, principal: Principal, id: str, status: int = 200, headers: dict[str, str] | None = None
-    ) -> Response:
-        """Return a run with the details of its log, or a message that waits."""
-        record = await self._find(principal, id)
-        if isinstance(record, WaitingMessage):
-            return _json(schemas.to_waiting_detail(record, principal), status, headers)
-        events = await self.background.runner.events(record.run_id)
-        detail = schemas.to_run_detail(record, events, principal, show_errors=self.show_errors)
-        return _json(detail, status, headers)
-
-    async def _record(self, principal: Principal, id: str) -> RunRecord:
-        found = await self._find(principal, id)
-        if isinstance(found, WaitingMessage):
-            raise ServingError(409, "waiting", "the message waits for the unfinished run of its thread")
-        return found
-
-    async def _find(self, principal: Principal, id: str) -> RunRecord | WaitingMessage:
-        """Return a run, or a message that waits. Raises RunNotFoundError."""
-        # Ids of runs that were started by another protocol have no owner prefix.
-        for store_id in dict.fromkeys((principal.to_store_id(id), id)):
-            record = await self.store.record(store_id)
-            if record is not None and principal.sees(record.owner):
-                return record
-        message = await self.store.waiting(principal.to_store_id(id))
-        if message is None or not principal.sees(message.owner):
-            raise RunNotFoundError(id)
-        return message
+        return json_response(view)
 
     def _limits(self, requested: schemas.LimitsBody | None) -> Limits | None:
         """Return the runner's limits, lowered to the requested ones."""
@@ -250,46 +194,3 @@ class RunEndpoints(Endpoints):
         for name, limit in lower.items():
             lower[name] = limit if own[name] is None else min(limit, own[name])
         return replace(self.background.runner.limits, **lower)
-
-
-async def unknown_path(request: Request, error: Exception) -> Response:
-    """Return the response for an unknown path or method.
-
-    Args:
-        request: The incoming request.
-        error: The exception that Starlette raised.
-    """
-    if isinstance(error, HTTPException) and error.status_code == 405:
-        message = "this path does not support the method"
-        return ServingError(405, "method_not_allowed", message, headers=error.headers).response()
-    if isinstance(error, HTTPException) and error.status_code == 404:
-        return ServingError(404, "not_found", "there is no such path").response()
-    return error_response(request, error)
-
-
-async def _health(request: Request) -> Response:
-    return _json(schemas.HealthBody())
-
-
-def _path_id(request: Request, what: str) -> str:
-    id = request.path_params["id"]
-    if not re.fullmatch(schemas.ID, id):
-        raise ServingError(404, "not_found", f"there is no such {what}")
-    return id
-
-
-def _parse_int(text: str, what: str, *, minimum: int, maximum: int) -> int:
-    if not text.isascii() or not _DIGITS.fullmatch(text) or not minimum <= int(text) <= maximum:
-        raise ServingError(422, "invalid", f"`{what}` must be an integer from {minimum} to {maximum}")
-    return int(text)
-
-
-def _parse_statuses(names: list[str]) -> list[RunStatus] | None:
-    statuses: list[RunStatus] = [status for status in RUN_STATUSES if status in names]
-    if len(statuses) != len(set(names)):
-        raise ServingError(422, "invalid", f"`status` must be one of: {', '.join(RUN_STATUSES)}")
-    return statuses or None
-
-
-def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")

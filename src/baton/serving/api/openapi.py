@@ -2,15 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
 
 from ...events import Event, Origin, UnknownEvent, types
+from ...inspection.comparison import Comparison
+from ...inspection.requests import RequestView
+from ...inspection.teams import TeamDescription
+from ...inspection.usage import UsageKey
 from ...stores import RUN_STATUSES
 from ...version import __version__
 from ..http.auth import Auth
+from .inspection_schemas import (
+    MAX_LOG_PAGE,
+    ExportedRun,
+    ForkBody,
+    LogPage,
+    ReplayVerdict,
+    RequestList,
+    RunUsageView,
+    ThreadPage,
+    UsageReport,
+)
 from .schemas import (
     ID,
     MAX_PAGE_SIZE,
@@ -25,7 +40,13 @@ from .schemas import (
     ThreadView,
 )
 
-_BODIES = (StartRunBody, AnswersBody, ResumeBody, CancelBody, RunDetail, RunPage, ThreadView, ErrorBody, HealthBody)
+_BODIES = (
+    *(StartRunBody, AnswersBody, ResumeBody, CancelBody, RunDetail, RunPage, ThreadView, ErrorBody, HealthBody),
+    *(ThreadPage, RunUsageView, UsageReport),
+)
+_INSPECTION_BODIES = (
+    *(TeamDescription, LogPage, RequestList, RequestView, ExportedRun, ForkBody, ReplayVerdict, Comparison),
+)
 _EVENT_TYPES = tuple(
     kind
     for kind in types.__dict__.values()
@@ -57,7 +78,25 @@ _START_DESCRIPTION = (
 _ANSWER_DESCRIPTION = "Answer open interrupts and resume the run."
 _RESUME_DESCRIPTION = "Resume a failed or cancelled run, or a suspended one whose interrupts are dismissed."
 _CANCEL_DESCRIPTION = "Cancel a run, in whichever process it is driven, or a message that waits."
-_OPTIONAL_BODIES = (CancelBody, ResumeBody)
+_OPTIONAL_BODIES = (CancelBody, ResumeBody, ForkBody)
+_RUN_USAGE_DESCRIPTION = "Get the usage of a run by agent, edge, model and tool."
+_USAGE_DESCRIPTION = "Get the usage of your newest runs by day, agent, edge, model or tool."
+_THREADS_DESCRIPTION = "List the threads of your newest runs."
+_CHANGES_DESCRIPTION = (
+    "Server-sent events, one whenever one of your runs has changed: `event` is `run`, and `data` the run as in a list, "
+    "without its summary. Read new events with `/runs/{id}/events`. Each change of status is sent at least once; "
+    "events that are added between two of them may be sent together."
+)
+_REQUEST_DESCRIPTION = (
+    "Get a recorded model request by the key of its response, as the model received it: instructions, messages with "
+    "their sources, tools, settings; what the handoff before it changed, and the part that a prompt cache can hold. "
+    "No code of the team runs."
+)
+_FORK_DESCRIPTION = (
+    "Fork a run at an event, with changes, and resume the fork. The original stays unchanged. Any model and "
+    "instructions are accepted."
+)
+_REPLAY_DESCRIPTION = "Run the team's code over the log, without models, tools or other effects."
 _STREAM_DESCRIPTION = (
     "Server-sent events. Events of the log have their number as `id`, their type as `event` and the event as JSON in "
     "`data` (see the schema `Event`); deltas (TextDelta, ToolCallDelta, ReasoningDelta, ResponseRestarted, "
@@ -67,14 +106,15 @@ _STREAM_DESCRIPTION = (
 )
 
 
-def openapi_document(root: str = "", auth: Sequence[Auth] = ()) -> dict[str, Any]:
+def openapi_document(root: str = "", auth: Sequence[Auth] = (), *, inspection: bool = False) -> dict[str, Any]:
     """Return the OpenAPI document.
 
     Args:
         root: The path under which the API is mounted.
         auth: The accepted authentication schemes.
+        inspection: Whether the API has the endpoints for developers.
     """
-    document: dict[str, Any] = {**_base_document(), "servers": [{"url": root or "/"}]}
+    document: dict[str, Any] = {**_base_document(inspection), "servers": [{"url": root or "/"}]}
     if auth:
         document["security"] = [{scheme.name: []} for scheme in auth]
         document["components"] = {
@@ -85,9 +125,11 @@ def openapi_document(root: str = "", auth: Sequence[Auth] = ()) -> dict[str, Any
 
 
 @cache
-def _base_document() -> dict[str, Any]:
+def _base_document(inspection: bool) -> dict[str, Any]:
     _, components = msgspec.json.schema_components(
-        (*_BODIES, *_EVENT_TYPES), schema_hook=_schema_hook, ref_template="#/components/schemas/{name}"
+        (*_BODIES, *(_INSPECTION_BODIES if inspection else ()), *_EVENT_TYPES),
+        schema_hook=_schema_hook,
+        ref_template="#/components/schemas/{name}",
     )
     kinds = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in _EVENT_TYPES]
     event = {"oneOf": kinds, "discriminator": {"propertyName": "type"}}
@@ -98,7 +140,7 @@ def _base_document() -> dict[str, Any]:
             "version": __version__,
             "description": "Start runs of a team of agents, stream their events and answer their interrupts.",
         },
-        "paths": _paths(),
+        "paths": _paths([*_OPERATIONS, *(_INSPECTION_OPERATIONS if inspection else ())]),
         "components": {"schemas": {**components, "Event": event}},
     }
 
@@ -118,11 +160,20 @@ def _parameter(name: str, place: str, schema: dict[str, Any], description: str =
 
 _ID_SCHEMA = {"type": "string", "pattern": ID, "maxLength": 128}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**15}
+_TIME = {"type": "number", "minimum": 0, "maximum": 10**11, "description": "Seconds since the epoch."}
 _LIST_PARAMETERS = [
     _parameter("status", "query", {"type": "array", "items": {"enum": [*RUN_STATUSES]}}),
     _parameter("thread", "query", _ID_SCHEMA),
     _parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}),
     _parameter("after", "query", {"type": "string"}, "The `next` cursor of the previous page."),
+    _parameter("q", "query", {"type": "string"}, "Words in the summaries of the newest 10,000 runs."),
+    _parameter("agent", "query", {"type": "string"}, "An agent that was active."),
+    _parameter("owner", "query", {"type": "string"}, "The owner, for callers that see the runs of all owners."),
+    _parameter("since", "query", _TIME, "Runs at or after this time."),
+    _parameter("until", "query", _TIME, "Runs before this time."),
+    _parameter("forked_from", "query", _ID_SCHEMA, "Forks of this run."),
+    _parameter("min_cost", "query", {"type": "number", "minimum": 0, "maximum": 1e9}, "The least cost."),
+    _parameter("order", "query", {"enum": ["newest", "oldest", "changed"]}, "`changed`: the last change first."),
 ]
 _KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 255}
 _KEY_DESCRIPTION = "Of several requests with the same key, the first one starts a run, and all return it."
@@ -133,16 +184,37 @@ _STREAM_PARAMETERS = [
 ]
 
 
+_PATH_PARAMETERS = {"id": _ID_SCHEMA, "other": _ID_SCHEMA, "key": {"type": "string", "minLength": 1}}
+_CHANGES_PARAMETERS = [
+    _parameter("Last-Event-ID", "header", _TIME, "The id of the last change that you received."),
+    _parameter("after", "query", _TIME, "Alternative to Last-Event-ID for clients that cannot set headers."),
+]
+_USAGE_PARAMETERS = [
+    _parameter("by", "query", {"enum": [*get_args(UsageKey)]}),
+    _parameter("since", "query", _TIME, "Runs that were created at or after this time."),
+    _parameter("until", "query", _TIME, "Runs that were created before this time."),
+]
+_LOG_PARAMETERS = [
+    _parameter("after", "query", _NUMBER, "The number of the last event to skip."),
+    _parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": MAX_LOG_PAGE}),
+    _parameter("types", "query", {"type": "array", "items": {"type": "string"}}, "Only events of these types."),
+]
+
+
 class _Operation(Struct, frozen=True):
     endpoint: str
     """The HTTP method and the path."""
     id: str
     description: str
-    response: tuple[int, type] | None
+    response: tuple[int, type | None] | None
     """The status and the body of a success; None for the event stream."""
     body: type | None = None
     errors: tuple[int, ...] = _POST
     parameters: Sequence[Mapping[str, Any]] = ()
+    result: str = "The current state."
+    """The description of a success."""
+    is_endless: bool = False
+    """True for a stream that does not end by itself."""
 
     @property
     def is_open(self) -> bool:
@@ -158,10 +230,11 @@ class _Operation(Struct, frozen=True):
             operation["parameters"] = self.parameters
         if self.body is not None:
             operation["requestBody"] = {**_content(self.body), "required": self.body not in _OPTIONAL_BODIES}
-        responses = _stream_responses() if self.response is None else {}
+        responses = _stream_responses(is_endless=self.is_endless) if self.response is None else {}
         if self.response is not None:
             status, kind = self.response
-            responses[str(status)] = {"description": "The current state.", **_content(kind)}
+            content = {} if kind is None else _content(kind)
+            responses[str(status)] = {"description": self.result, **content}
         for status in sorted({401, 403, 503, *self.errors}) if not self.is_open else ():
             responses[str(status)] = {"description": _ERRORS[status], **_content(ErrorBody)}
         if self.is_open:
@@ -187,28 +260,99 @@ _OPERATIONS = (
     _Operation("post /runs/{id}/answers", "answer_run", _ANSWER_DESCRIPTION, (202, RunDetail), AnswersBody),
     _Operation("post /runs/{id}/resume", "resume_run", _RESUME_DESCRIPTION, (202, RunDetail), ResumeBody),
     _Operation("post /runs/{id}/cancel", "cancel_run", _CANCEL_DESCRIPTION, (200, RunDetail), CancelBody),
+    _Operation(
+        "delete /runs/{id}",
+        "delete_run",
+        "Delete a run that has stopped.",
+        (204, None),
+        None,
+        (404, 409),
+        result="Deleted.",
+    ),
+    _Operation("get /runs/{id}/usage", "get_run_usage", _RUN_USAGE_DESCRIPTION, (200, RunUsageView), errors=(404, 409)),
+    _Operation("get /usage", "get_usage", _USAGE_DESCRIPTION, (200, UsageReport), None, (422,), _USAGE_PARAMETERS),
+    _Operation(
+        "get /events", "stream_changes", _CHANGES_DESCRIPTION, None, None, (422,), _CHANGES_PARAMETERS, is_endless=True
+    ),
+    _Operation("get /threads", "list_threads", _THREADS_DESCRIPTION, (200, ThreadPage), errors=()),
     _Operation("get /threads/{id}", "get_thread", "Get one thread.", (200, ThreadView), errors=(404,)),
     _Operation(f"get {_OPEN_PATH}", "health", "Check that the server is up.", (200, HealthBody)),
 )
 
+_READ = (404, 409)
+_INSPECTION_OPERATIONS = (
+    _Operation(
+        "get /team",
+        "get_team",
+        "Get the team: its agents, tools, edges, parts and likely mistakes.",
+        (200, TeamDescription),
+        errors=(),
+    ),
+    _Operation(
+        "get /runs/{id}/log",
+        "read_log",
+        "Read events of a run's log.",
+        (200, LogPage),
+        None,
+        (*_READ, 422),
+        _LOG_PARAMETERS,
+        result="Events, compressed if the client accepts gzip.",
+    ),
+    _Operation(
+        "get /runs/{id}/reads",
+        "list_requests",
+        "List the recorded model requests of a run.",
+        (200, RequestList),
+        errors=_READ,
+    ),
+    _Operation("get /runs/{id}/reads/{key}", "get_request", _REQUEST_DESCRIPTION, (200, RequestView), errors=_READ),
+    _Operation(
+        "get /runs/{id}/export",
+        "export_run",
+        "Export a run: its log, requests and team.",
+        (200, ExportedRun),
+        errors=_READ,
+    ),
+    _Operation("post /runs/{id}/fork", "fork_run", _FORK_DESCRIPTION, (201, RunDetail), ForkBody),
+    _Operation(
+        "post /runs/{id}/replay",
+        "replay_run",
+        _REPLAY_DESCRIPTION,
+        (200, ReplayVerdict),
+        errors=_READ,
+        result="The verdict.",
+    ),
+    _Operation(
+        "get /runs/{id}/compare/{other}",
+        "compare_runs",
+        "Compare two runs: where they differ, and their ends.",
+        (200, Comparison),
+        errors=_READ,
+        result="The comparison.",
+    ),
+)
 
-def _paths() -> dict[str, Any]:
-    id = {**_parameter("id", "path", _ID_SCHEMA), "required": True}
+
+def _paths(operations: Sequence[_Operation]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    for operation in _OPERATIONS:
+    for operation in operations:
         method, path = operation.endpoint.split()
-        paths.setdefault(path, {"parameters": [id]} if "{id}" in path else {})[method] = operation.to_openapi()
+        names = [name for name in _PATH_PARAMETERS if f"{{{name}}}" in path]
+        given = [{**_parameter(name, "path", _PATH_PARAMETERS[name]), "required": True} for name in names]
+        paths.setdefault(path, {"parameters": given} if given else {})[method] = operation.to_openapi()
     return paths
 
 
-def _stream_responses() -> dict[str, Any]:
+def _stream_responses(*, is_endless: bool) -> dict[str, Any]:
     data = {"type": "string", "contentMediaType": "application/json"}
     fields = {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}
     frame = {"type": "object", "properties": fields, "required": ["event", "data"]}
-    return {
-        "200": {"description": "The events.", "content": {"text/event-stream": {"schema": frame}}},
-        "204": {"description": "The run has stopped, and there are no further events."},
+    responses: dict[str, Any] = {
+        "200": {"description": "The events.", "content": {"text/event-stream": {"schema": frame}}}
     }
+    if not is_endless:
+        responses["204"] = {"description": "The run has stopped, and there are no further events."}
+    return responses
 
 
 def _content(kind: type) -> dict[str, Any]:

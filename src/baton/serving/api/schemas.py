@@ -1,27 +1,31 @@
 """The JSON bodies of the API, from which the OpenAPI document is generated, and the functions that create them."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from ...events import (
+    AgentResponded,
     Delta,
     Event,
     HistoryCompacted,
     OpenTask,
+    RequestRecord,
     RunFailed,
     RunResumed,
     RunStarted,
     TaskEnded,
-    UnknownEvent,
+    TaskOpened,
     UserMessageAdded,
     encode_event,
 )
-from ...flow.log_history import history_from_log, last_active_agent
+from ...flow.log_history import last_active_agent
+from ...inspection.comparison import last_answer
+from ...inspection.summaries import RunSummary, summarize_run
 from ...log import Log
-from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage, text_of
+from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage
 from ...runner import Interrupt, usage_from_events
 from ...runner.result import to_interrupt
 from ...stores import RunRecord, RunStatus, WaitingMessage
@@ -106,6 +110,10 @@ class RunView(Struct, frozen=True, kw_only=True):
     updated_at: float
     events: int
     """The number of events in the run's log, which is the id of the last event."""
+    owner: str = ""
+    """The owner of the run, for callers that see the runs of all owners."""
+    summary: RunSummary | None = None
+    """The run's first words, path, usage and error, in lists."""
 
 
 class RunDetail(RunView, frozen=True, kw_only=True):
@@ -156,13 +164,16 @@ class HealthBody(Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-def to_run_view(record: RunRecord, principal: Principal) -> RunView:
+def to_run_view(record: RunRecord, principal: Principal, summary: RunSummary | None = None) -> RunView:
     """Return the list entry of a run.
 
     Args:
         record: The run's record.
         principal: The reader, who sees public ids.
+        summary: The run's summary.
     """
+    if summary is not None and summary.forked_from:
+        summary = replace(summary, forked_from=principal.to_public_id(summary.forked_from))
     return RunView(
         id=principal.to_public_id(record.run_id),
         status=record.status,
@@ -170,6 +181,8 @@ def to_run_view(record: RunRecord, principal: Principal) -> RunView:
         created_at=record.created_at,
         updated_at=record.updated_at,
         events=max(0, record.seq - 1),
+        owner=record.owner if principal.sees_all else "",
+        summary=summary,
     )
 
 
@@ -184,9 +197,9 @@ def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Princip
     """
     failed = events[-1] if record.status == "failed" and events and isinstance(events[-1], RunFailed) else None
     return RunDetail(
-        **asdict(to_run_view(record, principal)),
+        **asdict(to_run_view(record, principal, summarize_run(events))),
         active_agent=last_active_agent(events),
-        output=_output(events) if record.status == "completed" else None,
+        output=last_answer(events) if record.status == "completed" else None,
         interrupts=tuple(to_interrupt(raised) for raised in Log(events).open_interrupts().values()),
         error=failed.error_type if failed is not None else None,
         error_message=None if failed is None else _failure_message(failed, show_errors=show_errors) or None,
@@ -226,24 +239,51 @@ def encode_public_event(event: Event | Delta, principal: Principal, *, show_erro
         principal: The reader, who sees public ids.
         show_errors: Include the message of the exception that failed a run.
     """
+    event = _with_public_ids(event, principal)
     if isinstance(event, RunStarted):
-        ids = {"run_id": event.run_id, "thread": event.thread, "previous_run_id": event.previous_run_id}
-        public = {name: principal.to_public_id(id) for name, id in ids.items()}
-        tasks = tuple(_to_public_task(task, principal) for task in event.tasks)
-        event = replace(event, **public, tasks=tasks, team_fingerprint={}, forked_from="", owner="")
-        event = replace(event, options={}, summaries=(), traceparent="")
+        event = replace(event, team_fingerprint={}, forked_from="", owner="", options={}, summaries=(), traceparent="")
     elif isinstance(event, RunResumed):
         event = replace(event, options={}, traceparent="")
-    elif isinstance(event, UserMessageAdded):
-        event = replace(event, message_id=principal.to_public_id(event.message_id))
-    elif isinstance(event, TaskEnded):
-        event = replace(event, task=_to_public_task(event.task, principal))
+    elif isinstance(event, AgentResponded):
+        event = replace(event, request=None)
     elif isinstance(event, HistoryCompacted):
-        upto = replace(event.upto, run_id=principal.to_public_id(event.upto.run_id))
-        event = replace(event, upto=upto, summary=tuple([replace(each, activation="") for each in event.summary]))
+        event = replace(event, summary=tuple([replace(each, activation="") for each in event.summary]))
     elif isinstance(event, RunFailed):
         event = replace(event, message=_failure_message(event, show_errors=show_errors))
     return encode_event(event)
+
+
+def encode_logged_event(event: Event, principal: Principal) -> bytes:
+    """Encode an event as JSON with public ids, otherwise as the log has it.
+
+    Of a recorded request only the policy is left; `/runs/{id}/reads` shows the rest.
+
+    Args:
+        event: The event.
+        principal: The reader, who sees public ids.
+    """
+    if principal.prefix:
+        event = _with_public_ids(event, principal)
+    if isinstance(event, AgentResponded) and event.request is not None:
+        event = replace(event, request=RequestRecord(policy=event.request.policy, entries=event.request.entries))
+    return encode_event(event)
+
+
+_E = TypeVar("_E", Event, Event | Delta)
+
+
+def _with_public_ids(event: _E, principal: Principal) -> _E:
+    if isinstance(event, RunStarted):
+        names = ("run_id", "thread", "previous_run_id", "forked_from")
+        public = {name: principal.to_public_id(getattr(event, name)) for name in names}
+        return replace(event, **public, tasks=tuple(_to_public_task(task, principal) for task in event.tasks))
+    if isinstance(event, UserMessageAdded):
+        return replace(event, message_id=principal.to_public_id(event.message_id))
+    if isinstance(event, TaskOpened | TaskEnded):
+        return replace(event, task=_to_public_task(event.task, principal))
+    if isinstance(event, HistoryCompacted):
+        return replace(event, upto=replace(event.upto, run_id=principal.to_public_id(event.upto.run_id)))
+    return event
 
 
 def _to_public_task(task: OpenTask, principal: Principal) -> OpenTask:
@@ -252,12 +292,3 @@ def _to_public_task(task: OpenTask, principal: Principal) -> OpenTask:
 
 def _failure_message(failed: RunFailed, *, show_errors: bool) -> str:
     return failed.message if show_errors else failed.public_message
-
-
-def _output(events: Sequence[Event]) -> str | None:
-    answers = [
-        entry.message
-        for entry in history_from_log([event for event in events if not isinstance(event, UnknownEvent)])
-        if entry.is_answer
-    ]
-    return text_of(answers[-1].content) if answers else None

@@ -1,4 +1,4 @@
-"""The edges of a team and its inner agents, for `baton check` and `baton graph`."""
+"""The edges of a team and its inner agents."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, cast

@@ -1,0 +1,124 @@
+"""The usage of recorded runs by agent, edge, model, tool or day."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ..events import AgentResponded, AgentStarted, ControlTransferred, Event, HistoryCompacted, ToolReturned
+from ..messages import Usage
+
+UsageKey: TypeAlias = Literal["agent", "edge", "model", "tool", "day"]
+"""The property that usage is grouped by."""
+
+
+class UsageRow(Struct, frozen=True):
+    """The usage of one agent, edge, model, tool or day."""
+
+    name: str
+    """The agent, `source → target`, the model, the tool, or the day as `2026-11-17` in UTC."""
+    count: int
+    """The number of model calls; of transfers for an edge, and of calls for a tool."""
+    failures: int
+    """The number of tool results that are errors; for an edge, of refused transfers."""
+    usage: Usage
+    """The tokens and cost; for an edge, those of the activations that it led to."""
+
+
+class _Sum(Struct):
+    count: int = 0
+    failures: int = 0
+    usage: Usage = Usage()
+
+
+def usage_by(events: Sequence[Event], by: UsageKey) -> tuple[UsageRow, ...]:
+    """Group the usage of one run.
+
+    Args:
+        events: The log of the run.
+        by: The property to group by.
+    """
+    sums: dict[str, _Sum] = {}
+    arrivals = _arrivals(events) if by == "edge" else {}
+    for event in events:
+        if by == "tool":
+            _add_tool(sums, event)
+        elif by == "edge":
+            _add_edge(sums, event, arrivals)
+        elif isinstance(event, AgentResponded | HistoryCompacted) and event.model:
+            names = {"agent": event.agent, "model": event.model, "day": _day(event.timestamp)}
+            _add_call(sums.setdefault(names[by], _Sum()), event, count=1)
+    return _rows(sums)
+
+
+def merge_usage(groups: Iterable[Sequence[UsageRow]]) -> tuple[UsageRow, ...]:
+    """Add up the usage of several runs.
+
+    Args:
+        groups: The rows of each run.
+    """
+    sums: dict[str, _Sum] = {}
+    for rows in groups:
+        for row in rows:
+            total = sums.setdefault(row.name, _Sum())
+            total.count += row.count
+            total.failures += row.failures
+            total.usage += row.usage
+    return _rows(sums)
+
+
+def find_arrival(events: Sequence[Event], activation: str) -> ControlTransferred | None:
+    """Return the transfer that an activation began with; None if it began in another way.
+
+    Args:
+        events: The log of the run.
+        activation: The id of the activation.
+    """
+    return _arrivals(events).get(activation)
+
+
+def _arrivals(events: Sequence[Event]) -> dict[str, ControlTransferred]:
+    """Return the transfer that each activation began with, by activation."""
+    arrivals: dict[str, ControlTransferred] = {}
+    last: dict[str, ControlTransferred] = {}
+    """The last transfer at each level of nesting."""
+    for event in events:
+        level = event.origin.id.rpartition("/")[0]
+        if isinstance(event, ControlTransferred):
+            last[level] = event
+        elif isinstance(event, AgentStarted) and level in last and last[level].target == event.agent:
+            arrivals[event.origin.id] = last.pop(level)
+    return arrivals
+
+
+def _add_call(total: _Sum, event: AgentResponded | HistoryCompacted, *, count: int) -> None:
+    total.count += count
+    total.usage += msgspec.structs.replace(event.usage or Usage(), model_calls=1)
+
+
+def _add_tool(sums: dict[str, _Sum], event: Event) -> None:
+    if isinstance(event, ToolReturned) and not event.requested_agent:
+        total = sums.setdefault(event.tool_name, _Sum())
+        total.count += 1
+        total.failures += event.is_error
+
+
+def _add_edge(sums: dict[str, _Sum], event: Event, arrivals: dict[str, ControlTransferred]) -> None:
+    if isinstance(event, ControlTransferred):
+        sums.setdefault(f"{event.source} → {event.target}", _Sum()).count += 1
+    elif isinstance(event, ToolReturned) and event.requested_agent and event.is_transfer_refused:
+        sums.setdefault(f"{event.agent} → {event.requested_agent}", _Sum()).failures += 1
+    elif isinstance(event, AgentResponded | HistoryCompacted) and event.model:
+        arrival = arrivals.get(event.origin.id)
+        if arrival is not None:
+            _add_call(sums.setdefault(f"{arrival.source} → {arrival.target}", _Sum()), event, count=0)
+
+
+def _day(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).date().isoformat()
+
+
+def _rows(sums: dict[str, _Sum]) -> tuple[UsageRow, ...]:
+    return tuple([UsageRow(name, total.count, total.failures, total.usage) for name, total in sorted(sums.items())])

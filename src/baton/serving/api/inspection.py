@@ -1,0 +1,198 @@
+"""The endpoints of the HTTP API for developers: logs and requests as recorded, the team, forks and replays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...agents import AgentOptions
+from ...errors import BatonError, ReplayMismatchError, RunError, SetupError
+from ...events import AgentResponded, Event, RunFailed, RunStarted
+from ...inspection.comparison import compare_runs
+from ...inspection.requests import view_compared, view_request
+from ...inspection.summaries import summarize_run
+from ...inspection.teams import TeamDescription, describe_team
+from ...models import ModelSettings, resolve_model
+from ...runner.answers import fork_events
+from ...runner.arguments import ResumeArgs
+from ...runner.backends import new_id
+from ...runner.options import given_options
+from ...stores import RunRecord
+from ..http.auth import Principal
+from ..http.errors import ServingError
+from . import schemas
+from .endpoints import ApiEndpoints, EndpointTable, compressed_response, json_response, parse_int, path_id
+from .inspection_schemas import (
+    MAX_LOG_PAGE,
+    ExportedRun,
+    ForkBody,
+    LogEntry,
+    LogPage,
+    ReplayVerdict,
+    RequestEntry,
+    RequestList,
+)
+
+
+@dataclass(eq=False)
+class InspectionEndpoints(ApiEndpoints):
+    """The endpoints that show runs as recorded, and fork and replay them."""
+
+    def endpoints(self) -> EndpointTable:
+        """Return the endpoints by path and method."""
+        return {
+            "/team": {"GET": self._get_team},
+            "/runs/{id}/log": {"GET": self._read_log},
+            "/runs/{id}/reads": {"GET": self._list_requests},
+            "/runs/{id}/reads/{key:path}": {"GET": self._get_request},
+            "/runs/{id}/export": {"GET": self._export},
+            "/runs/{id}/fork": {"POST": self._fork},
+            "/runs/{id}/replay": {"POST": self._replay},
+            "/runs/{id}/compare/{other}": {"GET": self._compare},
+        }
+
+    def describe_team(self) -> TeamDescription:
+        """Return the team that is served, as data."""
+        return describe_team(self.background.runner.team)
+
+    async def _get_team(self, principal: Principal, request: Request) -> Response:
+        return json_response(self.describe_team())
+
+    async def _read_log(self, principal: Principal, request: Request) -> Response:
+        query = request.query_params
+        after = parse_int(query.get("after", "0"), "after", minimum=0, maximum=10**15)
+        limit = parse_int(query.get("limit", str(MAX_LOG_PAGE)), "limit", minimum=1, maximum=MAX_LOG_PAGE)
+        types = {name for text in query.getlist("types") for name in text.split(",") if name}
+        _, events = await self._load(principal, path_id(request, "run"))
+        entries: list[LogEntry] = []
+        number = after
+        for number, event in enumerate(events[after:], after + 1):
+            if len(entries) == limit:
+                number -= 1
+                break
+            if not types or type(event).__name__ in types:
+                entries.append(LogEntry(number, msgspec.Raw(schemas.encode_logged_event(event, principal))))
+        page = LogPage(tuple(entries), number if number < len(events) else None)
+        return compressed_response(request, msgspec.json.encode(page))
+
+    async def _list_requests(self, principal: Principal, request: Request) -> Response:
+        record, events = await self._load(principal, path_id(request, "run"))
+        found = await self.background.runner.requests(record.run_id)
+        entries = [
+            RequestEntry(
+                view.key, view.agent, view.model, view.policy, len(view.messages), len(view.tools), view.tokens
+            )
+            for view in map(view_request, found.values())
+        ]
+        responses = [event for event in events if isinstance(event, AgentResponded) and event.model]
+        unrecorded = [event.key for event in responses if event.key not in found]
+        body = RequestList(tuple(entries), tuple(unrecorded))
+        return compressed_response(request, msgspec.json.encode(body))
+
+    async def _get_request(self, principal: Principal, request: Request) -> Response:
+        record, events = await self._load(principal, path_id(request, "run"))
+        found = await self.background.runner.requests(record.run_id)
+        key = request.path_params["key"]
+        if key not in found:
+            raise ServingError(404, "not_found", "the log has no recorded request for this response")
+        return compressed_response(request, msgspec.json.encode(view_compared(found, events, key)))
+
+    async def _export(self, principal: Principal, request: Request) -> Response:
+        record, events = await self._load(principal, path_id(request, "run"))
+        exported = await self.export(principal, record, events)
+        response = compressed_response(request, msgspec.json.encode(exported))
+        response.headers["Content-Disposition"] = f'attachment; filename="{exported.run.id.replace(":", "-")}.json"'
+        return response
+
+    async def export(self, principal: Principal, record: RunRecord, events: Sequence[Event]) -> ExportedRun:
+        """Return a run with everything that is needed to show it elsewhere.
+
+        Args:
+            principal: The reader, who sees public ids.
+            record: The run's record.
+            events: The run's log.
+        """
+        found = await self.background.runner.requests(record.run_id)
+        return ExportedRun(
+            1,
+            schemas.to_run_detail(record, events, principal, show_errors=True),
+            summarize_run(events),
+            tuple([msgspec.Raw(schemas.encode_logged_event(event, principal)) for event in events]),
+            tuple([view_compared(found, events, key) for key in found]),
+            msgspec.to_builtins(self.describe_team()),
+        )
+
+    async def _fork(self, principal: Principal, request: Request) -> Response:
+        parse = partial(msgspec.json.decode, type=ForkBody)
+        body = await self.guard.parse_body(request, parse, default=ForkBody())
+        _, events = await self._load(principal, path_id(request, "run"))
+        args, id = self._fork_args(body), body.run_id or new_id()
+        try:
+            forked = fork_events(events, principal.to_store_id(id), at=body.at, edit=body.edit)
+        except RunError as error:
+            raise ServingError(422, "invalid", str(error)) from None
+        assert isinstance(forked[0], RunStarted)
+        forked[0] = replace(forked[0], owner=principal.name)
+        run_id = await self.background.runner._require_repository("fork").import_log(forked)
+        if body.start:
+            args["context"] = self.make_context(principal)
+            await self.background.resume(run_id, None, **args)
+        root = request.url.path.rpartition("/runs/")[0]
+        return await self.run_response(principal, id, 201, {"Location": f"{root}/runs/{id}"})
+
+    def _fork_args(self, body: ForkBody) -> ResumeArgs[Any]:
+        """Return the options of a fork; callers of these endpoints may set any. Raises ServingError."""
+        args = ResumeArgs[Any](accept_changes=True)
+        try:
+            if body.model is not None:
+                args["model"] = body.model
+            if body.agent_options:
+                args["agent_options"] = {name: _to_options(each) for name, each in body.agent_options.items()}
+            for options in given_options(args, self.background.runner.team).values():
+                if options.model is not None:
+                    resolve_model(options.model)
+        except (SetupError, msgspec.ValidationError) as error:
+            raise ServingError(422, "invalid", str(error)) from None
+        if body.message is not None:
+            args["message"] = body.message
+        return args
+
+    async def _replay(self, principal: Principal, request: Request) -> Response:
+        record, events = await self._load(principal, path_id(request, "run"))
+        try:
+            await self.background.runner.replay(events, context=self.make_context(principal))
+        except ReplayMismatchError as error:
+            if error.recorded == "nothing" and record.status != "completed":
+                # The log of a run that stopped early ends where the code would go on.
+                return json_response(ReplayVerdict(True, message=f"the log ends before {error.produced} `{error.key}`"))
+            numbers = {event.key: number for number, event in enumerate(events, 1)}
+            return json_response(ReplayVerdict(False, error.key, numbers.get(error.key), str(error)))
+        except BatonError as error:
+            is_recorded = isinstance(events[-1], RunFailed) and events[-1].error_type == type(error).__name__
+            return json_response(ReplayVerdict(is_recorded, message=f"{type(error).__name__}: {error}"))
+        return json_response(ReplayVerdict(True))
+
+    async def _compare(self, principal: Principal, request: Request) -> Response:
+        _, ours = await self._load(principal, id := path_id(request, "run"))
+        _, theirs = await self._load(principal, other := path_id(request, "run", "other"))
+        return json_response(compare_runs((id, ours), (other, theirs)))
+
+    async def _load(self, principal: Principal, id: str) -> tuple[RunRecord, list[Event]]:
+        record = await self.require_run(principal, id)
+        return record, await self.background.runner.events(record.run_id)
+
+
+def _to_options(body: schemas.AgentOptionsBody) -> AgentOptions:
+    settings = body.model_settings
+    return AgentOptions(
+        model=body.model,
+        model_settings=None if settings is None else msgspec.convert(settings, ModelSettings),
+        instructions=body.instructions,
+        tools=body.tools,
+        max_turns=body.max_turns,
+    )

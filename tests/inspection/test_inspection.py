@@ -1,0 +1,131 @@
+"""Usage by agent, edge, model and tool; comparisons of runs; what a handoff changes in what an agent reads."""
+
+from typing import Any
+
+import pytest
+
+from baton import Agent, Runner, handoff, tool
+from baton.handoffs.filters import remove_all_tools
+from baton.inspection.comparison import compare_runs
+from baton.inspection.requests import view_compared
+from baton.inspection.summaries import summarize_run
+from baton.inspection.teams import describe_team
+from baton.inspection.usage import merge_usage, usage_by
+from baton.messages import Usage
+from baton.testing import ScriptedModel, call, say
+
+
+@tool
+def find_order(order: str) -> str:
+    """Look up an order.
+
+    Args:
+        order: The order.
+    """
+    if order == "X":
+        raise ValueError("no such order")
+    return f"{order}: a lamp"
+
+
+def _runner(steps: dict[str, list[Any]], *, target: Any = None) -> Runner[Any, Any]:
+    refunds = Agent("Refunds", description="Pays back.", instructions="You pay back.", tools=[find_order])
+    edge = handoff(refunds) if target is None else target(refunds)
+    desk = Agent("Desk", instructions="You route.", tools=[find_order], handoffs=[edge])
+    return Runner(desk, model=ScriptedModel(steps), store="memory:")
+
+
+def _steps() -> dict[str, list[Any]]:
+    return {
+        "Desk": [
+            say("", call("find_order", order="A-1"), usage=Usage(10, 1)),
+            say("", call("transfer_to_refunds"), usage=Usage(20, 2)),
+        ],
+        "Refunds": [say("", call("find_order", order="X"), usage=Usage(30, 3)), say("Paid.", usage=Usage(40, 4))],
+    }
+
+
+async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
+    # S13, S23
+    runner = _runner(_steps())
+    result = await runner.run("refund A-1")
+    events = await runner.events(result.run_id)
+
+    agents = {row.name: (row.count, row.usage.input_tokens) for row in usage_by(events, "agent")}
+    assert agents == {"Desk": (2, 30), "Refunds": (2, 70)}
+    (edge,) = usage_by(events, "edge")
+    assert (edge.name, edge.count, edge.failures, edge.usage.output_tokens) == ("Desk → Refunds", 1, 0, 7)
+    (model,) = usage_by(events, "model")
+    assert (model.count, model.usage.total_tokens) == (4, 110)
+    (by_tool,) = usage_by(events, "tool")
+    assert (by_tool.name, by_tool.count, by_tool.failures) == ("find_order", 2, 1)
+    (both,) = merge_usage([usage_by(events, "edge"), usage_by(events, "edge")])
+    assert (both.count, both.usage.output_tokens) == (2, 14)
+
+
+async def test_a_summary_has_the_first_words_the_path_and_the_usage() -> None:
+    # S22
+    runner = _runner(_steps())
+    result = await runner.run("refund\n A-1")
+    summary = summarize_run(await runner.events(result.run_id))
+    assert (summary.words, summary.path, summary.transfers) == ("refund A-1", ("Desk", "Refunds"), 1)
+    assert (summary.usage.model_calls, summary.usage.input_tokens, summary.error) == (4, 100, "")
+
+
+async def test_two_runs_are_compared_up_to_the_first_difference() -> None:
+    # S10, S24
+    runner = _runner({"Desk": ["Hello.", "Bye."], "Refunds": []})
+    first, second = await runner.run("hi", run_id="a"), await runner.run("hi", run_id="b")
+    ours, theirs = await runner.events("a"), await runner.events("b")
+    compared = compare_runs(("a", ours), ("b", theirs))
+    assert (compared.first.output, compared.second.output) == (first.output, second.output) == ("Hello.", "Bye.")
+    assert type(ours[compared.shared]).__name__ == "AgentResponded"
+    assert compared.differs_in == ("message",)
+    same = compare_runs(("a", ours), ("a", ours))
+    assert (same.shared, same.differs_in) == (len(ours), ())
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (None, ["same", "rewritten", "rewritten", "rewritten", "rewritten"]),
+        (lambda agent: handoff(agent, history="verbatim"), ["same"] * 5),
+        (lambda agent: handoff(agent, history="none"), ["same", *["withheld"] * 4]),
+        (lambda agent: handoff(agent, input_filter=remove_all_tools), ["same", *["withheld"] * 4]),
+    ],
+)
+async def test_a_handoff_says_what_the_receiver_got_of_each_message(target: Any, expected: list[str]) -> None:
+    # S6
+    runner = _runner(_steps(), target=target)
+    result = await runner.run("refund A-1")
+    requests, events = await runner.requests(result.run_id), await runner.events(result.run_id)
+    view = view_compared(requests, events, "1/to/m1" if "1/to/m1" in requests else [*requests][2])
+    assert view.agent == "Refunds"
+    assert view.handoff is not None
+    assert [each.mark for each in view.handoff.messages if each.mark != "added"] == expected
+    assert (view.handoff.sender, view.handoff.removed_tools) == ("Desk", ("transfer_to_refunds",))
+    assert view.cache is not None
+    assert view.cache.breaks_at == "tools"
+    assert view.tokens == view.handoff.tokens_after > 0
+
+
+async def test_requests_of_one_agent_keep_the_cache_prefix() -> None:
+    # S6
+    runner = _runner(_steps())
+    result = await runner.run("refund A-1")
+    requests, events = await runner.requests(result.run_id), await runner.events(result.run_id)
+    second = view_compared(requests, events, [*requests][1])
+    assert second.handoff is None
+    assert second.cache is not None
+    assert (second.cache.breaks_at, second.cache.messages) == ("none", 1)
+    assert 0 < second.cache.tokens < second.tokens
+
+
+def test_a_team_is_described_with_tools_edges_and_findings() -> None:
+    # S24
+    silent = Agent("Silent")
+    team = Runner(Agent("Desk", tools=[find_order], handoffs=[silent])).team
+    described = describe_team(team)
+    desk = described.agents[0]
+    assert (described.root, desk.name, desk.tools) == ("Desk", "Desk", ("find_order",))
+    assert [(edge.target, edge.kind) for edge in desk.edges] == [("Silent", "handoff")]
+    assert [(finding.kind, finding.agent) for finding in described.findings] == [("undescribed", "Silent")]
