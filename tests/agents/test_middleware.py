@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -815,6 +816,23 @@ async def test_middleware_runs_after_the_start_hook_and_before_the_end_hook() ->
     agent = Agent("A", model=RetryModel(ScriptedModel([ModelError("down", retryable=True), "fine"]), initial_delay=0))
     await Runner(agent.clone(hooks=Noted(), middleware=[Order("m", order), shout])).run("hi")
     assert order[1:-1] == ["start hook", "+m model", "-m model", "end hook: FINE"]
+
+
+async def test_middleware_can_sleep() -> None:
+    class Wait(Middleware):
+        async def model_call(self, ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
+            await ctx.sleep(timedelta(hours=1))
+            return await next(request)
+
+        async def activation(self, ctx: Any, next: Any) -> Any:
+            await ctx.sleep(timedelta(hours=1))
+            return await next()
+
+    runner = one_agent(ScriptedModel(["done"]), Wait())
+    around = await runner.run("hi")
+    within = await runner.resume(around.run_id, True)
+    assert [around.status, within.status] == ["suspended", "suspended"]
+    assert (await runner.resume(around.run_id, True)).output == "done"
 
 
 async def test_the_recorded_response_closes_interrupts_of_its_middleware() -> None:

@@ -41,10 +41,10 @@ class _ActivationContext(AgentContext[Any], kw_only=True, eq=False):
         self._before_effect()
         return await super().step(name, function, result_type=result_type)
 
-    async def interrupt(self, payload: Any = None, *, schema: Any = None) -> Any:
+    async def interrupt(self, payload: Any = None, **options: Any) -> Any:
         """Record a failed attempt that the middleware handles, then the interrupt."""
         self._before_effect()
-        return await super().interrupt(payload, schema=schema)
+        return await super().interrupt(payload, **options)
 
     async def say(self, content: Any) -> None:
         """Record a failed attempt that the middleware handles, then the message."""

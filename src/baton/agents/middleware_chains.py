@@ -94,10 +94,10 @@ class MiddlewareContext(RunContext[Any], kw_only=True, eq=False):
         self._record()
         return await super().step(name, function, result_type=result_type)
 
-    async def interrupt(self, payload: Any = None, *, schema: Any = None) -> Any:
+    async def interrupt(self, payload: Any = None, **options: Any) -> Any:
         """Record the results of `next`, then the interrupt."""
         self._record()
-        return await super().interrupt(payload, schema=schema)
+        return await super().interrupt(payload, **options)
 
     def _call_next(self, given: Any) -> Coroutine[Any, Any, Any]:
         """Make the call that this middleware is around; its `next`."""

@@ -140,7 +140,6 @@ class InspectionEndpoints(ApiEndpoints):
         forked[0] = replace(forked[0], owner=principal.name)
         run_id = await self.background.runner._require_repository("fork").import_log(forked)
         if body.start:
-            args["context"] = self.make_context(principal)
             await self.background.resume(run_id, None, **args)
         root = request.url.path.rpartition("/runs/")[0]
         return await self.run_response(principal, id, 201, {"Location": f"{root}/runs/{id}"})
@@ -165,7 +164,7 @@ class InspectionEndpoints(ApiEndpoints):
     async def _replay(self, principal: Principal, request: Request) -> Response:
         record, events = await self._load(principal, path_id(request, "run"))
         try:
-            await self.background.runner.replay(events, context=self.make_context(principal))
+            await self.background.runner.replay(events)
         except ReplayMismatchError as error:
             if error.recorded == "nothing" and record.status != "completed":
                 # The log of a run that stopped early ends where the code would go on.
