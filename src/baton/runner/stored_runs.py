@@ -255,7 +255,7 @@ class RunRepository:
         return self._open_running(run_id, partial(resume_events, answers=None), ResumeArgs(context=context))
 
     async def check_last(self, record: RunRecord) -> None:
-        """Check that a run that is resumed has no successor in its thread, before anything is loaded.
+        """Check that a run that is resumed has no successor in its thread.
 
         The store checks it again when the run continues: a successor may come and end meanwhile.
 
