@@ -7,7 +7,9 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import aiohttp
@@ -18,7 +20,7 @@ from tests.sockets import Client, client_of
 from baton import Agent, Runner, agent
 from baton.agents import AgentContext
 from baton.cli.errors import TargetError
-from baton.cli.serve import make_app, make_runner, read_tokens
+from baton.cli.serve import make_app, make_runner, read_tokens, serve_with_reload
 from baton.events import ToolReturned
 from baton.testing import ScriptedModel
 
@@ -117,8 +119,11 @@ class Server:
         self._command = [sys.executable, "-c", program, "serve", *options, "--port", str(self.port)]
 
     async def __aenter__(self) -> "Server":
-        self.process = await asyncio.create_subprocess_exec(*self._command, stderr=asyncio.subprocess.PIPE)
-        async with asyncio.timeout(60), aiohttp.ClientSession(self.url) as session:
+        # A group of its own, because with --reload another process serves, which has the pipe as well.
+        self.process = await asyncio.create_subprocess_exec(
+            *self._command, stderr=asyncio.subprocess.PIPE, start_new_session=True
+        )
+        async with asyncio.timeout(300), aiohttp.ClientSession(self.url) as session:
             while True:
                 try:
                     async with session.get("/health"):
@@ -128,13 +133,13 @@ class Server:
                     await asyncio.sleep(0.05)
 
     async def __aexit__(self, *_: object) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.communicate()
 
     async def wait(self) -> str:
         """Wait for the end of the process; return what it printed."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             _, errors = await self.process.communicate()
         return errors.decode()
 
@@ -341,7 +346,7 @@ async def test_reload_restarts_the_server_when_a_file_changes(write: Write) -> N
         client = Client(session, server.url)
         assert await _answer(client) == "one"
         write(team("two, longer"))
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while await _answer(client) != "two, longer":
                 await asyncio.sleep(0.1)
         server.process.send_signal(signal.SIGTERM)
@@ -349,12 +354,45 @@ async def test_reload_restarts_the_server_when_a_file_changes(write: Write) -> N
     assert not await _is_listening(server.port)
 
 
+def test_a_change_before_the_reloader_looks_is_noticed(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    # uvicorn looked at the files for the first time a moment after the server had been started.
+    from uvicorn.config import Config
+    from uvicorn.supervisors.basereload import BaseReload
+
+    file = write("value = 1")
+    os.utime(file, (1_000_000, 1_000_000))
+    starts: list[str] = []
+
+    def start(self: BaseReload) -> None:
+        # The process that serves has loaded the file, and then it changes.
+        starts.append(file.read_text())
+        if len(starts) < 3:
+            file.write_text(f"value = {len(starts) + 1}")
+            os.utime(file, (1_000_000 + len(starts), 1_000_000 + len(starts)))
+        else:
+            self.should_exit.set()
+
+    def stop(self: BaseReload) -> None:
+        """Leave the sockets open."""
+
+    monkeypatch.setattr(BaseReload, "startup", start)
+    monkeypatch.setattr(BaseReload, "restart", start)
+    monkeypatch.setattr(BaseReload, "shutdown", stop)
+    monkeypatch.setattr(Config, "reload_delay", 0.0, raising=False)
+    # In a thread, because a change that is not noticed is waited for without an end.
+    reloading = Thread(target=serve_with_reload, args=("127.0.0.1", free_port()), daemon=True)
+    reloading.start()
+    reloading.join(timeout=60)
+    assert not reloading.is_alive()
+    assert [text.splitlines()[-1] for text in starts] == ["value = 1", "value = 2", "value = 3"]
+
+
 async def _answer(client: Client) -> str | None:
     try:
         _, run = await client.post("/runs", {"input": "hi"})
-        async for _ in client.events(f"/runs/{run['id']}/events"):
-            continue
-        return (await client.get(f"/runs/{run['id']}"))[1]["output"]
+        while run["status"] == "running":
+            _, run = await client.get(f"/runs/{run['id']}")
+        return run["output"]
     except (aiohttp.ClientError, KeyError):
         return None  # It is being restarted.
 

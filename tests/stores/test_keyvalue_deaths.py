@@ -81,7 +81,7 @@ async def test_an_append_that_takes_messages_happens_as_a_whole() -> None:
         outcomes.add((len(lines), len(waiting)))
         for run_id in ("a", "b", "c"):
             assert (await after.waiting(run_id) is not None) == (run_id in waiting)
-        # Whoever goes on takes exactly what is left, and nothing comes back.
+        # The next append takes exactly what is left, and nothing comes back.
         await after.append("r", len(lines), [b"rest"], take=waiting)
         assert await after.inbox("t") == []
         assert (await after.record("r")).inbox == ""  # pyright: ignore[reportOptionalMemberAccess]

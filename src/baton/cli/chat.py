@@ -139,7 +139,7 @@ class ChatSession:
             self._drive(self._runner.stream(message, values=values, limits=limits, thread=thread))
 
     def _drive_next(self) -> bool:
-        """Answer the next message that was typed while a run was in progress; return whether there is one."""
+        """Answer the next message that was typed during a run; return whether there is one."""
         if not self._queued and not self._steering:
             return False
         last = self._last_run()

@@ -4,8 +4,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
@@ -223,7 +224,7 @@ def serve_command(
       baton serve desk:router --reload --access-log
     """
     if reload:
-        _serve_with_reload(options["host"], options["port"])
+        serve_with_reload(options["host"], options["port"])
         return
     runner = make_runner(target, store=store, model=model, lease=lease)
     names = [name for name in PROTOCOLS if options.pop(name)] or ["api"]
@@ -239,19 +240,41 @@ def serve_command(
     serve_app(app, notice, store=runs, sockets=click.get_current_context().obj, **options)
 
 
-def _serve_with_reload(host: str, port: int) -> None:
+def serve_with_reload(host: str, port: int) -> None:
     """Run this command without --reload in a process that is restarted when a file changes."""
     from ..serving.server import check_server, listen
 
     # The other process checks whether the host may be served.
     check_server(host, allow_anonymous=True)
     from uvicorn import Config
-    from uvicorn.supervisors import ChangeReload
+    from uvicorn.supervisors.statreload import StatReload
+
+    class Reloader(StatReload):
+        """Notices every change since before the process that serves was started.
+
+        uvicorn looks at the files a moment after the start: what changes until then would never be loaded.
+        """
+
+        def startup(self) -> None:
+            self.mtimes = self._modification_times()
+            super().startup()
+
+        def restart(self) -> None:
+            times = self._modification_times()
+            super().restart()
+            self.mtimes = times
+
+        def _modification_times(self) -> dict[Path, float]:
+            times: dict[Path, float] = {}
+            for file in self.iter_py_files():
+                with suppress(FileNotFoundError):
+                    times[file] = file.stat().st_mtime
+            return times
 
     arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
     config = Config(__name__, reload=True, log_level="warning", log_config=None)
     with listen(host, port) as sockets:
-        ChangeReload(config, target=partial(_serve_reloaded, arguments), sockets=sockets).run()
+        Reloader(config, target=partial(_serve_reloaded, arguments), sockets=sockets).run()
 
 
 def _serve_reloaded(arguments: list[str], sockets: list[socket] | None) -> None:

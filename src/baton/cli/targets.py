@@ -301,7 +301,10 @@ class RunSetup:
         *,
         alongside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """Drive a run and pass on all its events; `alongside` is active meanwhile. Raises the error of a failed run."""
+        """Drive a run and pass on all its events. Raises the error of a failed run.
+
+        The context manager that `alongside` returns is active meanwhile.
+        """
 
         async def drive() -> None:
             async with alongside(), stream:

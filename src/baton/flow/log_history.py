@@ -65,7 +65,7 @@ def history_from_log(events: Sequence[Event], earlier: Sequence[HistoryEntry] = 
 
 
 def _count_summarized(entries: Sequence[HistoryEntry], upto: Collection[EventRef]) -> int:
-    """Return the number of first entries that readers of summaries up to these responses do not read."""
+    """Return the number of first entries that summaries up to these responses replace."""
     if not upto:
         return 0
     last = next((place for place in range(len(entries) - 1, -1, -1) if entries[place].event in upto), -1)

@@ -351,7 +351,10 @@ class BackgroundRunner:
             broadcast.subscribers.discard(subscriber)
 
     async def _wait_until_started(self, run_id: str) -> None:
-        """Wait while the run is a message that waits; if it is driven here, until its events can be subscribed to."""
+        """Wait while the run is a message that waits for its thread.
+
+        If this process drives it then, wait until its events can be subscribed to.
+        """
         repository = self.runner._require_repository("BackgroundRunner.subscribe()")
         message = await repository.store.waiting(run_id)
         if message is None:

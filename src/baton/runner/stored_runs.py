@@ -258,7 +258,7 @@ class RunRepository:
         return started.run_id
 
     async def check_last(self, record: RunRecord) -> None:
-        """Check that a run that is resumed has no successor in its thread, before anything is loaded.
+        """Check that a run that is resumed has no successor in its thread.
 
         The store checks it again when the run continues: a successor may come and end meanwhile.
 

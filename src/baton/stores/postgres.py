@@ -381,7 +381,7 @@ async def _create_from_inbox(connection: "Connection", *, values: dict[str, Any]
 
 
 async def _append_reviving(connection: "Connection", *, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
-    """Append lines; if that makes a finished run continue, check that it is the last one of its thread."""
+    """Append lines; a finished run that continues must be the last one of its thread."""
     run_id = values["run_id"]
     known = "SELECT thread, status FROM baton_runs WHERE run_id = %s"
     before = await (await connection.execute(known, (run_id,))).fetchone()

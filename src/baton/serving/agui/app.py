@@ -41,8 +41,8 @@ def agui_app(
         context_factory: Creates the context of a run from its record; by default the runner's own.
         on_disconnect: `"cancel"` cancels a run whose client disconnects; `"continue"` lets it run.
         heartbeat: Seconds of silence after which an event stream sends a comment.
-        when_busy: What happens to a message for a thread with an unfinished run, as in `Runner.run`. A request may
-            choose otherwise in `forwardedProps`: `{"whenBusy": "queue"}`.
+        when_busy: The way to handle a message for a thread with an unfinished run, as in `Runner.run`. A request may
+            choose another in `forwardedProps`: `{"whenBusy": "queue"}`.
 
     Raises:
         SetupError: A library is not installed, the runner has no store, or an argument is invalid.

@@ -178,7 +178,7 @@ class AGUIEndpoint(Endpoints):
     """The endpoint of one AG-UI app."""
 
     when_busy: WhenBusy = "error"
-    """What happens to a message for a thread with an unfinished run, unless the request says it."""
+    """The default for requests that do not say how to handle a thread with an unfinished run."""
 
     async def handle(self, request: Request) -> Response:
         """Return the event stream of a run, or an error response.
@@ -226,7 +226,10 @@ class AGUIEndpoint(Endpoints):
     async def _resume(
         self, principal: Principal, body: agui.RunAgentInput, last: RunRecord, mode: WhenBusy
     ) -> _ActiveRun | None:
-        """Resume a suspended run; None if the request starts a new one, because it was cancelled or is to wait."""
+        """Resume a suspended run; None if the request starts a new one.
+
+        That is so if the suspended run was cancelled, or if the message waits for it.
+        """
         events = await self.background.runner.events(last.run_id)
         interrupts = Log(events).open_interrupts()
         answers = parse_answers(body, interrupts)

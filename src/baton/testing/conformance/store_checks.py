@@ -377,7 +377,7 @@ async def a_deleted_run_frees_its_thread(store: Store) -> None:
 
 @store_check
 async def a_finished_run_resumes_only_in_a_free_thread(store: Store) -> None:
-    """A cancelled run is not resumed if its thread is busy or another run follows it, and nothing is written."""
+    """A cancelled run resumes only if it is the last one of a thread that is not busy."""
     await store.create("r", [b"one"], thread="t")
     await store.append("r", 1, [], status="cancelled")
     await store.create("s", [b"one"], thread="t")

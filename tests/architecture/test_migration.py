@@ -1,0 +1,31 @@
+"""The migration pages say what replaces each name that users look for, and one page compares the history policies."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+# M10, and the names of issue 15.
+EINO = ("GenModelInput", "MessageModifier", "OnError", "DesignateAgent", "WithToolOptions", "TurnLoop")
+OPENAI = ("call_model_input_filter", "tool_use_behavior", "@function_tool(is_enabled", "RunState.add_input")
+
+
+@pytest.mark.parametrize(
+    ("page", "name"), [*(("from-eino", name) for name in EINO), *(("from-openai-agents", name) for name in OPENAI)]
+)
+def test_a_migration_page_has_a_row_for_the_name(page: str, name: str) -> None:
+    rows = [line for line in (DOCS / "migration" / f"{page}.md").read_text().splitlines() if line.startswith("| ")]
+    found = [row for row in rows if name in row.split(" | ")[0]]
+    assert found, f"{page}.md has no row for {name}"
+    assert all(row.split(" | ")[1].strip(" |") for row in found)
+
+
+def test_one_page_compares_all_history_policies() -> None:
+    # M24: the fences of the page assert the messages; the table has a row and the page a section for each policy.
+    text = (DOCS / "concepts" / "history-policies.md").read_text()
+    for policy in ("rewritten", "verbatim", "lineage", "answers", "none", "a filter"):
+        name = policy if policy == "a filter" else f'`"{policy}"`'
+        assert re.search(rf"^\| \[{re.escape(name)}\]\(#[a-z-]+\) \| \d+ \| \d+ \| \S", text, re.MULTILINE), policy
+        assert re.search(rf"^## {policy}$", text, re.MULTILINE | re.IGNORECASE), policy
