@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "Run a team once and print its answer.",
     "runs": "List, show, resume, fork and remove stored runs.",
     "serve": "Serve a team over HTTP.",
+    "store": "Show and migrate the layout of a store.",
     "voice": "Hold a live conversation with a team of RealtimeAgents.",
 }
 """Commands and their short help. Each is the function `<name>_command` of the module `baton.cli.<name>`."""

@@ -367,6 +367,21 @@ class Store(Protocol):
         """
         ...
 
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread: runs, also those in progress, and waiting messages.
+
+        Args:
+            owner: The owner; "" for none.
+            thread: The thread; "" for none.
+
+        Returns:
+            The number of deleted runs.
+
+        Raises:
+            SetupError: Not exactly one of them is given.
+        """
+        ...
+
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Acquire the lease on a run with the next fence.
 

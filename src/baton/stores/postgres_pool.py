@@ -160,6 +160,14 @@ class PostgresPool:
         except Error as failure:
             raise self._to_store_error(failure) from failure
 
+    async def layout(self) -> tuple[int, int]:
+        """Return the version of the tables, without migrating them, and the newest version."""
+        try:
+            async with await AsyncConnection.connect(self._url, **self._options) as connection:
+                return await self._limited(self._version(connection), [connection]), VERSION
+        except Error as failure:
+            raise self._to_store_error(failure) from failure
+
     async def close(self) -> None:
         """Close the connections of this event loop; they are reopened when needed."""
         self._close_orphans()

@@ -270,6 +270,12 @@ def check_names(run_id: str, **others: str) -> None:
             raise SetupError(f"{parameter} is {name!r}, which has characters that cannot be stored; use plain text")
 
 
+def check_erased(owner: str, thread: str) -> None:
+    """Raise SetupError unless exactly one of the names is given."""
+    if bool(owner) == bool(thread):
+        raise SetupError("erase() needs either owner=… or thread=…, and not an empty one")
+
+
 def check_version(version: int, known: Collection[int], store: str) -> None:
     """Raise StoreError unless this store can read or migrate a layout of this version."""
     if version not in known:
@@ -382,7 +388,8 @@ async def iter_records(store: Store, **filters: Unpack[RunFilters]) -> AsyncIter
 
 def _parse_cursor(cursor: str, parts: int) -> Position:
     try:
-        position = tuple([float(part) for part in cursor.split(" ")])
+        # A number stays an integer: databases use an index only for the type of its column.
+        position = tuple([int(part) if part.isdecimal() else float(part) for part in cursor.split(" ")])
     except ValueError:
         position = ()
     if len(position) != parts:
