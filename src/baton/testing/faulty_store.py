@@ -24,8 +24,10 @@ Operation: TypeAlias = Literal[
     "list",
     "put_note",
     "notes",
+    "read_notes",
     "delete",
     "expire",
+    "erase",
     "acquire",
     "renew",
     "release",
@@ -169,8 +171,10 @@ class FaultyStore:
     list = _faulty(Store.list)
     put_note = _faulty(Store.put_note)
     notes = _faulty(Store.notes)
+    read_notes = _faulty(Store.read_notes)
     delete = _faulty(Store.delete)
     expire = _faulty(Store.expire)
+    erase = _faulty(Store.erase)
     acquire = _faulty(Store.acquire)
     renew = _faulty(Store.renew)
     release = _faulty(Store.release)
