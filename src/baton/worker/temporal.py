@@ -32,6 +32,7 @@ _DISPATCH_AGAIN = 30.0
 _RESTART_DELAY = 0.5
 _UNHEALTHY_AFTER = 10.0
 _FORGET_AFTER = 10_000
+_AT_ONCE = 20
 
 
 @workflow.defn(name=WORKFLOW)
@@ -187,12 +188,12 @@ class TemporalEngine:
         repository = driver.runner._require_repository("Worker")
 
         async def start(records: Sequence[RunRecord]) -> None:
-            now = monotonic()
-            for record in records:
-                fence, seq, until = self._dispatched.get(record.run_id, (0, 0, 0.0))
-                if (fence, seq) != (record.fence, record.seq) or until <= now:
-                    await self._start(client, record, record.team if driver.teams is not None else "")
-                    self._dispatched[record.run_id] = (record.fence, record.seq, now + _DISPATCH_AGAIN)
+            new = [record for record in records if self._is_new(record)]
+            for first in range(0, len(new), _AT_ONCE):
+                batch = new[first : first + _AT_ONCE]
+                await asyncio.gather(
+                    *[self._start(client, record, by_team=driver.teams is not None) for record in batch]
+                )
             while len(self._dispatched) > _FORGET_AFTER:
                 del self._dispatched[next(iter(self._dispatched))]
             self._last_success = monotonic()
@@ -211,18 +212,24 @@ class TemporalEngine:
         finally:
             watching.cancel()
 
-    async def _start(self, client: Client, record: RunRecord, team: str) -> None:
+    def _is_new(self, record: RunRecord) -> bool:
+        """Return whether a run was not dispatched as it is, or long ago."""
+        fence, seq, until = self._dispatched.get(record.run_id, (0, 0, 0.0))
+        return (fence, seq) != (record.fence, record.seq) or until <= monotonic()
+
+    async def _start(self, client: Client, record: RunRecord, *, by_team: bool) -> None:
         # A run that no worker has had yet cannot have a workflow that waits for a signal.
         signal: dict[str, Any] = {} if record.fence <= 1 else {"start_signal": WAKE}
         await client.start_workflow(
             WORKFLOW,
             record.run_id,
             id=f"baton-{record.run_id}",
-            task_queue=_task_queue(team),
+            task_queue=_task_queue(record.team if by_team else ""),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             priority=Priority(priority_key=min(5, max(1, 3 - record.priority))),
             **signal,
         )
+        self._dispatched[record.run_id] = (record.fence, record.seq, monotonic() + _DISPATCH_AGAIN)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until `stop` is called."""
