@@ -14,6 +14,7 @@ from .stored_runs import RunRepository
 _logger = logging.getLogger("baton.runner")
 _MAX_POLL_LOAD = 0.05
 """Maximum fraction of time spent polling, for stores that are slow to list runs."""
+_MAX_PAUSE = 10.0
 _MAX_FOUND = 1000
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 _PERMANENT_DELAY = 300.0
@@ -159,17 +160,16 @@ class RunnablePoller:
     async def run(self) -> None:
         """Poll until the task is cancelled."""
         while True:
-            started, seconds = monotonic(), None
+            pause = self._interval
             self._wanted.clear()
             try:
-                seconds = await self.poll()
+                pause = min(max(pause, await self.poll() / _MAX_POLL_LOAD), _MAX_PAUSE)
                 self.last_success = monotonic()
             except Exception:
                 # The store may be unavailable for a while; runs driven here continue while their leases last.
                 _logger.warning("could not list unfinished runs", exc_info=True)
-            spent = monotonic() - started if seconds is None else seconds
             try:
-                async with asyncio.timeout(max(self._interval, spent / _MAX_POLL_LOAD)):
+                async with asyncio.timeout(pause):
                     await self._wanted.wait()
             except TimeoutError:
                 continue

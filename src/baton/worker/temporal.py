@@ -26,6 +26,7 @@ except ImportError as missing:
 _logger = logging.getLogger("baton.worker")
 WORKFLOW, ACTIVITY, WAKE = "baton.run", "baton.drive", "wake"
 _HEARTBEAT, _HEARTBEAT_TIMEOUT = timedelta(seconds=1), timedelta(seconds=5)
+_TASK_TIMEOUT = timedelta(seconds=3)
 _NO_LIMIT = timedelta(days=3650)
 _INTERVAL = 0.1
 _DISPATCH_AGAIN = 30.0
@@ -90,6 +91,7 @@ class TemporalEngine:
     Args:
         address: The address of the Temporal server.
         namespace: The namespace of the workflows.
+        prefix: The beginning of the ids of workflows and task queues; one for each store.
         client: A client to use instead, for example with TLS or an API key.
     """
 
@@ -97,10 +99,16 @@ class TemporalEngine:
 
     @check_arguments
     def __init__(
-        self, address: str = "localhost:7233", *, namespace: str = "default", client: Client | None = None
+        self,
+        address: str = "localhost:7233",
+        *,
+        namespace: str = "default",
+        prefix: str = "baton",
+        client: Client | None = None,
     ) -> None:
         self._address = address
         self._namespace = namespace
+        self._prefix = prefix
         self._client = client
         self._stopping = asyncio.Event()
         self._dispatched: dict[str, tuple[int, int, float]] = {}
@@ -117,7 +125,7 @@ class TemporalEngine:
         teams = ("",) if driver.teams is None else driver.teams
         dispatching = asyncio.create_task(self._dispatch(driver, client), name="baton dispatch")
         try:
-            await asyncio.gather(*[self._work(driver, client, _task_queue(team)) for team in teams])
+            await asyncio.gather(*[self._work(driver, client, self._task_queue(team)) for team in teams])
         finally:
             dispatching.cancel()
             await asyncio.wait([dispatching])
@@ -170,6 +178,8 @@ class TemporalEngine:
             activities=[drive],
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=driver.concurrency,
+            # A cached workflow waits for the worker that has it, also if that worker is dead.
+            max_cached_workflows=0,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             default_heartbeat_throttle_interval=_HEARTBEAT,
             # The worker drains its runs itself.
@@ -223,13 +233,17 @@ class TemporalEngine:
         await client.start_workflow(
             WORKFLOW,
             record.run_id,
-            id=f"baton-{record.run_id}",
-            task_queue=_task_queue(record.team if by_team else ""),
+            id=f"{self._prefix}-{record.run_id}",
+            task_queue=self._task_queue(record.team if by_team else ""),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            task_timeout=_TASK_TIMEOUT,
             priority=Priority(priority_key=min(5, max(1, 3 - record.priority))),
             **signal,
         )
         self._dispatched[record.run_id] = (record.fence, record.seq, monotonic() + _DISPATCH_AGAIN)
+
+    def _task_queue(self, team: str) -> str:
+        return f"{self._prefix}-{team or 'any'}"
 
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until `stop` is called."""
@@ -256,7 +270,3 @@ async def _to_result(driver: RunDriver, outcome: Outcome) -> dict[str, Any]:
     if wait is None and outcome.status == "running":
         wait = 0.0
     return {"is_finished": outcome.status is None or outcome.status in FINISHED_STATUSES, "wait": wait}
-
-
-def _task_queue(team: str) -> str:
-    return f"baton-{team or 'any'}"
