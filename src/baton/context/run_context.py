@@ -33,7 +33,7 @@ T = TypeVar("T")
 Deadline: TypeAlias = datetime | timedelta | None
 """A time, a duration from now, or None for no limit."""
 OnExpiry: TypeAlias = Literal["fail"] | Default
-"""What happens after the deadline of an interrupt: an error, or an answer."""
+"""The outcome of an interrupt after its deadline: an error, or an answer."""
 SLEEP = "sleep"
 """The `kind` in the payload of the interrupt that `sleep` raises."""
 

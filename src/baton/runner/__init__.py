@@ -11,6 +11,7 @@ from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
 from .runner import Runner
 from .stream import RunStream
+from .summaries import RunSummary, read_summaries, summarize
 
 __all__ = [
     "BackgroundRunner",
@@ -25,10 +26,13 @@ __all__ = [
     "RunArgs",
     "RunResult",
     "RunStream",
+    "RunSummary",
     "RunUsage",
     "Runner",
     "StoppedStatus",
     "WhenBusy",
     "guardrail_results",
+    "read_summaries",
+    "summarize",
     "usage_from_events",
 ]

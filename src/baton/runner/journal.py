@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
 from itertools import takewhile
 from time import monotonic
 from typing import Any, Protocol, TypeAlias
@@ -47,6 +47,8 @@ class _Batch(Struct, frozen=True):
     undelivered: Sequence[Delivery]
     wake_at: float = 0.0
     """The time at which a worker drives the run next; stored together with a status."""
+    notes: Mapping[str, bytes] = {}
+    """Notes to store together with a status."""
     take: Sequence[str] = ()
     """Ids of the waiting messages that the lines record."""
 
@@ -104,6 +106,9 @@ class Journal:
         self._undelivered: list[Delivery] = []
         self._status: RunStatus | None = status
         self._wake_at = 0.0
+        self._notes: Mapping[str, bytes] = {}
+        self.reader = 0
+        """The version that the record must name from the next append on; 0 if it does so already."""
         self._writing: asyncio.Future[None] | None = None
         self.sink = sink
         self.failure: BaseException | None = None
@@ -187,15 +192,18 @@ class Journal:
             return events
         return ()
 
-    async def finish(self, status: RunStatus, *, wake_at: float = 0.0) -> None:
+    async def finish(
+        self, status: RunStatus, *, wake_at: float = 0.0, notes: Mapping[str, bytes] | None = None
+    ) -> None:
         """Store the remaining events together with the final status.
 
         Args:
             status: The status.
             wake_at: The time at which a worker drives the run next; 0 for none.
+            notes: Notes to store with it.
         """
         if self.failure is None:
-            self._status, self._wake_at = status, wake_at
+            self._status, self._wake_at, self._notes = status, wake_at, notes or {}
             await self.drain()
 
     async def release(self) -> None:
@@ -233,7 +241,7 @@ class Journal:
             self._lines.append(encode_event(event))
 
     async def _write_pending(self) -> None:
-        batch = _Batch(self._lines, self._status, self._undelivered, self._wake_at)
+        batch = _Batch(self._lines, self._status, self._undelivered, self._wake_at, self._notes)
         self._lines, self._status, self._undelivered = [], None, []
         await self._write(batch)
 
@@ -261,7 +269,7 @@ class Journal:
                 self.lease = await self._create([encode_header(), *batch.lines])
                 self._create, self._seq = None, len(batch.lines) + 1
                 if batch.status is not None:
-                    await self._append(_Batch((), batch.status, (), batch.wake_at), is_retry=False)
+                    await self._append(_Batch((), batch.status, (), batch.wake_at, batch.notes), is_retry=False)
             else:
                 await self._append(batch, is_retry=is_retry)
         except MessageGoneError:
@@ -281,7 +289,7 @@ class Journal:
         assert lease is not None
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                flags = await self._store.append(lease.run_id, self._seq, batch.lines, **_options(batch, lease))
+                flags = await self._store.append(lease.run_id, self._seq, batch.lines, **self._options(batch, lease))
                 self.cancel_requested, self.inbox = flags.cancel_requested, flags.inbox
                 if flags.cancel_requested:
                     self._pass_on(flags.cancel_requested)
@@ -299,6 +307,16 @@ class Journal:
                 await asyncio.sleep(pause)
                 pause *= 2
         self._seq += len(batch.lines)
+
+    def _options(self, batch: _Batch, lease: Lease) -> AppendOptions:
+        options: AppendOptions = {"fence": lease.fence}
+        if batch.status is not None:
+            options |= {"status": batch.status, "wake_at": batch.wake_at, "notes": batch.notes}
+        if batch.take:
+            options["take"] = batch.take
+        if self.reader:
+            options["reader"] = self.reader
+        return options
 
     def _pass_on(self, when: CancelWhen) -> None:
         # "now" would cancel the task in the middle of this write; the next renewal of the lease does it.
@@ -334,12 +352,6 @@ class Journal:
             raise asyncio.CancelledError
         if failure is not None:
             raise failure
-
-
-def _options(batch: _Batch, lease: Lease) -> AppendOptions:
-    if batch.status is not None:
-        return {"fence": lease.fence, "status": batch.status, "wake_at": batch.wake_at}
-    return {"fence": lease.fence, "take": batch.take} if batch.take else {"fence": lease.fence}
 
 
 class _UnconfirmedError(StoreError):

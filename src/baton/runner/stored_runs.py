@@ -33,7 +33,7 @@ from ..events import (
     encode_event,
 )
 from ..events.base import RUN_ORIGIN
-from ..events.codec import encode_header, require_known_events
+from ..events.codec import READER_VERSION, encode_header, require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.requests import RecordedRequest, read_requests
 from ..flow.tasks import known_tasks
@@ -47,6 +47,7 @@ from .inbox import Inbox
 from .journal import Journal, LeaseHeartbeat, SupportsStop
 from .observers import Observer
 from .result import Interrupt, StoppedStatus
+from .summaries import summary_note
 from .threads import ThreadReader
 from .waiting_messages import ANY_TIME, Schedule
 
@@ -159,6 +160,8 @@ class RunRepository:
             priority=schedule.priority,
             wake_at=schedule.wake_at,
             from_inbox=from_inbox,
+            reader=READER_VERSION,
+            notes=summary_note([started]),
         )
 
     async def finish(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> StoppedStatus:
@@ -172,7 +175,8 @@ class RunRepository:
             if status == "completed" and flow.run.signals.messages and journal.thread:
                 await self._keep_unread(flow, journal)
             wake_at = first_deadline(flow.run.log.open_interrupts().values()) if status == "suspended" else 0.0
-            await journal.finish(status, wake_at=wake_at)
+            notes = summary_note(flow.run.log.events) if journal.failure is None else None
+            await journal.finish(status, wake_at=wake_at, notes=notes)
             if status == "suspended" and journal.cancel_requested and journal.failure is None:
                 status = "cancelled"
                 flow.run.log.write(RunCancelled(f"cancelled{len(flow.run.log.events)}", RUN_ORIGIN, time()))
@@ -520,6 +524,7 @@ class ReopenedRun(_StoredBackend):
             thread=record.thread,
             run=run,
         )
+        journal.reader = READER_VERSION if record.reader < READER_VERSION else 0
         if before.status == "running" and before.lease_until:
             journal.previous_worker = before.worker
             journal.last_heartbeat = before.lease_until - before.lease_seconds

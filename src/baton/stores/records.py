@@ -1,7 +1,7 @@
 """Code that all stores share: record transitions, lease methods, queries and pages, table rows, packed lines."""
 
 import struct
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from struct import pack, unpack_from
 from types import CoroutineType
 from typing import Any, Literal, LiteralString, TypeVar, Unpack
@@ -14,6 +14,7 @@ from ..arguments import check_choice, check_keywords
 from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
 from .base import (
     FINISHED_STATUSES,
+    INTERNAL_NOTES,
     RUN_STATUSES,
     AppendOptions,
     CancelWhen,
@@ -70,6 +71,8 @@ class Append(Struct, frozen=True):
     fence: int | None = None
     wake_at: float | None = None
     take: Sequence[str] = ()
+    reader: int = 1
+    notes: Mapping[str, bytes] = {}
 
     def check(self, record: RunRecord) -> None:
         """Raise RunConflictError unless the writer may append to the run with this record."""
@@ -102,6 +105,7 @@ class Append(Struct, frozen=True):
             cancel_requested="" if status in FINISHED_STATUSES else record.cancel_requested,
             wake_at=record.wake_at if self.wake_at is None else self.wake_at,
             inbox=record.inbox if inbox is None else inbox,
+            reader=max(record.reader, self.reader),
         )
 
     @property
@@ -125,8 +129,10 @@ def after_cancel_request(record: RunRecord, when: CancelWhen) -> RunRecord | Non
     return replace(record, cancel_requested=stronger_request(record.cancel_requested, when))
 
 
-def is_runnable(record: RunRecord, teams: Collection[str] | None, now: float) -> bool:
+def is_runnable(record: RunRecord, teams: Collection[str] | None, reader: int, now: float) -> bool:
     """Return whether `runnable` should return a run."""
+    if record.reader > reader:
+        return False
     if record.status == "running":
         is_due = record.wake_at <= now and not has_valid_lease(record, now)
     else:
@@ -146,6 +152,13 @@ def check_previous(thread: str, last: str, previous: str | None) -> str:
     return last
 
 
+class NewLog(Struct, frozen=True):
+    """The first lines of a log, and the notes beside it."""
+
+    lines: Sequence[bytes]
+    notes: Mapping[str, bytes]
+
+
 class WriteMethods:
     """The methods that create and extend runs, for all stores."""
 
@@ -156,7 +169,7 @@ class WriteMethods:
         check_keywords("create()", options, CreateOptions.__annotations__)
         fields: dict[str, Any] = {**options}
         previous, ttl = fields.pop("previous", None), fields.pop("ttl", 0.0)
-        from_inbox = fields.pop("from_inbox", False)
+        from_inbox, notes = fields.pop("from_inbox", False), fields.pop("notes", {})
         now = self._clock()
         record = RunRecord(
             run_id=run_id,
@@ -170,7 +183,9 @@ class WriteMethods:
             **fields,
         )
         check_names(run_id, thread=record.thread, owner=record.owner, worker=record.worker, team=record.team)
-        return await self._create(record, lines, previous if record.thread else None, from_inbox=from_inbox)
+        return await self._create(
+            record, NewLog(lines, notes), previous if record.thread else None, from_inbox=from_inbox
+        )
 
     # Not `async def`: every turn of a stored run appends, and a second coroutine costs time.
     def append(
@@ -179,9 +194,7 @@ class WriteMethods:
         """Append lines; see `Store.append`."""
         return self._append(Append(run_id, expected_seq, lines, **options))
 
-    async def _create(
-        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
-    ) -> Lease:
+    async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
         """Store a new run; the store sets its `number`, `previous` and `inbox`."""
         raise NotImplementedError
 
@@ -223,6 +236,11 @@ def after_renew(record: RunRecord | None, lease: Lease, *, ttl: float, now: floa
     if record is None or record.fence != lease.fence:
         return None
     return replace(record, lease_until=now + ttl, lease_seconds=ttl)
+
+
+def public_notes(notes: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the notes that `Store.notes` returns."""
+    return {name: note for name, note in notes.items() if not name.startswith(INTERNAL_NOTES)}
 
 
 def require_run(found: T | None, run_id: str, store: object) -> T:
@@ -374,7 +392,7 @@ def _parse_cursor(cursor: str, parts: int) -> Position:
 
 COLUMNS: LiteralString = (
     "run_id, number, status, seq, thread, previous, owner, created_at, updated_at, changed_at, worker, lease_until, "
-    "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox"
+    "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox, reader"
 )
 NEW_COLUMNS: LiteralString = COLUMNS.replace("number, ", "")
 """Columns that `create` sets; the database assigns the number."""
@@ -387,6 +405,10 @@ def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
         return read_at(convert(dict(zip(_NAMES, row, strict=True)), RunRecord), now)
     except ValidationError as problem:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
+
+
+ENDED: LiteralString = "status IN ('completed', 'failed', 'cancelled')"
+"""The condition for finished runs, as in the index that `expire` uses."""
 
 
 def status_condition(status: Sequence[str], *, mark: LiteralString) -> LiteralString:

@@ -24,6 +24,7 @@ Operation: TypeAlias = Literal[
     "list",
     "put_note",
     "notes",
+    "read_notes",
     "delete",
     "expire",
     "acquire",
@@ -169,6 +170,7 @@ class FaultyStore:
     list = _faulty(Store.list)
     put_note = _faulty(Store.put_note)
     notes = _faulty(Store.notes)
+    read_notes = _faulty(Store.read_notes)
     delete = _faulty(Store.delete)
     expire = _faulty(Store.expire)
     acquire = _faulty(Store.acquire)
