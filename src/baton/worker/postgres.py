@@ -35,11 +35,11 @@ _CONNECTIONS = 4
 
 _SCHEMA_OF_STORE = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('baton_runs')"
 _OFFER = """
-SELECT {queue}.baton_offer(run_id, owner, team, priority) FROM unnest(
+SELECT {queue}.baton_offer(run_id, owner, team, priority, '') FROM unnest(
     %(run_ids)s::text[], %(owners)s::text[], %(teams)s::text[], %(priorities)s::integer[])
     AS runs(run_id, owner, team, priority)
 WHERE NOT EXISTS (SELECT 1 FROM {queue}.procrastinate_jobs WHERE queueing_lock = run_id AND status = 'todo')"""
-_ADMIT = "SELECT {queue}.baton_admit(%(owner)s)"
+_ADMIT = "SELECT {queue}.baton_admit(%(owner)s, %(run_id)s)"
 _SET_LIMITS = """
 UPDATE {queue}.baton_settings SET per_owner = %(per_owner)s, total = %(total)s
 WHERE (per_owner, total) IS DISTINCT FROM (%(per_owner)s::integer, %(total)s::integer)"""
@@ -48,10 +48,7 @@ _IS_PAUSED = "SELECT is_paused FROM {queue}.baton_settings"
 _ADD_LATER = """
 SELECT {queue}.baton_add(%(run_id)s, %(owner)s, %(team)s, %(priority)s,
     clock_timestamp() + make_interval(secs => %(seconds)s))"""
-_DROP_STALLED = """
-DELETE FROM {queue}.procrastinate_jobs j WHERE status = 'doing' AND NOT EXISTS (
-    SELECT 1 FROM {queue}.procrastinate_workers w
-    WHERE w.id = j.worker_id AND w.last_heartbeat >= clock_timestamp() - make_interval(secs => %(seconds)s))"""
+_DROP_STALLED = "SELECT {queue}.baton_drop_stalled(%(seconds)s)"
 
 
 class PostgresEngine:
@@ -171,7 +168,7 @@ class PostgresEngine:
             await self._add_again(run_id, outcome.retry_in)
         if driver.limits != NO_LIMITS:
             try:
-                await self._execute(_ADMIT, {"owner": owner})
+                await self._execute(_ADMIT, {"owner": owner, "run_id": run_id})
             except StoreError:
                 _logger.warning("could not admit the next run; the sweep will", exc_info=True)
 
@@ -189,7 +186,6 @@ class PostgresEngine:
         repository = driver.runner._require_repository("Worker")
 
         async def offer(records: Sequence[RunRecord]) -> None:
-            await self._execute(_DROP_STALLED, {"seconds": _DEAD_AFTER})
             # One transaction for each owner, so that no two workers wait for each other's locks.
             for owner in sorted({record.owner for record in records}):
                 own = [record for record in records if record.owner == owner]
@@ -210,15 +206,16 @@ class PostgresEngine:
             watching.cancel()
 
     async def _watch(self, poller: RunnablePoller) -> None:
-        """Notice whether the store answers, and whether the queue was paused."""
+        """Drop the jobs of dead workers; notice whether the store answers, and whether the queue was paused."""
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL)
             self._last_success = poller.last_success or self._last_success
             try:
+                await self._execute(_DROP_STALLED, {"seconds": _DEAD_AFTER})
                 if await self.is_paused():
                     self._paused.set()
             except StoreError:
-                _logger.debug("could not read whether the queue is paused", exc_info=True)
+                _logger.debug("could not look after the queue", exc_info=True)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until `stop` is called."""

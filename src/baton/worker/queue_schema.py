@@ -41,9 +41,10 @@ LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
         priority = excluded.priority, queue_name = excluded.queue_name
 $$;
 """
-# The runs with a live lease, and those with a job that is about to get one. All owners: NULL.
+# The runs with a live lease, and those with a job that is about to get one; all owners for NULL. The job of a run that
+# has just been driven is left out, as is the run that asks.
 _BUSY = """
-CREATE FUNCTION {queue}.baton_busy(an_owner text) RETURNS bigint
+CREATE FUNCTION {queue}.baton_busy(an_owner text, besides text[]) RETURNS bigint
 LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
     SELECT count(*) FROM (
         SELECT queueing_lock FROM procrastinate_jobs
@@ -51,13 +52,13 @@ LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
             AND (an_owner IS NULL OR args ->> 'owner' = an_owner)
         UNION
         SELECT run_id FROM {store}.baton_runs WHERE status = 'running' AND (an_owner IS NULL OR owner = an_owner)
-            AND lease_until > extract(epoch FROM clock_timestamp())) AS busy
+            AND lease_until > extract(epoch FROM clock_timestamp())) AS busy WHERE queueing_lock <> ALL(besides)
 $$;
 """
 # The lock of all owners comes before that of one, so that two transactions never wait for each other.
 _OFFER = """
 CREATE FUNCTION {queue}.baton_offer(
-    a_run text, an_owner text, a_team text, a_priority integer) RETURNS boolean
+    a_run text, an_owner text, a_team text, a_priority integer, besides text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
 DECLARE
     most record;
@@ -65,13 +66,13 @@ BEGIN
     SELECT per_owner, total INTO most FROM baton_settings;
     IF most.total IS NOT NULL THEN
         PERFORM pg_advisory_xact_lock({lock}, 0);
-        IF baton_busy(NULL) >= most.total THEN
+        IF baton_busy(NULL, ARRAY[a_run, besides]) >= most.total THEN
             RETURN false;
         END IF;
     END IF;
     IF most.per_owner IS NOT NULL AND an_owner <> '' THEN
         PERFORM pg_advisory_xact_lock({lock}, hashtext(an_owner));
-        IF baton_busy(an_owner) >= most.per_owner THEN
+        IF baton_busy(an_owner, ARRAY[a_run, besides]) >= most.per_owner THEN
             RETURN false;
         END IF;
     END IF;
@@ -81,7 +82,7 @@ END
 $$;
 """
 _ADMIT = """
-CREATE FUNCTION {queue}.baton_admit(an_owner text) RETURNS void
+CREATE FUNCTION {queue}.baton_admit(an_owner text, besides text) RETURNS void
 LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
 DECLARE
     most record;
@@ -98,11 +99,19 @@ BEGIN
             SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = r.run_id AND status = 'todo')
         ORDER BY q.priority DESC, q.run
     LOOP
-        IF NOT baton_offer(waiting.run_id, waiting.owner, waiting.team, waiting.priority) THEN
-            EXIT WHEN most.total IS NULL OR baton_busy(NULL) >= most.total;
+        IF NOT baton_offer(waiting.run_id, waiting.owner, waiting.team, waiting.priority, besides) THEN
+            EXIT WHEN most.total IS NULL OR baton_busy(NULL, ARRAY[besides]) >= most.total;
         END IF;
     END LOOP;
 END
+$$;
+"""
+_DROP_STALLED = """
+CREATE FUNCTION {queue}.baton_drop_stalled(seconds float8) RETURNS void
+LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
+    DELETE FROM procrastinate_jobs j WHERE status = 'doing' AND NOT EXISTS (
+        SELECT 1 FROM procrastinate_workers w
+        WHERE w.id = j.worker_id AND w.last_heartbeat >= clock_timestamp() - make_interval(secs => seconds))
 $$;
 """
 _ENQUEUE = """
@@ -115,7 +124,7 @@ BEGIN
     IF NEW.wake_at > 0 THEN
         PERFORM baton_add(run.run_id, run.owner, NEW.team, NEW.priority, to_timestamp(NEW.wake_at));
     ELSE
-        PERFORM baton_offer(run.run_id, run.owner, NEW.team, NEW.priority);
+        PERFORM baton_offer(run.run_id, run.owner, NEW.team, NEW.priority, '');
     END IF;
     RETURN NULL;
 END
@@ -166,7 +175,7 @@ class QueueSchema:
         await connection.execute(self.format("CREATE SCHEMA {queue}"))
         await connection.execute(self.format("SET LOCAL search_path = {queue}"))
         await connection.execute(SchemaManager.get_schema().encode())
-        for statement in (_TABLES, _ADD, _BUSY, _OFFER, _ADMIT, _ENQUEUE, _TRIGGER):
+        for statement in (_TABLES, _ADD, _BUSY, _OFFER, _ADMIT, _DROP_STALLED, _ENQUEUE, _TRIGGER):
             await connection.execute(self.format(statement))
 
     async def _layout(self, connection: AsyncConnection[Any]) -> int:
