@@ -15,7 +15,8 @@ from baton import Agent, BaseAgent, ParallelAgent, RunContext, SequentialAgent, 
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
 from baton.models import Chunk, ModelRequest, ModelResponse
 
-MAX_PAUSE = 0.02
+MAX_PAUSE = float(os.environ.get("BATON_SOAK_PAUSE", "0.02"))
+"""The most seconds that a model call takes, and a tool before and after its effect."""
 
 
 class Effect(NamedTuple):

@@ -14,6 +14,7 @@ from .stored_runs import RunRepository
 _logger = logging.getLogger("baton.runner")
 _MAX_POLL_LOAD = 0.05
 """Maximum fraction of time spent polling, for stores that are slow to list runs."""
+_MAX_PAUSE = 10.0
 _MAX_FOUND = 1000
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 _PERMANENT_DELAY = 300.0
@@ -140,32 +141,33 @@ class RunnablePoller:
         """Poll now instead of after the interval."""
         self._wanted.set()
 
-    async def poll(self) -> bool:
-        """Take the runs that are runnable now; return whether there may be more."""
+    async def poll(self) -> float:
+        """Take the runs that are runnable now; return the seconds that it took to find them."""
+        started = monotonic()
         self._failures.forget_old()
         await self._repository.inbox.promote_idle()
         free = self._free()
         if free <= 0:
-            return True
+            return monotonic() - started
         limit = min(free + len(self._failures), _MAX_FOUND)
         found = await self._repository.store.runnable(teams=self._teams, limit=limit)
+        seconds = monotonic() - started
         due = [record for record in found if self._failures.is_due(record.run_id)][:free]
         if due:
             await self._take(due)
-        return len(found) == limit or len(due) == free
+        return seconds
 
     async def run(self) -> None:
         """Poll until the task is cancelled."""
         while True:
-            started = monotonic()
+            pause = self._interval
             self._wanted.clear()
             try:
-                await self.poll()
+                pause = min(max(pause, await self.poll() / _MAX_POLL_LOAD), _MAX_PAUSE)
                 self.last_success = monotonic()
             except Exception:
                 # The store may be unavailable for a while; runs driven here continue while their leases last.
                 _logger.warning("could not list unfinished runs", exc_info=True)
-            pause = max(self._interval, (monotonic() - started) / _MAX_POLL_LOAD)
             try:
                 async with asyncio.timeout(pause):
                     await self._wanted.wait()

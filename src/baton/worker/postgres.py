@@ -10,6 +10,7 @@ from ..errors import MissingExtraError, SetupError, StoreError
 from ..runner.recovery import FailedAttempts, RunnablePoller
 from ..stores import RunRecord, Store
 from .engine import RunDriver
+from .limits import NO_LIMITS
 
 try:
     import procrastinate
@@ -33,18 +34,21 @@ _UNHEALTHY_AFTER = 10.0
 _CONNECTIONS = 4
 
 _SCHEMA_OF_STORE = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('baton_runs')"
-_ADD = """
-SELECT {queue}.baton_add(run_id, owner, team, priority, due) FROM unnest(
-    %(run_ids)s::text[], %(owners)s::text[], %(teams)s::text[], %(priorities)s::integer[], %(due)s::timestamptz[])
-    AS runs(run_id, owner, team, priority, due)
+_OFFER = """
+SELECT {queue}.baton_offer(run_id, owner, team, priority, '') FROM unnest(
+    %(run_ids)s::text[], %(owners)s::text[], %(teams)s::text[], %(priorities)s::integer[])
+    AS runs(run_id, owner, team, priority)
 WHERE NOT EXISTS (SELECT 1 FROM {queue}.procrastinate_jobs WHERE queueing_lock = run_id AND status = 'todo')"""
+_ADMIT = "SELECT {queue}.baton_admit(%(owner)s, %(run_id)s)"
+_SET_LIMITS = """
+UPDATE {queue}.baton_settings SET per_owner = %(per_owner)s, total = %(total)s
+WHERE (per_owner, total) IS DISTINCT FROM (%(per_owner)s::integer, %(total)s::integer)"""
+_SET_PAUSED = "UPDATE {queue}.baton_settings SET is_paused = %(is_paused)s"
+_IS_PAUSED = "SELECT is_paused FROM {queue}.baton_settings"
 _ADD_LATER = """
 SELECT {queue}.baton_add(%(run_id)s, %(owner)s, %(team)s, %(priority)s,
     clock_timestamp() + make_interval(secs => %(seconds)s))"""
-_DROP_STALLED = """
-DELETE FROM {queue}.procrastinate_jobs j WHERE status = 'doing' AND NOT EXISTS (
-    SELECT 1 FROM {queue}.procrastinate_workers w
-    WHERE w.id = j.worker_id AND w.last_heartbeat >= clock_timestamp() - make_interval(secs => %(seconds)s))"""
+_DROP_STALLED = "SELECT {queue}.baton_drop_stalled(%(seconds)s)"
 
 
 class PostgresEngine:
@@ -65,7 +69,8 @@ class PostgresEngine:
         self._store = store
         self._schema: QueueSchema | None = None
         self._stopping = asyncio.Event()
-        self._inner: procrastinate.App | None = None
+        self._paused = asyncio.Event()
+        """Set while the queue is paused."""
         self._deliveries: set[asyncio.Task[None]] = set()
         self._last_success = monotonic()
         self._problem = ""
@@ -99,9 +104,28 @@ class PostgresEngine:
         silent = monotonic() - self._last_success
         return self._problem or (f"the store has not answered for {silent:.0f} s" if silent > _UNHEALTHY_AFTER else "")
 
+    async def pause(self) -> None:
+        """Let no worker of the store take runs until `resume` is called; runs in progress continue."""
+        await self._execute(_SET_PAUSED, {"is_paused": True})
+
+    async def resume(self) -> None:
+        """Let workers take runs again."""
+        await self._execute(_SET_PAUSED, {"is_paused": False})
+
+    async def is_paused(self) -> bool:
+        """Return whether the queue is paused."""
+        return bool((await self._execute(_IS_PAUSED, {}))[0][0])
+
     async def _fetch_jobs(self, driver: RunDriver) -> None:
-        """Run a worker of procrastinate until it fails or `stop` is called."""
+        """Run a worker of procrastinate until it fails, the queue is paused or `stop` is called."""
         schema = await self._open()
+        limits = driver.limits
+        await self._execute(_SET_LIMITS, {"per_owner": limits.per_owner, "total": limits.total})
+        if await self.is_paused():
+            self._problem = ""
+            await self._pause(_SWEEP_INTERVAL)
+            return
+        self._paused.clear()
         app = procrastinate.App(connector=self._connector(schema))
 
         async def drive(run_id: str, owner: str = "") -> None:
@@ -127,11 +151,12 @@ class PostgresEngine:
                     stalled_worker_timeout=_DEAD_AFTER,
                 )
             )
-            stopping = asyncio.create_task(self._stopping.wait())
+            ends = [asyncio.create_task(event.wait()) for event in (self._stopping, self._paused)]
             try:
-                await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([working, *ends], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                stopping.cancel()
+                for end in ends:
+                    end.cancel()
                 working.cancel()
                 await asyncio.wait([working])
             if not working.cancelled():
@@ -141,6 +166,11 @@ class PostgresEngine:
         outcome = await driver.drive(run_id, owner=owner)
         if outcome.retry_in is not None and not outcome.is_elsewhere:
             await self._add_again(run_id, outcome.retry_in)
+        if driver.limits != NO_LIMITS:
+            try:
+                await self._execute(_ADMIT, {"owner": owner, "run_id": run_id})
+            except StoreError:
+                _logger.warning("could not admit the next run; the sweep will", exc_info=True)
 
     async def _add_again(self, run_id: str, seconds: float) -> None:
         try:
@@ -155,19 +185,20 @@ class PostgresEngine:
         """Add jobs for runnable runs that have none, such as those of dead workers, and drop jobs of dead workers."""
         repository = driver.runner._require_repository("Worker")
 
-        async def add(records: Sequence[RunRecord]) -> None:
-            await self._execute(_DROP_STALLED, {"seconds": _DEAD_AFTER})
-            values = {
-                "run_ids": [record.run_id for record in records],
-                "owners": [record.owner for record in records],
-                "teams": [record.team for record in records],
-                "priorities": [record.priority for record in records],
-                "due": [None] * len(records),
-            }
-            await self._execute(_ADD, values)
+        async def offer(records: Sequence[RunRecord]) -> None:
+            # One transaction for each owner, so that no two workers wait for each other's locks.
+            for owner in sorted({record.owner for record in records}):
+                own = [record for record in records if record.owner == owner]
+                values = {
+                    "run_ids": [record.run_id for record in own],
+                    "owners": [owner] * len(own),
+                    "teams": [record.team for record in own],
+                    "priorities": [record.priority for record in own],
+                }
+                await self._execute(_OFFER, values)
 
         # Runs of all teams: another worker's may be the ones without a job.
-        poller = RunnablePoller(repository, add, FailedAttempts(self._store), interval=_SWEEP_INTERVAL)
+        poller = RunnablePoller(repository, offer, FailedAttempts(self._store), interval=_SWEEP_INTERVAL)
         watching = asyncio.create_task(self._watch(poller))
         try:
             await poller.run()
@@ -175,9 +206,16 @@ class PostgresEngine:
             watching.cancel()
 
     async def _watch(self, poller: RunnablePoller) -> None:
+        """Drop the jobs of dead workers; notice whether the store answers, and whether the queue was paused."""
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL)
             self._last_success = poller.last_success or self._last_success
+            try:
+                await self._execute(_DROP_STALLED, {"seconds": _DEAD_AFTER})
+                if await self.is_paused():
+                    self._paused.set()
+            except StoreError:
+                _logger.debug("could not look after the queue", exc_info=True)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until `stop` is called."""

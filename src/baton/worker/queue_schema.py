@@ -17,13 +17,14 @@ TASK = "baton.drive"
 ANY_TEAM = "any"
 """The queue of runs whose team is unknown."""
 _LOCK = 4_210_773_301
+_OWNER_LOCK = 1_111_577_680
 
 _TABLES = """
 CREATE TABLE {queue}.baton_settings(
     id integer PRIMARY KEY DEFAULT 1 CHECK (id = 1), layout integer NOT NULL,
-    is_paused boolean NOT NULL DEFAULT false,
-    per_owner integer, total integer);
+    is_paused boolean NOT NULL DEFAULT false, per_owner integer, total integer);
 INSERT INTO {queue}.baton_settings(layout) VALUES ({layout});
+CREATE INDEX baton_jobs_by_owner ON {queue}.procrastinate_jobs((args ->> 'owner')) WHERE status IN ('todo', 'doing');
 """
 # A waiting job is moved forward instead of doubled. It is never put back once it was fetched, only deleted, so the
 # queueing lock cannot be in the way.
@@ -40,6 +41,98 @@ LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
         priority = excluded.priority, queue_name = excluded.queue_name
 $$;
 """
+# The runs with a live lease, and those with a job that is about to get one; all owners for NULL. The job of a run that
+# has just been driven is left out, as is the run that asks.
+_BUSY = """
+CREATE FUNCTION {queue}.baton_busy(an_owner text, besides text[]) RETURNS bigint
+LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
+    SELECT count(*) FROM (
+        SELECT queueing_lock FROM procrastinate_jobs
+        WHERE status IN ('todo', 'doing') AND (scheduled_at IS NULL OR scheduled_at <= clock_timestamp())
+            AND (an_owner IS NULL OR args ->> 'owner' = an_owner)
+        UNION
+        SELECT run_id FROM {store}.baton_runs WHERE status = 'running' AND (an_owner IS NULL OR owner = an_owner)
+            AND lease_until > extract(epoch FROM clock_timestamp())) AS busy WHERE queueing_lock <> ALL(besides)
+$$;
+"""
+# The lock of all owners comes before that of one, so that two transactions never wait for each other.
+_OFFER = """
+CREATE FUNCTION {queue}.baton_offer(
+    a_run text, an_owner text, a_team text, a_priority integer, besides text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
+DECLARE
+    most record;
+BEGIN
+    SELECT per_owner, total INTO most FROM baton_settings;
+    IF most.total IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock({lock}, 0);
+        IF baton_busy(NULL, ARRAY[a_run, besides]) >= most.total THEN
+            RETURN false;
+        END IF;
+    END IF;
+    IF most.per_owner IS NOT NULL AND an_owner <> '' THEN
+        PERFORM pg_advisory_xact_lock({lock}, hashtext(an_owner));
+        IF baton_busy(an_owner, ARRAY[a_run, besides]) >= most.per_owner THEN
+            RETURN false;
+        END IF;
+    END IF;
+    PERFORM baton_add(a_run, an_owner, a_team, a_priority, NULL);
+    RETURN true;
+END
+$$;
+"""
+_ADMIT = """
+CREATE FUNCTION {queue}.baton_admit(an_owner text, besides text) RETURNS void
+LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
+DECLARE
+    most record;
+    waiting record;
+BEGIN
+    SELECT per_owner, total INTO most FROM baton_settings;
+    IF most.per_owner IS NULL AND most.total IS NULL THEN
+        RETURN;
+    END IF;
+    FOR waiting IN
+        SELECT r.run_id, r.owner, q.team, q.priority
+        FROM {store}.baton_runnable q JOIN {store}.baton_runs r ON r.number = q.run
+        WHERE q.wake_at = 0 AND (most.total IS NOT NULL OR r.owner = an_owner) AND NOT EXISTS (
+            SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = r.run_id AND status = 'todo')
+        ORDER BY q.priority DESC, q.run
+    LOOP
+        IF NOT baton_offer(waiting.run_id, waiting.owner, waiting.team, waiting.priority, besides) THEN
+            EXIT WHEN most.total IS NULL OR baton_busy(NULL, ARRAY[besides]) >= most.total;
+        END IF;
+    END LOOP;
+END
+$$;
+"""
+_DROP_STALLED = """
+CREATE FUNCTION {queue}.baton_drop_stalled(seconds float8) RETURNS void
+LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
+    DELETE FROM procrastinate_jobs j WHERE status = 'doing' AND NOT EXISTS (
+        SELECT 1 FROM procrastinate_workers w
+        WHERE w.id = j.worker_id AND w.last_heartbeat >= clock_timestamp() - make_interval(secs => seconds))
+$$;
+"""
+_ENQUEUE = """
+CREATE FUNCTION {queue}.baton_enqueue() RETURNS trigger
+LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
+DECLARE
+    run record;
+BEGIN
+    SELECT run_id, owner INTO run FROM {store}.baton_runs WHERE number = NEW.run;
+    IF NEW.wake_at > 0 THEN
+        PERFORM baton_add(run.run_id, run.owner, NEW.team, NEW.priority, to_timestamp(NEW.wake_at));
+    ELSE
+        PERFORM baton_offer(run.run_id, run.owner, NEW.team, NEW.priority, '');
+    END IF;
+    RETURN NULL;
+END
+$$;
+"""
+_TRIGGER = """
+CREATE OR REPLACE TRIGGER baton_enqueue AFTER INSERT OR UPDATE OF wake_at ON {store}.baton_runnable
+FOR EACH ROW EXECUTE FUNCTION {queue}.baton_enqueue()"""
 
 
 class QueueSchema:
@@ -58,6 +151,7 @@ class QueueSchema:
             "layout": Literal(LAYOUT),
             "any_team": Literal(ANY_TEAM),
             "task": Literal(TASK),
+            "lock": Literal(_OWNER_LOCK),
         }
 
     def format(self, statement: str) -> Composed:
@@ -81,7 +175,7 @@ class QueueSchema:
         await connection.execute(self.format("CREATE SCHEMA {queue}"))
         await connection.execute(self.format("SET LOCAL search_path = {queue}"))
         await connection.execute(SchemaManager.get_schema().encode())
-        for statement in (_TABLES, _ADD):
+        for statement in (_TABLES, _ADD, _BUSY, _OFFER, _ADMIT, _DROP_STALLED, _ENQUEUE, _TRIGGER):
             await connection.execute(self.format(statement))
 
     async def _layout(self, connection: AsyncConnection[Any]) -> int:

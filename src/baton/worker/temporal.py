@@ -26,12 +26,14 @@ except ImportError as missing:
 _logger = logging.getLogger("baton.worker")
 WORKFLOW, ACTIVITY, WAKE = "baton.run", "baton.drive", "wake"
 _HEARTBEAT, _HEARTBEAT_TIMEOUT = timedelta(seconds=1), timedelta(seconds=5)
+_TASK_TIMEOUT = timedelta(seconds=3)
 _NO_LIMIT = timedelta(days=3650)
 _INTERVAL = 0.1
 _DISPATCH_AGAIN = 30.0
 _RESTART_DELAY = 0.5
 _UNHEALTHY_AFTER = 10.0
 _FORGET_AFTER = 10_000
+_AT_ONCE = 20
 
 
 @workflow.defn(name=WORKFLOW)
@@ -89,6 +91,7 @@ class TemporalEngine:
     Args:
         address: The address of the Temporal server.
         namespace: The namespace of the workflows.
+        prefix: The beginning of the ids of workflows and task queues; one for each store.
         client: A client to use instead, for example with TLS or an API key.
     """
 
@@ -96,10 +99,16 @@ class TemporalEngine:
 
     @check_arguments
     def __init__(
-        self, address: str = "localhost:7233", *, namespace: str = "default", client: Client | None = None
+        self,
+        address: str = "localhost:7233",
+        *,
+        namespace: str = "default",
+        prefix: str = "baton",
+        client: Client | None = None,
     ) -> None:
         self._address = address
         self._namespace = namespace
+        self._prefix = prefix
         self._client = client
         self._stopping = asyncio.Event()
         self._dispatched: dict[str, tuple[int, int, float]] = {}
@@ -116,7 +125,7 @@ class TemporalEngine:
         teams = ("",) if driver.teams is None else driver.teams
         dispatching = asyncio.create_task(self._dispatch(driver, client), name="baton dispatch")
         try:
-            await asyncio.gather(*[self._work(driver, client, _task_queue(team)) for team in teams])
+            await asyncio.gather(*[self._work(driver, client, self._task_queue(team)) for team in teams])
         finally:
             dispatching.cancel()
             await asyncio.wait([dispatching])
@@ -169,6 +178,8 @@ class TemporalEngine:
             activities=[drive],
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=driver.concurrency,
+            # A cached workflow waits for the worker that has it, also if that worker is dead.
+            max_cached_workflows=0,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             default_heartbeat_throttle_interval=_HEARTBEAT,
             # The worker drains its runs itself.
@@ -187,12 +198,12 @@ class TemporalEngine:
         repository = driver.runner._require_repository("Worker")
 
         async def start(records: Sequence[RunRecord]) -> None:
-            now = monotonic()
-            for record in records:
-                fence, seq, until = self._dispatched.get(record.run_id, (0, 0, 0.0))
-                if (fence, seq) != (record.fence, record.seq) or until <= now:
-                    await self._start(client, record, record.team if driver.teams is not None else "")
-                    self._dispatched[record.run_id] = (record.fence, record.seq, now + _DISPATCH_AGAIN)
+            new = [record for record in records if self._is_new(record)]
+            for first in range(0, len(new), _AT_ONCE):
+                batch = new[first : first + _AT_ONCE]
+                await asyncio.gather(
+                    *[self._start(client, record, by_team=driver.teams is not None) for record in batch]
+                )
             while len(self._dispatched) > _FORGET_AFTER:
                 del self._dispatched[next(iter(self._dispatched))]
             self._last_success = monotonic()
@@ -211,18 +222,28 @@ class TemporalEngine:
         finally:
             watching.cancel()
 
-    async def _start(self, client: Client, record: RunRecord, team: str) -> None:
+    def _is_new(self, record: RunRecord) -> bool:
+        """Return whether a run was not dispatched as it is, or long ago."""
+        fence, seq, until = self._dispatched.get(record.run_id, (0, 0, 0.0))
+        return (fence, seq) != (record.fence, record.seq) or until <= monotonic()
+
+    async def _start(self, client: Client, record: RunRecord, *, by_team: bool) -> None:
         # A run that no worker has had yet cannot have a workflow that waits for a signal.
         signal: dict[str, Any] = {} if record.fence <= 1 else {"start_signal": WAKE}
         await client.start_workflow(
             WORKFLOW,
             record.run_id,
-            id=f"baton-{record.run_id}",
-            task_queue=_task_queue(team),
+            id=f"{self._prefix}-{record.run_id}",
+            task_queue=self._task_queue(record.team if by_team else ""),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            task_timeout=_TASK_TIMEOUT,
             priority=Priority(priority_key=min(5, max(1, 3 - record.priority))),
             **signal,
         )
+        self._dispatched[record.run_id] = (record.fence, record.seq, monotonic() + _DISPATCH_AGAIN)
+
+    def _task_queue(self, team: str) -> str:
+        return f"{self._prefix}-{team or 'any'}"
 
     async def _pause(self, seconds: float) -> None:
         """Wait for some time, or until `stop` is called."""
@@ -249,7 +270,3 @@ async def _to_result(driver: RunDriver, outcome: Outcome) -> dict[str, Any]:
     if wait is None and outcome.status == "running":
         wait = 0.0
     return {"is_finished": outcome.status is None or outcome.status in FINISHED_STATUSES, "wait": wait}
-
-
-def _task_queue(team: str) -> str:
-    return f"baton-{team or 'any'}"

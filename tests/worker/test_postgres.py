@@ -1,0 +1,192 @@
+"""The engine `postgres`: limits for all workers, the pause, and a queue that can be lost."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+
+from baton import Runner
+from baton.agents import agent
+from baton.stores import PostgresStore
+from baton.worker import Concurrency, PostgresEngine, Worker
+
+LIMIT = 120
+
+
+class Site:
+    """A store, and workers whose runs wait until they may go on."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.go = asyncio.Event()
+        self.active: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.order: list[str] = []
+        self.runner = self.new_runner()
+
+    def new_runner(self) -> Runner[Any, Any]:
+        @agent("Slow")
+        async def slow(ctx: Any) -> None:
+            owner = ctx.context
+            self.order.append(ctx.run_id)
+            for name in (owner, "all"):
+                self.active[name] += 1
+                self.most[name] = max(self.most[name], self.active[name])
+            try:
+                await self.go.wait()
+                await asyncio.sleep(0.02)
+            finally:
+                self.active[owner] -= 1
+                self.active["all"] -= 1
+
+        store = PostgresStore(self.url)
+        return Runner(slow, store=store, lease_seconds=5, context_factory=lambda record: record.owner)
+
+    @asynccontextmanager
+    async def working(self, **options: Any) -> AsyncGenerator[Worker]:
+        runner = self.new_runner()
+        worker = Worker(runner, engine="postgres", **options)
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await task
+            await runner.close()
+
+    async def until_completed(self, count: int) -> None:
+        store = self.runner._require_store("test")
+
+        async def holds() -> bool:
+            return (await store.list(status=["completed"], limit=1, count_total=True)).total == count
+
+        await until(holds)
+
+    async def query(self, statement: str) -> Any:
+        async with await psycopg.AsyncConnection.connect(self.url, autocommit=True) as connection:
+            cursor = await connection.execute(statement.encode())
+            return await cursor.fetchall() if cursor.description is not None else []
+
+    async def queue(self) -> str:
+        """The name of the queue's schema."""
+        return f"baton_queue_{(await self.query('SELECT current_schema()'))[0][0]}"
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while True:
+            found = condition()
+            if await found if isinstance(found, Awaitable) else found:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_limits_hold_over_all_workers(postgres_url: str) -> None:
+    # G10
+    site, limits = Site(postgres_url), Concurrency(per_owner=2, total=5)
+    async with site.working(limits=limits), site.working(limits=limits):
+        await until(lambda: _has_queue(site))
+        for _ in range(6):
+            await site.runner.submit("hi", owner="ada")
+        await until(lambda: site.active["ada"] == 2)
+        # Another owner's run does not wait for those of the first.
+        for owner in ("bob", "eve", "bob", "eve", "bob", "eve"):
+            await site.runner.submit("hi", owner=owner)
+        await until(lambda: site.active["all"] == 5)
+        await asyncio.sleep(0.3)
+        assert (site.active["all"], site.active["ada"]) == (5, 2)
+        site.go.set()
+        await site.until_completed(12)
+    assert (site.most["ada"], site.most["all"]) == (2, 5)
+    assert max(site.most["bob"], site.most["eve"]) <= 2
+    await site.runner.close()
+
+
+async def _has_queue(site: Site) -> bool:
+    """Return whether a worker has created the queue and stored its limits."""
+    queue = await site.queue()
+    found = await site.query(f"SELECT to_regclass('{queue}.baton_settings')")
+    return found[0][0] is not None and await site.query(f"SELECT total FROM {queue}.baton_settings") != [(None,)]
+
+
+async def test_each_release_admits_the_next_by_priority(postgres_url: str) -> None:
+    # G10
+    site = Site(postgres_url)
+    async with site.working(limits=Concurrency(per_owner=1, total=50)):
+        await until(lambda: _has_queue(site))
+        first = await site.runner.submit("hi", owner="ada")
+        await until(lambda: site.active["ada"] == 1)
+        low, high = [await site.runner.submit("hi", owner="ada", priority=priority) for priority in (0, 7)]
+        site.go.set()
+        await site.until_completed(3)
+    assert site.order == [first, high, low]
+    await site.runner.close()
+
+
+async def test_a_paused_queue_hands_out_no_runs(postgres_url: str) -> None:
+    # G10
+    site = Site(postgres_url)
+    site.go.set()
+    operator = PostgresEngine(site.runner._require_store("test"))
+    await site.runner.submit("hi")
+    await operator.pause()
+    assert await operator.is_paused()
+    async with site.working() as worker:
+        await asyncio.sleep(2)
+        assert (worker.counts.completed, worker.engine.problem()) == (0, "")
+        await operator.resume()
+        await site.until_completed(1)
+        await operator.pause()
+        await asyncio.sleep(2.5)
+        await site.runner.submit("hi")
+        await asyncio.sleep(1.5)
+        assert worker.counts.completed == 1
+        await operator.resume()
+        await site.until_completed(2)
+    await site.runner.close()
+
+
+async def test_the_queue_holds_no_state_of_runs(postgres_url: str) -> None:
+    # G7, G8
+    site = Site(postgres_url)
+    site.go.set()
+    async with site.working():
+        await site.runner.submit("hi")
+        await site.until_completed(1)
+    await site.query(f"DROP SCHEMA {await site.queue()} CASCADE")
+    await site.runner.submit("hi")
+    async with site.working():
+        await site.until_completed(2)
+        await site.runner.submit("hi")
+        await site.until_completed(3)
+
+        async def is_empty() -> bool:
+            return await site.query(f"SELECT count(*) FROM {await site.queue()}.procrastinate_jobs") == [(0,)]
+
+        await until(is_empty)
+    await site.runner.close()
+
+
+async def test_jobs_of_dead_workers_are_dropped_and_their_runs_driven(postgres_url: str) -> None:
+    # G8: a job that is `doing` for ever must not keep its run.
+    site = Site(postgres_url)
+    site.go.set()
+    async with site.working():
+        await site.runner.submit("hi")
+        await site.until_completed(1)
+    run_id = await site.runner.submit("hi")
+    store = site.runner._require_store("test")
+    await store.acquire(run_id, "dead", ttl=1)
+    queue = await site.queue()
+    await site.query(f"SET search_path = {queue}; UPDATE procrastinate_jobs SET status = 'doing'")
+    async with site.working():
+        await site.until_completed(2)
+
+        async def is_empty() -> bool:
+            return await site.query(f"SELECT count(*) FROM {queue}.procrastinate_jobs") == [(0,)]
+
+        await until(is_empty)
+    await site.runner.close()
