@@ -12,7 +12,6 @@ from baton.errors import AnswerError, ModelError, RunConflictError, SetupError, 
 from baton.events import AgentResponded, Delta, Event, RunCancelled, RunCompleted, TextDelta, ToolReturned
 from baton.models import RetryModel
 from baton.runner import BackgroundRunner
-from baton.runner.background import Broadcast, Subscriber
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, ScriptedStream, call
 
@@ -326,38 +325,6 @@ async def test_a_run_that_was_cancelled_meanwhile_is_not_taken_over() -> None:
     await background.runner.cancel(run_id)
     with pytest.raises(RunConflictError, match="it is cancelled"):
         await background.take_over(run_id)
-
-
-# --- subscribers
-
-
-async def test_a_subscriber_drops_only_droppable_items_when_it_is_slow() -> None:
-    subscriber = Subscriber[int](2, droppable=lambda item: item % 2 == 0)
-    for item in (1, 3, 4, 5):
-        subscriber.put(item)
-    subscriber.close()
-    subscriber.put(7)
-    assert [item async for item in subscriber] == [1, 3, 5]
-
-
-async def test_a_slow_subscriber_without_droppable_items_is_closed() -> None:
-    broadcast = Broadcast[int]()
-    slow, fast = Subscriber[int](2), Subscriber[int]()
-    broadcast.subscribers |= {slow, fast}
-    for item in (1, 2, 3):
-        broadcast.publish(item)
-    broadcast.close()
-    assert slow.is_closed
-    assert [item async for item in slow] == [1, 2]
-    assert [item async for item in fast] == [1, 2, 3]
-
-
-async def test_getting_an_item_can_time_out() -> None:
-    subscriber = Subscriber[int]()
-    with pytest.raises(TimeoutError):
-        await subscriber.get(timeout=0.01)
-    subscriber.put(1)
-    assert await subscriber.get(timeout=5) == 1
 
 
 async def test_recovery_takes_over_runs_without_a_worker() -> None:

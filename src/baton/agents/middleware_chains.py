@@ -301,18 +301,6 @@ class ModelCallChain(CallChain[ModelRequest, ModelResponse]):
     given = ModelRequest
     returned = ModelResponse
 
-    def begin(self, key: str) -> MiddlewareContext:
-        """Begin a model call; return the context of the outermost middleware.
-
-        Args:
-            key: The key of the call.
-        """
-        self.key = key
-        if not self.is_direct:
-            self.is_direct = len(self.layers) == 1 and not self.ctx._run.log.has_past
-        ctx = self.ctx
-        return MiddlewareContext(ctx._run, ctx._origin, "", None, self.agent_ctx, _chain=self)
-
     def save(self, returned: ModelResponse) -> _SavedResult:
         """Convert a response to what is recorded."""
         return _SavedResult(response=returned)

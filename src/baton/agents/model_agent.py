@@ -113,12 +113,13 @@ class ModelLoop(Struct):
     _compactor: Compactor | None = None
     _sent: ModelRequest | None = None
     """The last request that the model received for the current response."""
-    _chain: ModelCallChain | None = None
 
     async def run(self) -> Action | None:
         """Run turns until there is an answer or an action."""
         agent, ctx = self._agent, self._ctx
         signals, entries = ctx._run.signals, ctx._history.entries
+        # Not an attribute: the chain refers to this object, and both would be freed by the garbage collector only.
+        chain = self._build_chain(ctx._middleware) if ctx._middleware is not None and ctx._middleware.model else None
         turn = 0
         while True:
             turn += 1
@@ -128,7 +129,7 @@ class ModelLoop(Struct):
             is_last = turn > agent.max_turns
             if is_last and (turn > agent.max_turns + 1 or agent.on_max_turns == "error"):
                 raise TurnLimitError(agent.name, agent.max_turns)
-            response = await self._call_model(turn, is_last)
+            response = await self._call_model(turn, is_last, chain)
             if not response.message.tool_calls:
                 if self._accept_answer(response):
                     return None
@@ -161,7 +162,7 @@ class ModelLoop(Struct):
         elif self._faults is not None:
             self._faults.add_success()
 
-    async def _call_model(self, turn: int, is_last: bool) -> AgentResponded:
+    async def _call_model(self, turn: int, is_last: bool, chain: ModelCallChain | None) -> AgentResponded:
         ctx = self._ctx
         run, key = ctx._run, f"{ctx._scope}/m{turn}"
         log = run.log
@@ -174,18 +175,17 @@ class ModelLoop(Struct):
         request = self._build_request(prepared, turn, is_last)
         if ctx._hooks is not None:
             await ctx._hooks.call(ctx, "model_start", request, turn=turn)
-        if ctx._middleware is None or not ctx._middleware.model:
+        if chain is None:
             response = await self._respond(request)
             usage, calls, name = response.usage, self._calls, response.model or self._compiled.model.name
         else:
-            chain = self._chain or self._build_chain(ctx._middleware)
-            outermost = chain.begin(key)
+            chain.key = key
+            outermost = MiddlewareContext(run, ctx._origin, "", None, ctx, _chain=chain)
             response = await chain.layers[0].method(outermost, request, outermost._call_next)
             if response is not outermost._first or outermost._values is not None or run.suspended_by:
                 await self._check_replacement(chain, outermost, response)
-            usage, calls, name = outermost._usage, outermost._model_calls, response.model or outermost._model
-            if calls and not name:
-                name = self._compiled.model.name
+            usage, calls = outermost._usage, outermost._model_calls
+            name = response.model or outermost._model or (self._compiled.model.name if calls else "")
             if log.sink is not None:
                 chain.finish_deltas(cast("AssistantMessage", response.message))
         # Checked by `_respond` or `_check_replacement`.
@@ -378,8 +378,8 @@ class ModelLoop(Struct):
 
     def _build_chain(self, stack: MiddlewareStack) -> ModelCallChain:
         ctx = self._ctx
-        self._chain = ModelCallChain(stack.model, ctx, "", ctx, self._respond, is_held=stack.holds_deltas)
-        return self._chain
+        is_direct = len(stack.model) == 1 and not ctx._run.log.has_past
+        return ModelCallChain(stack.model, ctx, "", ctx, self._respond, is_direct=is_direct, is_held=stack.holds_deltas)
 
     def _delta_sink(self, caller: MiddlewareContext | None) -> EventSink | None:
         sink = self._ctx._run.log.listener(self._ctx._origin)

@@ -224,6 +224,8 @@ def _show(entries: Sequence[HistoryEntry], own: Origin, hides: bool) -> list[tup
     return [(message, entry) for message, entry in shown if message is not None]
 
 
+_LONG_INPUT = 16
+"""The number of messages from which on user input is read at once instead of one by one."""
 _UNREAD = -1
 """The position of a reader that has read nothing, not even the summary."""
 
@@ -269,7 +271,7 @@ class _SharedReads(Struct, eq=False):
         return reader
 
     def reader_with_own_messages(self, reader: _ReadPosition, origin: Origin) -> _ReadPosition:
-        """Return the reader for an activation that has added messages; `reader` is not a private one."""
+        """Return the reader, if it is not a private one, for an activation that has added messages."""
         if self.hidden_at and self.hidden_at[-1] >= reader.position:
             # This activation reads its refused transfers; later ones will not.
             return _ReadPosition(list(reader.messages), reader.position, origin.agent, is_private=True)
@@ -284,6 +286,8 @@ class _SharedReads(Struct, eq=False):
         if start < stop:
             reader.position = stop
         messages, last_author = reader.messages, None
+        if start < 0 and len(unread) > _LONG_INPUT:
+            unread = self._read_input(messages, unread)
         for entry in unread:
             author = entry.origin
             if author is origin:
@@ -303,6 +307,13 @@ class _SharedReads(Struct, eq=False):
                     message = entry.rewritten = rewrite(entry.message, None if author is None else author.agent)
             if message is not None:
                 messages.append(message)
+
+    def _read_input(self, messages: list[Message], unread: Sequence[HistoryEntry]) -> Sequence[HistoryEntry]:
+        """Read the user input at the beginning at once; return the entries after it."""
+        count = next((place for place, entry in enumerate(unread) if entry.origin is not None), len(unread))
+        given = [entry.message for entry in unread[:count] if not entry.hidden]
+        messages.extend([each for each in given if (each.content and type(each.content) is str) or not is_empty(each)])
+        return unread[count:]
 
 
 class _RunningView(Struct):

@@ -297,6 +297,8 @@ def pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
     Args:
         messages: The conversation.
     """
+    if _is_paired(messages):
+        return list(messages)
     results: dict[str, list[tuple[int, ToolMessage]]] = {}
     for position, message in enumerate(messages):
         if isinstance(message, ToolMessage):
@@ -314,6 +316,28 @@ def pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
         else:
             whole.append(message)
     return whole
+
+
+def _is_paired(messages: Iterable[Message]) -> bool:
+    """Return whether pairing would change nothing, as for nearly every conversation."""
+    open_calls: list[str] = []
+    used: set[str] = {""}
+    for message in messages:
+        # `type(…) is`, because isinstance on a struct costs several times more, and histories are long.
+        if type(message) is ToolMessage:
+            if not open_calls or open_calls.pop() != message.tool_call_id:
+                return False
+        elif open_calls:
+            return False
+        elif type(message) is AssistantMessage and message.tool_calls:
+            open_calls = [call.id for call in reversed(message.tool_calls)]
+            known = len(used)
+            used.update(open_calls)
+            if len(used) != known + len(open_calls):
+                return False
+        elif (not message.content or type(message.content) is not str) and is_empty(message):
+            return False
+    return not open_calls
 
 
 def _pair(

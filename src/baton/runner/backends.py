@@ -190,9 +190,10 @@ def open_run(
     if started.summaries:
         history.restore(started.summaries)
     if len(history.entries) > 1:
-        for entry in history.entries:
-            if type(entry.message) is AssistantMessage:
-                run.call_ids.update([call.id for call in entry.message.tool_calls])
+        given = [entry.message for entry in history.entries]
+        run.call_ids.update(
+            [call.id for message in given if type(message) is AssistantMessage for call in message.tool_calls]
+        )
     flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))
     return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
 

@@ -6,9 +6,9 @@ process. Events reach every subscriber; deltas only those in the process that dr
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar, Unpack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, TypeAlias, TypeVar, Unpack, cast
 
 from ..arguments import check_arguments
 from ..errors import BatonError, RunConflictError, RunNotFoundError, ShuttingDownError, ThreadBusyError
@@ -20,12 +20,13 @@ from .options import refuse_unrecorded
 from .recovery import FailedAttempts, RunnablePoller
 from .runner import Runner
 from .stream import RunStream
+from .subscribers import Broadcast, Subscriber, iter_batches
 
 T = TypeVar("T")
 
 _logger = logging.getLogger("baton.runner")
 _MAX_POLL_INTERVAL = 1.0
-_MAX_PENDING = 4096
+_MAX_WAITING = 4096
 _MIN_WAIT = 0.02
 _MAX_WAIT = 0.5
 
@@ -33,85 +34,6 @@ NumberedEvent: TypeAlias = tuple[int, Event | Delta]
 """An event with its number in the log, from 1; a delta has the number of the event before it."""
 RESPONSE_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 """Deltas that are parts of a response; a late subscriber needs them until the response is in the log."""
-
-
-class Subscriber(Generic[T]):
-    """A queue of items for one reader, which never holds up the publisher.
-
-    A reader that is too slow loses items: droppable ones first, or else all later ones.
-
-    Args:
-        max_pending: The number of unread items above which items are lost.
-        droppable: Returns whether an item may be skipped; other items are then queued without limit. Without this
-            function the subscriber is closed instead, and its reader has to subscribe again.
-    """
-
-    def __init__(self, max_pending: int = _MAX_PENDING, *, droppable: Callable[[T], bool] | None = None) -> None:
-        self.is_closed = False
-        """True once no more items will be added."""
-        self._max_pending = max_pending
-        self._droppable = droppable
-        self._pending: deque[T] = deque()
-        self._changed = asyncio.Event()
-
-    def put(self, item: T) -> None:
-        """Queue an item, unless the subscriber is closed."""
-        if self.is_closed:
-            return
-        if len(self._pending) >= self._max_pending:
-            if self._droppable is None:
-                self.close()
-                return
-            if self._droppable(item):
-                return
-        self._pending.append(item)
-        self._changed.set()
-
-    def close(self) -> None:
-        """End the reader's iteration after the items that are already queued."""
-        self.is_closed = True
-        self._changed.set()
-
-    async def get(self, timeout: float | None = None) -> T | None:
-        """Wait for the next item; return None if there are no more.
-
-        Args:
-            timeout: Seconds to wait; no limit by default.
-
-        Raises:
-            TimeoutError: No item came in time.
-        """
-        if timeout is not None:
-            async with asyncio.timeout(timeout):
-                return await self.get()
-        while not self._pending:
-            if self.is_closed:
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        return self._pending.popleft()
-
-    async def __aiter__(self) -> AsyncIterator[T]:
-        while (item := await self.get()) is not None:
-            yield item
-
-
-class Broadcast(Generic[T]):
-    """Publishes items to any number of subscribers."""
-
-    def __init__(self) -> None:
-        self.subscribers: set[Subscriber[T]] = set()
-        """The current subscribers; add and discard them freely."""
-
-    def publish(self, item: T) -> None:
-        """Queue an item for every subscriber."""
-        for subscriber in self.subscribers:
-            subscriber.put(item)
-
-    def close(self) -> None:
-        """Close every subscriber."""
-        for subscriber in self.subscribers:
-            subscriber.close()
 
 
 class RunBroadcast(Broadcast[NumberedEvent]):
@@ -266,7 +188,7 @@ class BackgroundRunner:
             if self._take_promoted not in inbox.on_promoted:
                 inbox.on_promoted.append(self._take_promoted)
             self._waiting[started.run_id] = args.get("context")
-            if len(self._waiting) > _MAX_PENDING:
+            if len(self._waiting) > _MAX_WAITING:
                 # Messages that steered a run, or that another process made a run of, stay here.
                 del self._waiting[next(iter(self._waiting))]
             await inbox.send(started, args, mode)
@@ -336,18 +258,30 @@ class BackgroundRunner:
         Raises:
             RunNotFoundError: There is no such run, or it was a message that another run has taken.
         """
+        async with aclosing(self._subscribe_batches(run_id, after=after)) as batches:
+            async for batch in batches:
+                for item in batch:
+                    yield item
+
+    async def _subscribe_batches(
+        self, run_id: str, *, after: int, silence: float | None = None
+    ) -> AsyncGenerator[Sequence[NumberedEvent]]:
+        """Subscribe, and read all that is queued at once; after so many seconds of silence an empty batch."""
         if run_id not in self._broadcasts:
             await self._wait_until_started(run_id)
         broadcast = self._broadcasts.get(run_id)
         if broadcast is None:
-            async for number, event in self.runner.watch(run_id, after=after):
-                yield number, event
+            watched = cast("AsyncGenerator[NumberedEvent]", self.runner.watch(run_id, after=after))
+            async with aclosing(iter_batches(watched, silence)) as batches:
+                async for batch in batches:
+                    yield batch
             return
         subscriber = broadcast.subscribe(after)
         try:
-            async for item in subscriber:
-                yield item
+            while (taken := await subscriber.take(silence)) is not None:
+                yield taken
         finally:
+            subscriber.stop_timer()
             broadcast.subscribers.discard(subscriber)
 
     async def _wait_until_started(self, run_id: str) -> None:

@@ -43,6 +43,10 @@ UPDATE runs SET seq = seq + ?1, updated_at = ?2, status = coalesce(?3, status),
     changed_at = iif(coalesce(?3, status) = status, changed_at, ?2), wake_at = coalesce(?4, wake_at),
     cancel_requested = coalesce(?5, cancel_requested), reader = max(reader, ?9)
 WHERE run_id = ?6 AND seq = ?7 AND fence = coalesce(?8, fence) RETURNING cancel_requested, inbox"""
+# For nearly every append. It sets no column that an index has, so that two pages change instead of six.
+_ADVANCE_RUN = """
+UPDATE runs SET seq = seq + ?, updated_at = ?, reader = max(reader, ?)
+WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence) RETURNING cancel_requested, inbox"""
 _LEASE = """
 UPDATE runs SET worker = :worker, lease_until = :lease_until, lease_seconds = :lease_seconds, fence = :fence,
     cancel_requested = :cancel_requested, inbox = :inbox
@@ -159,13 +163,17 @@ class SQLiteStore(LeaseMethods):
     async def _append(self, change: Append) -> RunFlags:
         run_id, seq, lines = change.run_id, change.expected_seq, change.lines
         piece = self._pack(seq, lines)
-        now, no_cancel = self._clock(), change.no_cancel
-        values = (len(lines), now, change.status, change.wake_at, no_cancel, run_id, seq, change.fence, change.reader)
+        now, status, wake_at, no_cancel = self._clock(), change.status, change.wake_at, change.no_cancel
+        if status is None and wake_at is None and no_cancel is None:
+            update, values = _ADVANCE_RUN, (len(lines), now, change.reader, run_id, seq, change.fence)
+        else:
+            update = _UPDATE_RUN
+            values = (len(lines), now, status, wake_at, no_cancel, run_id, seq, change.fence, change.reader)
 
         def add(connection: Connection) -> RunFlags:
             before = self._find(connection, run_id) if change.may_revive else None
             try:
-                updated = connection.execute(_UPDATE_RUN, values).fetchone()
+                updated = connection.execute(update, values).fetchone()
             except IntegrityError:
                 _raise_thread_busy(connection, self._get(connection, run_id).thread)
             if updated is None:

@@ -41,9 +41,14 @@ def _call_checked(function: Callable[[], T]) -> T:
 class _Job(Generic[T]):
     """One call of a function in a worker thread."""
 
+    __slots__ = ("_context", "_error", "_function", "_loop", "_value", "abandoned_at", "done", "is_finished", "name")
+
     def __init__(self, function: Callable[[], T], name: str) -> None:
         self.name = name
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        self.is_finished = False
+        """True once the event loop knows that the function has ended."""
         self.abandoned_at: float | None = None
         self._function = function
         self._context = copy_context()
@@ -64,7 +69,7 @@ class _Job(Generic[T]):
             _logger.warning("tool `%s` finished %.1f s after it was abandoned; its result is lost", self.name, late)
             return
         try:
-            self.done.get_loop().call_soon_threadsafe(self._finish)
+            self._loop.call_soon_threadsafe(self._finish)
         except RuntimeError:
             _logger.warning("tool `%s` finished after its event loop was closed; its result is lost", self.name)
 
@@ -77,16 +82,19 @@ class _Job(Generic[T]):
     async def abandon(self, seconds: float) -> None:
         """Wait for up to so many seconds, then abandon the job."""
         try:
-            if seconds > 0:
+            if seconds > 0 and not self.is_finished:
+                # The future was cancelled together with the task that waited for it.
+                self.done = self._loop.create_future()
                 await asyncio.wait((self.done,), timeout=seconds)
         finally:
-            if not self.done.done():
+            if not self.is_finished:
                 self.abandoned_at = monotonic()
                 _logger.warning(
                     "tool `%s` was abandoned, but its thread cannot be stopped and keeps running", self.name
                 )
 
     def _finish(self) -> None:
+        self.is_finished = True
         if not self.done.done():
             self.done.set_result(None)
 
@@ -137,7 +145,7 @@ async def in_thread(function: Callable[[], T], name: str, *, grace: float = GRAC
     job = _Job(function, name)
     _start(job)
     try:
-        await asyncio.wait((job.done,))
+        await job.done
     except asyncio.CancelledError as cancelled:
         await job.abandon(0 if GIVE_UP in cancelled.args else grace)
         raise

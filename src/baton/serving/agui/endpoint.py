@@ -260,8 +260,8 @@ class AGUIEndpoint(Endpoints):
     async def _frames(self, active: _ActiveRun, translator: EventTranslator) -> AsyncGenerator[bytes]:
         for frame in _encode(translator.start()):
             yield frame
-        events = self.background.subscribe(active.run_id, after=active.seen)
-        frames = iter_frames(events, self.heartbeat, lambda item: _encode(translator.translate(item[1])))
+        batches = self.background._subscribe_batches(active.run_id, after=active.seen, silence=self.heartbeat)
+        frames = iter_frames(batches, lambda item: _encode(translator.translate(item[1])))
         try:
             async with aclosing(frames):
                 async for frame in frames:

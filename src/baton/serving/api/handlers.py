@@ -1,8 +1,7 @@
 """The endpoints of the HTTP API that start, show and change runs."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -33,6 +32,7 @@ from .search import parse_search
 
 _RESERVED_PREFIXES = ("baton.", THREAD_PREFIX)
 _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+_MAX_DELTA_FRAMES = 256
 
 
 @dataclass(eq=False)
@@ -44,6 +44,10 @@ class RunEndpoints(ApiEndpoints):
     """
 
     client_options: ClientOptions = NO_OPTIONS
+    _delta_frames: dict[int, tuple[Delta, tuple[bytes]]] = field(
+        default_factory=dict[int, tuple[Delta, tuple[bytes]]], init=False
+    )
+    """The frames of the newest deltas by identity, so that a delta is encoded once for all readers."""
 
     def endpoints(self) -> EndpointTable:
         """Return the endpoints by path and method."""
@@ -127,15 +131,24 @@ class RunEndpoints(ApiEndpoints):
             return Response(status_code=204)
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        events = self.background.subscribe(record.run_id, after=after)
-        return SSEResponse(iter_frames(events, self.heartbeat, partial(self._encode, principal)))
+        batches = self.background._subscribe_batches(record.run_id, after=after, silence=self.heartbeat)
+        return SSEResponse(iter_frames(batches, partial(self._encode, principal)))
 
-    def _encode(self, principal: Principal, item: tuple[int, Event | Delta]) -> Iterator[bytes]:
+    def _encode(self, principal: Principal, item: tuple[int, Event | Delta]) -> tuple[bytes]:
         number, event = item
-        # A delta is not in the log and cannot be requested again, so it has no id.
-        id = "" if isinstance(event, Delta) else str(number)
+        if not isinstance(event, Delta):
+            data = schemas.encode_public_event(event, principal, show_errors=self.show_errors)
+            return (encode_frame(data, event=type(event).__name__, id=str(number)),)
+        known = self._delta_frames.get(id(event))
+        if known is not None:
+            return known[1]
+        # A delta is not in the log and cannot be requested again, so it has no id. It is the same for all readers.
         data = schemas.encode_public_event(event, principal, show_errors=self.show_errors)
-        yield encode_frame(data, event=type(event).__name__, id=id)
+        frames = (encode_frame(data, event=type(event).__name__),)
+        if len(self._delta_frames) >= _MAX_DELTA_FRAMES:
+            self._delta_frames.clear()
+        self._delta_frames[id(event)] = (event, frames)
+        return frames
 
     async def _answer_run(self, principal: Principal, request: Request) -> Response:
         id = path_id(request, "run")

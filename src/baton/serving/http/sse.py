@@ -1,13 +1,13 @@
 """Server-sent events: frames, heartbeats and responses."""
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, nullcontext
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ...runner.subscribers import iter_batches
 from .app import SHUTDOWN, Shutdown
 
 T = TypeVar("T")
@@ -99,37 +99,21 @@ class SSEResponse(StreamingResponse):
 
 
 async def iter_frames(
-    source: AsyncIterator[T], heartbeat: float, encode: Callable[[T], Iterable[bytes]]
+    batches: AsyncGenerator[Sequence[T]], encode: Callable[[T], Iterable[bytes]]
 ) -> AsyncGenerator[bytes]:
-    """Yield the items of a source as frames, with a heartbeat after each silence.
+    """Yield the items of each batch as one piece of the response, and a heartbeat for an empty batch.
 
     Closes the source.
 
     Args:
-        source: The items, from a generator.
-        heartbeat: The silence in seconds.
+        batches: The items; an empty batch after each silence.
         encode: Encodes an item as frames.
     """
-    pending: asyncio.Future[T] | None = None
-    try:
-        while True:
-            pending = pending or asyncio.ensure_future(anext(source))
-            done, _ = await asyncio.wait([pending], timeout=heartbeat)
-            if not done:
-                yield HEARTBEAT
-                continue
-            finished, pending = pending, None
-            try:
-                item = finished.result()
-            except StopAsyncIteration:
-                return
-            for frame in encode(item):
-                yield frame
-    finally:
-        if pending is not None:
-            pending.cancel()
-            await asyncio.wait([pending])
-        await cast("AsyncGenerator[T]", source).aclose()
+    async with aclosing(batches):
+        async for batch in batches:
+            frames = b"".join([frame for item in batch for frame in encode(item)])
+            if frames or not batch:
+                yield frames or HEARTBEAT
 
 
 async def stream_response(
@@ -145,7 +129,7 @@ async def stream_response(
     first = await anext(updates)
 
     async def frames() -> AsyncGenerator[bytes]:
-        rest = iter_frames(updates, _HEARTBEAT_SECONDS, lambda update: (encode_frame(encode(update)),))
+        rest = iter_frames(iter_batches(updates, _HEARTBEAT_SECONDS), lambda update: (encode_frame(encode(update)),))
         async with aclosing(rest):
             yield encode_frame(encode(first))
             try:
