@@ -10,12 +10,13 @@ import pytest
 from inline_snapshot import snapshot
 from tests.otel.receiver import Receiver, exporting, otlp_receiver
 
-from baton import Agent, Middleware, RunHooks, Runner, tool
-from baton.errors import SetupError
+from baton import Agent, Middleware, RunContext, RunHooks, Runner, tool
+from baton.errors import RunConflictError, SetupError
 from baton.messages import Usage
 from baton.models import ModelSettings
 from baton.otel import OTelObserver
 from baton.otel.metrics import DURATION_BUCKETS, FIRST_CHUNK_BUCKETS, TOKEN_BUCKETS
+from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, say
 from baton.version import __version__
 from baton.workflows import ParallelAgent
@@ -380,6 +381,33 @@ async def test_metrics_have_the_buckets_of_the_conventions() -> None:
         observer.flush()
         assert received.point("baton.interrupts.open").sum == 0
         assert received.point("baton.runs.active").sum == 0
+
+
+async def test_calls_of_the_store_and_lost_leases_are_measured() -> None:
+    # O4
+    now = [1000.0]
+    store = MemoryStore(clock=lambda: now[0])
+
+    @tool
+    async def take_over(ctx: RunContext[Any]) -> str:
+        """Let another worker take the run over, as if this process had been suspended."""
+        now[0] += 3600
+        await store.acquire(ctx.run_id, "other", ttl=60)
+        return "taken"
+
+    with exporting() as (received, observer):
+        model = ScriptedModel([call("take_over"), "Hi"])
+        runner = Runner(Agent("A", tools=[take_over]), model=model, store=store, observers=[observer])
+        assert repr(runner) == repr(Runner(Agent("A"), store=store))
+        assert isinstance(runner._require_store("test"), MemoryStore)
+        with pytest.raises(RunConflictError):
+            await runner.run("Hi")
+        observer.flush()
+        created = received.point("baton.store.operation.duration", operation="create", store="MemoryStore")
+        assert (created.count, created.bounds) == (1, list(DURATION_BUCKETS))
+        failed = received.point("baton.store.operation.duration", operation="append", error__type="RunConflictError")
+        assert failed.count == 1
+        assert received.point("baton.lease.lost", operation="append", store="MemoryStore").sum == 1
 
 
 PROGRAM = """

@@ -9,6 +9,7 @@ from ..context.run_state import RunState
 from ..errors import SetupError
 from ..events import Event
 from ..runner import EventHandler
+from ..stores import Store
 from ..version import __version__
 from .attributes import SCHEMA_URL, ContentPolicy, Redact
 
@@ -140,6 +141,16 @@ class OTelObserver:
         from .live import to_traceparent
 
         return to_traceparent(get_current_span().get_span_context())
+
+    def measure_store(self, store: Store) -> Store:
+        """Return a store that measures its calls; a runner with this observer calls it.
+
+        Args:
+            store: The store.
+        """
+        from .stores import measured_store
+
+        return measured_store(store, self._metrics)
 
     def export(self, events: Iterable[Event]) -> None:
         """Export a log with its recorded times, one trace for each time the run was driven.
