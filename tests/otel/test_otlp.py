@@ -134,6 +134,21 @@ async def test_handoffs_are_spans_of_their_source() -> None:
         assert (point.sum, point.attributes["outcome"]) == (1, "followed")
 
 
+async def test_a_later_run_of_a_thread_has_the_root_of_the_team() -> None:
+    # O2: it starts with the active agent, but it is a run of the same team.
+    with exporting() as (received, observer):
+        desk = Agent("Desk", handoffs=[Agent("Refunds", description="Pays.")])
+        model = ScriptedModel({"Desk": [call("transfer_to_refunds")], "Refunds": ["Paid.", "Soon."]})
+        runner = Runner(desk, model=model, observers=[observer])
+        await runner.run("Money!", thread="t1")
+        await runner.run("When?", thread="t1")
+        observer.flush()
+        assert received.tree()[6:] == ["invoke_workflow Desk", "  invoke_agent Refunds", "    chat scripted"]
+        assert {span.attributes["gen_ai.conversation.id"] for span in received.spans} == {"t1"}
+        ids = {span.attributes["gen_ai.agent.id"] for span in received.all("invoke_agent Refunds")}
+        assert ids == {"Desk/Refunds"}
+
+
 async def test_parallel_branches_and_agents_as_tools_keep_their_spans_apart() -> None:
     # O1
     with exporting() as (received, observer):

@@ -183,8 +183,9 @@ class RunIdentity(Struct, frozen=True):
     @staticmethod
     def of(started: RunStarted) -> "RunIdentity":
         """Return the identity of the run that an event starts."""
-        conversation = started.thread or started.run_id
-        return RunIdentity(started.run_id, started.root_agent, conversation, started.team_fingerprint)
+        # A run of a thread starts with its active agent; the fingerprint begins with the root of the team.
+        root = next(iter(started.team_fingerprint), started.root_agent)
+        return RunIdentity(started.run_id, root, started.thread or started.run_id, started.team_fingerprint)
 
     def agent(self, name: str) -> Attributes:
         """Return the attributes of a span that belongs to an agent."""
