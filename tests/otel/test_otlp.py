@@ -89,7 +89,6 @@ async def test_a_plain_run_has_the_attributes_of_the_conventions() -> None:
                 "gen_ai.operation.name": "chat",
                 "gen_ai.conversation.id": "t1",
                 "gen_ai.agent.name": "Desk",
-                "gen_ai.agent.id": "Desk",
                 "gen_ai.provider.name": "openai",
                 "gen_ai.request.model": "gpt-5",
                 "gen_ai.request.temperature": 0.5,
