@@ -9,7 +9,7 @@ SOURCES := src tests examples benchmarks
 # One more than there are cores, because many tests wait for processes they start.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 
-.PHONY: demo test test-minimum coverage check fix docs bench shape soak interop interop-mcp clean
+.PHONY: demo test test-minimum coverage check fix docs bench shape soak interop interop-mcp interop-phoenix clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -70,5 +70,10 @@ interop: $(READY)  ## the official clients of AG-UI and A2A against our servers,
 interop-mcp: $(READY)  ## only MCP's conformance kit; `make interop-mcp ARGS=tools_call` shows one scenario
 	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py $(ARGS)
 
+interop-phoenix: $(READY)  ## a traced run in Phoenix, read back through its API; `ARGS=trace.png` makes a picture with Chromium
+	@test -x .phoenix/bin/phoenix || $(PYTHON) -m venv .phoenix
+	.phoenix/bin/python -m pip install --quiet arize-phoenix playwright
+	PYTHONPATH=. $(BIN)/python tests/interop/phoenix.py .phoenix $(ARGS)
+
 clean:
-	rm -rf $(VENV) .minimum .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist
+	rm -rf $(VENV) .phoenix .minimum .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist

@@ -12,7 +12,7 @@ from baton import Agent, Runner, tool
 from baton.otel import OTelObserver
 from baton.testing import ScriptedModel, call, say
 
-# A program of yours would send spans to a collector: pip install opentelemetry-exporter-otlp
+# A program of yours would send spans to a receiver: OTelObserver.to("http://localhost:4318")
 kept = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(kept))

@@ -280,7 +280,11 @@ def test_usage_is_formatted() -> None:
     assert format_usage(Usage()) == "0 model calls"
     assert format_usage(Usage(model_calls=1)) == "1 model call · tokens not reported"
     assert format_usage(Usage(1200, 30, cost=0.0123, model_calls=2), 1.25) == (
-        "2 model calls · 1,200 tokens in, 30 out · cost 0.0123 · 1.2 s"
+        "2 model calls · 1,200 tokens in, 30 out · $0.0123 · 1.2 s"
+    )
+    # O7
+    assert format_usage(Usage(12, 3, cost=0.5, model_calls=3, unpriced_calls=2)) == (
+        "3 model calls · 12 tokens in, 3 out · $0.5 + 2 calls of unknown cost"
     )
 
 

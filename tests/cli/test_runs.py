@@ -53,6 +53,24 @@ def suspended(write: Write, baton: Invoke) -> str:
     return json.loads(result.stdout)["run_id"]
 
 
+def test_runs_are_listed_with_their_tokens_and_cost(write: Write, baton: Invoke) -> None:
+    # O7
+    write("""
+    known, unknown = say("Hi", usage=Usage(900, 100, cost=0.25)), say("Hi", usage=Usage(50, 5))
+    cheap = Runner(Agent("Clerk", model=ScriptedModel([known], name="x:known", cycle=True)))
+    other = Runner(Agent("Clerk", model=ScriptedModel([unknown], name="x:unknown", cycle=True)))
+    """)
+    for target in ("cheap", "cheap", "other"):
+        assert baton("run", f"desk:{target}", "hi", "--store", "runs.db").exit_code == 0
+    listed = baton("runs", "ls", "--store", "runs.db", "--cost").stdout.splitlines()
+    assert listed[0].split() == ["RUN", "STATUS", "THREAD", "EVENTS", "UPDATED", "TOKENS", "COST"]
+    assert [line.split("  ")[-1].strip() for line in listed[1:4]] == ["1 call of unknown cost", "$0.25", "$0.25"]
+    assert listed[4] == "total: 2,055 tokens, $0.5 + 1 call of unknown cost"
+    rows = baton("runs", "ls", "--store", "runs.db", "--cost", "--json").stdout.splitlines()
+    assert [json.loads(row)["usage"]["cost"] for row in rows] == [0, 0.25, 0.25]
+    assert "COST" not in baton("runs", "ls", "--store", "runs.db").stdout
+
+
 def test_suspended_stored_run_prints_the_resume_command(write: Write, baton: Invoke) -> None:
     write(DESK)
     result = baton("run", "desk:runner", "refund", "--store", "runs.db", "--thread", "u42")

@@ -252,6 +252,21 @@ async def test_otel(tmp_path: Path) -> None:
         "invoke_agent Desk",
         "invoke_workflow Desk",
     ]
+    # Nothing listens there: the exporter is created, and gives up.
+    observer = OTelObserver.to("http://127.0.0.1:9", metrics=False)
+    observer.close()
+
+
+async def test_prices(tmp_path: Path) -> None:
+    require("genai_prices")
+    from baton.messages import Usage
+    from baton.models import GenAIPrices
+
+    plain = GenAIPrices().cost("openai:gpt-4o", Usage(1000, 100, reasoning_tokens=10))
+    cached = GenAIPrices().cost("openai:gpt-4o", Usage(1000, 100, cached_tokens=900))
+    assert plain is not None
+    assert cached is not None
+    assert 0 < cached < plain
 
 
 async def test_mcp() -> None:

@@ -116,7 +116,6 @@ async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
             "gen_ai.request.model": "scripted",
             "gen_ai.response.model": "scripted",
             "gen_ai.agent.name": "A",
-            "gen_ai.agent.id": "A",
             "gen_ai.conversation.id": "r1",
             "gen_ai.usage.input_tokens": 7,
             "gen_ai.usage.output_tokens": 3,
@@ -172,7 +171,6 @@ async def test_handoff_is_a_span_of_its_source() -> None:
         {
             "gen_ai.conversation.id": "t1",
             "gen_ai.agent.name": "A",
-            "gen_ai.agent.id": "A",
             "baton.handoff.source": "A",
             "baton.handoff.requested": ("B",),
             "baton.handoff.target": "B",
@@ -206,7 +204,6 @@ async def test_handoffs_that_exclude_each_other_are_a_handoff_that_failed() -> N
         {
             "gen_ai.conversation.id": "t1",
             "gen_ai.agent.name": "A",
-            "gen_ai.agent.id": "A",
             "baton.handoff.source": "A",
             "baton.handoff.requested": ("C", "B"),
             "error.type": "not_followed",

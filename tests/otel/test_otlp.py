@@ -10,12 +10,13 @@ import pytest
 from inline_snapshot import snapshot
 from tests.otel.receiver import Receiver, exporting, otlp_receiver
 
-from baton import Agent, Middleware, RunHooks, Runner, tool
-from baton.errors import SetupError
+from baton import Agent, Middleware, RunContext, RunHooks, Runner, tool
+from baton.errors import RunConflictError, SetupError
 from baton.messages import Usage
 from baton.models import ModelSettings
 from baton.otel import OTelObserver
 from baton.otel.metrics import DURATION_BUCKETS, FIRST_CHUNK_BUCKETS, TOKEN_BUCKETS
+from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, say
 from baton.version import __version__
 from baton.workflows import ParallelAgent
@@ -88,7 +89,6 @@ async def test_a_plain_run_has_the_attributes_of_the_conventions() -> None:
                 "gen_ai.operation.name": "chat",
                 "gen_ai.conversation.id": "t1",
                 "gen_ai.agent.name": "Desk",
-                "gen_ai.agent.id": "Desk",
                 "gen_ai.provider.name": "openai",
                 "gen_ai.request.model": "gpt-5",
                 "gen_ai.request.temperature": 0.5,
@@ -131,6 +131,21 @@ async def test_handoffs_are_spans_of_their_source() -> None:
         # O4
         point = received.point("baton.handoff.count", source="Desk", target="Refunds")
         assert (point.sum, point.attributes["outcome"]) == (1, "followed")
+
+
+async def test_a_later_run_of_a_thread_has_the_root_of_the_team() -> None:
+    # O2: it starts with the active agent, but it is a run of the same team.
+    with exporting() as (received, observer):
+        desk = Agent("Desk", handoffs=[Agent("Refunds", description="Pays.")])
+        model = ScriptedModel({"Desk": [call("transfer_to_refunds")], "Refunds": ["Paid.", "Soon."]})
+        runner = Runner(desk, model=model, observers=[observer])
+        await runner.run("Money!", thread="t1")
+        await runner.run("When?", thread="t1")
+        observer.flush()
+        assert received.tree()[6:] == ["invoke_workflow Desk", "  invoke_agent Refunds", "    chat scripted"]
+        assert {span.attributes["gen_ai.conversation.id"] for span in received.spans} == {"t1"}
+        ids = {span.attributes["gen_ai.agent.id"] for span in received.all("invoke_agent Refunds")}
+        assert ids == {"Desk/Refunds"}
 
 
 async def test_parallel_branches_and_agents_as_tools_keep_their_spans_apart() -> None:
@@ -380,6 +395,33 @@ async def test_metrics_have_the_buckets_of_the_conventions() -> None:
         observer.flush()
         assert received.point("baton.interrupts.open").sum == 0
         assert received.point("baton.runs.active").sum == 0
+
+
+async def test_calls_of_the_store_and_lost_leases_are_measured() -> None:
+    # O4
+    now = [1000.0]
+    store = MemoryStore(clock=lambda: now[0])
+
+    @tool
+    async def take_over(ctx: RunContext[Any]) -> str:
+        """Let another worker take the run over, as if this process had been suspended."""
+        now[0] += 3600
+        await store.acquire(ctx.run_id, "other", ttl=60)
+        return "taken"
+
+    with exporting() as (received, observer):
+        model = ScriptedModel([call("take_over"), "Hi"])
+        runner = Runner(Agent("A", tools=[take_over]), model=model, store=store, observers=[observer])
+        assert repr(runner) == repr(Runner(Agent("A"), store=store))
+        assert isinstance(runner._require_store("test"), MemoryStore)
+        with pytest.raises(RunConflictError):
+            await runner.run("Hi")
+        observer.flush()
+        created = received.point("baton.store.operation.duration", operation="create", store="MemoryStore")
+        assert (created.count, created.bounds) == (1, list(DURATION_BUCKETS))
+        failed = received.point("baton.store.operation.duration", operation="append", error__type="RunConflictError")
+        assert failed.count == 1
+        assert received.point("baton.lease.lost", operation="append", store="MemoryStore").sum == 1
 
 
 PROGRAM = """

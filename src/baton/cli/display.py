@@ -57,11 +57,19 @@ def format_usage(usage: Usage, seconds: float | None = None) -> str:
         parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     elif calls:
         parts.append("tokens not reported")
-    if usage.cost:
-        parts.append(f"cost {usage.cost:.4g}")
+    if cost := format_cost(usage):
+        parts.append(cost)
     if seconds is not None:
         parts.append(f"{seconds:.1f} s")
     return " · ".join(parts)
+
+
+def format_cost(usage: Usage) -> str:
+    """Format the cost: `$0.0123`, `$0.0123 + 2 calls of unknown cost`, or "" if no call had a cost."""
+    unknown = ""
+    if usage.unpriced_calls:
+        unknown = f"{usage.unpriced_calls} call{'' if usage.unpriced_calls == 1 else 's'} of unknown cost"
+    return " + ".join(filter(None, [f"${usage.cost:.4g}" if usage.cost else "", unknown]))
 
 
 def _quote(value: Any) -> str:

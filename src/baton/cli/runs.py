@@ -11,9 +11,9 @@ from msgspec.structs import asdict
 
 from ..agents import Agent
 from ..errors import AnswerError, RunError, quote_names
-from ..events import Event, InterruptRaised, RunFailed, RunStarted, encode_log
+from ..events import Event, InterruptRaised, RunFailed, RunStarted, decode_lines, encode_log
 from ..log import Log
-from ..messages import text_of
+from ..messages import Usage, text_of
 from ..runner import Interrupt, Runner, usage_from_events
 from ..runner.recovery import UNDRIVABLE_NOTE
 from ..runner.result import to_interrupt
@@ -22,7 +22,7 @@ from ..testing.transcripts import format_event
 from ..wording import one_line, printable
 from ..worker.deaths import PARKED_NOTE
 from . import options
-from .display import Screen, ask_interrupts, format_interrupt, parse_reply
+from .display import Screen, ask_interrupts, format_cost, format_interrupt, parse_reply
 from .errors import SUSPENDED
 from .output import write, write_data, write_json
 from .retention import erase, expire
@@ -65,12 +65,13 @@ runs_command.add_command(erase)
 )
 @click.option("--thread", metavar="ID", help="List only runs of this thread.")
 @options.number_option("--limit", 20, "N", "List at most N runs.", kind=options.COUNT)
+@click.option("--cost", is_flag=True, help="Show the tokens and cost of each run, and their sum; reads all logs.")
 @options.json_option("Print one JSON object for each run.")
 @options.debug
-def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, as_json: bool) -> None:
+def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: bool, as_json: bool) -> None:
     """List runs, the newest first."""
 
-    async def read(opened: Store) -> tuple[list[RunRecord], dict[str, str]]:
+    async def read(opened: Store) -> tuple[list[RunRecord], dict[str, str], dict[str, Usage]]:
         records: list[RunRecord] = []
         async for record in iter_records(opened, status=status or None, thread=thread):
             records.append(record)
@@ -82,25 +83,35 @@ def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, as_jso
         for one in records:
             if one.status == "failed" and (parked := (await opened.notes(one.run_id)).get(PARKED_NOTE)):
                 reasons[one.run_id] = parked.decode()
-        return records, reasons
+        costs: dict[str, Usage] = {}
+        for record in records[:limit] if cost else ():
+            costs[record.run_id] = usage_from_events(decode_lines(await opened.load(record.run_id))).total
+        return records, reasons, costs
 
-    found, reasons = with_store(store, read)
+    found, reasons, costs = with_store(store, read)
     records, has_more = found[:limit], len(found) > limit
     if as_json:
         for record in records:
             more = {"is_driven": is_driven(record), "undrivable": reasons.get(record.run_id, "")}
-            write_json(json.dumps({**asdict(record), **more}, ensure_ascii=False))
+            usage = {"usage": asdict(costs[record.run_id])} if cost else {}
+            write_json(json.dumps({**asdict(record), **more, **usage}, ensure_ascii=False))
         return
-    rows = [("RUN", "STATUS", "THREAD", "EVENTS", "UPDATED")]
+    rows = [("RUN", "STATUS", "THREAD", "EVENTS", "UPDATED", *(("TOKENS", "COST") if cost else ()))]
     for record in records:
         events = str(max(record.seq - 1, 0))
         thread_id = one_line(record.thread) or "-"
-        rows.append((one_line(record.run_id), _status(record), thread_id, events, _format_time(record.updated_at)))
+        used = costs.get(record.run_id)
+        spent = () if used is None else (f"{used.total_tokens:,}", format_cost(used) or "-")
+        updated = _format_time(record.updated_at)
+        rows.append((one_line(record.run_id), _status(record), thread_id, events, updated, *spent))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if records else ():
         write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         if row[0] in reasons:
             write(f"  could not be driven: {one_line(reasons[row[0]])}")
+    if records and cost:
+        total = sum(costs.values(), Usage())
+        write(f"total: {total.total_tokens:,} tokens, {format_cost(total) or 'no cost'}")
     if not records:
         write("no matching runs" if status or thread else "no runs", err=True)
     elif has_more:

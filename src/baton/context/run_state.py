@@ -58,6 +58,7 @@ class UsageMeter(Struct):
     transfers: int = 0
     tokens: int = 0
     cost: float = 0.0
+    unpriced_calls: int = 0
 
     def start_model_call(self, origin: Origin) -> None:
         """Count a model call before it is made.
@@ -96,6 +97,7 @@ class UsageMeter(Struct):
             self.parent.add_usage(usage, origin)
         self.tokens += usage.input_tokens + usage.output_tokens
         self.cost += usage.cost
+        self.unpriced_calls += usage.unpriced_calls
         limits = self.limits
         if limits.tokens is not None and self.tokens > limits.tokens:
             raise self._exceeded("tokens", limits.tokens, origin)

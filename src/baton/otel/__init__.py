@@ -1,4 +1,4 @@
-"""Export runs as OpenTelemetry spans.
+"""Export runs as OpenTelemetry spans and metrics.
 
 May import runner and the layers below. The OpenTelemetry API is imported when an observer is created.
 """

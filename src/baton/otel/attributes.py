@@ -36,7 +36,7 @@ from ..messages import (
     media_of,
     text_of,
 )
-from ..models import ModelRequest, ModelResponse
+from ..models import ModelRequest, ModelResponse, ModelSettings
 
 _logger = getLogger("baton.otel")
 
@@ -67,7 +67,7 @@ ATTRIBUTES: Mapping[str, AttributeInfo] = {
     "gen_ai.conversation.id": AttributeInfo(_ALL, "the thread, or the run if it has none"),
     "gen_ai.workflow.name": AttributeInfo("run", "the root agent"),
     "gen_ai.agent.name": AttributeInfo("agent, chat, tool, handoff", "the agent"),
-    "gen_ai.agent.id": AttributeInfo("agent, chat, tool, handoff", "the root agent and the agent"),
+    "gen_ai.agent.id": AttributeInfo("agent", "the root agent and the agent"),
     "gen_ai.agent.description": AttributeInfo("agent", "the description of the agent"),
     "gen_ai.agent.version": AttributeInfo("agent", "a hash of the agent's part of the team's fingerprint"),
     "gen_ai.provider.name": AttributeInfo("agent, chat", "the provider of the model"),
@@ -130,6 +130,14 @@ _PROVIDERS = {
 """Prefixes of model names that the conventions call by another name."""
 
 
+_NO_SETTINGS = ModelSettings()
+_SETTINGS = tuple(
+    (name, f"gen_ai.request.{name}")
+    for name in ModelSettings.__struct_fields__
+    if f"gen_ai.request.{name}" in ATTRIBUTES
+)
+
+
 class ContentPolicy:
     """Decides which content is recorded, and encodes it.
 
@@ -183,18 +191,19 @@ class RunIdentity(Struct, frozen=True):
     @staticmethod
     def of(started: RunStarted) -> "RunIdentity":
         """Return the identity of the run that an event starts."""
-        conversation = started.thread or started.run_id
-        return RunIdentity(started.run_id, started.root_agent, conversation, started.team_fingerprint)
+        # A run of a thread starts with its active agent; the fingerprint begins with the root of the team.
+        root = next(iter(started.team_fingerprint), started.root_agent)
+        return RunIdentity(started.run_id, root, started.thread or started.run_id, started.team_fingerprint)
 
     def agent(self, name: str) -> Attributes:
         """Return the attributes of a span that belongs to an agent."""
         return {
             "gen_ai.conversation.id": self.conversation,
             "gen_ai.agent.name": name,
-            "gen_ai.agent.id": name if name == self.root else f"{self.root}/{name}",
         }
 
 
+@lru_cache(1024)
 def split_model(name: str) -> tuple[str | None, str]:
     """Return the provider, as the conventions call it, and the name of a model.
 
@@ -243,6 +252,7 @@ def activation_attributes(run: RunIdentity, agent: str, activation_id: str, desc
     return {
         "gen_ai.operation.name": "invoke_agent",
         **run.agent(agent),
+        "gen_ai.agent.id": agent if agent == run.root else f"{run.root}/{agent}",
         "gen_ai.agent.description": description or None,
         "gen_ai.agent.version": _version(run.fingerprint[agent]) if agent in run.fingerprint else None,
         "baton.activation.id": activation_id,
@@ -262,20 +272,17 @@ def request_attributes(
     settings = request.settings
     found: Attributes = {
         "gen_ai.operation.name": "chat",
-        **run.agent(agent),
+        "gen_ai.conversation.id": run.conversation,
+        "gen_ai.agent.name": agent,
         "gen_ai.provider.name": provider or name,
         "gen_ai.request.model": name,
-        "gen_ai.request.stream": True if request.stream else None,
-        "gen_ai.request.temperature": settings.temperature,
-        "gen_ai.request.top_p": settings.top_p,
-        "gen_ai.request.top_k": settings.top_k,
-        "gen_ai.request.max_tokens": settings.max_tokens,
-        "gen_ai.request.presence_penalty": settings.presence_penalty,
-        "gen_ai.request.frequency_penalty": settings.frequency_penalty,
-        "gen_ai.request.stop_sequences": settings.stop_sequences,
-        "gen_ai.request.seed": settings.seed,
-        "gen_ai.output.type": "json" if request.output_schema is not None else None,
     }
+    if request.stream:
+        found["gen_ai.request.stream"] = True
+    if settings != _NO_SETTINGS:
+        found |= {attribute: getattr(settings, setting) for setting, attribute in _SETTINGS}
+    if request.output_schema is not None:
+        found["gen_ai.output.type"] = "json"
     if content.is_on:
         messages, instructions = request.messages, request.instructions
         found["gen_ai.input.messages"] = content.get("gen_ai.input.messages", lambda: to_plain(messages))
@@ -301,13 +308,14 @@ def request_attributes(
 
 def response_attributes(response: ModelResponse, called: str, content: ContentPolicy) -> Attributes:
     """Return the attributes that a response adds; `called` is the model that was called."""
-    message = response.message
-    return {
-        "gen_ai.response.model": split_model(response.model or called)[1],
-        "gen_ai.response.finish_reasons": [response.stop_reason] if response.stop_reason else None,
-        **usage_attributes(response.usage),
-        **(_output(message, response.stop_reason, content) if message is not None else {}),
-    }
+    found: Attributes = {"gen_ai.response.model": split_model(response.model or called)[1]}
+    if response.stop_reason:
+        found["gen_ai.response.finish_reasons"] = [response.stop_reason]
+    if response.usage is not None:
+        found |= usage_attributes(response.usage)
+    if response.message is not None and content.is_on:
+        found |= _output(response.message, response.stop_reason, content)
+    return found
 
 
 def recorded_response_attributes(run: RunIdentity, response: AgentResponded, content: ContentPolicy) -> Attributes:

@@ -230,6 +230,7 @@ class LiveRun(RunSpanBuilder):
             return None
         found = attributes.activation_attributes(self._identity, origin.agent, origin.id, agent.description)
         span = self._start(f"invoke_agent {origin.agent}", present(found), now)
+        self._has_nested = self._has_nested or "/" in origin.id
         opened = self._open[origin.id] = OpenSpan(span, "invoke_agent", origin.agent, now)
         return LiveActivation(self, opened)
 
@@ -245,7 +246,8 @@ class LiveRun(RunSpanBuilder):
         found = attributes.request_attributes(self._identity, ctx.agent, model.name, request, self._content)
         shown = present(found)
         span = self._start(f"chat {found['gen_ai.request.model']}", shown, now, SpanKind.CLIENT)
-        if agent is not None:
+        if agent is not None and agent.model != model.name:
+            agent.model = model.name
             agent.span.set_attributes({name: shown[name] for name in ("gen_ai.provider.name", "gen_ai.request.model")})
         return LiveModelCall(self, span, model.name, shown, now)
 

@@ -137,5 +137,14 @@ class Metrics:
         """
         shown = {"operation": operation, "store": store}
         self._store.record(seconds, {**shown, "error.type": error} if error else shown)
-        if error == "LeaseLostError":
-            self._lost.add(1, {"store": store})
+
+    def lease_lost(self, store: str, operation: str, count: int) -> None:
+        """Count leases that another worker has taken.
+
+        Args:
+            store: The class of the store.
+            operation: The method that found out.
+            count: Their number.
+        """
+        if count > 0:
+            self._lost.add(count, {"operation": operation, "store": store})

@@ -1,6 +1,6 @@
 """An observer that exports runs as OpenTelemetry spans and metrics."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,6 +9,7 @@ from ..context.run_state import RunState
 from ..errors import SetupError
 from ..events import Event
 from ..runner import EventHandler
+from ..stores import Store
 from ..version import __version__
 from .attributes import SCHEMA_URL, ContentPolicy, Redact
 
@@ -51,7 +52,7 @@ class OTelObserver:
         redact: Redact | None = None,
     ) -> None:
         try:
-            from opentelemetry.metrics import get_meter
+            from opentelemetry.metrics import get_meter, get_meter_provider
             from opentelemetry.trace import get_tracer
 
             from .live import LiveRun
@@ -61,6 +62,9 @@ class OTelObserver:
         self._live = LiveRun
         self._tracer = get_tracer("baton", __version__, tracer_provider, SCHEMA_URL)
         self._metrics = Metrics(get_meter("baton", __version__, meter_provider, SCHEMA_URL))
+        self._meter_provider: Callable[[], Any] = (
+            get_meter_provider if meter_provider is None else lambda: meter_provider
+        )
         self._content = ContentPolicy(content, redact)
         self._runs: dict[str, LiveRun] = {}
         """The runs that are driven now."""
@@ -130,7 +134,10 @@ class OTelObserver:
             run: The run; its log has the events before this drive.
             first_events: The events that will be written first.
         """
-        live = self._runs[run.id] = self._live(self._tracer, self._content, self._metrics, run, first_events)
+        # The API's own providers drop all measurements; the global one may be set at any time.
+        is_measured = not type(self._meter_provider()).__module__.startswith("opentelemetry.metrics")
+        metrics = self._metrics if is_measured else None
+        live = self._runs[run.id] = self._live(self._tracer, self._content, metrics, run, first_events)
         return live
 
     def current_traceparent(self) -> str:
@@ -140,6 +147,16 @@ class OTelObserver:
         from .live import to_traceparent
 
         return to_traceparent(get_current_span().get_span_context())
+
+    def measure_store(self, store: Store) -> Store:
+        """Return a store that measures its calls; a runner with this observer calls it.
+
+        Args:
+            store: The store.
+        """
+        from .stores import measured_store
+
+        return measured_store(store, self._metrics)
 
     def export(self, events: Iterable[Event]) -> None:
         """Export a log with its recorded times, one trace for each time the run was driven.

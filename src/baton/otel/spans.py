@@ -37,6 +37,8 @@ class OpenSpan(Struct):
     """The class of the exception that stopped it."""
     usage: Usage | None = None
     """The usage of the model calls inside it."""
+    model: str = ""
+    """The model that an agent called last."""
 
     def add_event(self, name: str, found: Attributes, timestamp: float) -> None:
         """Add an event to the span."""
@@ -74,6 +76,8 @@ class RunSpanBuilder:
         """Open spans: of activations by id, of tool calls by key."""
         self._activations: dict[str, tuple[Origin, float]] = {}
         """Active activations by id, with the time of their latest event."""
+        self._has_nested = False
+        """True once an activation was nested in another one, or in a tool call."""
         self._turns: dict[str, _Turn] = {}
         """The latest response of each activation."""
         self._calls: dict[str, tuple[events.AgentResponded, ToolCall]] = {}
@@ -190,6 +194,8 @@ class RunSpanBuilder:
             case _:
                 pass
         self._activations[id] = (event.origin, event.timestamp)
+        if "/" in id:
+            self._has_nested = True
 
     def _activation(self, origin: Origin, run: OpenSpan, timestamp: float) -> OpenSpan:
         """Return the span of an activation; each drive has its own."""
@@ -234,7 +240,8 @@ class RunSpanBuilder:
             self._finish_span(opened, timestamp if opened.left_at is None or not is_unfinished else opened.left_at)
 
     def _finish_span(self, opened: OpenSpan, timestamp: float) -> None:
-        opened.span.set_attributes(present(attributes.usage_attributes(opened.usage)))
+        if opened.usage is not None:
+            opened.span.set_attributes(present(attributes.usage_attributes(opened.usage)))
         opened.span.end(to_nanoseconds(timestamp))
         if self._metrics is not None:
             self._metrics.operation(opened.operation, opened.name, timestamp - opened.start, opened.error)
@@ -268,7 +275,8 @@ class RunSpanBuilder:
             return
         self._end_inside(returned.key, returned.timestamp)
         opened = self._call_span(returned.key, run)
-        opened.span.set_attributes(present(attributes.tool_result_attributes(returned, self._content)))
+        if self._content.is_on:
+            opened.span.set_attributes(present(attributes.tool_result_attributes(returned, self._content)))
         if returned.is_error:
             opened.fail(opened.error or "tool_error")
         self._finish(returned.key, returned.timestamp)
@@ -320,11 +328,15 @@ class RunSpanBuilder:
 
     def _end_inside(self, key: str, timestamp: float) -> None:
         """End spans left open inside: an agent that failed or was cancelled does not finish."""
+        if not self._has_nested:
+            return
         prefix = f"{key}/"
         for id in [id for id in reversed(self._open) if id.startswith(prefix)]:
             self._finish(id, timestamp, is_unfinished=True)
 
     def _forget_inside(self, key: str) -> None:
+        if not self._has_nested:
+            return
         prefix = f"{key}/"
         for entries in (self._activations, self._turns, self._calls):
             for id in [id for id in entries if id.startswith(prefix)]:

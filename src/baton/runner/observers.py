@@ -13,6 +13,7 @@ from ..context.run_state import RunState
 from ..errors import SetupError
 from ..events import Delta, Event
 from ..log import EventSink
+from ..stores import Store
 from ..wording import show
 
 _logger = logging.getLogger("baton.runner")
@@ -59,6 +60,14 @@ class TracingObserver(Observer, Protocol):
 
     def current_traceparent(self) -> str:
         """Return the W3C trace context of the current span; "" if there is none."""
+        ...
+
+    def measure_store(self, store: Store) -> Store:
+        """Return a store that measures its calls.
+
+        Args:
+            store: The store of the runner.
+        """
         ...
 
 

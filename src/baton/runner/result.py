@@ -1,5 +1,6 @@
 """The result of a run, and functions that summarise its events."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeAlias, is_typeddict, overload
@@ -22,6 +23,10 @@ from ..wording import type_of
 
 Out = TypeVar("Out", default=str, covariant=True)
 T = TypeVar("T")
+
+RUN_LOGGER = logging.getLogger("baton.runs")
+"""Logs one line for each run that stops."""
+_MAX_CAUSES = 4
 
 StoppedStatus: TypeAlias = Literal["completed", "suspended", "failed", "cancelled"]
 """The status of a run that has stopped."""
@@ -203,6 +208,36 @@ class RunResult(Generic[Out]):
         open_interrupts = f"; open interrupts: {waiting}" if waiting else ""
         resume = f"await runner.resume({self.run_id!r}{answers})"
         return f"run `{self.run_id}` {state} and has no output{open_interrupts}; to resume it: {resume}"
+
+
+def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseException | None) -> None:
+    """Log one line on a run that stopped: its status, duration, tokens, cost and the classes of its error.
+
+    There is no content in it: messages of exceptions may quote models and users, and are logged at DEBUG only.
+
+    Args:
+        run: The run.
+        status: The way it stopped.
+        past_events: The number of events that its log had before.
+        error: The exception of a failed run.
+    """
+    events, meter = run.log.events, run.meter
+    if len(events) <= past_events:
+        # A replay.
+        return
+    cost = f"${meter.cost:.4g}" if meter.cost or not meter.unpriced_calls else "cost unknown"
+    if meter.cost and meter.unpriced_calls:
+        cost += f" and {meter.unpriced_calls} calls of unknown cost"
+    causes: list[str] = []
+    cause = error
+    while cause is not None and len(causes) < _MAX_CAUSES:
+        causes.append(type(cause).__name__)
+        cause = cause.__cause__
+    seconds, reason = events[-1].timestamp - events[past_events].timestamp, " from ".join(causes)
+    text = "run `%s` %s after %.3f s: %d tokens, %s%s"
+    RUN_LOGGER.info(text, run.id, status, seconds, meter.tokens, cost, f"; {reason}" if reason else "")
+    if error is not None:
+        RUN_LOGGER.debug("run `%s` failed", run.id, exc_info=error)
 
 
 def usage_from_events(events: Iterable[Event]) -> RunUsage:

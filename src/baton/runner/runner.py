@@ -443,9 +443,10 @@ class Runner(StoredRunMethods[C, Out]):
         return self._stored_runs or self._thread_runs
 
     def _create_repository(self, store: "Store | str | PathLike[str]") -> RunRepository:
-        return RunRepository(
-            resolve_store(store), self._config, self._fingerprint, ttl=self.lease_seconds, observers=self._observers
-        )
+        opened = resolve_store(store)
+        if self._tracer is not None:
+            opened = self._tracer.measure_store(opened)
+        return RunRepository(opened, self._config, self._fingerprint, ttl=self.lease_seconds, observers=self._observers)
 
     def _threads_in_memory(self) -> RunRepository:
         if self._thread_runs is None:

@@ -28,7 +28,7 @@ from ..wording import error_text
 from .backends import FollowedRun, OpenRun, RunBackend
 from .journal import Journal
 from .observers import Observer, ObserverSink
-from .result import RunResult, StoppedStatus, to_interrupt
+from .result import RUN_LOGGER, RunResult, StoppedStatus, log_run_end, to_interrupt
 
 Out = TypeVar("Out", default=str, covariant=True)
 
@@ -342,6 +342,9 @@ class RunStream(Generic[Out]):
         finally:
             if observed is not None:
                 observed.exit(None if self._result is None else self._result._output)
+            if self._result is not None and RUN_LOGGER.isEnabledFor(logging.INFO):
+                status = "left to another worker" if self._conflict is not None else self._result.status
+                log_run_end(flow.run, status, past_events, self._result.error)
             if flow.run.opened:
                 await close_run_resources(flow.run)
 
