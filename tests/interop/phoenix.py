@@ -78,7 +78,7 @@ async def phoenix(environment: Path) -> AsyncGenerator[str]:
             "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
         }
         with (Path(folder) / "phoenix.log").open("wb") as log:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs meanwhile
                 [environment / "bin" / "phoenix", "serve"], env=os.environ | settings, stdout=log, stderr=log
             )
             try:

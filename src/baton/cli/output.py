@@ -32,6 +32,11 @@ def write(text: str, *, err: bool = False, label: str = "", dim: bool = False) -
     click.echo(prefix + (click.style(safe, dim=True) if dim else safe), err=err)
 
 
+def rewrite_line(text: str) -> None:
+    """Replace the current line of stderr, which must be a terminal."""
+    click.echo(f"\r\x1b[K{printable(text)}", err=True, nl=False)
+
+
 def write_data(text: str) -> None:
     """Write text to stdout without a line break; it is sanitised only if stdout is a terminal."""
     click.echo(printable(text) if sys.stdout.isatty() else text, nl=False)

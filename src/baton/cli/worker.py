@@ -17,7 +17,7 @@ from ..worker.health import serve_health
 from . import options
 from .errors import FAILED, TargetError
 from .options import COUNT, POSITIVE
-from .output import write
+from .output import rewrite_line, write
 from .targets import load_target
 
 _STATUS_INTERVAL = 1.0
@@ -64,13 +64,13 @@ class StatusLine:
     async def refresh(self) -> None:
         """Rewrite the line until the task is cancelled; does nothing without a terminal."""
         while self._is_terminal:
-            click.echo(f"\r\x1b[K{self.text()}", err=True, nl=False)
+            rewrite_line(self.text())
             await asyncio.sleep(_STATUS_INTERVAL)
 
     def end(self) -> None:
         """Print the last numbers."""
         if self._is_terminal:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            rewrite_line("")
         write(f"worker stopped: {self.text()}", err=True)
 
 
