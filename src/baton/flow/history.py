@@ -345,7 +345,7 @@ class _RunningView(Struct):
             reader = self._reader = readers.reader_for(self._origin, self._start)
         stop = len(readers.entries)
         if reader.position < stop:
-            if not reader.is_private:
+            if not reader.is_private and (reader.agent is None or readers.hidden_at):
                 reader = self._reader = readers.reader_with_own_messages(reader, self._origin)
             readers.advance(reader, self._origin, stop)
         messages = reader.messages
