@@ -20,8 +20,8 @@ from benchmarks.results import Results
 from benchmarks.timing import QUICK, Effort, Gap, measure
 from benchmarks.workloads import WORKLOADS
 
-IMPORT, HTTP, DURABLE, A2A, REALTIME = "import", "http", "durable", "a2a", "realtime"
-NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE, A2A, REALTIME]
+IMPORT, HTTP, DURABLE, A2A, REALTIME, GROWTH = "import", "http", "durable", "a2a", "realtime", "growth"
+NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE, A2A, REALTIME, GROWTH]
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 # A peer is two orders of magnitude away from the bare loop; few rounds settle that.
@@ -62,6 +62,8 @@ def main(
         results.durability = measured(rounds, postgres=postgres, peers_python=peers_python if peers else None)
     if A2A in names:
         _measure_a2a(results, rounds=1 if quick else 5)
+    if GROWTH in names:
+        _measure_growth(results, rounds=2 if quick else 5, postgres=postgres)
     if REALTIME in names:
         _measure_realtime(results, is_quick=quick)
     found = checks(results)
@@ -122,6 +124,14 @@ def _measure_a2a(results: Results, *, rounds: int) -> None:
     from benchmarks.a2a.measured import stream_costs
 
     results.a2a = stream_costs(rounds)
+
+
+def _measure_growth(results: Results, *, rounds: int, postgres: str | None) -> None:
+    _progress("what grows with the work")
+    # Imported here because it brings Starlette along.
+    from benchmarks.growth import growth_costs
+
+    results.growth = growth_costs(rounds, postgres=postgres)
 
 
 def _measure_realtime(results: Results, *, is_quick: bool) -> None:

@@ -19,6 +19,7 @@ from benchmarks.timing import Gap, Measurement
 from benchmarks.workloads import WORKLOADS
 
 if TYPE_CHECKING:
+    from benchmarks.growth import Growth
     from benchmarks.realtime.measured import RealtimeCosts
 
 
@@ -33,6 +34,7 @@ class Results:
     durability: Durability = field(default_factory=Durability)
     a2a: list[StreamCost] = field(default_factory=list[StreamCost])
     realtime: RealtimeCosts | None = None
+    growth: list[Growth] = field(default_factory=list["Growth"])
 
     def cell(self, workload: str, contender: str) -> Measurement | None:
         wanted = (workload, contender)
@@ -63,6 +65,7 @@ class Results:
             "durability": [asdict(cost) for cost in self.durability.costs],
             "a2a": [asdict(cost) for cost in self.a2a],
             "realtime": msgspec.to_builtins(self.realtime),
+            "growth": [asdict(row) for row in self.growth],
         }
 
     def write(self, path: Path, checks: list[dict[str, Any]]) -> None:

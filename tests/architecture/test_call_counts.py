@@ -102,8 +102,8 @@ def cost_of_one(make: Callable[[int], Runner]) -> tuple[float, Counter[str]]:
 @pytest.mark.parametrize(
     ("make", "ceiling"),
     [
-        pytest.param(make_tool_loop, 21, id="a model call with a tool call"),
-        pytest.param(make_wrapped_tool_loop, 23, id="the same with a middleware"),
+        pytest.param(make_tool_loop, 20, id="a model call with a tool call"),
+        pytest.param(make_wrapped_tool_loop, 22, id="the same with a middleware"),
         pytest.param(make_chain, 32, id="a handoff"),
     ],
 )

@@ -14,7 +14,7 @@ A, B, C = UserMessage("a"), UserMessage("b"), UserMessage("c")
 def window() -> MessageWindow:
     """The first two of three messages."""
     messages: list[Message] = [A, B]
-    window = MessageWindow(messages, 2)
+    window = MessageWindow(messages, 2, {})
     messages.append(C)
     return window
 

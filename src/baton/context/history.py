@@ -99,14 +99,17 @@ class MessageWindow(Sequence[Message]):
     Args:
         messages: The list; it may only be appended to.
         stop: The number of messages that the view shows.
+        forms: The messages of the list in the formats of providers; each provider adds its own.
     """
 
-    __slots__ = ("_stop", "source")
+    __slots__ = ("_stop", "forms", "source")
 
-    def __init__(self, messages: list[Message], stop: int) -> None:
+    def __init__(self, messages: list[Message], stop: int, forms: dict[Any, Any]) -> None:
         self.source = messages
         """The list."""
         self._stop = stop
+        self.forms = forms
+        """What providers have made of the list, so that each message is converted once."""
 
     def __len__(self) -> int:
         return self._stop

@@ -157,6 +157,7 @@ class FixedView(Struct):
     """The number of first messages that are a summary for this activation alone."""
     _selected_from: CompactedPrefix | None = None
     """The summary that the policy selects from, if only this activation reads it."""
+    _forms: dict[Any, Any] = {}
 
     def __post_init__(self) -> None:
         self._given, self._own = len(self.chosen), self.position
@@ -171,7 +172,7 @@ class FixedView(Struct):
         if self.position < len(self.entries):
             self.chosen.extend([entry.message for entry in self.entries[self.position :]])
             self.position = len(self.entries)
-        return MessageWindow(self.chosen, len(self.chosen))
+        return MessageWindow(self.chosen, len(self.chosen), self._forms)
 
     def cover(self, history: History, stop: int) -> Covered | None:
         """Return what a summary would replace.
@@ -215,7 +216,7 @@ class FixedView(Struct):
                 self._selected_from = prefix
             else:
                 history.compacted.append(prefix)
-        self.chosen, self._given = [*first, *own], len(first)
+        self.chosen, self._given, self._forms = [*first, *own], len(first), {}
 
 
 def _show(entries: Sequence[HistoryEntry], own: Origin, hides: bool) -> list[tuple[Message, HistoryEntry]]:
@@ -239,6 +240,8 @@ class _ReadPosition(Struct):
     """The agent whose messages are not rewritten; None for the list that agents without messages of their own share."""
     is_private: bool = False
     """True if only one activation reads it."""
+    forms: dict[Any, Any] = {}
+    """The messages in the formats of providers; see `MessageWindow`."""
 
 
 class _SharedReads(Struct, eq=False):
@@ -342,11 +345,11 @@ class _RunningView(Struct):
             reader = self._reader = readers.reader_for(self._origin, self._start)
         stop = len(readers.entries)
         if reader.position < stop:
-            if not reader.is_private:
+            if not reader.is_private and (reader.agent is None or readers.hidden_at):
                 reader = self._reader = readers.reader_with_own_messages(reader, self._origin)
             readers.advance(reader, self._origin, stop)
         messages = reader.messages
-        return MessageWindow(messages, len(messages))
+        return MessageWindow(messages, len(messages), reader.forms)
 
     def cover(self, history: History, stop: int) -> Covered | None:
         """Return what a summary would replace.

@@ -26,7 +26,8 @@ from .base import SupportsToolResult, ToolResult
 _NONE_TEXT = "done"  # To a model an empty result looks like a failure.
 
 _PARTS = (Text, Image, Audio, File, Data)
-_PLAIN = (dict, list, tuple, int, float, bool)
+_NUMBERS = (int, float, bool)
+_PLAIN = (dict, list, tuple)
 _VALID_RESULTS = (
     "return text, a part (Text, Image, Audio, File, Data) or several, any JSON value, a dataclass, "
     "a msgspec struct, a pydantic model, a ToolResult or an agent"
@@ -48,6 +49,8 @@ def to_tool_result(value: Any, tool_name: str, *, is_final: bool = False) -> Too
         return ToolResult(value, False, is_final)
     if value is None:
         return ToolResult(_NONE_TEXT, False, is_final)
+    if type(value) in _NUMBERS:
+        return ToolResult(msgspec.json.encode(value).decode(), False, is_final)
     if isinstance(value, ToolResult):
         return _mark_final(value) if is_final else value
     if type(value) not in _PLAIN and isinstance(value, SupportsToolResult) and not isinstance(value, type):

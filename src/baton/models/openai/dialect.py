@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from ...context.history import MessageWindow
 from ...messages import (
     AssistantMessage,
     Content,
@@ -28,6 +29,18 @@ from .endpoint import StructuredOutputMode
 _MAX_CACHE_KEY = 64
 _CHOICES = ("auto", "required", "none")
 _SCHEMA_PROMPT = "Answer with one JSON object and nothing else. It must fit this JSON schema:"
+
+
+class _EncodedHistory(Struct):
+    """The first messages of a list, encoded."""
+
+    dialect: "Dialect"
+    """The dialect, whose identity is the key of this object."""
+    blocks: list[Block] = []
+    pending: list[Part] = []
+    """Media that follows in the next user message."""
+    count: int = 0
+    """The number of messages."""
 
 
 class Dialect(Struct, frozen=True):
@@ -71,9 +84,28 @@ class Dialect(Struct, frozen=True):
         return request.prompt_cache.key[:_MAX_CACHE_KEY] or None
 
     def encode_history(self, messages: Sequence[Message]) -> list[Block]:
-        """Encode messages; media that may not stand where it was produced follows in a user message."""
-        encoded: list[Block] = []
-        pending: list[Part] = []
+        """Encode messages; media that may not stand where it was produced follows in a user message.
+
+        Of the conversation of an agent, only the messages since the last request are encoded.
+        """
+        history = _EncodedHistory(self)
+        if type(messages) is MessageWindow:
+            known: _EncodedHistory | None = messages.forms.get(id(self))
+            if known is not None and known.count <= len(messages):
+                history = known
+            messages.forms[id(self)] = history
+            blocks, pending = list[Block](), [*history.pending]
+            self._encode(messages.source[history.count : len(messages)], blocks, pending)
+            # Only now: an error leaves nothing half encoded.
+            history.blocks += blocks
+            history.pending, history.count = pending, len(messages)
+        else:
+            self._encode(messages, history.blocks, history.pending)
+        last = [self._encode_user(tuple(history.pending))] if history.pending else []
+        return [*history.blocks, *last]
+
+    def _encode(self, messages: Sequence[Message], encoded: list[Block], pending: list[Part]) -> None:
+        """Encode further messages; media that may not stand here is added to `pending`."""
         for message in messages:
             # Results first: a long conversation consists of them. Nothing may stand between a call and its results.
             if isinstance(message, ToolMessage):
@@ -92,9 +124,6 @@ class Dialect(Struct, frozen=True):
             else:
                 pending += media
                 encoded += [{"role": self.system_role, "content": text}] if text else []
-        if pending:
-            encoded.append(self._encode_user(tuple(pending)))
-        return encoded
 
     def _encode_user(self, content: Content) -> Block:
         parts = content if isinstance(content, str) else [self.encode_part(part) for part in content]

@@ -1,0 +1,286 @@
+"""What grows with the work: long histories, long logs, long threads, many runs and many readers at once.
+
+Each row has the goal that it is held to. The goals are absolute, as the acceptance names them: they belong to a machine
+with two cores that does nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from baton import Agent, Runner, tool
+from baton.context.history import MessageWindow
+from baton.events import Event
+from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
+from baton.runner import BackgroundRunner
+from benchmarks.contenders.baton import LIMITS, MAX_TURNS, StubModel
+from benchmarks.script import Script
+from benchmarks.workloads import INSTRUCTIONS, Workload, branches, tool_loop
+
+MESSAGES = 2_000
+BODY_MESSAGES = 2_000
+THREAD_RUNS = 4_000
+MANY_RUNS = 200
+LISTENERS, DELTAS = 100, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """One row: what was measured, and what it may be at most."""
+
+    name: str
+    value: float
+    limit: float
+    unit: str
+
+
+def growth_costs(rounds: int, *, postgres: str | None) -> list[Growth]:
+    """Measure all rows.
+
+    Args:
+        rounds: How often each row is measured; the best counts, because others use the machine.
+        postgres: The url of a PostgreSQL database; its row is left out without one.
+    """
+    with TemporaryDirectory(prefix="baton-growth-") as name:
+        folder = Path(name)
+        rows = [
+            Growth("first run, including the import: CPU time", _first_run(rounds), 120, "ms"),
+            Growth(f"request body after {BODY_MESSAGES:,} messages beside 20", _body_growth(rounds), 4, "x"),
+            asyncio.run(_long_input(rounds)),
+            asyncio.run(_branch_growth(rounds)),
+            asyncio.run(_sync_tool(rounds)),
+            *asyncio.run(_resumes(folder, rounds)),
+            asyncio.run(_long_thread(folder, rounds)),
+            asyncio.run(_many_runs("SQLite", str(folder / "many.db"), rounds, least=900)),
+            asyncio.run(_listeners(rounds)),
+        ]
+        if postgres is not None:
+            rows.append(asyncio.run(_many_runs("PostgreSQL", postgres, rounds, least=400)))
+    return rows
+
+
+async def _best(work: Callable[[], Awaitable[object]], rounds: int, *, times: int = 1) -> float:
+    """Return the least CPU seconds of one call."""
+    samples: list[float] = []
+    for _ in range(rounds):
+        gc.collect()
+        started = time.process_time()
+        for _ in range(times):
+            await work()
+        samples.append((time.process_time() - started) / times)
+    return min(samples)
+
+
+class Answering:
+    """A model that answers at once."""
+
+    name = "stub"
+
+    def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]:
+        return CompleteResponse(ModelResponse(AssistantMessage("done")))
+
+
+def _conversation(length: int) -> list[Message]:
+    turns = (
+        (
+            UserMessage(f"question {number}"),
+            AssistantMessage("", (ToolCall(f"c{number}", "step", '{"n": 1}'),)),
+            ToolMessage(f"c{number}", "step", "2"),
+            AssistantMessage(f"answer {number}"),
+        )
+        for number in range(length // 4)
+    )
+    return [message for turn in turns for message in turn]
+
+
+def _first_run(rounds: int) -> float:
+    program = Path(__file__).parent / "first_run.py"
+    found = [subprocess.run([sys.executable, program], capture_output=True, check=True).stdout for _ in range(rounds)]
+    return min(map(float, found)) * 1000
+
+
+def _body_growth(rounds: int) -> float:
+    # Imported here because the package brings HTTP clients along.
+    from baton.models.openai.chat import ChatDialect
+
+    dialect = ChatDialect("m", "openai:m")
+
+    def body_of(length: int) -> float:
+        source, forms, samples = _conversation(length), dict[Any, Any](), list[float]()
+        for _ in range(20 * rounds):
+            source.append(UserMessage("next"))
+            started = time.process_time()
+            dialect.body(ModelRequest(MessageWindow(source, len(source), forms)))
+            samples.append(time.process_time() - started)
+        return min(samples)
+
+    return body_of(BODY_MESSAGES) / body_of(20)
+
+
+async def _long_input(rounds: int) -> Growth:
+    runner, given = Runner(Agent("A"), model=Answering()), _conversation(MESSAGES)
+    cost = await _best(lambda: runner.run(given), 5 * rounds)
+    return Growth(f"run with an input of {MESSAGES:,} messages", cost * 1000, 0.5, "ms")
+
+
+async def _branch_growth(rounds: int) -> Growth:
+    async def cost_of(count: int) -> float:
+        from benchmarks.contenders.baton import prepare
+
+        workload = branches(count)
+        run_once = prepare(workload, Script(workload))
+        await run_once()
+        return await _best(run_once, 2 * rounds, times=max(1, 64 // count)) / count
+
+    return Growth("a branch of 512 beside one of 8", await cost_of(512) / await cost_of(8), 1.2, "x")
+
+
+async def _sync_tool(rounds: int) -> Growth:
+    def plain(n: int) -> str:
+        """Take a step."""
+        return str(n + 1)
+
+    async def cost_of(step: Any) -> float:
+        workload = tool_loop("sync", "sync", tool_calls=100)
+        agent = Agent("A0", tools=[tool(step, name="step")], max_turns=MAX_TURNS)
+        runner = Runner(agent, model=StubModel(Script(workload)), limits=LIMITS)
+        await runner.run("Go.")
+        return await _best(lambda: runner.run("Go."), 2 * rounds) / 100
+
+    async def coroutine(n: int) -> str:
+        """Take a step."""
+        return str(n + 1)
+
+    cost = await cost_of(plain) - await cost_of(coroutine)
+    return Growth("plain def tool: CPU time beside an async one", cost * 1e6, 25, "µs")
+
+
+async def _resumes(folder: Path, rounds: int) -> list[Growth]:
+    rows: list[Growth] = []
+    for events, limit in ((1_000, 1.5), (10_000, 15.0)):
+        workload = tool_loop("log", "log", tool_calls=events // 2)
+        agent = _stepping(workload, Script(workload))
+        run = await Runner(agent, model=StubModel(Script(workload)), limits=LIMITS).run("Go.")
+        log: list[Event] = list(run.events)[:-2]
+
+        async def resume(agent: Agent = agent, log: list[Event] = log) -> None:
+            runner = Runner(agent, model=Answering(), limits=LIMITS)
+            await runner.resume(runner.load_log(log))
+
+        cost = await _best(resume, rounds)
+        rows.append(Growth(f"resume of {events:,} events in memory", cost * 1000, limit, "ms"))
+    return rows
+
+
+def _stepping(workload: Workload, script: Script) -> Agent:
+    step = tool(script.step_tool(), name="step")
+    return Agent(workload.agents[0], instructions=INSTRUCTIONS, tools=[step], max_turns=MAX_TURNS)
+
+
+async def _long_thread(folder: Path, rounds: int) -> Growth:
+    path, agent = folder / "thread.db", Agent("A")
+    async with Runner(agent, model=Answering(), store=path) as runner:
+        for number in range(THREAD_RUNS):
+            await runner.run(f"question {number}", thread="t")
+    samples: list[float] = []
+    for _ in range(rounds):
+        async with Runner(agent, model=Answering(), store=path) as cold:
+            samples.append(await _best(lambda cold=cold: cold.run("next", thread="t"), 1))
+    return Growth(f"next run of a thread of {THREAD_RUNS:,}, cold runner", min(samples) * 1000, 60, "ms")
+
+
+async def _many_runs(name: str, store: str, rounds: int, *, least: int) -> Growth:
+    workload = tool_loop("many", "many", tool_calls=5)
+    agent, best = _stepping(workload, Script(workload)), float("inf")
+    async with Runner(agent, model=StubModel(Script(workload)), limits=LIMITS, store=store) as runner:
+        await runner.run("Go.")
+        for _ in range(rounds):
+            started = time.perf_counter()
+            await asyncio.gather(*[runner.run("Go.") for _ in range(MANY_RUNS)])
+            best = min(best, (time.perf_counter() - started) / MANY_RUNS)
+    return Growth(
+        f"{name}, {MANY_RUNS} runs at once with acting tools: wall time of a run", best * 1000, 1000 / least, "ms"
+    )
+
+
+class Talking:
+    """A model that streams once it is told to."""
+
+    name = "stub"
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
+        await self.go.wait()
+        for number in range(DELTAS):
+            yield TextChunk(f"w{number} ")
+            await asyncio.sleep(0)
+        yield ModelResponse(stop_reason="stop")
+
+
+async def _listeners(rounds: int) -> Growth:
+    # Imported here because it brings Starlette along.
+    from baton.serving.api import api_app
+
+    model = Talking()
+    background = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))
+    app: Any = api_app(background)
+
+    async def cost_of(count: int) -> float:
+        model.go.clear()
+        run_id = await background.start("Go.")
+        received, opened = [0] * count, asyncio.Semaphore(0)
+
+        async def listen(place: int) -> None:
+            async def send(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    opened.release()
+                received[place] += message.get("body", b"").count(b"event: TextDelta")
+
+            await app(_scope(f"/runs/{run_id}/events"), asyncio.Event().wait, send)
+
+        listening = [asyncio.create_task(listen(place)) for place in range(count)]
+        for _ in range(count):
+            await opened.acquire()
+        gc.collect()
+        started = time.process_time()
+        model.go.set()
+        await asyncio.gather(*listening)
+        async for _ in background.subscribe(run_id):
+            pass
+        cost = time.process_time() - started
+        assert received == [DELTAS] * count
+        return cost
+
+    alone, together = [await cost_of(0) for _ in range(rounds)], [await cost_of(LISTENERS) for _ in range(rounds)]
+    cost = (min(together) - min(alone)) / DELTAS / LISTENERS
+    return Growth(f"HTTP API: a delta for each of {LISTENERS} listeners", cost * 1e6, 8, "µs")
+
+
+def _scope(path: str) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+        "state": {},
+    }
