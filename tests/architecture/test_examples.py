@@ -61,7 +61,8 @@ KEY_LINES = {
     "43_http_api.py": "Done: four people at 20:30.",
     "44_ag_ui.py": "Red it is: I paint the door.",
     "45_voice_desk.py": "4600 ms of speech, 1 connection, active: Triage",
-    "46_costs.py": "  Desk → Expert: 2400 tokens, $0.0290",
+    "46_workers.py": "1000 of 1000 runs completed; exit codes of the workers: [-9, 0, 0]",
+    "47_costs.py": "  Desk → Expert: 2400 tokens, $0.0290",
 }
 
 

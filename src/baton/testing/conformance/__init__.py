@@ -1,4 +1,4 @@
-"""Conformance suites for models, realtime models and stores, run by their authors with pytest.
+"""Conformance suites for models, realtime models, stores and engines, run by their authors with pytest.
 
 May import every package but cli, and pytest. Knows no provider: the author of a model supplies what is behind it.
 """
@@ -13,17 +13,21 @@ except ImportError as missing:
 # Failing checks then show what they compared, as in the author's own tests.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("model_bench", "models", "realtime")))
 
+from .engines import ENGINE_CHECKS, EngineCheck, Place  # noqa: E402
 from .models import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
 from .realtime import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
 from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name  # noqa: E402
 
 __all__ = [
+    "ENGINE_CHECKS",
     "MODEL_CAPABILITIES",
     "REALTIME_CAPABILITIES",
     "SHARED_STORE_CHECKS",
     "STORE_CHECKS",
+    "EngineCheck",
     "ModelConformance",
     "ModelProvider",
+    "Place",
     "RealtimeConformance",
     "RealtimeProvider",
     "StoreCheck",

@@ -47,7 +47,7 @@ StoreCheck: TypeAlias = Callable[[Open], Awaitable[None]]
 """A check: raises AssertionError if the store breaks the contract."""
 
 
-def check_name(check: StoreCheck) -> str:
+def check_name(check: Callable[..., object]) -> str:
     """Return the name of a check, for pytest's `ids=`.
 
     Args:

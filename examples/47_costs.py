@@ -1,7 +1,7 @@
 """Lesson 46: what a run costs, by agent, model and edge, and a limit on it. The model is scripted: no network, no key.
 
-python examples/46_costs.py
-baton check examples/46_costs.py:desk
+python examples/47_costs.py
+baton check examples/47_costs.py:desk
 """
 
 import asyncio

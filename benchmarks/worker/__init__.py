@@ -1,0 +1,1 @@
+"""Benchmarks of workers: latency, throughput and take-over with real processes."""

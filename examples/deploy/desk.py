@@ -1,0 +1,33 @@
+"""A team for the deployment example: the API server and the workers import it. The model is scripted unless BATON_MODEL is set."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from baton import Agent, Runner, tool
+from baton.messages import ToolMessage
+from baton.models import ModelRequest
+from baton.testing import ScriptedModel, call
+
+
+@tool(effect="read")
+async def look_up(order: str) -> str:
+    """Look up an order, which takes a while.
+
+    Args:
+        order: The number of the order.
+    """
+    await asyncio.sleep(float(os.environ.get("DESK_SECONDS", "1")))
+    return f"order {order} was shipped yesterday"
+
+
+def _next_step(request: ModelRequest) -> Any:
+    results = [message for message in request.messages if isinstance(message, ToolMessage)]
+    return "Your order was shipped yesterday." if results else call("look_up", order="A-17")
+
+
+_script: Sequence[Any] = [_next_step]
+_model = None if "BATON_MODEL" in os.environ else ScriptedModel(_script, cycle=True)
+desk = Agent("Desk", instructions="Answer questions about orders.", tools=[look_up])
+runner = Runner(desk, model=_model, store=os.environ.get("DESK_STORE", "runs.db"), lease_seconds=5)
