@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "Run a team once and print its answer.",
     "runs": "List, show, resume, fork and remove stored runs.",
     "serve": "Serve a team over HTTP.",
+    "studio": "Open a local web page that shows runs, and reruns them.",
     "voice": "Hold a live conversation with a team of RealtimeAgents.",
 }
 """Commands and their short help. Each is the function `<name>_command` of the module `baton.cli.<name>`."""
@@ -84,6 +85,7 @@ def main() -> None:
       baton demo
       baton runs ls --store runs.db
       baton mcp desk:router
+      baton studio desk:router --store runs.db
     """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from os import PathLike
@@ -435,15 +435,16 @@ class Runner(Generic[C, Out]):
         return list(stopped.events) if stopped is not None else await self._repository_with(run_id).events(run_id)
 
     @check_types
-    async def requests(self, run_id: str) -> dict[str, RecordedRequest]:
+    async def requests(self, run_id: str, *, keys: Collection[str] | None = None) -> dict[str, RecordedRequest]:
         """Return the model requests of a stored run by the keys of their responses.
 
         They are shown as the models received them, restored from the log; no agent, filter or middleware runs.
 
         Args:
             run_id: A stored run.
+            keys: The keys of the wanted responses; all by default. Of a long run, a few are much cheaper.
         """
-        return await self._require_repository("requests").requests(run_id)
+        return await self._require_repository("requests").requests(run_id, keys)
 
     @check_types
     def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:

@@ -14,7 +14,7 @@ from ...agents import AgentOptions
 from ...errors import BatonError, ReplayMismatchError, RunError, SetupError
 from ...events import AgentResponded, Event, RunFailed, RunStarted
 from ...inspection.comparison import compare_runs
-from ...inspection.requests import view_compared, view_request
+from ...inspection.requests import related_keys, view_compared, view_request
 from ...inspection.summaries import summarize_run
 from ...inspection.teams import TeamDescription, describe_team
 from ...models import ModelSettings, resolve_model
@@ -96,8 +96,8 @@ class InspectionEndpoints(ApiEndpoints):
 
     async def _get_request(self, principal: Principal, request: Request) -> Response:
         record, events = await self._load(principal, path_id(request, "run"))
-        found = await self.background.runner.requests(record.run_id)
         key = request.path_params["key"]
+        found = await self.background.runner.requests(record.run_id, keys=related_keys(events, key))
         if key not in found:
             raise ServingError(404, "not_found", "the log has no recorded request for this response")
         return compressed_response(request, msgspec.json.encode(view_compared(found, events, key)))
