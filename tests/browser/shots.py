@@ -73,8 +73,8 @@ def take(browser: Browser, studio: Studio) -> None:
         file = PICTURES / f"{name}.png"
         page.screenshot(path=file)
         context.close()
-        # 96 colours are enough for a page of text, and a third of the size.
-        Image.open(file).convert("RGB").quantize(96).save(file, optimize=True)
+        # 256 colours are enough for a page of text, and a third of the size.
+        Image.open(file).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
         print(f"{file.name}: {file.stat().st_size // 1024} kB")
 
 
