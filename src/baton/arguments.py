@@ -124,7 +124,8 @@ def check_types(function: F) -> F:
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        owner = f"{function.__qualname__}()"
+        # The class of the object: a method may be inherited.
+        owner = f"{type(args[0]).__name__}.{function.__name__}()" if args else f"{function.__qualname__}()"
         require(_find_problem(function, owner, args, kwargs, skip_choices=True))
         return function(*args, **kwargs)
 

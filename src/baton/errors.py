@@ -4,6 +4,7 @@ The page "Errors" of the documentation shows the tree.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from .wording import nearest as nearest
@@ -444,6 +445,21 @@ class MissingOptionsError(RunError):
 
 class AnswerError(RunError):
     """An answer fits no open interrupt or violates its schema. Nothing was written."""
+
+
+class InterruptExpiredError(RunError):
+    """An interrupt was not answered before its deadline, and has no default answer.
+
+    Attributes:
+        interrupt_id: The id of the interrupt.
+        deadline: The deadline, in seconds since the epoch.
+    """
+
+    def __init__(self, interrupt_id: str, deadline: float) -> None:
+        moment = datetime.fromtimestamp(deadline, UTC).isoformat(" ", "seconds")
+        super().__init__(f"interrupt `{interrupt_id}` was not answered by {moment}")
+        self.interrupt_id = interrupt_id
+        self.deadline = deadline
 
 
 class OpenInterruptError(RunError):

@@ -698,15 +698,15 @@ export interface components {
         };
         /**
          * RunSummary
-         * @description A short summary of a run.
+         * @description A run in a few words, as of its creation or the last time that it stopped.
          */
         RunSummary: {
             /** @default  */
-            words: string;
+            text: string;
+            /** @default  */
+            root_agent: string;
             /** @default [] */
-            path: string[];
-            /** @default 0 */
-            transfers: number;
+            agents: string[];
             /** @default {} */
             usage: components["schemas"]["Usage"];
             /** @default  */
@@ -746,6 +746,8 @@ export interface components {
             tool_call: components["schemas"]["ToolCall"] | null;
             /** @default null */
             schema: Record<string, never> | null;
+            /** @default 0 */
+            deadline: number;
         };
         /**
          * RunPage
@@ -835,7 +837,7 @@ export interface components {
             /** @enum {unknown} */
             status: "cancelled" | "completed" | "failed" | "running" | "suspended";
             updated_at: number;
-            words: string;
+            text: string;
         };
         /**
          * RunUsageView
@@ -1180,7 +1182,6 @@ export interface components {
             /** @enum {unknown} */
             format: 1;
             run: components["schemas"]["RunDetail"];
-            summary: components["schemas"]["RunSummary"];
             events: unknown[];
             requests: components["schemas"]["RequestView"][];
             team: Record<string, never>;
@@ -1728,6 +1729,18 @@ export interface components {
             tool_call: components["schemas"]["ToolCall"] | null;
             /** @default null */
             schema: Record<string, never> | null;
+            /** @default 0 */
+            deadline: number;
+            /** @default null */
+            default: components["schemas"]["Default"] | null;
+        };
+        /**
+         * Default
+         * @description The answer of an interrupt that no one answered before its deadline.
+         */
+        Default: {
+            /** @default null */
+            answer: unknown;
         };
         /**
          * InterruptAnswered
@@ -1752,6 +1765,8 @@ export interface components {
             answer: unknown;
             /** @default {} */
             values: Record<string, never>;
+            /** @default false */
+            expired: boolean;
         };
         /**
          * AgentFinished

@@ -28,9 +28,9 @@ function RunItem({ run }: { run: RunView }) {
     <li>
       <a href={`#${run.id}`} aria-current={runId.value === run.id ? "page" : undefined}>
         <Status of={run.status} />
-        <span class="what">{summary?.words || run.id}</span>
+        <span class="what">{summary?.text || run.id}</span>
         <time>{ago(run.updated_at)}</time>
-        <Path path={summary?.path ?? []} />
+        <Path path={summary?.agents ?? []} />
         <span class="fee">{cost ? money(cost) : duration(Math.max(0, run.updated_at - run.created_at))}</span>
       </a>
     </li>
@@ -88,7 +88,7 @@ export function Sidebar() {
       <ul ref={list} onKeyDown={onKey}>
         {threads.value
           ? threads.value.map((thread) => (
-              <li><a href={`#${thread.last_run}`}><Status of={thread.status} /><span class="what">{thread.words || thread.id}</span><time>{ago(thread.updated_at)}</time><span class="path"><code>{thread.id}</code></span><span class="fee">{thread.runs} {thread.runs === 1 ? "run" : "runs"}</span></a></li>
+              <li><a href={`#${thread.last_run}`}><Status of={thread.status} /><span class="what">{thread.text || thread.id}</span><time>{ago(thread.updated_at)}</time><span class="path"><code>{thread.id}</code></span><span class="fee">{thread.runs} {thread.runs === 1 ? "run" : "runs"}</span></a></li>
             ))
           : runs.value.map((run) => <RunItem run={run} key={run.id} />)}
         {!threads.value && !runs.value.length && <li class="empty">{isFiltered ? "No run matches." : "No runs yet."}</li>}

@@ -8,7 +8,6 @@ from baton import Agent, Runner, handoff, tool
 from baton.handoffs.filters import remove_all_tools
 from baton.inspection.comparison import compare_runs
 from baton.inspection.requests import view_compared
-from baton.inspection.summaries import summarize_run
 from baton.inspection.teams import describe_team
 from baton.inspection.usage import merge_usage, usage_by
 from baton.messages import Usage
@@ -59,15 +58,6 @@ async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
     assert (by_tool.name, by_tool.count, by_tool.failures) == ("find_order", 2, 1)
     (both,) = merge_usage([usage_by(events, "edge"), usage_by(events, "edge")])
     assert (both.count, both.usage.output_tokens) == (2, 14)
-
-
-async def test_a_summary_has_the_first_words_the_path_and_the_usage() -> None:
-    # S22
-    runner = _runner(_steps())
-    result = await runner.run("refund\n A-1")
-    summary = summarize_run(await runner.events(result.run_id))
-    assert (summary.words, summary.path, summary.transfers) == ("refund A-1", ("Desk", "Refunds"), 1)
-    assert (summary.usage.model_calls, summary.usage.input_tokens, summary.error) == (4, 100, "")
 
 
 async def test_two_runs_are_compared_up_to_the_first_difference() -> None:

@@ -103,7 +103,7 @@ async def _crash_everywhere(turns: tuple[Turn, ...], pick: int) -> None:
             await store.create(f"r{place}", lines, status=status, thread="t", previous=previous)
         model = ScriptedModel({name: steps[taken[name] :] for name, steps in oracle.script.items()})
         runner = make_runner(model, store)
-        assert await runner.drive(f"r{number}") == "completed"
+        assert (await runner.drive(f"r{number}")).status == "completed"
         assert _summary(await runner.events(f"r{number}")) == _summary(original.events), f"after {length} events"
         # The conversation goes on as if nothing had happened.
         for place, turn in enumerate(turns[number + 1 :], start=number + 1):

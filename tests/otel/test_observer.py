@@ -536,7 +536,7 @@ async def test_stored_run_is_traced_by_its_worker() -> None:
     runner = office(traced, {"A": [call("transfer_to_b")], "B": ["Done."]}, store=store)
     run_id = await runner.submit("Hi", thread="t1")
     assert traced.spans == []
-    assert await runner.drive(run_id) == "completed"
+    assert (await runner.drive(run_id)).status == "completed"
     assert traced.tree() == snapshot(
         [
             "invoke_workflow A",
@@ -604,7 +604,7 @@ async def test_spans_of_tools_are_inside_a_run_that_was_submitted(caplog: pytest
     team = ParallelAgent("Both", sub_agents=[Agent("Left", tools=[fetch]), Agent("Right", tools=[fetch])])
     runner = Runner(team, model=model, store=MemoryStore(), observers=[OTelObserver(traced.provider)])
     run_id = await runner.submit("Hi")
-    assert await runner.drive(run_id) == "completed"
+    assert (await runner.drive(run_id)).status == "completed"
     run = traced.named("invoke_workflow Both")
     assert [span.parent for span in traced.spans if span.name == "GET /"] == [run.context] * 4
     assert facts(run)["city"] == "Rome"

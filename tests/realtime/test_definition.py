@@ -1,6 +1,7 @@
 """R1: definitions of realtime agents, and the options that they do not support."""
 
 from dataclasses import FrozenInstanceError
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.realtime.backends import Backend, ScriptedBackend
 from tests.realtime.recorder import make_runner, record_session
 
 from baton import Agent, RunContext, Runner, handoff, tool
+from baton.context import Default
 from baton.errors import SetupError
 from baton.events import AgentResponded, ControlTransferred, InterruptRaised
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
@@ -126,6 +128,21 @@ async def test_an_interrupt_of_a_text_agent_as_a_tool_is_answered_in_the_session
         await recorder.wait_for(AgentResponded, where=lambda response: response.text == "It is on its way.")
     assert recorder.tool_results[-1] == ("writer", "I sent it.")
     assert backend.complaints == []
+
+
+async def test_an_interrupt_expires_while_the_session_is_open(scripted_backend: ScriptedBackend) -> None:
+    # G3
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        return str(await ctx.interrupt("Really?", deadline=timedelta(seconds=0.01), on_expiry=Default("no one knows")))
+
+    desk = RealtimeAgent("Desk", tools=[ask])
+    model = await scripted_backend.start([call("ask"), "Then not."])
+    async with record_session(make_runner(desk, model).connect()) as recorder:
+        await recorder.session.send_text("Ask!")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Then not.")
+    assert recorder.tool_results[-1] == ("ask", "no one knows")
 
 
 async def test_a_transfer_waits_for_its_approval(backend: Backend) -> None:

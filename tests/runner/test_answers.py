@@ -155,7 +155,7 @@ async def test_values_passed_with_an_answer_apply_from_then_on() -> None:
     await runner.run("hi", run_id="r", values={"who": "ann"})
     await runner.resume("r", "x", values={"who": "bob"})
     await runner.answer("r", "y", values={"who": "cleo"})
-    assert await runner.drive("r") == "completed"
+    assert (await runner.drive("r")).status == "completed"
     result = await runner.replay("r")
     assert result.output == "ann bob cleo"
     assert dict(result.values) == {"who": "cleo", "mine": "kept"}

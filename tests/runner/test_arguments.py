@@ -49,7 +49,9 @@ def test_an_unknown_argument_of_runner_is_refused_with_the_nearest_one() -> None
 
 
 async def test_submit_refuses_a_context() -> None:
-    with pytest.raises(SetupError, match="cannot store a context; pass it to `drive`"):
+    with pytest.raises(
+        SetupError, match=r"cannot store a context; pass it to `drive`, or give Runner\(context_factory=…\)"
+    ):
         await make_runner(store="memory:").submit("hi", context=object())
 
 
@@ -76,7 +78,7 @@ async def test_public_objects_show_only_public_attributes() -> None:
     assert _public(runner) == {
         *("answer", "cancel", "close", "drive", "events", "fork", "lease_seconds", "limits", "list_unfinished"),
         *("load_log", "model", "recover", "replay", "requests", "resume", "run", "run_sync", "stream", "stream_drive"),
-        *("stream_resume", "submit", "team", "thread", "watch", "with_store"),
+        *("fingerprint", "stream_resume", "submit", "team", "thread", "watch", "with_store"),
     }
 
 

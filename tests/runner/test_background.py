@@ -368,9 +368,10 @@ async def test_recovery_takes_over_runs_without_a_worker() -> None:
         seen.append(ctx.context)
         await ctx.say("done")
 
-    background = BackgroundRunner(Runner(a, store=store))
+    # G6
+    background = BackgroundRunner(Runner(a, store=store, context_factory=lambda run: f"context of {run.owner}"))
     run_id = await background.runner.submit("go", owner="ada")
-    background.start_recovery(lambda owner: f"context of {owner}")
+    background.start_recovery()
     background.start_recovery()
     events = [event async for _, event in background.subscribe(run_id)]
     await background.close()

@@ -308,8 +308,8 @@ async def test_submitted_messages_wait_for_a_worker(tmp_path: Path) -> None:
         await other.drive(ids[0])
     gate.opened.set()
     await first
-    assert await other.drive(ids[0]) == "completed"
-    assert await other.drive(ids[1]) == "completed"
+    assert (await other.drive(ids[0])).status == "completed"
+    assert (await other.drive(ids[1])).status == "completed"
     assert (await texts(other))[-2:] == ["three", "one | two | three"]
 
 

@@ -334,7 +334,7 @@ async def test_submit_records_options_and_refuses_what_a_store_cannot_hold(tmp_p
     store = str(tmp_path / "runs.db")
     runner = Runner(desk(), store=store)
     run_id = await runner.submit("hi", model="echo:submitted", agent_options={"Desk": AgentOptions(tools=["time"])})
-    assert await Runner(desk(), store=store).drive(run_id) == "completed"
+    assert (await Runner(desk(), store=store).drive(run_id)).status == "completed"
     answered = [event for event in await runner.events(run_id) if isinstance(event, AgentResponded)]
     assert answered[0].text == "submitted: Be brief. {} ['time']"
     options = {"Desk": AgentOptions(tools=[news], model_settings=ModelSettings(extra_headers={"a": "b"}))}

@@ -16,7 +16,7 @@ from baton.errors import RunConflictError, StoreError, TeamChangedError, ThreadB
 from baton.events import InterruptRaised, ToolReturned
 from baton.runner import BackgroundRunner, journal
 from baton.runner import background as background_module
-from baton.stores import AppendOptions, MemoryStore, RunFlags, SQLiteStore
+from baton.stores import AppendOptions, MemoryStore, RunFlags, RunRecord, SQLiteStore
 from baton.testing import FaultyStore, ScriptedModel, call
 from baton.tools.worker_threads import CHECK_BEFORE_CALL, in_thread
 
@@ -81,18 +81,17 @@ async def test_an_error_that_lasts_is_retried_later_and_kept_with_the_run(caplog
 
 async def test_a_context_factory_that_raises_affects_only_its_run(caplog: pytest.LogCaptureFixture) -> None:
     # F2
+    def context_for(record: RunRecord) -> str:
+        if record.owner == "eve":
+            raise ValueError("no such customer")
+        return record.owner
+
     store = MemoryStore()
-    runner = desk(store=store, lease_seconds=0.3)
+    runner = desk(store=store, lease_seconds=0.3, context_factory=context_for)
     await runner.submit("hi", run_id="bad", owner="eve")
     await runner.submit("hi", run_id="good", owner="ada")
-
-    def context_for(owner: str) -> str:
-        if owner == "eve":
-            raise ValueError("no such customer")
-        return owner
-
     background = BackgroundRunner(runner)
-    background.start_recovery(context_for)
+    background.start_recovery()
     async with asyncio.timeout(LIMIT):
         while await status_of(store, "good") != "completed":
             await asyncio.sleep(0.02)
@@ -110,7 +109,7 @@ async def test_a_run_killed_after_its_creation_keeps_its_place_in_the_thread() -
     await runner.submit("two", thread="t", run_id="second")
     with pytest.raises(ThreadBusyError):
         await runner.run("three", thread="t")
-    assert await runner.drive("second") == "completed"
+    assert (await runner.drive("second")).status == "completed"
     await runner.run("four", thread="t")
     assert [message.content for message in await runner.thread("t").messages()][::2] == ["one", "two", "four"]
 
@@ -154,7 +153,7 @@ async def test_a_worker_whose_clock_is_wrong_recovers_runs(monkeypatch: pytest.M
     assert await runner.list_unfinished() == []
     now += 31
     assert [record.run_id for record in await runner.list_unfinished()] == ["r0"]
-    assert await runner.drive("r0") == "completed"
+    assert (await runner.drive("r0")).status == "completed"
 
 
 async def test_a_lease_from_the_future_is_dead(tmp_path: Path) -> None:
@@ -167,7 +166,7 @@ async def test_a_lease_from_the_future_is_dead(tmp_path: Path) -> None:
     record = await store.record("r0")
     assert record is not None
     assert not record.is_leased
-    assert await desk(store=store).drive("r0") == "completed"
+    assert (await desk(store=store).drive("r0")).status == "completed"
     await store.close()
 
 
@@ -207,7 +206,7 @@ async def test_a_run_can_be_cancelled_while_the_store_hangs() -> None:
     async with asyncio.timeout(LIMIT):
         while await desk(store=inner).list_unfinished() == []:
             await asyncio.sleep(0.02)
-    assert await desk(store=inner).drive("r") == "completed"
+    assert (await desk(store=inner).drive("r")).status == "completed"
 
 
 @tool
@@ -300,7 +299,7 @@ async def test_a_once_tool_is_not_called_without_a_valid_lease(monkeypatch: pyte
     monkeypatch.undo()
     await store.acquire("r", "worker-1", ttl=0)
     other = Runner(Agent("Desk", model=ScriptedModel([call("pay"), "ok"]), tools=[pay]), store=store)
-    assert await other.drive("r") == "suspended"
+    assert (await other.drive("r")).status == "suspended"
     (question,) = [event.payload for event in await other.events("r") if isinstance(event, InterruptRaised)]
     assert question["previous_worker"] == "worker-1"
     assert abs(question["last_heartbeat"] - time.time()) < LIMIT

@@ -102,7 +102,7 @@ async def test_a_stored_answer_takes_a_message_along() -> None:
     runner, model, _ = make([[call("ask")], "Done."], MemoryStore())
     first = await runner.run("one")
     await runner.answer(first.run_id, "x", message="And hurry.")
-    assert await runner.drive(first.run_id) == "completed"
+    assert (await runner.drive(first.run_id)).status == "completed"
     assert shown(model.requests[-1].messages)[-1] == "User And hurry."
 
 

@@ -437,7 +437,7 @@ async def test_every_store_supports_all_operations(any_store: Any) -> None:
         with pytest.raises(ThreadBusyError):
             await second.run("and?", thread="t")
         await second.answer("r", "yes")
-        assert await second.drive("r") == "completed"
+        assert (await second.drive("r")).status == "completed"
         assert (await second.run("and?", thread="t")).output == "still B"
         assert await second.thread("t").active_agent() == "B"
         assert (await second.replay("r")).output == "done"

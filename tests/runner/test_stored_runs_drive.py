@@ -30,7 +30,7 @@ async def test_a_submitted_run_is_driven_by_any_runner() -> None:
     assert (run_id, record.status, record.worker) == ("r", "running", "")
     other = make_runner(store, ["done"])
     assert [found.run_id for found in await other.list_unfinished()] == ["r"]
-    assert await other.drive("r") == "completed"
+    assert (await other.drive("r")).status == "completed"
     assert transcript(await load_events(store, "r")) == [
         'run of A started with "hi"',
         "A started",
@@ -45,13 +45,13 @@ async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
     store = RecordingStore()
     runner = make_runner(store, [call("ask", question="?"), "done"])
     await runner.submit("hi", run_id="r")
-    assert await runner.drive("r") == "suspended"
+    assert (await runner.drive("r")).status == "suspended"
     lines = await store.load("r")
-    assert [await runner.drive("r"), await runner.recover()] == ["suspended", {}]
+    assert [(await runner.drive("r")).status, await runner.recover()] == ["suspended", {}]
     assert await store.load("r") == lines
     await runner.answer("r", "yes")
     assert [record.run_id for record in await runner.list_unfinished()] == ["r"]
-    assert [await runner.drive("r"), await runner.drive("r")] == ["completed", "completed"]
+    assert [(await runner.drive("r")).status for _ in range(2)] == ["completed", "completed"]
 
 
 async def test_a_run_that_stopped_meanwhile_is_not_driven() -> None:
@@ -60,7 +60,7 @@ async def test_a_run_that_stopped_meanwhile_is_not_driven() -> None:
     runner = make_runner(store, [call("ask", question="?")])
     await runner.submit("hi", run_id="r")
     seen = await get_record(store, "r")
-    assert await runner.drive("r") == "suspended"
+    assert (await runner.drive("r")).status == "suspended"
 
     class StaleStore(MemoryStore):
         """A store that first returns an outdated record."""
@@ -74,7 +74,7 @@ async def test_a_run_that_stopped_meanwhile_is_not_driven() -> None:
     stale = StaleStore()
     stale.__dict__.update(store.__dict__)
     lines = await store.load("r")
-    assert await make_runner(stale, ["must not be asked"]).drive("r") == "suspended"
+    assert (await make_runner(stale, ["must not be asked"]).drive("r")).status == "suspended"
     assert (await store.load("r"), (await get_record(store, "r")).lease_until) == (lines, 0.0)
 
 
@@ -95,7 +95,7 @@ async def test_a_failed_run_is_recorded_and_not_retried() -> None:
     store = RecordingStore()
     runner = make_runner(store, [ModelError("overloaded"), "done"])
     await runner.submit("hi", run_id="r")
-    assert await runner.drive("r") == "failed"
+    assert (await runner.drive("r")).status == "failed"
     assert await runner.list_unfinished() == []
     assert (await runner.resume("r")).output == "done"
 

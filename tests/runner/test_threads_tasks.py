@@ -42,7 +42,7 @@ async def test_a_submitted_run_has_the_tasks_of_its_thread() -> None:
     runner, _ = make_runner(MemoryStore())
     await runner.run("A table", thread="t")
     run_id = await runner.submit("Monday", thread="t")
-    assert await runner.drive(run_id) == "completed"
+    assert (await runner.drive(run_id)).status == "completed"
     assert [task.agent for task in await runner.thread("t").open_tasks()] == ["Booking"]
 
 

@@ -209,6 +209,32 @@ async def test_tables_without_an_inbox_are_migrated(postgres_url: str) -> None:
         assert (await store.append("r", 0, [b"one"])).inbox == "steer"
 
 
+async def test_tables_of_layout_5_are_migrated_with_what_is_runnable(postgres_url: str) -> None:
+    # G8, G12
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for statement in (*postgres_pool._LAYOUT, *postgres_pool._FROM_3, *postgres_pool._FROM_4):
+            connection.execute(statement)
+        for run_id, status, lease_until, wake_at in (
+            ("left", "running", 1.0, 0.0),
+            ("held", "running", 4e9, 0.0),
+            ("waits", "suspended", 0.0, 0.0),
+            ("due", "suspended", 0.0, 1.0),
+            ("done", "completed", 0.0, 0.0),
+        ):
+            connection.execute(
+                """INSERT INTO baton_runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until,
+                    lease_seconds, fence, cancel_requested, last_write, wake_at)
+                VALUES (%s, %s, 0, '', 1, 1, 'old', %s, 4e9, 1, '', 0, %s)""",
+                (run_id, status, lease_until, wake_at),
+            )
+    async with _open_store(postgres_url) as store:
+        assert [run.run_id for run in await store.runnable()] == ["left", "due"]
+        lease = await store.acquire("left", "new", ttl=60)
+        assert [run.run_id for run in await store.runnable()] == ["due"]
+        assert (await store.renew([lease], ttl=60)).keys() == {"left"}
+        assert await store.expire(0) == 1
+
+
 async def test_a_newer_layout_is_refused(postgres_url: str) -> None:
     async with _open_store(postgres_url) as store:
         await store.create("r", [])
@@ -216,7 +242,7 @@ async def test_a_newer_layout_is_refused(postgres_url: str) -> None:
         connection.execute("UPDATE baton_layout SET version = 7")
     async with _open_store(postgres_url) as store:
         with pytest.raises(
-            StoreError, match="its layout is version 7, made by a newer Baton; this one reads version 5"
+            StoreError, match="its layout is version 7, made by a newer Baton; this one reads version 6"
         ):
             await store.load("r")
 
@@ -225,7 +251,9 @@ async def test_removed_tables_raise_and_are_created_again(postgres_url: str) -> 
     async with _open_store(postgres_url) as store:
         await store.create("r", [])
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute("DROP TABLE baton_notes, baton_pieces, baton_runs, baton_inbox, baton_layout")
+            connection.execute(
+                "DROP TABLE baton_notes, baton_pieces, baton_runnable, baton_runs, baton_inbox, baton_layout"
+            )
         with pytest.raises(StoreError, match="its tables were changed or removed"):
             await store.append("r", 0, [b"0"])
         await store.close()

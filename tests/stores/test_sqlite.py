@@ -265,11 +265,27 @@ async def test_the_database_of_another_program_is_refused_and_kept(path: Path) -
     assert path.read_bytes() == before
 
 
+async def test_a_file_of_layout_5_is_migrated(path: Path) -> None:
+    # G5
+    layout = sqlite_file._LAYOUT + sqlite_file._FROM_3 + sqlite_file._FROM_4
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(layout + "PRAGMA user_version = 5")
+        connection.execute(
+            "INSERT INTO runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until, fence, "
+            "cancel_requested) VALUES ('r', 'running', 0, '', 1, 1, '', 0, 1, '')"
+        )
+        connection.commit()
+    store = SQLiteStore(path)
+    assert [(run.run_id, run.reader) for run in await store.runnable()] == [("r", 1)]
+    assert await store.expire(0, status=["running"]) == 1
+    await store.close()
+
+
 async def test_a_newer_layout_is_refused(path: Path) -> None:
     await _fill(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads version 5"):
+    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads version 6"):
         await SQLiteStore(path).load("run0")
 
 

@@ -3,9 +3,10 @@
 May import log, events, messages and errors. Must not know models, tools, agents or stores.
 """
 
+from ..events import Default
 from .history import HistoryEntry
 from .run_context import RunContext
 from .run_state import Limits
 from .values import Values
 
-__all__ = ["HistoryEntry", "Limits", "RunContext", "Values"]
+__all__ = ["Default", "HistoryEntry", "Limits", "RunContext", "Values"]

@@ -1,22 +1,41 @@
 """The context given to tools, agents and callbacks: effects made through it are executed once and recorded."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from datetime import datetime, timedelta
 from inspect import isawaitable
 from time import time
 from types import CoroutineType
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 from typing_extensions import TypeVar as TypeVarWithDefault
 
-from ..errors import NotEncodableError
-from ..events import CustomDelta, InterruptAnswered, InterruptRaised, Origin, ProgressDelta, StepCompleted, ValueChanges
+from ..arguments import check_choice
+from ..errors import InterruptExpiredError, NotEncodableError, SetupError
+from ..events import (
+    CustomDelta,
+    Default,
+    InterruptAnswered,
+    InterruptRaised,
+    Origin,
+    ProgressDelta,
+    StepCompleted,
+    ValueChanges,
+)
 from ..messages import ToolCall
-from .run_state import RunState
+from .run_state import LiveConversation, RunState, resolve_time
 from .values import Values, to_json_value
 
 C = TypeVarWithDefault("C", default=Any, covariant=True)
 T = TypeVar("T")
+
+Deadline: TypeAlias = datetime | timedelta | None
+"""A time, a duration from now, or None for no limit."""
+OnExpiry: TypeAlias = Literal["fail"] | Default
+"""The outcome of an interrupt after its deadline: an error, or an answer."""
+SLEEP = "sleep"
+"""The `kind` in the payload of the interrupt that `sleep` raises."""
 
 _ENCLOSING: ContextVar[tuple[object, ...]] = ContextVar("baton_interrupt_checks", default=())
 """The checks that the current code runs in. Tasks that it starts inherit them."""
@@ -177,10 +196,21 @@ class RunContext(Generic[C]):
         return event.result if result_type is None else _convert(event.result, result_type)
 
     @overload
-    async def interrupt(self, payload: Any = None, *, schema: type[T]) -> T: ...
+    async def interrupt(
+        self, payload: Any = None, *, schema: type[T], deadline: Deadline = None, on_expiry: OnExpiry = "fail"
+    ) -> T: ...
     @overload
-    async def interrupt(self, payload: Any = None, *, schema: dict[str, Any] | None = None) -> Any: ...
-    async def interrupt(self, payload: Any = None, *, schema: Any = None) -> Any:
+    async def interrupt(
+        self,
+        payload: Any = None,
+        *,
+        schema: dict[str, Any] | None = None,
+        deadline: Deadline = None,
+        on_expiry: OnExpiry = "fail",
+    ) -> Any: ...
+    async def interrupt(
+        self, payload: Any = None, *, schema: Any = None, deadline: Deadline = None, on_expiry: OnExpiry = "fail"
+    ) -> Any:
         """Ask the outside a question, and suspend the run until it is answered.
 
         When the run is resumed, the code before this call runs again, except code inside `step`. Values given with
@@ -190,9 +220,16 @@ class RunContext(Generic[C]):
             payload: The question, as JSON data, for the application that answers it.
             schema: The type that an answer must fit and is converted to, or a JSON schema. An answer that does not
                 fit is rejected when it is given.
+            deadline: The time, or the duration from now, after which it cannot be answered any more. It is fixed when
+                the interrupt is raised, by the store's clock; a worker then resumes the run.
+            on_expiry: After the deadline, `"fail"` raises InterruptExpiredError here, which ends the run unless your
+                code handles it, and `Default(answer)` returns that answer.
 
         Returns:
             The answer.
+
+        Raises:
+            InterruptExpiredError: The deadline has passed, and `on_expiry` is `"fail"`.
         """
         self._asked += 1
         key = f"{self._scope}/ask{self._asked}"
@@ -201,15 +238,36 @@ class RunContext(Generic[C]):
         answered = log.find(f"{key}!", InterruptAnswered)
         if answered is None:
             if asked is None:
-                plain = to_json_value("the payload of an interrupt", payload)
-                log.write(InterruptRaised(key, self._origin, time(), plain, self.tool_call, _json_schema(schema)))
+                asked = InterruptRaised(
+                    key,
+                    self._origin,
+                    time(),
+                    to_json_value("the payload of an interrupt", payload),
+                    self.tool_call,
+                    _json_schema(schema),
+                    await resolve_time("interrupt(deadline=…)", deadline, self._run.signals.now),
+                    _check_default(on_expiry, schema),
+                )
+                log.write(asked)
                 await log.settle()
-            answer = await self._wait_for_answer(key)
+            answer = await self._wait_for_answer(asked)
         else:
             answer = answered.answer
+            if answered.expired and asked is not None and asked.default is None:
+                raise InterruptExpiredError(key, asked.deadline)
             if answered.values:
                 self.values.update(answered.values)
         return answer if schema is None or isinstance(schema, dict) else _convert(answer, schema)
+
+    async def sleep(self, until: datetime | timedelta) -> None:
+        """Suspend the run until a time; a worker then resumes it.
+
+        It is an interrupt that no one needs to answer; an answer ends it early.
+
+        Args:
+            until: The time, or the duration from now, by the store's clock.
+        """
+        await self.interrupt({"kind": SLEEP}, deadline=until, on_expiry=Default())
 
     async def progress(self, text: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Send a progress message to the subscribers of the run. It is not recorded.
@@ -236,15 +294,32 @@ class RunContext(Generic[C]):
             log.deliver(CustomDelta(self._origin, name, data, self.tool_call.id if self.tool_call else ""))
             await log.settle()
 
-    async def _wait_for_answer(self, key: str) -> Any:
-        run = self._run
+    async def _wait_for_answer(self, asked: InterruptRaised) -> Any:
         try:
-            if run.live is not None:
-                return await run.live.answer_to(key)
-            raise SuspendRun(key)
+            if self._run.live is None:
+                raise SuspendRun(asked.key)
+            return await self._wait_live(self._run.live, asked)
         except SuspendRun:
-            run.suspended_by[key] = _ENCLOSING.get()
+            self._run.suspended_by[asked.key] = _ENCLOSING.get()
             raise
+
+    async def _wait_live(self, live: LiveConversation, asked: InterruptRaised) -> Any:
+        """Wait for the answer while the run stays in progress, until the deadline."""
+        run, key = self._run, asked.key
+        left = asked.deadline - await run.signals.now() if asked.deadline else None
+        limit = asyncio.timeout(left)
+        try:
+            async with limit:
+                return await live.answer_to(key)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        answer = None if asked.default is None else asked.default.answer
+        run.log.write(InterruptAnswered(f"{key}!", self._origin, time(), key, answer, expired=True))
+        await run.log.settle()
+        if asked.default is None:
+            raise InterruptExpiredError(key, asked.deadline)
+        return answer
 
     def _take_changes(self) -> ValueChanges | None:
         """Return and reset the changes to the values since the previous recorded step."""
@@ -257,6 +332,20 @@ class RunContext(Generic[C]):
     def _apply_changes(self, changes: ValueChanges | None) -> None:
         if changes is not None:
             self.values._apply(changes)
+
+
+def _check_default(on_expiry: object, schema: Any) -> Default | None:
+    """Return the default answer of an interrupt. Raises SetupError if it does not fit."""
+    if not isinstance(on_expiry, Default):
+        check_choice("interrupt(on_expiry=…), unless it is Default(answer),", on_expiry, ("fail",))
+        return None
+    plain = Default(to_json_value("the default answer of an interrupt", on_expiry.answer))
+    if schema is not None and not isinstance(schema, dict):
+        try:
+            _convert(plain.answer, schema)
+        except ValueError as error:
+            raise SetupError(f"interrupt(on_expiry=Default(…)) does not fit the schema: {error}") from None
+    return plain
 
 
 def _json_schema(kind: Any) -> dict[str, Any] | None:

@@ -1,7 +1,9 @@
 """The state of one run that all its activations share, its limits and their counters."""
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from datetime import datetime, timedelta
 from logging import getLogger
+from time import time
 from typing import Any, Generic, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
@@ -165,6 +167,10 @@ class LeaseGuard(Protocol):
         """Raise RunConflictError unless the lease is certain to be valid."""
         ...
 
+    async def now(self) -> float:
+        """Return the time of the store's clock."""
+        ...
+
     async def take_messages(self, record: RecordMessages) -> Sequence[UserMessageAdded]:
         """Take the messages that steer the run, and store their events in one transaction.
 
@@ -187,6 +193,10 @@ class StopSignal(Struct):
     messages: list[SentMessage] = []
     """Messages that came when the run was resumed, and that no agent has read yet."""
 
+    async def now(self) -> float:
+        """Return the time of the store's clock; without a store, that of this process."""
+        return time() if self.lease is None else await self.lease.now()
+
     @property
     def has_messages(self) -> bool:
         """Return whether the user has sent messages that the next model call should read."""
@@ -202,6 +212,26 @@ class _DynamicAgents(dict[str, Any]):
     def __setitem__(self, name: str, agent: Any) -> None:
         super().__setitem__(name, agent)
         self.parent[name] = agent
+
+
+async def resolve_time(what: str, moment: datetime | timedelta | None, now: Callable[[], Awaitable[float]]) -> float:
+    """Return a point in time in seconds since the epoch; 0 for None.
+
+    Args:
+        what: The argument, for error messages.
+        moment: The time, or a duration from now.
+        now: Returns the present time.
+
+    Raises:
+        SetupError: The time has no time zone.
+    """
+    if moment is None:
+        return 0.0
+    if isinstance(moment, timedelta):
+        return await now() + moment.total_seconds()
+    if moment.tzinfo is None:
+        raise SetupError(f"{what} has no time zone; pass an aware datetime, such as datetime.now(UTC), or a timedelta")
+    return moment.timestamp()
 
 
 class AsyncCloseable(Protocol):

@@ -13,6 +13,8 @@ from ..errors import LogError, NotEncodableError
 from .base import RUN_ORIGIN, Delta, Event, Origin
 from .types import AnyEvent, KnownEvent, UnknownEvent
 
+READER_VERSION = 1
+"""The events that this version of Baton knows: raised with every new event, and recorded in `RunRecord.reader`."""
 LOG_FORMAT = 2
 """The version of the log format that this version of Baton writes and reads."""
 

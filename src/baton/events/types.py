@@ -346,6 +346,13 @@ class TaskEnded(Event, frozen=True):
     """The reason of a cancelled task."""
 
 
+class Default(msgspec.Struct, frozen=True):
+    """The answer of an interrupt that no one answered before its deadline."""
+
+    answer: Any = None
+    """The answer, as JSON data."""
+
+
 class InterruptRaised(Event, frozen=True):
     """A question to the outside, such as a request for approval; its id is the key of the event."""
 
@@ -355,6 +362,10 @@ class InterruptRaised(Event, frozen=True):
     """The tool call in which it was raised, if any."""
     schema: dict[str, Any] | None = None
     """The JSON schema that an answer must fit."""
+    deadline: float = 0.0
+    """The time after which it is not answered any more, by the store's clock; 0 for none."""
+    default: Default | None = None
+    """The answer after the deadline; None if the interrupt then raises InterruptExpiredError."""
 
     @property
     def interrupt_id(self) -> str:
@@ -371,6 +382,8 @@ class InterruptAnswered(Event, frozen=True):
     """The answer, as JSON data."""
     values: dict[str, Any] = {}
     """The values that were given with the answer."""
+    expired: bool = False
+    """True if no one answered before the deadline; the answer is then that of `Default`, if there is one."""
 
 
 class AgentFinished(Event, frozen=True):
@@ -518,11 +531,13 @@ class Interrupt(msgspec.Struct, frozen=True):
     """The tool call that the question is about, if any."""
     schema: dict[str, Any] | None = None
     """The JSON schema that the answer must match, if any."""
+    deadline: float = 0.0
+    """The time after which it cannot be answered any more, by the store's clock; 0 for none."""
 
 
 def to_interrupt(event: InterruptRaised) -> Interrupt:
     """Convert the event of a question to the `Interrupt` that applications see."""
-    return Interrupt(event.key, event.agent, event.path, event.payload, event.tool_call, event.schema)
+    return Interrupt(event.key, event.agent, event.path, event.payload, event.tool_call, event.schema, event.deadline)
 
 
 def payload_fields(payload: Any) -> dict[str, Any]:

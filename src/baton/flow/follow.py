@@ -36,6 +36,7 @@ from ..events import (
 from ..handoffs import HandoffInputData, HandoffInputFilter, HandoffTarget
 from ..handoffs.base import check_filter_result
 from ..messages import AssistantMessage, Message, UserMessage
+from ..stores import RunRecord
 from ..tools.guardrails import copy_changes
 from .filter_input import FilterInput
 from .history import FixedView, select_messages, view_history
@@ -63,6 +64,8 @@ class FlowConfig(Struct, frozen=True):
     """The input filter of handoffs that have none of their own."""
     live: LiveConversation | None = None
     """The realtime session, if the runner is bound to one."""
+    context_factory: Callable[[RunRecord], Any] | None = None
+    """Creates the context of runs for which none is given."""
 
 
 class TeamFlow(Struct, eq=False):

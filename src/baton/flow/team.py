@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -294,6 +295,17 @@ def team_fingerprint(team: Team) -> dict[str, str]:
         for name, member in inner.members.items():
             prints.setdefault(name, _describe_member(member))
     return prints
+
+
+def fingerprint_hash(fingerprint: Mapping[str, str]) -> str:
+    """Return a short hash of a fingerprint, the same in every process; "" for an empty one.
+
+    Args:
+        fingerprint: The fingerprint of a team.
+    """
+    if not fingerprint:
+        return ""
+    return sha256("\n".join([f"{name} {line}" for name, line in sorted(fingerprint.items())]).encode()).hexdigest()[:16]
 
 
 def diff_fingerprints(recorded: Mapping[str, str], present: Mapping[str, str]) -> list[str]:

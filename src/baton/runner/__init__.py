@@ -4,16 +4,20 @@ May import `flow` and the layers below it. Every run is driven by `RunStream._dr
 """
 
 from .answers import Dismiss
-from .arguments import ResumeArgs, RunArgs, WhenBusy
+from .arguments import ContextFactory, ResumeArgs, RunArgs, WhenBusy
 from .background import BackgroundRunner
+from .driving import DriveResult
 from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
 from .runner import Runner
 from .stream import RunStream
+from .summaries import RunSummary, read_summaries, summarize
 
 __all__ = [
     "BackgroundRunner",
+    "ContextFactory",
     "Dismiss",
+    "DriveResult",
     "EventHandler",
     "GuardrailResult",
     "Interrupt",
@@ -22,10 +26,13 @@ __all__ = [
     "RunArgs",
     "RunResult",
     "RunStream",
+    "RunSummary",
     "RunUsage",
     "Runner",
     "StoppedStatus",
     "WhenBusy",
     "guardrail_results",
+    "read_summaries",
+    "summarize",
     "usage_from_events",
 ]

@@ -10,7 +10,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from ..context.values import to_json_value
-from ..errors import AnswerError, RunError, quote_names
+from ..errors import AnswerError, InterruptExpiredError, RunError, quote_names
 from ..events import types
 from ..events.base import RUN_ORIGIN
 from ..log import DISMISSED, Log
@@ -43,11 +43,14 @@ class Dismiss(Struct, frozen=True):
     """The result that the model reads."""
 
 
-def resume_events(log: Log, *, answers: Any, args: ResumeArgs[Any] | None = None) -> list[types.Event]:
+def resume_events(
+    log: Log, now: float = 0.0, *, answers: Any = None, args: ResumeArgs[Any] | None = None
+) -> list[types.Event]:
     """Return the first events of a resumed run.
 
     Args:
         log: The log of the run.
+        now: The time by the store's clock; it is needed if an open interrupt has a deadline.
         answers: Answers by interrupt id, the answer itself if exactly one interrupt is open, or `Dismiss`.
         args: The arguments of the caller.
 
@@ -61,8 +64,30 @@ def resume_events(log: Log, *, answers: Any, args: ResumeArgs[Any] | None = None
     if not args.get("execute_calls"):
         first += _cancelled_calls(log.events)
     interrupts = log.open_interrupts()
+    expired = {id: asked for id, asked in interrupts.items() if 0 < asked.deadline <= now}
+    if expired:
+        _refuse_late_answers(expired, interrupts, answers)
+        first += [_expiry(asked) for asked in expired.values()]
+        interrupts = {id: asked for id, asked in interrupts.items() if id not in expired}
     dismissals, answers = _split_dismissals(interrupts, answers)
     return first + dismissals + answer_events(interrupts, answers, args.get("values"))
+
+
+def _expiry(asked: types.InterruptRaised) -> types.InterruptAnswered:
+    answer = None if asked.default is None else asked.default.answer
+    return types.InterruptAnswered(f"{asked.key}!", asked.origin, time(), asked.key, answer, expired=True)
+
+
+def _refuse_late_answers(
+    expired: Mapping[str, types.InterruptRaised], interrupts: Mapping[str, types.InterruptRaised], answers: Any
+) -> None:
+    """Raise AnswerError for an answer to an interrupt whose deadline has passed."""
+    if answers is None or isinstance(answers, Dismiss):
+        return
+    given: Mapping[Any, Any] = cast("Mapping[Any, Any]", answers) if isinstance(answers, Mapping) else {}
+    late = [id for id in expired if id in given] or ([*expired] if len(interrupts) == 1 else [])
+    if late:
+        raise AnswerError(f"{InterruptExpiredError(late[0], expired[late[0]].deadline)}, and cannot be answered now")
 
 
 def _cancelled_calls(events: Sequence[types.Event]) -> list[types.Event]:
@@ -242,7 +267,7 @@ def _edit_event(event: types.Event, value: Any, interrupts: Mapping[str, types.I
         case types.InterruptAnswered():
             id = event.interrupt_id
             (answered,) = answer_events({id: interrupts[id]}, {id: value})
-            return replace(event, answer=answered.answer)
+            return replace(event, answer=answered.answer, expired=False)
         case types.StepCompleted():
             return replace(event, result=to_json_value("the edited value", value))
         case types.UserMessageAdded():

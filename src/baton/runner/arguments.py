@@ -3,17 +3,18 @@
 The runner, the background runner and the realtime runner all use it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypedDict, get_args
 
 from typing_extensions import TypeVar
 
 from ..agents import AgentOptions, BaseAgent
-from ..arguments import check_choice, check_keywords, check_values
+from ..arguments import check_callback, check_choice, check_keywords, check_values
 from ..context import Limits
 from ..errors import SetupError
 from ..messages import UserMessage
 from ..models import Model, ModelSettings
+from ..stores import RunRecord
 from ..wording import show
 
 C = TypeVar("C", default=Any)
@@ -24,6 +25,8 @@ StartAt: TypeAlias = Literal["active", "root"]
 
 UserText: TypeAlias = str | UserMessage
 """A text or a message of the user."""
+ContextFactory: TypeAlias = Callable[[RunRecord], Any]
+"""Creates the context object of a run from its record; the record of a new run has no number and no lease yet."""
 WhenBusy: TypeAlias = Literal["error", "queue", "steer", "preempt"]
 """The way to handle a message for a thread whose run has not finished."""
 
@@ -107,6 +110,19 @@ def check_run_args(function: str, args: Mapping[str, Any], *more: str) -> None:
         raise SetupError(f"{function} needs thread=… for when_busy={show(when_busy)}: a run without one waits for none")
 
 
+def check_submit_args(function: str, args: Mapping[str, Any], *more: str) -> None:
+    """Raise SetupError for an unknown or mistyped argument of `submit`, and for a context.
+
+    Args:
+        function: The method as the user writes it.
+        args: The keyword arguments.
+        more: Further keyword arguments of the method.
+    """
+    check_run_args(function, args, *more)
+    if args.get("context") is not None:
+        raise SetupError(f"{function} cannot store a context; pass it to `drive`, or give Runner(context_factory=…)")
+
+
 def check_resume_args(function: str, args: Mapping[str, Any], *more: str) -> None:
     """Raise SetupError for an unknown or mistyped argument of a method that resumes a run.
 
@@ -138,6 +154,14 @@ def check_options(
         raise SetupError(f"Runner(lease_seconds={lease_seconds}) expires at once; pass more than 0 seconds")
     if max_corrections < 0:
         raise SetupError(f"Runner(max_corrections={max_corrections}) is negative; pass 0 or more")
+
+
+def check_runner_callbacks(handoff_input_filter: Any, context_factory: Any) -> None:
+    """Raise SetupError for a callback of a runner that cannot be called with its argument."""
+    if handoff_input_filter is not None:
+        check_callback("Runner(handoff_input_filter=…)", handoff_input_filter, "data")
+    if context_factory is not None:
+        check_callback("Runner(context_factory=…)", context_factory, "record")
 
 
 def called_on_class(runner: object, method: str) -> SetupError:

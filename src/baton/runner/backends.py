@@ -17,16 +17,19 @@ from ..agents.options import RunOptions
 from ..context import HistoryEntry, Limits
 from ..context.history import History
 from ..context.run_state import RunState, UsageMeter
+from ..context.values import to_json_value
 from ..errors import LogError, RunError, RunNotFoundError, TeamChangedError
 from ..events import Event, RunStarted
+from ..events.base import RUN_ORIGIN
 from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.tasks import TaskStack
-from ..flow.team import diff_fingerprints, team_fingerprint
+from ..flow.team import Team, diff_fingerprints, fingerprint_hash, team_fingerprint
 from ..log import EventSink, Log
-from ..messages import AssistantMessage
+from ..messages import AssistantMessage, RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..stores import RunRecord
 from .arguments import ResumeArgs, RunArgs
 from .journal import SupportsStop
-from .options import record_options, restore_options, with_options
+from .options import encode_given, record_options, restore_options, with_options
 from .result import RunResult, StoppedStatus
 from .waiting_messages import unread_messages
 
@@ -147,6 +150,7 @@ def open_run(
     first_events: Sequence[Event] = (),
     prior_entries: Sequence[HistoryEntry] = (),
     stopped: StoppedRun = _NOT_STOPPED,
+    record: RunRecord | None = None,
 ) -> OpenRun:
     """Set up a run.
 
@@ -158,6 +162,7 @@ def open_run(
         first_events: Events to write before any agent runs.
         prior_entries: History of the thread's earlier runs.
         stopped: The state in which the run stopped, if it is resumed.
+        record: The run's record, if it is stored already.
 
     Raises:
         TeamChangedError: The team does not have the agent that the run started with.
@@ -172,7 +177,8 @@ def open_run(
             first_events = record_options(first_events, options, args)
     context = args.get("context")
     if context is None:
-        context = stopped.context
+        factory = config.context_factory
+        context = stopped.context if factory is None else factory(record or _record_of(started))
     meter = UsageMeter(args.get("limits") or stopped.limits or _limits_of_run(started) or config.limits)
     run = RunState(started.run_id, log, context, dict(started.values), meter)
     run.live = config.live
@@ -189,6 +195,44 @@ def open_run(
                 run.call_ids.update([call.id for call in entry.message.tool_calls])
     flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))
     return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
+
+
+def new_run_started(input: RunInput, args: RunArgs[Any], team: Team, fingerprint: dict[str, str]) -> RunStarted:
+    """Return the first event of a new run, without what depends on the thread's earlier runs.
+
+    Args:
+        input: The user's message, or a list of messages.
+        args: The arguments of the caller.
+        team: The team.
+        fingerprint: Its fingerprint.
+    """
+    values, limits = args.get("values"), args.get("limits")
+    return RunStarted(
+        "run",
+        RUN_ORIGIN,
+        time(),
+        args.get("run_id") or new_id(),
+        team.root,
+        (UserMessage(input),) if isinstance(input, str) else tuple(pair_calls_with_results(to_messages(input))),
+        to_json_value("the run's values", dict(values)) if values else {},
+        args.get("thread") or "",
+        team_fingerprint=fingerprint,
+        owner=args.get("owner", ""),
+        limits={} if limits is None else msgspec.structs.asdict(limits),
+        options=encode_given(args, team) if args else {},
+    )
+
+
+def _record_of(started: RunStarted) -> RunRecord:
+    """Return what the record of a run that is not stored yet will say."""
+    return RunRecord(
+        run_id=started.run_id,
+        thread=started.thread,
+        previous=started.previous_run_id,
+        owner=started.owner,
+        created_at=started.timestamp,
+        team=fingerprint_hash(started.team_fingerprint),
+    )
 
 
 def run_started_event(events: Sequence[Event]) -> RunStarted:

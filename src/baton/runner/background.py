@@ -197,20 +197,14 @@ class RecoveryLoop:
         self.on_recovered: list[Callable[[RunRecord], Awaitable[None]]] = []
         """Called after a run was taken over, with its previous record."""
         self._background = background
-        self._context_factory: Callable[[str], Any] | None = None
         self._delays: dict[str, _Delay] = {}
         """Runs whose last attempt failed, by id."""
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, context_factory: Callable[[str], Any] | None = None) -> None:
+    def start(self) -> None:
         """Start polling, unless it is already running."""
-        self._context_factory = context_factory or self._context_factory
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll(), name="baton recovery")
-
-    def make_context(self, owner: str) -> Any:
-        """Create the context object of a run of this owner; None if there is no factory."""
-        return None if self._context_factory is None else self._context_factory(owner)
 
     async def stop(self) -> None:
         """Stop polling; runs that were taken over continue."""
@@ -232,7 +226,7 @@ class RecoveryLoop:
     async def _take_over(self, record: RunRecord) -> None:
         """Take over one run; whatever fails, the other runs are taken over nevertheless."""
         try:
-            await self._background.take_over(record.run_id, context=self.make_context(record.owner))
+            await self._background.take_over(record.run_id)
         except (RunConflictError, RunNotFoundError):
             return  # Another worker was faster.
         except PERMANENT_ERRORS as error:
@@ -341,8 +335,6 @@ class BackgroundRunner:
         if self._draining is not None:
             return
         context = self._waiting.pop(message.run_id, None)
-        if context is None:
-            context = self._recovery.make_context(message.owner)
         task = asyncio.create_task(self._try_to_take(message.run_id, context), name=f"baton take {message.run_id}")
         self._taking.add(task)
         task.add_done_callback(self._taking.discard)
@@ -378,7 +370,7 @@ class BackgroundRunner:
 
         Args:
             run_id: The run to take over.
-            context: Your own context object.
+            context: Your own context object; by default that of the runner's `context_factory`.
 
         Raises:
             RunConflictError: Another worker drives it, or it has stopped.
@@ -440,14 +432,13 @@ class BackgroundRunner:
         """
         return run_id in self._broadcasts
 
-    def start_recovery(self, context_factory: Callable[[str], Any] | None = None) -> None:
+    def start_recovery(self) -> None:
         """Take over runs whose worker died, from now until `drain` or `close`; safe to call again.
 
-        Args:
-            context_factory: Creates the context object of a run from the name of its owner.
+        `Runner(context_factory=…)` creates their contexts.
         """
         if self._draining is None:
-            self._recovery.start(context_factory)
+            self._recovery.start()
 
     def _reopen(self) -> None:
         """Take runs again, because the app that was drained is served once more."""

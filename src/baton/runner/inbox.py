@@ -12,7 +12,7 @@ from ..events import RunStarted, encode_event
 from ..events.codec import encode_header
 from ..stores import FINISHED_STATUSES, Lease, RunRecord, Store, WaitingMessage, WaitMode
 from .arguments import RunArgs
-from .waiting_messages import from_message, to_message
+from .waiting_messages import ANY_TIME, Schedule, from_message, to_message
 
 _logger = logging.getLogger("baton.runner")
 MAX_WAITING = 100
@@ -22,7 +22,9 @@ MAX_WAITING = 100
 class CreateRun(Protocol):
     """Creates a run in the store; see `RunRepository.create`."""
 
-    def __call__(self, started: RunStarted, lines: Sequence[bytes], *, from_inbox: bool) -> Awaitable[Lease]:
+    def __call__(
+        self, started: RunStarted, lines: Sequence[bytes], *, schedule: Schedule, from_inbox: bool
+    ) -> Awaitable[Lease]:
         """Create the run."""
         ...
 
@@ -46,19 +48,22 @@ class Inbox:
         self._create = create
         self._waiters: dict[str, set[asyncio.Event]] = {}
 
-    async def send(self, started: RunStarted, args: RunArgs[Any], mode: WaitMode) -> None:
+    async def send(
+        self, started: RunStarted, args: RunArgs[Any], mode: WaitMode, schedule: Schedule = ANY_TIME
+    ) -> None:
         """Add a message to the inbox of its thread, and make a run of it if nothing precedes it.
 
         Args:
             started: The first event of the run that it becomes, without what depends on the run before it.
             args: The arguments of the caller.
             mode: What the message is for.
+            schedule: When workers drive the run that it becomes.
 
         Raises:
             InboxFullError: Too many messages wait.
             RunExistsError: The id is taken.
         """
-        message = to_message(started, mode, args.get("start_at", "active"))
+        message = to_message(started, mode, args.get("start_at", "active"), schedule)
         if not await self._store.enqueue(message, limit=MAX_WAITING):
             await self.promote(started.thread)
 
@@ -76,10 +81,11 @@ class Inbox:
             if not waiting:
                 return ""
             message = waiting[0]
-            started, start_at = from_message(message)
+            started, start_at, schedule = from_message(message)
             try:
                 started, _ = await self._prepare(started, RunArgs(start_at=start_at))
-                await self._create(started, [encode_header(), encode_event(started)], from_inbox=True)
+                lines = [encode_header(), encode_event(started)]
+                await self._create(started, lines, schedule=schedule, from_inbox=True)
             except ThreadBusyError:
                 # The unfinished run must learn of the message, or else its end would be the end of the thread.
                 if await self._store.notify(thread):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import takewhile
 from time import monotonic
 from typing import Any, Protocol, TypeAlias
@@ -22,7 +22,7 @@ from ..errors import (
 from ..events import Delta, Event, UserMessageAdded, encode_event
 from ..events.codec import encode_header
 from ..log import EventSink
-from ..stores import CancelRequest, CancelWhen, InboxState, Lease, RunRecord, RunStatus, Store
+from ..stores import AppendOptions, CancelRequest, CancelWhen, InboxState, Lease, RunRecord, RunStatus, Store
 from .waiting_messages import user_messages_of
 
 _logger = logging.getLogger("baton.runner")
@@ -45,6 +45,10 @@ class _Batch(Struct, frozen=True):
     lines: Sequence[bytes]
     status: RunStatus | None
     undelivered: Sequence[Delivery]
+    wake_at: float = 0.0
+    """The time at which a worker drives the run next; stored together with a status."""
+    notes: Mapping[str, bytes] = {}
+    """Notes to store together with a status."""
     take: Sequence[str] = ()
     """Ids of the waiting messages that the lines record."""
 
@@ -101,6 +105,10 @@ class Journal:
         self._lines: list[bytes] = []
         self._undelivered: list[Delivery] = []
         self._status: RunStatus | None = status
+        self._wake_at = 0.0
+        self._notes: Mapping[str, bytes] = {}
+        self.reader = 0
+        """The version that the record must name from the next append on; 0 if it does so already."""
         self._writing: asyncio.Future[None] | None = None
         self.sink = sink
         self.failure: BaseException | None = None
@@ -176,17 +184,26 @@ class Journal:
             sink = self.sink
             delivery = [(sink.put, event) for event in events] if sink is not None else ()
             lines = [encode_event(event) for event in events]
+            taken = [message.run_id for message in steering]
             try:
-                await self._write(_Batch(lines, None, delivery, [message.run_id for message in steering]))
+                await self._write(_Batch(lines, None, delivery, take=taken))
             except MessageGoneError:
                 continue  # One was withdrawn meanwhile.
             return events
         return ()
 
-    async def finish(self, status: RunStatus) -> None:
-        """Store the remaining events together with the final status."""
+    async def finish(
+        self, status: RunStatus, *, wake_at: float = 0.0, notes: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Store the remaining events together with the final status.
+
+        Args:
+            status: The status.
+            wake_at: The time at which a worker drives the run next; 0 for none.
+            notes: Notes to store with it.
+        """
         if self.failure is None:
-            self._status = status
+            self._status, self._wake_at, self._notes = status, wake_at, notes or {}
             await self.drain()
 
     async def release(self) -> None:
@@ -206,6 +223,10 @@ class Journal:
             self.fail(error)
             raise error
 
+    async def now(self) -> float:
+        """Return the time of the store's clock."""
+        return await self._store.now()
+
     def fail(self, error: BaseException) -> None:
         """Discard what is not stored and accept nothing more."""
         if self.failure is None:
@@ -220,7 +241,7 @@ class Journal:
             self._lines.append(encode_event(event))
 
     async def _write_pending(self) -> None:
-        batch = _Batch(self._lines, self._status, self._undelivered)
+        batch = _Batch(self._lines, self._status, self._undelivered, self._wake_at, self._notes)
         self._lines, self._status, self._undelivered = [], None, []
         await self._write(batch)
 
@@ -248,7 +269,7 @@ class Journal:
                 self.lease = await self._create([encode_header(), *batch.lines])
                 self._create, self._seq = None, len(batch.lines) + 1
                 if batch.status is not None:
-                    await self._append(_Batch((), batch.status, ()), is_retry=False)
+                    await self._append(_Batch((), batch.status, (), batch.wake_at, batch.notes), is_retry=False)
             else:
                 await self._append(batch, is_retry=is_retry)
         except MessageGoneError:
@@ -268,14 +289,7 @@ class Journal:
         assert lease is not None
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                if batch.take:
-                    flags = await self._store.append(
-                        lease.run_id, self._seq, batch.lines, fence=lease.fence, take=batch.take
-                    )
-                else:
-                    flags = await self._store.append(
-                        lease.run_id, self._seq, batch.lines, status=batch.status, fence=lease.fence
-                    )
+                flags = await self._store.append(lease.run_id, self._seq, batch.lines, **self._options(batch, lease))
                 self.cancel_requested, self.inbox = flags.cancel_requested, flags.inbox
                 if flags.cancel_requested:
                     self._pass_on(flags.cancel_requested)
@@ -293,6 +307,16 @@ class Journal:
                 await asyncio.sleep(pause)
                 pause *= 2
         self._seq += len(batch.lines)
+
+    def _options(self, batch: _Batch, lease: Lease) -> AppendOptions:
+        options: AppendOptions = {"fence": lease.fence}
+        if batch.status is not None:
+            options |= {"status": batch.status, "wake_at": batch.wake_at, "notes": batch.notes}
+        if batch.take:
+            options["take"] = batch.take
+        if self.reader:
+            options["reader"] = self.reader
+        return options
 
     def _pass_on(self, when: CancelWhen) -> None:
         # "now" would cancel the task in the middle of this write; the next renewal of the lease does it.

@@ -2,13 +2,13 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from os import PathLike
 from time import time
 from types import TracebackType
-from typing import Any, Generic, Never, Self, Unpack, get_args
+from typing import Any, Never, Self, Unpack
 
 import msgspec
 from typing_extensions import TypeVar
@@ -17,39 +17,46 @@ from ..agents import BaseAgent, Compaction, HistoryPolicy, MultipleTransfers, Ru
 from ..agents.activation import RunConfig, compile_history
 from ..agents.compaction import check_compaction
 from ..agents.middleware import Middleware, check_middleware
-from ..arguments import check_arguments, check_callback, check_choice, check_keywords, check_positive, check_types
-from ..context import HistoryEntry, Limits
+from ..arguments import check_arguments, check_keywords, check_types
+from ..context import Limits
 from ..context.run_state import LiveConversation
-from ..context.values import to_json_value
 from ..errors import RunError, RunNotFoundError, SetupError, quote_names
 from ..events import Event, RunCompleted, RunStarted
-from ..events.base import RUN_ORIGIN
 from ..events.codec import require_known_events
 from ..flow import Team
 from ..flow.follow import FlowConfig
-from ..flow.requests import RecordedRequest
-from ..flow.team import team_fingerprint
+from ..flow.team import fingerprint_hash, team_fingerprint
 from ..handoffs import HandoffInputFilter, PromptLanguage
-from ..log import Log, ReadOnlyLog
-from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..log import Log
+from ..messages import RunInput
 from ..models import Model, ModelSettings, resolve_model
-from ..stores import CancelWhen, RunRecord, RunStatus, Store, resolve_store
+from ..stores import Store, resolve_store
 from ..wording import show
 from .answers import fork_events, resume_events
-from .arguments import ResumeArgs, RunArgs, UserText, called_on_class, check_options, check_resume_args, check_run_args
+from .arguments import (
+    ContextFactory,
+    ResumeArgs,
+    RunArgs,
+    called_on_class,
+    check_options,
+    check_resume_args,
+    check_run_args,
+    check_runner_callbacks,
+)
 from .backends import (
     MemoryBackend,
-    NullBackend,
     RunBackend,
     StoppedRun,
     check_team,
     new_id,
+    new_run_started,
     open_run,
     run_started_event,
 )
+from .driving import replay_run
 from .observers import Observer, check_observers
-from .options import encode_given, refuse_unrecorded
 from .result import RunResult
+from .stored_methods import StoredRunMethods
 from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
 from .stream import RunStream
 from .threads import Thread
@@ -59,7 +66,7 @@ C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
 
 
-class Runner(Generic[C, Out]):
+class Runner(StoredRunMethods[C, Out]):
     """Runs one team of agents; any number of its runs may be in progress at once.
 
     With a store, every run is stored and any runner of the same team can resume it. Without one, runs that stopped
@@ -85,6 +92,8 @@ class Runner(Generic[C, Out]):
         extra_agents: Agents that belong to the team although no handoff refers to them.
         prompt_language: The language of generated prompts and tool descriptions, `"en"` or `"zh"`.
         lease_seconds: How long a stored run stays reserved for this worker if its process dies.
+        context_factory: Creates the context of a run for which none is given from its record, in every process that
+            starts, resumes or recovers runs: a context is never stored.
 
     Raises:
         SetupError: An argument is invalid or unknown, or the team cannot work as defined.
@@ -112,16 +121,18 @@ class Runner(Generic[C, Out]):
         extra_agents: Sequence[BaseAgent[Any, Any]] = (),
         prompt_language: PromptLanguage = "en",
         lease_seconds: float = 30.0,
+        context_factory: ContextFactory | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
             check_keywords("Runner()", unknown, [*inspect.signature(Runner).parameters][1:-1])
         check_options(agent, extra_agents, multiple_transfers, prompt_language, lease_seconds, max_corrections)
-        if handoff_input_filter is not None:
-            check_callback("Runner(handoff_input_filter=…)", handoff_input_filter, "data")
+        check_runner_callbacks(handoff_input_filter, context_factory)
         self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
         """The compiled team."""
         self._fingerprint = team_fingerprint(self.team)
+        self.fingerprint = fingerprint_hash(self._fingerprint)
+        """A short hash of the team, the same in every process: `RunRecord.team` of the runs that it creates."""
         self.limits = limits or Limits()
         """Limits that apply to each run."""
         self.model = None if model is None else resolve_model(model)
@@ -145,6 +156,7 @@ class Runner(Generic[C, Out]):
             hide_transfers=not show_transfers,
             loop_fallback=loop_fallback,
             input_filter=handoff_input_filter,
+            context_factory=context_factory,
         )
         self._observers = check_observers(observers)
         self._stopped: dict[str, StoppedRun] = {}
@@ -223,24 +235,6 @@ class Runner(Generic[C, Out]):
             check_run_args("Runner.stream()", args)
         return self._stream(input, args)
 
-    async def submit(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> str:
-        """Create a run in the store for another worker to drive.
-
-        Args:
-            input: The user's message, or a list of messages.
-            **args: See `RunArgs`; all but `context`, which the driving worker passes to `drive`, and options that a
-                store cannot hold, such as a model object.
-
-        Returns:
-            The run's id.
-        """
-        check_run_args("Runner.submit()", args)
-        if args.get("context") is not None:
-            raise SetupError("Runner.submit() cannot store a context; pass it to `drive` instead")
-        started = self._run_started(input, args)
-        refuse_unrecorded("Runner.submit()", started.options)
-        return await self._require_repository("submit").submit(started, args)
-
     @check_types
     async def resume(self, run_id: str, answers: Any = None, **args: Unpack[ResumeArgs[C]]) -> RunResult[Out]:
         """Resume a suspended, failed or cancelled run. Recorded steps are not executed again.
@@ -283,93 +277,8 @@ class Runner(Generic[C, Out]):
             return self._create_stream(ReopenedRun(self._repository_with(run_id), run_id, first_events, args))
         started, log = run_started_event(stopped.events), Log(stopped.events)
         check_team(started, self._fingerprint, args)
-        opened = open_run(started, log, self._config, args, first_events=first_events(log), stopped=stopped)
+        opened = open_run(started, log, self._config, args, first_events=first_events(log, time()), stopped=stopped)
         return self._create_stream(MemoryBackend(run_id, opened, self._stopped, is_new=False))
-
-    @check_types
-    async def drive(self, run_id: str, *, context: C | None = None, accept_changes: bool = False) -> RunStatus:
-        """Drive a stored run until it finishes, is suspended or cancelled.
-
-        Any worker may call it at any time: a run that is not `running` is left unchanged, and a run whose worker died
-        is taken over when its lease has expired.
-
-        Args:
-            run_id: The run to drive.
-            context: Your own context object.
-            accept_changes: Drive the run although the team has changed since it started.
-
-        Returns:
-            The run's status.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-            RunConflictError: Another worker is driving it.
-        """
-        args = ResumeArgs(context=context, accept_changes=accept_changes)
-        return await self._require_repository("drive").drive(run_id, args)
-
-    @check_types
-    def stream_drive(self, run_id: str, *, context: C | None = None) -> RunStream[Out]:
-        """Drive a run whose worker died, as a stream that delivers only new events.
-
-        Args:
-            run_id: The run to drive.
-            context: Your own context object.
-
-        Returns:
-            The stream, not opened yet. Opening it raises RunConflictError if the run is not available.
-        """
-        return self._require_repository("stream_drive").take_over(run_id, context=context)
-
-    @check_types
-    async def answer(
-        self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None, message: UserText | None = None
-    ) -> None:
-        """Answer open interrupts of a stored run without driving it; the next `drive` continues it.
-
-        Args:
-            run_id: The suspended run.
-            answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
-            values: Changes to the run's values that take effect with the answers.
-            message: A message of the user; the agents read it after the results of the pending tool calls.
-
-        Raises:
-            AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
-        """
-        await self._require_repository("answer").answer(run_id, answers, values=values, message=message)
-
-    @check_types
-    async def cancel(self, run_id: str, when: CancelWhen = "now") -> RunStatus:
-        """Cancel a stored run, whichever worker drives it, or withdraw a message that waits.
-
-        Args:
-            run_id: The run to cancel.
-            when: `"now"`; `"after_response"` to keep the response that the model is giving, without its tool calls;
-                `"after_turn"` to let the agent that is active when the request arrives finish its turn.
-
-        Returns:
-            The status; it stays `running` until the driving worker stops, which takes up to a few seconds.
-        """
-        check_choice("cancel(…)", when, get_args(CancelWhen))
-        return await self._require_repository("cancel").cancel(run_id, when)
-
-    async def list_unfinished(self) -> list[RunRecord]:
-        """Return stored runs that should be running but have no live worker, oldest first."""
-        return await self._require_repository("list_unfinished").list_unfinished()
-
-    @check_types
-    async def recover(self, *, context: C | None = None, max_concurrency: int = 8) -> dict[str, RunStatus]:
-        """Drive all unfinished runs, except those that other workers take.
-
-        Args:
-            context: Your own context object, for all of them.
-            max_concurrency: How many runs to drive at once.
-
-        Returns:
-            Statuses by run id. A run that cannot be driven stays `running`, and the reason is logged.
-        """
-        check_positive("recover(max_concurrency=…)", max_concurrency)
-        return await self._require_repository("recover").recover(context=context, max_concurrency=max_concurrency)
 
     @check_types
     async def fork(
@@ -413,16 +322,7 @@ class Runner(Generic[C, Out]):
             ReplayMismatchError: The code does not produce what the log recorded.
         """
         recorded = await self.events(run) if isinstance(run, str) else list(run)
-        require_known_events(recorded)
-        started = run_started_event(recorded)
-        prior_entries: Sequence[HistoryEntry] = ()
-        if started.previous_run_id and self._repository is not None:
-            prior_entries = await self._repository.threads.entries_until(started.previous_run_id)
-        args, log = ResumeArgs(context=context), ReadOnlyLog(recorded)
-        opened = open_run(started, log, self._config, args, prior_entries=prior_entries)
-        stream: RunStream[Out] = RunStream(NullBackend(started.run_id, opened))
-        await stream._drive()
-        return stream.result
+        return await replay_run(self._repository, self._config, recorded, ResumeArgs(context=context))
 
     @check_types
     async def events(self, run_id: str) -> list[Event]:
@@ -433,31 +333,6 @@ class Runner(Generic[C, Out]):
         """
         stopped = self._stopped.get(run_id)
         return list(stopped.events) if stopped is not None else await self._repository_with(run_id).events(run_id)
-
-    @check_types
-    async def requests(self, run_id: str, *, keys: Collection[str] | None = None) -> dict[str, RecordedRequest]:
-        """Return the model requests of a stored run by the keys of their responses.
-
-        They are shown as the models received them, restored from the log; no agent, filter or middleware runs.
-
-        Args:
-            run_id: A stored run.
-            keys: The keys of the wanted responses; all by default. Of a long run, a few are much cheaper.
-        """
-        return await self._require_repository("requests").requests(run_id, keys)
-
-    @check_types
-    def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:
-        """Iterate over the events of a stored run as they are written, until it stops.
-
-        Args:
-            run_id: The run to watch.
-            after: The number of the last event to skip.
-
-        Returns:
-            An iterator over event numbers, starting at 1, and events.
-        """
-        return self._require_repository("watch").watch(run_id, after=after)
 
     @check_types
     def load_log(self, events: Iterable[Event]) -> str:
@@ -527,21 +402,7 @@ class Runner(Generic[C, Out]):
         return self._create_stream(MemoryBackend(started.run_id, opened, self._stopped, is_new=True))
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
-        values, limits = args.get("values"), args.get("limits")
-        return RunStarted(
-            "run",
-            RUN_ORIGIN,
-            time(),
-            args.get("run_id") or new_id(),
-            self.team.root,
-            (UserMessage(input),) if isinstance(input, str) else tuple(pair_calls_with_results(to_messages(input))),
-            to_json_value("the run's values", dict(values)) if values else {},
-            args.get("thread") or "",
-            team_fingerprint=self._fingerprint,
-            owner=args.get("owner", ""),
-            limits={} if limits is None else msgspec.structs.asdict(limits),
-            options=encode_given(args, self.team) if args else {},
-        )
+        return new_run_started(input, args, self.team, self._fingerprint)
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
         # The store's connections belong to this event loop, which is about to end.
@@ -556,6 +417,13 @@ class Runner(Generic[C, Out]):
         twin._config = msgspec.structs.replace(self._config, live=live)
         twin._stored_runs = None if self._stored_runs is None else self._stored_runs.with_config(twin._config)
         twin._thread_runs = None if self._stored_runs else self._threads_in_memory().with_config(twin._config)
+        return twin
+
+    def _with_context_factory(self, factory: ContextFactory) -> Self:
+        """Return a copy that creates contexts with another function, with the same stored runs."""
+        twin = copy(self)
+        twin._config = msgspec.structs.replace(self._config, context_factory=factory)
+        twin._stored_runs = None if self._stored_runs is None else self._stored_runs.with_config(twin._config)
         return twin
 
     def _create_stream(self, backend: RunBackend) -> RunStream[Out]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from time import monotonic, time
@@ -22,12 +22,22 @@ from ..errors import (
     RunNotFoundError,
     ThreadBusyError,
 )
-from ..events import Event, EventDecoder, RunCancelled, RunCompleted, RunStarted, decode_lines, encode_event
+from ..events import (
+    Event,
+    EventDecoder,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunStarted,
+    decode_lines,
+    encode_event,
+)
 from ..events.base import RUN_ORIGIN
-from ..events.codec import encode_header, require_known_events
+from ..events.codec import READER_VERSION, encode_header, require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.requests import RecordedRequest, read_requests
 from ..flow.tasks import known_tasks
+from ..flow.team import fingerprint_hash
 from ..log import EventSink, Log
 from ..stores import FINISHED_STATUSES, CancelWhen, Lease, RunRecord, RunStatus, Store
 from .answers import resume_events
@@ -36,16 +46,16 @@ from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_sta
 from .inbox import Inbox
 from .journal import Journal, LeaseHeartbeat, SupportsStop
 from .observers import Observer
-from .result import StoppedStatus
-from .stream import RunStream
+from .result import Interrupt, StoppedStatus
+from .summaries import summary_note
 from .threads import ThreadReader
+from .waiting_messages import ANY_TIME, Schedule
 
 _logger = logging.getLogger("baton.runner")
 _MAX_LOCAL_STATES = 1000
 _RETRY_INTERVAL = 0.02
 _MIN_POLL_INTERVAL = 0.02
 _MAX_POLL_INTERVAL = 0.5
-_MAX_RECOVERED = 1000
 
 
 class RunRepository:
@@ -68,7 +78,9 @@ class RunRepository:
         self.fingerprint = fingerprint
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
-        self._observers = observers
+        self.observers = observers
+        self._driven: dict[str, asyncio.Task[Any]] = {}
+        """The tasks that drive runs, by run id."""
         self.inbox = Inbox(store, self.prepare, self.create)
         """The messages that wait for threads."""
 
@@ -77,6 +89,19 @@ class RunRepository:
         other = copy(self)
         other.config = config
         return other
+
+    def claim(self, run_id: str) -> None:
+        """Register the current task as the driver of a run. Raises RunConflictError if it has one."""
+        known, driver = self._driven.get(run_id), asyncio.current_task()
+        assert driver is not None
+        # The driver of an event loop that was closed has stopped without a trace.
+        if known is not None and not known.done() and not known.get_loop().is_closed():
+            raise RunConflictError(run_id, "this process drives it already")
+        self._driven[run_id] = driver
+
+    def disclaim(self, run_id: str) -> None:
+        """Forget the driver of a run."""
+        self._driven.pop(run_id, None)
 
     async def record(self, run_id: str) -> RunRecord:
         """Return the record of a run.
@@ -118,6 +143,7 @@ class RunRepository:
         worker: str = "",
         ttl: float = 0.0,
         status: RunStatus = "running",
+        schedule: Schedule = ANY_TIME,
         from_inbox: bool = False,
     ) -> Lease:
         """Create a run in the store with its first lines; it must follow the last run of its thread."""
@@ -130,7 +156,12 @@ class RunRepository:
             owner=started.owner,
             worker=worker,
             ttl=ttl,
+            team=fingerprint_hash(started.team_fingerprint),
+            priority=schedule.priority,
+            wake_at=schedule.wake_at,
             from_inbox=from_inbox,
+            reader=READER_VERSION,
+            notes=summary_note([started]),
         )
 
     async def finish(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> StoppedStatus:
@@ -143,7 +174,9 @@ class RunRepository:
         try:
             if status == "completed" and flow.run.signals.messages and journal.thread:
                 await self._keep_unread(flow, journal)
-            await journal.finish(status)
+            wake_at = first_deadline(flow.run.log.open_interrupts().values()) if status == "suspended" else 0.0
+            notes = summary_note(flow.run.log.events) if journal.failure is None else None
+            await journal.finish(status, wake_at=wake_at, notes=notes)
             if status == "suspended" and journal.cancel_requested and journal.failure is None:
                 status = "cancelled"
                 flow.run.log.write(RunCancelled(f"cancelled{len(flow.run.log.events)}", RUN_ORIGIN, time()))
@@ -209,16 +242,16 @@ class RunRepository:
         )
         return started, state.entries
 
-    async def submit(self, started: RunStarted, args: RunArgs[Any]) -> str:
+    async def submit(self, started: RunStarted, args: RunArgs[Any], schedule: Schedule = ANY_TIME) -> str:
         """Create a run for another worker to drive, or a message that waits for its thread."""
         mode = args.get("when_busy", "error")
         try:
             prepared, _ = await self.prepare(started, args)
-            await self.create(prepared, [encode_header(), encode_event(prepared)])
+            await self.create(prepared, [encode_header(), encode_event(prepared)], schedule=schedule)
         except ThreadBusyError:
             if mode == "error":
                 raise
-            await self.inbox.send(started, args, mode)
+            await self.inbox.send(started, args, mode, schedule)
         return started.run_id
 
     async def import_log(self, events: Sequence[Event]) -> str:
@@ -226,32 +259,6 @@ class RunRepository:
         started = run_started_event(events)
         await self.create(started, [encode_header(), *map(encode_event, events)], status="suspended")
         return started.run_id
-
-    async def drive(self, run_id: str, args: ResumeArgs[Any]) -> RunStatus:
-        """Drive a run with status `running` until it stops; return its status."""
-        record = await self.record(run_id)
-        if record.status != "running":
-            return record.status
-        stream = self._open_running(run_id, None, args)
-        try:
-            await stream._drive()
-        except RunConflictError:
-            record = await self.record(run_id)
-            if record.status == "running":
-                raise
-            return record.status
-        except Exception:
-            record = await self.record(run_id)
-            # An error of the run is recorded; an error that kept us from driving it is not.
-            if record.status != "failed":
-                raise
-            _logger.warning("run `%s` failed", run_id, exc_info=True)
-            return record.status
-        return stream.result.status
-
-    def take_over(self, run_id: str, *, context: Any) -> RunStream[Any]:
-        """Return a stream for a run whose driver died; opening it may raise RunConflictError."""
-        return self._open_running(run_id, partial(resume_events, answers=None), ResumeArgs(context=context))
 
     async def check_last(self, record: RunRecord) -> None:
         """Check that a run that is resumed has no successor in its thread.
@@ -281,11 +288,16 @@ class RunRepository:
             if isinstance(events[-1], RunCompleted):
                 raise RunError(f"run `{run_id}` has completed and has no open interrupts")
             await self.check_last(await self.record(run_id))
-            first = resume_events(Log(events), answers=answers, args=ResumeArgs(values=values, message=message))
+            log, args = Log(events), ResumeArgs(values=values, message=message)
+            first = resume_events(log, await self.time_for(log), answers=answers, args=args)
             lines = [encode_event(event) for event in first]
-            await self.store.append(run_id, len(events) + 1, lines, status="running", fence=lease.fence)
+            await self.store.append(run_id, len(events) + 1, lines, status="running", fence=lease.fence, wake_at=0.0)
         finally:
             await self.store.release(lease)
+
+    async def time_for(self, log: Log) -> float:
+        """Return the store's time if the log has an open interrupt with a deadline, else 0."""
+        return await self.store.now() if first_deadline(log.open_interrupts().values()) else 0.0
 
     async def cancel(self, run_id: str, when: CancelWhen) -> RunStatus:
         """Request cancellation from the run's driver, or cancel it directly if it has none.
@@ -322,37 +334,11 @@ class RunRepository:
     async def store_cancelled(self, record: RunRecord, lease: Lease) -> None:
         """Store that a run that no one drives is cancelled."""
         line = encode_event(RunCancelled(f"cancelled{record.seq - 1}", RUN_ORIGIN, time()))
-        flags = await self.store.append(record.run_id, record.seq, [line], status="cancelled", fence=lease.fence)
+        flags = await self.store.append(
+            record.run_id, record.seq, [line], status="cancelled", fence=lease.fence, wake_at=0.0
+        )
         if flags.inbox:
             await self.inbox.promote_safely(record.thread)
-
-    async def list_unfinished(self) -> list[RunRecord]:
-        """Return the runs that a worker should drive now, by the store's clock."""
-        return [*await self.store.runnable(limit=_MAX_RECOVERED)]
-
-    async def recover(self, *, context: Any, max_concurrency: int) -> dict[str, RunStatus]:
-        """Drive all unfinished runs except those that other workers take; return their statuses.
-
-        A run that cannot be driven, for example because its log is damaged, does not affect the others.
-        """
-        await self.inbox.promote_idle()
-        semaphore = asyncio.Semaphore(max_concurrency)
-        statuses: dict[str, RunStatus] = {}
-
-        async def drive_one(run_id: str) -> None:
-            async with semaphore:
-                try:
-                    statuses[run_id] = await self.drive(run_id, ResumeArgs(context=context))
-                except RunConflictError:
-                    _logger.info("run `%s` is driven by another worker", run_id)
-                except Exception:
-                    _logger.exception("could not drive run `%s`", run_id)
-                    statuses[run_id] = "running"
-
-        async with asyncio.TaskGroup() as tasks:
-            for record in await self.list_unfinished():
-                tasks.create_task(drive_one(record.run_id))
-        return statuses
 
     async def watch(self, run_id: str, *, after: int) -> AsyncIterator[tuple[int, Event]]:
         """Poll the store for a run's events after number `after`; end when the run stops."""
@@ -379,9 +365,15 @@ class RunRepository:
             pause = _MIN_POLL_INTERVAL if lines else min(pause * 1.5, _MAX_POLL_INTERVAL)
             await asyncio.sleep(pause)
 
-    def _open_running(self, run_id: str, first_events: "FirstEvents | None", args: ResumeArgs[Any]) -> RunStream[Any]:
-        backend = ReopenedRun(self, run_id, first_events, args, only_if_running=True)
-        return RunStream(backend, observers=self._observers)
+
+def first_deadline(interrupts: Iterable[InterruptRaised | Interrupt]) -> float:
+    """Return the earliest deadline of open interrupts; 0 if they have none."""
+    return min([asked.deadline for asked in interrupts if asked.deadline], default=0.0)
+
+
+def is_drivable(record: RunRecord) -> bool:
+    """Return whether a worker should drive a run, apart from its lease."""
+    return record.is_due and (record.status == "running" or (record.status == "suspended" and record.wake_at > 0))
 
 
 class _StoredBackend:
@@ -457,8 +449,8 @@ class NewStoredRun(_StoredBackend):
         return lease
 
 
-FirstEvents = Callable[[Log], Sequence[Event]]
-"""Returns the events to write first; raises if they are not valid for the log."""
+FirstEvents = Callable[[Log, float], Sequence[Event]]
+"""Returns the events to write first, from the log and the store's time; raises if they are not valid for the log."""
 
 
 class ReopenedRun(_StoredBackend):
@@ -471,7 +463,8 @@ class ReopenedRun(_StoredBackend):
         first_events: FirstEvents | None,
         args: ResumeArgs[Any],
         *,
-        only_if_running: bool = False,
+        only_if_due: bool = False,
+        worker: str | None = None,
     ) -> None:
         """Create the backend.
 
@@ -480,23 +473,34 @@ class ReopenedRun(_StoredBackend):
             run_id: The run to reopen.
             first_events: Returns the events to write first; None for none.
             args: The arguments that the caller passed.
-            only_if_running: Raise RunConflictError in `open` if the run has stopped.
+            only_if_due: Raise RunConflictError in `open` if no worker should drive the run now.
+            worker: The name to hold the lease by; a lease with this name is taken at once.
         """
         super().__init__(repository, run_id)
         self._first_events = first_events
         self._args = args
-        self._only_if_running = only_if_running
+        self._only_if_due = only_if_due
+        self._worker = worker
 
     async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Acquire the lease, so that no one else writes, and load the log."""
         repository = self._repository
+        repository.claim(self.run_id)
+        try:
+            return await self._open(sink, run)
+        except BaseException:
+            repository.disclaim(self.run_id)
+            raise
+
+    async def _open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        repository = self._repository
         local = repository.local_states.get(self.run_id) or StoppedRun()
         before = await repository.record(self.run_id)
         deadline = monotonic() + repository.ttl
-        lease = await repository.store.acquire(self.run_id, local.worker or new_id(), ttl=repository.ttl)
+        lease = await self._acquire(self._worker or local.worker or new_id())
         try:
             record = await repository.record(self.run_id)
-            if self._only_if_running and record.status != "running":
+            if self._only_if_due and not is_drivable(record):
                 raise RunConflictError(self.run_id, f"another worker drove it meanwhile; it is {record.status}")
             if lease.cancel_requested and record.status in ("running", "suspended"):
                 # Its driver stopped before it saw the request, which is still valid.
@@ -509,7 +513,7 @@ class ReopenedRun(_StoredBackend):
             raise
         repository.local_states.pop(self.run_id, None)
         # From the first new line on the status is `running`, so that the run is recovered if this process dies.
-        status = None if record.status == "running" else "running"
+        status = None if record.status == "running" and not record.wake_at else "running"
         journal = self._journal = Journal(
             repository.store,
             lease=lease,
@@ -520,10 +524,30 @@ class ReopenedRun(_StoredBackend):
             thread=record.thread,
             run=run,
         )
+        journal.reader = READER_VERSION if record.reader < READER_VERSION else 0
         if before.status == "running" and before.lease_until:
             journal.previous_worker = before.worker
             journal.last_heartbeat = before.lease_until - before.lease_seconds
         return self._attach(opened, journal, run)
+
+    async def _acquire(self, worker: str) -> Lease:
+        """Acquire the lease; if the task is cancelled meanwhile, the lease is released."""
+        store = self._repository.store
+        acquiring = asyncio.ensure_future(store.acquire(self.run_id, worker, ttl=self._repository.ttl))
+        try:
+            return await asyncio.shield(acquiring)
+        except asyncio.CancelledError:
+            await asyncio.wait([acquiring])
+            if not acquiring.cancelled() and acquiring.exception() is None:
+                await store.release(acquiring.result())
+            raise
+
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
+        """Store the final status and release the lease; return the status that was stored."""
+        try:
+            return await super().close(flow, status)
+        finally:
+            self._repository.disclaim(self.run_id)
 
     async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, int]:
         repository = self._repository
@@ -536,10 +560,19 @@ class ReopenedRun(_StoredBackend):
             raise RunConflictError(self.run_id, f"it does not follow the last run of thread `{started.thread}`")
         check_team(started, repository.fingerprint, self._args)
         log = Log(events)
-        first_events = () if self._first_events is None else self._first_events(log)
+        # A suspended run that is driven is one of whose interrupts has expired.
+        first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events
+        first_events = () if first is None else first(log, await repository.time_for(log))
         previous = started.previous_run_id
         entries = await repository.threads.entries_until(previous) if previous else ()
         opened = open_run(
-            started, log, repository.config, self._args, first_events=first_events, prior_entries=entries, stopped=local
+            started,
+            log,
+            repository.config,
+            self._args,
+            first_events=first_events,
+            prior_entries=entries,
+            stopped=local,
+            record=record,
         )
         return opened, len(events) + 1

@@ -147,16 +147,25 @@ class EventQueue:
 class RunStream(Generic[Out]):
     """A run in progress: `async with runner.stream(…) as run: async for event in run: …`.
 
-    Leaving the block cancels the run if it has not stopped; it can be resumed.
+    Leaving the block cancels the run if it has not stopped; it can be resumed. The stream of `stream_drive` leaves the
+    run to other workers instead.
     """
 
-    def __init__(self, backend: RunBackend, *, observers: Sequence[Observer] = (), capacity: int | None = 128) -> None:
+    def __init__(
+        self,
+        backend: RunBackend,
+        *,
+        observers: Sequence[Observer] = (),
+        capacity: int | None = 128,
+        releases: bool = False,
+    ) -> None:
         """Create a stream; `runner.stream` and its siblings do this.
 
         Args:
             backend: Opens and closes the run.
             observers: Observers that receive the run's events.
             capacity: The number of unread events after which the run waits; None for no limit.
+            releases: Leave the run to other workers, instead of cancelling it, if the driving task is cancelled.
         """
         self.run_id = backend.run_id
         """The id of the run."""
@@ -172,6 +181,7 @@ class RunStream(Generic[Out]):
         self._is_cancelled = False
         self._stop_when: CancelRequest = ""
         """When to stop without being cancelled: after a response or a turn."""
+        self._releases = releases
         self._releases_after_turn = False
         self._conflict: BatonError | None = None
         self._is_driven = False
@@ -241,7 +251,7 @@ class RunStream(Generic[Out]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.cancel()
+        await (self._leave() if self._releases and not self._is_cancelled else self.cancel())
         if self._task is not None and not self._task.cancelled():
             # Mark the exception as retrieved: only a reader that reads to the end gets it.
             self._task.exception()
@@ -313,6 +323,8 @@ class RunStream(Generic[Out]):
             if (ending := _ending_of(error)) == "failed":
                 await self._fail(error)
             elif ending == "cancelled":
+                if self._is_to_release(error):
+                    await self._settle_and_detach()
                 await self._stop(types.RunCancelled)
                 if not isinstance(error, asyncio.CancelledError) or self._is_cancelled_by_caller():
                     raise
@@ -349,8 +361,7 @@ class RunStream(Generic[Out]):
         if self._stop_when or self._is_cancelled:
             await self._stop(types.RunCancelled, self._stop_when == "after_response")
         elif self._releases_after_turn:
-            await self._log.settle()
-            self._conflict = self._detach()
+            self._conflict = await self._settle_and_detach()
             await self._stop(types.RunCancelled)
             raise self._conflict from None
         else:
@@ -398,6 +409,20 @@ class RunStream(Generic[Out]):
                 if isinstance(event, types.InterruptRaised):
                     await maybe_await(hooks.on_interrupt(self._root_context(), to_interrupt(event)))
 
+    def _is_to_release(self, error: BaseException) -> bool:
+        """Return whether the driving task was cancelled, or its process ends, not the run."""
+        if not self._releases or self._is_cancelled or self._stop_when or self._conflict is not None:
+            return False
+        task = asyncio.current_task()
+        # A tool that raises CancelledError by itself does so in every worker.
+        return isinstance(error, KeyboardInterrupt | SystemExit) or (task is not None and task.cancelling() > 0)
+
+    async def _leave(self) -> None:
+        """Leave the run to other workers, unless it has stopped."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
     async def _release(self) -> None:
         """Stop now without storing that it stopped, so that another worker continues the run."""
         if self._opened is not None and self._task is not None and not self._task.done():
@@ -409,6 +434,14 @@ class RunStream(Generic[Out]):
         self._releases_after_turn = True
         if self._opened is not None and not self._opened.flow.run.signals.stop:
             self._opened.flow.run.signals.stop = "after_turn"
+
+    async def _settle_and_detach(self) -> RunConflictError:
+        """Store what is recorded, and nothing more."""
+        try:
+            await self._log.settle()
+        except Exception:
+            _logger.warning("could not store the last events of run `%s`", self.run_id, exc_info=True)
+        return self._detach()
 
     def _detach(self) -> RunConflictError:
         """Store nothing more: the store keeps what it has, and another worker continues from there."""

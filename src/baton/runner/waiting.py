@@ -15,6 +15,7 @@ from ..log import EventSink, Log, ReadOnlyLog
 from ..stores import RunRecord, WaitMode, iter_records
 from .arguments import ResumeArgs, RunArgs
 from .backends import FollowedRun, NullBackend, OpenRun, open_run, run_started_event
+from .driving import drive_run
 from .journal import SupportsStop
 from .options import refuse_unrecorded
 from .result import RunResult, StoppedStatus
@@ -103,7 +104,7 @@ class WaitingRun:
         elif monotonic() - self._abandoned[1] > _ABANDONED_AFTER:
             self._abandoned = ("", 0.0)
             try:
-                await self._repository.drive(record.run_id, ResumeArgs(context=self._args.get("context")))
+                await drive_run(self._repository, record.run_id, ResumeArgs(context=self._args.get("context")))
             except (RunConflictError, RunNotFoundError):
                 pass  # Another worker was faster.
             except Exception:
@@ -112,7 +113,7 @@ class WaitingRun:
     async def _open_own(self, record: RunRecord, sink: EventSink | None, run: SupportsStop) -> OpenRun | FollowedRun:
         if record.status == "running":
             args = ResumeArgs(context=self._args.get("context"))
-            driven = ReopenedRun(self._repository, self.run_id, None, args, only_if_running=True)
+            driven = ReopenedRun(self._repository, self.run_id, None, args, only_if_due=True)
             try:
                 opened = await driven.open(sink, run)
             except RunConflictError:

@@ -13,20 +13,35 @@ from ..stores import WaitingMessage, WaitMode
 from .arguments import StartAt
 
 
-class _Body(msgspec.Struct):
-    """The first event of the run that a message becomes, and where that run starts."""
+class Schedule(msgspec.Struct, frozen=True):
+    """When workers drive a submitted run."""
+
+    wake_at: float = 0.0
+    """The time before which it is not driven, by the store's clock."""
+    priority: int = 0
+    """Runs with a higher priority are driven first."""
+
+
+ANY_TIME = Schedule()
+"""The schedule of a run that is driven as soon as a worker is free."""
+
+
+class _Body(msgspec.Struct, omit_defaults=True):
+    """The first event of the run that a message becomes, and where and when that run starts."""
 
     started: msgspec.Raw
     start_at: Literal["active", "root"] = "active"
+    schedule: Schedule = ANY_TIME
 
 
-def to_message(started: RunStarted, mode: WaitMode, start_at: StartAt) -> WaitingMessage:
+def to_message(started: RunStarted, mode: WaitMode, start_at: StartAt, schedule: Schedule = ANY_TIME) -> WaitingMessage:
     """Return the waiting message that becomes a run.
 
     Args:
         started: The first event of that run, without what depends on the run before it.
         mode: What the message is for.
         start_at: The agent that the run starts with.
+        schedule: When workers drive the run.
 
     Raises:
         SetupError: The message cannot steer a run.
@@ -35,12 +50,12 @@ def to_message(started: RunStarted, mode: WaitMode, start_at: StartAt) -> Waitin
         raise SetupError(
             'when_busy="steer" takes a text or user messages; other messages can only start a run: when_busy="queue"'
         )
-    body = msgspec.json.encode(_Body(msgspec.Raw(encode_event(started)), start_at))
+    body = msgspec.json.encode(_Body(msgspec.Raw(encode_event(started)), start_at, schedule))
     return WaitingMessage(run_id=started.run_id, thread=started.thread, mode=mode, owner=started.owner, body=body)
 
 
-def from_message(message: WaitingMessage) -> tuple[RunStarted, StartAt]:
-    """Return the first event of a message's run, and the agent that the run starts with.
+def from_message(message: WaitingMessage) -> tuple[RunStarted, StartAt, Schedule]:
+    """Return the first event of a message's run, the agent it starts with, and its schedule.
 
     Args:
         message: The message, as `to_message` made it.
@@ -48,7 +63,7 @@ def from_message(message: WaitingMessage) -> tuple[RunStarted, StartAt]:
     body = msgspec.json.decode(message.body, type=_Body)
     started = decode_event(bytes(body.started))
     assert isinstance(started, RunStarted), "a waiting message holds the first event of its run"
-    return started, body.start_at
+    return started, body.start_at, body.schedule
 
 
 def user_messages_of(message: WaitingMessage) -> list[UserMessage]:

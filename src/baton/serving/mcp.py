@@ -17,12 +17,12 @@ from ..events.types import payload_fields
 from ..handoffs import tool_name_for
 from ..log import Log
 from ..models import Model
-from ..runner import BackgroundRunner, Interrupt, Runner, RunResult, RunStream
+from ..runner import BackgroundRunner, ContextFactory, Interrupt, Runner, RunResult, RunStream
 from ..runner.backends import run_started_event
 from ..runner.result import to_interrupt
 from ..stores import Store
 from ..version import __version__
-from .http.app import SHUTDOWN, AppTarget, ContextFactory, Shutdown, cors_middleware, make_context
+from .http.app import SHUTDOWN, AppTarget, Shutdown, cors_middleware, with_context_factory
 from .http.auth import AuthLike, Principal
 from .http.guard import AuthMiddleware, RequestGuard, get_principal
 
@@ -139,15 +139,11 @@ class ToolCallHandler:
 
     Args:
         runners: Runners by tool name.
-        context_factory: Creates the run's context object from the owner's name.
         show_errors: Show clients the message of the exception that failed a run.
     """
 
-    def __init__(
-        self, runners: Mapping[str, Runner[Any, Any]], context_factory: ContextFactory | None, *, show_errors: bool
-    ) -> None:
+    def __init__(self, runners: Mapping[str, Runner[Any, Any]], *, show_errors: bool) -> None:
         self.runners = runners
-        self._context_factory = context_factory
         self._show_errors = show_errors
         self._streams: set[RunStream[Any]] = set()
         self._draining: asyncio.Task[None] | None = None
@@ -199,7 +195,6 @@ class ToolCallHandler:
 
     async def _call(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> _CallResult:
         arguments, principal = params.arguments or {}, get_principal(ctx.request)
-        context = make_context(self._context_factory, principal.name)
         if params.request_state is not None:
             run_id = params.request_state
             runner = await self._find_runner(run_id, principal)
@@ -208,21 +203,21 @@ class ToolCallHandler:
             answers = _parse_answers(params.input_responses or {}, interrupts)
             if not answers:
                 return _needs_answers(run_id, interrupts)
-            stream = runner.stream_resume(run_id, answers, context=context)
+            stream = runner.stream_resume(run_id, answers)
         elif params.name == ANSWER_TOOL:
             run_id = str(arguments.get("run_id", ""))
             runner = await self._find_runner(run_id, principal)
-            stream = runner.stream_resume(run_id, arguments.get("answers"), context=context)
+            stream = runner.stream_resume(run_id, arguments.get("answers"))
         elif params.name in self.runners:
             request = arguments.get("request")
             if not isinstance(request, str) or not request.strip():
                 return _error_result('pass the request as text: {"request": "…"}')
             runner = self.runners[params.name]
-            stream = runner.stream(request, owner=principal.name, context=context)
+            stream = runner.stream(request, owner=principal.name)
         else:
             names = errors.quote_names([*self.runners, ANSWER_TOOL])
             raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {names}")
-        return await self._outcome(ctx, runner, await self._drive(ctx, stream), context)
+        return await self._outcome(ctx, runner, await self._drive(ctx, stream))
 
     async def _find_runner(self, run_id: str, principal: Principal) -> Runner[Any, Any]:
         for runner in self.runners.values():
@@ -236,7 +231,7 @@ class ToolCallHandler:
         raise errors.AnswerError(f"there is no suspended run `{run_id}`")
 
     async def _outcome(
-        self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], result: RunResult[Any], context: Any
+        self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], result: RunResult[Any]
     ) -> _CallResult:
         while result.status == "suspended":
             if not _can_elicit(ctx):
@@ -257,7 +252,7 @@ class ToolCallHandler:
             answers = _parse_answers(responses, result.interrupts)
             if not answers:
                 return _needs_answers(result.run_id, result.interrupts)
-            result = await self._drive(ctx, runner.stream_resume(result.run_id, answers, context=context))
+            result = await self._drive(ctx, runner.stream_resume(result.run_id, answers))
         if result.status != "completed":
             return _error_result(f"the run `{result.run_id}` was {result.status}")
         return _completed(result.output)
@@ -342,7 +337,7 @@ def mcp_server(
     Args:
         target: The agent, runner or background runner to serve.
         show_errors: Show clients the message of the exception that failed a run.
-        context_factory: Creates the run's context object from the owner's name.
+        context_factory: Creates the context of a run from its record; by default the runner's own.
         store: The store for an agent's runs.
         model: The default model for an agent's runs.
         tool_per_agent: Offer every agent of the team as a tool, not only the root.
@@ -350,8 +345,8 @@ def mcp_server(
     Raises:
         SetupError: Two tools would have the same name, or an option does not apply to a runner.
     """
-    runners = _make_runners(target, tool_per_agent=tool_per_agent, model=model, store=store)
-    return _make_server(ToolCallHandler(runners, context_factory, show_errors=show_errors))
+    runners = _make_runners(target, context_factory, tool_per_agent=tool_per_agent, model=model, store=store)
+    return _make_server(ToolCallHandler(runners, show_errors=show_errors))
 
 
 def _make_server(calls: ToolCallHandler) -> "Server[Any]":
@@ -394,7 +389,7 @@ def mcp_app(
         cors_origins: Origins whose pages may call the app.
         max_body: The largest accepted body in bytes.
         show_errors: Show clients the message of the exception that failed a run.
-        context_factory: Creates the run's context object from the owner's name.
+        context_factory: Creates the context of a run from its record; by default the runner's own.
         store: The store for an agent's runs.
         model: The default model for an agent's runs.
         tool_per_agent: Offer every agent of the team as a tool, not only the root.
@@ -404,8 +399,8 @@ def mcp_app(
         SetupError: An argument is invalid.
     """
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
-    runners = _make_runners(target, tool_per_agent=tool_per_agent, model=model, store=store)
-    calls = ToolCallHandler(runners, context_factory, show_errors=show_errors)
+    runners = _make_runners(target, context_factory, tool_per_agent=tool_per_agent, model=model, store=store)
+    calls = ToolCallHandler(runners, show_errors=show_errors)
     # The guard checks Host and Origin, as in all apps; the SDK's own check does not know `cors_origins`.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = _make_server(calls).streamable_http_app(transport_security=unchecked, streamable_http_path=path)
@@ -426,22 +421,29 @@ async def _lifespan(calls: ToolCallHandler, sessions: Any, app: Any) -> AsyncGen
 
 
 def _make_runners(
-    target: AppTarget, *, tool_per_agent: bool, model: Model | str | None, store: Store | str | None
+    target: AppTarget,
+    context_factory: ContextFactory | None,
+    *,
+    tool_per_agent: bool,
+    model: Model | str | None,
+    store: Store | str | None,
 ) -> dict[str, Runner[Any, Any]]:
     """Return a runner for each tool, by the name of the tool."""
     if not isinstance(target, BaseAgent):
         if tool_per_agent or model is not None or store is not None:
             raise errors.SetupError("tool_per_agent, model and store do not apply to a Runner; pass the agent instead")
+        target = with_context_factory(target, "mcp_app", context_factory)
         runner = target.runner if isinstance(target, BackgroundRunner) else target
         return {tool_name_for(runner.team.root): runner}
-    root: Runner[Any, Any] = Runner(target, model=model, store=store)
+    root: Runner[Any, Any] = Runner(target, model=model, store=store, context_factory=context_factory)
     agents: Sequence[Any] = [seat.agent for seat in root.team.members.values()] if tool_per_agent else [target]
     runners: dict[str, Runner[Any, Any]] = {}
     for agent in agents:
         name = tool_name_for(agent.name)
         if name in runners or name == ANSWER_TOOL:
             raise errors.SetupError(f"two tools would be named `{name}`; rename the agent `{agent.name}`")
-        runners[name] = root if agent is target else Runner(agent, model=model, store=store)
+        options: dict[str, Any] = {"model": model, "store": store, "context_factory": context_factory}
+        runners[name] = root if agent is target else Runner(agent, **options)
     return runners
 
 

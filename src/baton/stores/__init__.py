@@ -10,6 +10,8 @@ from ..lazy import lazy_exports
 from .base import (
     FINISHED_STATUSES,
     RUN_STATUSES,
+    SNAPSHOT_NOTE,
+    SUMMARY_NOTE,
     AppendOptions,
     CancelRequest,
     CancelWhen,
@@ -46,6 +48,8 @@ _MODULES = {
 __all__ = [
     "FINISHED_STATUSES",
     "RUN_STATUSES",
+    "SNAPSHOT_NOTE",
+    "SUMMARY_NOTE",
     "AppendOptions",
     "CancelRequest",
     "CancelWhen",

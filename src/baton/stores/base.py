@@ -11,7 +11,7 @@ A run is stored as lines, each one event as JSON, and a record. A store never re
    a worker's. A lease that has more than its seconds left is not valid: the clock was set back.
 4. Failures of the store itself (unreachable, full, locked, read-only) raise StoreError, and nothing has been written.
 5. Notes are bytes by name beside the log; the last write wins. They need no lease, do not change the record, and are
-   deleted with the run.
+   deleted with the run. `create` and `append` can write notes in the transaction of their lines.
 6. Runs are ordered by a number that the store assigns at creation, not by time. The runs of a thread form a chain:
    `create` with `previous` checks and inserts atomically, so that a run has at most one successor.
 7. A request to cancel stays with the run until the run has finished; acquiring the lease does not clear it.
@@ -28,6 +28,8 @@ from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_chec
 
 from msgspec import Struct
 
+from ..events.codec import READER_VERSION
+
 RunStatus: TypeAlias = Literal["running", "suspended", "completed", "failed", "cancelled"]
 """The status of a run."""
 
@@ -37,6 +39,13 @@ RUN_STATUSES: tuple[RunStatus, ...] = ("running", "suspended", "completed", "fai
 FINISHED_STATUSES: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 """Statuses in which a run does not keep its thread busy."""
 
+
+SUMMARY_NOTE = "baton.summary"
+"""The name of the note that summarises a run, for lists that do not read logs."""
+SNAPSHOT_NOTE = "baton.snapshot"
+"""The name of the note with the state of a run and the number of lines that it covers."""
+INTERNAL_NOTES = "baton."
+"""The prefix of the names of notes that `Store.notes` leaves out."""
 
 CancelWhen: TypeAlias = Literal["now", "after_response", "after_turn"]
 """When a run is to be cancelled, the earliest first."""
@@ -110,18 +119,22 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """The duration of the lease when it was acquired or renewed last."""
     is_leased: bool = False
     """True if a worker held a valid lease when the store read the record."""
+    is_due: bool = True
+    """False if `wake_at` was in the future when the store read the record."""
     fence: int = 0
     """The number of times that the lease was acquired."""
     cancel_requested: CancelRequest = ""
     """A request to cancel the run; cleared when the run has finished."""
     team: str = ""
-    """The team that can drive it, as named by its creator."""
+    """The hash of the team that it was created by, `Runner.fingerprint`; "" if not known."""
     priority: int = 0
     """Runs with a higher priority are driven first."""
     wake_at: float = 0.0
     """The time before which a running run is not driven, or at which a suspended one is; 0 for none."""
     inbox: InboxState = ""
     """The messages that wait for the thread while the run is unfinished."""
+    reader: int = 1
+    """The version that a reader of its log must have: the newest `READER_VERSION` of its writers."""
 
 
 class RunFilters(TypedDict, total=False):
@@ -193,13 +206,17 @@ class CreateOptions(TypedDict, total=False):
     ttl: float
     """Seconds until the lease expires; 0 by default."""
     team: str
-    """The team that can drive it."""
+    """The hash of the team that creates it."""
     priority: int
     """Its priority; 0 by default."""
     wake_at: float
     """The time before which it is not driven."""
     from_inbox: bool
     """Remove the waiting message with this run id, which must be the oldest of the thread."""
+    reader: int
+    """The version that a reader of its log must have; 1 by default."""
+    notes: Mapping[str, bytes]
+    """Notes to write in the same transaction."""
 
 
 class AppendOptions(TypedDict, total=False):
@@ -213,6 +230,10 @@ class AppendOptions(TypedDict, total=False):
     """The time at which a worker drives the run next; unchanged by default, 0 for none."""
     take: Sequence[str]
     """Ids of waiting messages to remove: the oldest ones of the run's thread, in order."""
+    reader: int
+    """The version that a reader of the log must have, if it is newer than before; not changed by default."""
+    notes: Mapping[str, bytes]
+    """Notes to write in the same transaction."""
 
 
 @runtime_checkable
@@ -307,8 +328,19 @@ class Store(Protocol):
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
         """Return the notes of a run by name, oldest first; empty if there is no such run.
 
+        Notes whose names begin with `baton.` may be large and are left out; see `read_notes`.
+
         Args:
             run_id: The run.
+        """
+        ...
+
+    async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
+        """Return one note of each of several runs, by run id; runs without it are missing.
+
+        Args:
+            run_ids: The runs.
+            name: The note's name.
         """
         ...
 
@@ -332,6 +364,21 @@ class Store(Protocol):
 
         Returns:
             The number of deleted runs.
+        """
+        ...
+
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread: runs, also those in progress, and waiting messages.
+
+        Args:
+            owner: The owner; "" for none.
+            thread: The thread; "" for none.
+
+        Returns:
+            The number of deleted runs.
+
+        Raises:
+            SetupError: Not exactly one of them is given.
         """
         ...
 
@@ -380,7 +427,9 @@ class Store(Protocol):
         """
         ...
 
-    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+    async def runnable(
+        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+    ) -> Sequence[RunRecord]:
         """Return the runs that a worker should drive now.
 
         The highest priority comes first, then the oldest run.
@@ -391,6 +440,7 @@ class Store(Protocol):
         Args:
             teams: Only runs of these teams; runs of all teams by default.
             limit: The maximum number of runs.
+            reader: The version of the worker: runs with a newer `reader` are left out.
         """
         ...
 
@@ -457,6 +507,10 @@ class Store(Protocol):
         Args:
             limit: The maximum number of threads.
         """
+        ...
+
+    async def now(self) -> float:
+        """Return the time of the store's clock, in seconds since the epoch."""
         ...
 
     async def close(self) -> None:

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from ..arguments import check_arguments
 from ..errors import LogError, RunExistsError, SetupError, StoreError, ThreadBusyError
+from ..events.codec import READER_VERSION
 from ..wording import type_of
 from . import inbox as inboxes
 from . import records
 from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunFlags, RunRecord, RunStatus, WaitingMessage
-from .records import Append, LeaseMethods, keeps_thread_busy, pack_lines, unpack_lines
+from .records import Append, LeaseMethods, NewLog, keeps_thread_busy, pack_lines, unpack_lines
 
 T = TypeVar("T")
 
@@ -208,9 +209,7 @@ class KeyValueStore(LeaseMethods):
     def __repr__(self) -> str:
         return self._client.name
 
-    async def _create(
-        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
-    ) -> Lease:
+    async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
         async with self._lock(f"run {record.run_id}"), self._thread_lock(record.thread):
             if await self._find(record.run_id) is not None:
                 raise RunExistsError(record.run_id)
@@ -230,7 +229,10 @@ class KeyValueStore(LeaseMethods):
                 for index in self._indexes(record.thread):
                     await index.add((record.number, record.run_id))
             await self._claim_thread(record)
-            await self._put(RunHead(record, (), ()), lines)
+            # Before the head: a run that exists has its notes.
+            if log.notes:
+                await self._put_notes(record.run_id, log.notes)
+            await self._put(RunHead(record, (), ()), log.lines)
             if from_inbox:
                 await self._set_inbox(record.thread, waiting[1:])
                 await self._client.remove(_message(record.run_id))
@@ -247,6 +249,8 @@ class KeyValueStore(LeaseMethods):
                     await self._claim_thread(record)
                 if change.take:
                     return await self._append_taking(change, record, head)
+                if change.notes:
+                    await self._put_notes(change.run_id, change.notes)
                 await self._put(RunHead(record, head.segments, head.tail, head.taken), change.lines)
         return records.to_flags(record)
 
@@ -254,6 +258,8 @@ class KeyValueStore(LeaseMethods):
         waiting, count = await self._clean_inbox(record.thread), len(change.take)
         inboxes.check_taken(change.take, [message.run_id for message in waiting[:count]])
         record = replace(record, inbox=inboxes.state_of(waiting[count:]))
+        if change.notes:
+            await self._put_notes(change.run_id, change.notes)
         # The head says which messages were taken, in case the process dies before the inbox is set.
         await self._put(RunHead(record, head.segments, head.tail, waiting[count - 1].number), change.lines)
         await self._set_inbox(record.thread, waiting[count:])
@@ -296,11 +302,13 @@ class KeyValueStore(LeaseMethods):
                     break
         return records.make_page(query, page)
 
-    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+    async def runnable(
+        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+    ) -> Sequence[RunRecord]:
         """Return the runs to drive, reading every head."""
         now = self._clock()
         found = [await self._record_at(entry) for entry in await self._all.entries()]
-        due = [record for record in found if record is not None and records.is_runnable(record, teams, now)]
+        due = [record for record in found if record is not None and records.is_runnable(record, teams, reader, now)]
         return sorted(due, key=records.runnable_order)[:limit]
 
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
@@ -319,18 +327,26 @@ class KeyValueStore(LeaseMethods):
         records.check_names(run_id, name=name)
         async with self._lock(f"run {run_id}"):
             await self._get(run_id)
-            notes = {**await self.notes(run_id)}
-            if note is None:
-                notes.pop(name, None)
-            else:
-                notes[name] = note
-            pairs = [part for each, content in notes.items() for part in (each.encode(), content)]
-            await self._client.set(_notes(run_id), pack_lines(pairs))
+            await self._put_notes(run_id, {name: note})
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
         """Return a run's notes; see `Store.notes`."""
+        return records.public_notes(await self._all_notes(run_id))
+
+    async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
+        """Return one note of several runs; see `Store.read_notes`."""
+        found = {run_id: (await self._all_notes(run_id)).get(name) for run_id in run_ids}
+        return {run_id: note for run_id, note in found.items() if note is not None}
+
+    async def _all_notes(self, run_id: str) -> dict[str, bytes]:
         pairs = await self._client.read(_notes(run_id), unpack_lines, f"the notes of run `{run_id}`") or ()
         return {name.decode(): note for name, note in zip(pairs[::2], pairs[1::2], strict=True)}
+
+    async def _put_notes(self, run_id: str, changes: Mapping[str, bytes | None]) -> None:
+        """Set or remove notes of a run, which must be locked."""
+        notes: dict[str, bytes | None] = {**await self._all_notes(run_id), **changes}
+        pairs = [part for name, note in notes.items() if note is not None for part in (name.encode(), note)]
+        await self._client.set(_notes(run_id), pack_lines(pairs))
 
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""
@@ -342,6 +358,19 @@ class KeyValueStore(LeaseMethods):
             records.is_expired, older_than=older_than, status=records.check_statuses(status), now=self._clock()
         )
         return sum([await self._delete_if(run_id, is_expired) for _, run_id in await self._all.entries()])
+
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread, reading every head; see `Store.erase`."""
+        records.check_erased(owner, thread)
+        threads = await self._client.read("inboxes", _decode_threads, "the list of inboxes") or ()
+        for name in [thread] if thread else threads:
+            for message in await self._read_inbox(name):
+                if not owner or message.owner == owner:
+                    await self.withdraw(message.run_id)
+        entries = await self._indexes(thread or None)[-1].entries()
+        return sum(
+            [await self._delete_if(run_id, lambda run: not owner or run.owner == owner) for _, run_id in entries]
+        )
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
         """Add a waiting message; see `Store.enqueue`."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ..arguments import check_arguments
 from ..errors import RunExistsError, ThreadBusyError
+from ..events.codec import READER_VERSION
 from . import inbox as inboxes
 from . import records
 from .base import (
@@ -22,7 +23,7 @@ from .base import (
     RunStatus,
     WaitingMessage,
 )
-from .records import Append, LeaseMethods
+from .records import Append, LeaseMethods, NewLog
 
 
 class MemoryStore(LeaseMethods):
@@ -53,9 +54,7 @@ class MemoryStore(LeaseMethods):
     def __repr__(self) -> str:
         return "MemoryStore()"
 
-    async def _create(
-        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
-    ) -> Lease:
+    async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
         with self._lock:
             if record.run_id in self._records:
                 raise RunExistsError(record.run_id)
@@ -68,7 +67,9 @@ class MemoryStore(LeaseMethods):
             state = self._drop_messages(record.thread, 1) if from_inbox else ""
             record = replace(record, number=self._created, previous=last, inbox=state)
             self._put(record)
-            self._lines[record.run_id] = list(lines)
+            self._lines[record.run_id] = list(log.lines)
+            if log.notes:
+                self._notes[record.run_id] = dict(log.notes)
         return records.to_lease(record)
 
     async def _append(self, change: Append) -> RunFlags:
@@ -84,6 +85,8 @@ class MemoryStore(LeaseMethods):
             self._check_not_busy(record)
             self._put(record)
             self._lines[change.run_id].extend(change.lines)
+            if change.notes:
+                self._notes.setdefault(change.run_id, {}).update(change.notes)
             if change.take:
                 self._drop_messages(record.thread, len(change.take))
         return records.to_flags(record)
@@ -105,11 +108,13 @@ class MemoryStore(LeaseMethods):
         with self._lock:
             return records.select_page(query, self._all())
 
-    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+    async def runnable(
+        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+    ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
         now = self._clock()
         with self._lock:
-            found = [record for record in self._all() if records.is_runnable(record, teams, now)]
+            found = [record for record in self._all() if records.is_runnable(record, teams, reader, now)]
         return sorted(found, key=records.runnable_order)[:limit]
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
@@ -126,7 +131,12 @@ class MemoryStore(LeaseMethods):
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
         """Return a run's notes; see `Store.notes`."""
         with self._lock:
-            return dict(self._notes.get(run_id, {}))
+            return records.public_notes(self._notes.get(run_id, {}))
+
+    async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
+        """Return one note of several runs; see `Store.read_notes`."""
+        with self._lock:
+            return {id: self._notes[id][name] for id in run_ids if name in self._notes.get(id, ())}
 
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""
@@ -139,6 +149,17 @@ class MemoryStore(LeaseMethods):
         with self._lock:
             expired = [one for one in self._records.values() if records.is_expired(one, older_than, status, now)]
             return sum(self._delete_run(one.run_id) for one in expired)
+
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread; see `Store.erase`."""
+        records.check_erased(owner, thread)
+        with self._lock:
+            for name, waiting in [*self._inboxes.items()]:
+                kept = [one for one in waiting if one.owner != owner] if owner else waiting if name != thread else []
+                self._inboxes[name] = kept
+                self._notify(name, self._drop_messages(name, 0))
+            erased = [one for one in self._records.values() if owner == one.owner != "" or thread == one.thread != ""]
+            return sum(self._delete_run(one.run_id) for one in erased)
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
         """Add a waiting message; see `Store.enqueue`."""

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from ..arguments import check_arguments, check_positive
 from ..errors import RunConflictError, RunExistsError, SetupError, ThreadBusyError
+from ..events.codec import READER_VERSION
 from . import inbox as inboxes
 from . import records
 from .base import (
@@ -22,7 +23,7 @@ from .base import (
     RunStatus,
     WaitingMessage,
 )
-from .records import COLUMNS, NEW_COLUMNS, Append, WriteMethods, require_run, row_to_record
+from .records import COLUMNS, NEW_COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
 
 if TYPE_CHECKING:
     from .postgres_pool import Connection
@@ -38,25 +39,45 @@ _CREATE: LiteralString = f"""
 WITH now AS (SELECT {_NOW} AS at, coalesce(({_LAST_RUN}), '') AS last), begun AS (
     INSERT INTO baton_runs({NEW_COLUMNS}, last_write)
     SELECT %(run_id)s, %(status)s, %(seq)s, %(thread)s, last, %(owner)s, at, at, at, %(worker)s, at + %(lease_seconds)s,
-        %(lease_seconds)s, 1, '', %(team)s, %(priority)s, %(wake_at)s, %(inbox)s, %(write)s
+        %(lease_seconds)s, 1, '', %(team)s, %(priority)s, %(wake_at)s, %(inbox)s, %(reader)s, %(write)s
     FROM now WHERE (%(expected)s::text IS NULL OR %(expected)s = last) AND (%(from_inbox)s OR %(thread)s = ''
         OR NOT EXISTS (SELECT 1 FROM baton_inbox WHERE thread = %(thread)s))
     RETURNING number, lease_until
 ), kept AS (
-    INSERT INTO baton_pieces SELECT number, 0, %(piece)s FROM begun WHERE %(seq)s > 0)
+    INSERT INTO baton_pieces SELECT number, 0, %(piece)s FROM begun WHERE %(seq)s > 0
+), noted AS (
+    INSERT INTO baton_notes(run, name, note)
+    SELECT number, name, note FROM begun, unnest(%(names)s::text[], %(notes)s::bytea[]) AS given(name, note)
+), queued AS (
+    INSERT INTO baton_runnable SELECT number, %(team)s, %(priority)s, %(wake_at)s FROM begun WHERE
+        (%(status)s = 'running' AND %(lease_seconds)s <= 0) OR (%(status)s = 'suspended' AND %(wake_at)s > 0))
 SELECT lease_until FROM begun"""
+# A lease with more than its seconds left is not valid: the clock was set back.
+_IS_LEASED: LiteralString = f"(lease_until > {_NOW} AND lease_until <= {_NOW} + lease_seconds + 1)"
 # A writer that lost its connection retries; `last_write` shows whether its first attempt succeeded.
-_APPEND: LiteralString = f"""
+_MOVE: LiteralString = f"""
 WITH moved AS (
     UPDATE baton_runs SET seq = seq + %(count)s, updated_at = {_NOW}, status = coalesce(%(status)s, status),
         changed_at = CASE WHEN coalesce(%(status)s, status) = status THEN changed_at ELSE {_NOW} END,
         wake_at = coalesce(%(wake_at)s, wake_at), cancel_requested = coalesce(%(no_cancel)s, cancel_requested),
-        last_write = %(write)s
+        reader = greatest(reader, %(reader)s), last_write = %(write)s
     WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
         AND last_write <> %(write)s
-    RETURNING number, cancel_requested, inbox
+    RETURNING number, cancel_requested, inbox, team, priority, wake_at,
+        (status = 'running' AND NOT {_IS_LEASED}) OR (status = 'suspended' AND wake_at > 0) AS is_waiting
 ), kept AS (
-    INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0)
+    INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0)"""
+_APPEND: LiteralString = f"{_MOVE} SELECT cancel_requested, inbox FROM moved"
+# If the status changes, the run becomes runnable, or stops being so, in the same transaction.
+_APPEND_AND_QUEUE: LiteralString = f"""{_MOVE}, noted AS (
+    INSERT INTO baton_notes(run, name, note)
+    SELECT number, name, note FROM moved, unnest(%(names)s::text[], %(notes)s::bytea[]) AS given(name, note)
+    ON CONFLICT (run, name) DO UPDATE SET note = excluded.note
+), dropped AS (
+    DELETE FROM baton_runnable USING moved WHERE run = number AND NOT is_waiting
+), queued AS (
+    INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM moved WHERE is_waiting
+    ON CONFLICT (run) DO UPDATE SET wake_at = excluded.wake_at)
 SELECT cancel_requested, inbox FROM moved"""
 _LOAD: LiteralString = """
 SELECT seq, first, lines FROM baton_runs LEFT JOIN baton_pieces ON run = number AND first >= coalesce((
@@ -64,26 +85,58 @@ SELECT seq, first, lines FROM baton_runs LEFT JOIN baton_pieces ON run = number 
     WHERE run_id = %(run_id)s AND first <= %(start)s), 0)
 WHERE run_id = %(run_id)s ORDER BY first"""
 _LEASE: LiteralString = "run_id, worker, fence, lease_until, cancel_requested, inbox"
-# A lease with more than its seconds left is not valid: the clock was set back.
-_IS_LEASED: LiteralString = f"(lease_until > {_NOW} AND lease_until <= {_NOW} + lease_seconds + 1)"
+# A suspended run stays runnable until its worker has stored that it continues.
 _ACQUIRE: LiteralString = f"""
-UPDATE baton_runs SET worker = %(worker)s, fence = fence + 1, lease_until = {_NOW} + %(ttl)s, lease_seconds = %(ttl)s
-WHERE run_id = %(run_id)s AND (worker = %(worker)s OR NOT {_IS_LEASED})
-RETURNING {_LEASE}"""
+WITH taken AS (
+    UPDATE baton_runs SET worker = %(worker)s, fence = fence + 1, lease_until = {_NOW} + %(ttl)s,
+        lease_seconds = %(ttl)s
+    WHERE run_id = %(run_id)s AND (worker = %(worker)s OR NOT {_IS_LEASED})
+    RETURNING number, status, {_LEASE}
+), dropped AS (
+    DELETE FROM baton_runnable USING taken WHERE run = number AND status = 'running' AND %(ttl)s > 0)
+SELECT {_LEASE} FROM taken"""
 _RENEW: LiteralString = f"""
 UPDATE baton_runs SET lease_until = {_NOW} + %(ttl)s, lease_seconds = %(ttl)s
 FROM unnest(%(run_ids)s::text[], %(fences)s::integer[]) AS held(id, held_fence)
 WHERE run_id = id AND fence = held_fence RETURNING {_LEASE}"""
-_RELEASE: LiteralString = "UPDATE baton_runs SET lease_until = 0 WHERE run_id = %s AND fence = %s"
+_RELEASE: LiteralString = """
+WITH freed AS (
+    UPDATE baton_runs SET lease_until = 0 WHERE run_id = %s AND fence = %s
+    RETURNING number, status, team, priority, wake_at)
+INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM freed WHERE status = 'running'
+ON CONFLICT (run) DO NOTHING"""
 _CANCEL: LiteralString = """
 UPDATE baton_runs SET cancel_requested = CASE WHEN cancel_requested = ANY(%(weaker)s) THEN %(when)s
     ELSE cancel_requested END
 WHERE run_id = %(run_id)s AND status IN ('running', 'suspended') RETURNING number"""
-_RUNNABLE: LiteralString = f"""
-SELECT {COLUMNS}, {_NOW} FROM baton_runs
-WHERE (status = 'running' OR (status = 'suspended' AND wake_at > 0)) AND wake_at <= {_NOW} AND NOT {_IS_LEASED}
-    AND (%(teams)s::text[] IS NULL OR team = ANY(%(teams)s))
-ORDER BY priority DESC, number LIMIT %(limit)s"""
+_STATEMENT_NOW: LiteralString = "extract(epoch FROM statement_timestamp())::float8"
+# Subqueries and arrays instead of joins: whatever the planner expects, it looks rows up by their numbers.
+_IS_FREE: LiteralString = f"NOT {_IS_LEASED} AND reader <= %(reader)s"
+_IS_FREE_IN_QUEUE: LiteralString = f"(SELECT {_IS_FREE} FROM baton_runs WHERE number = run)"
+_WAITING_NOW: LiteralString = f"""
+SELECT run FROM baton_runnable WHERE wake_at = 0 AND {_IS_FREE_IN_QUEUE}
+ORDER BY priority DESC, run LIMIT %(limit)s"""
+_WAITING_NOW_BY_TEAM: LiteralString = f"""
+SELECT run FROM unnest(%(teams)s::text[]) AS wanted(name), LATERAL (
+    SELECT run FROM baton_runnable WHERE team = name AND wake_at = 0 AND {_IS_FREE_IN_QUEUE}
+    ORDER BY priority DESC, run LIMIT %(limit)s) AS first"""
+
+
+def _select_runnable(waiting_now: LiteralString) -> LiteralString:
+    """Select runs that wait for a worker, whose time has come, or whose worker died."""
+    is_wanted: LiteralString = "(%(teams)s::text[] IS NULL OR team = ANY(%(teams)s))"
+    return f"""
+SELECT {COLUMNS}, {_NOW} FROM baton_runs WHERE number = ANY(ARRAY(
+    ({waiting_now})
+    UNION (SELECT run FROM baton_runnable WHERE wake_at > 0 AND wake_at <= {_STATEMENT_NOW}
+        AND {is_wanted} AND {_IS_FREE_IN_QUEUE} ORDER BY wake_at LIMIT %(limit)s)
+    UNION (SELECT number FROM baton_runs WHERE status = 'running' AND worker <> '' AND {is_wanted}
+        AND wake_at <= {_NOW} AND {_IS_FREE} ORDER BY number LIMIT %(limit)s)
+)) ORDER BY priority DESC, number LIMIT %(limit)s"""
+
+
+_RUNNABLE = _select_runnable(_WAITING_NOW)
+_RUNNABLE_BY_TEAM = _select_runnable(_WAITING_NOW_BY_TEAM)
 _RECORD: LiteralString = f"SELECT last_write, {COLUMNS}, {_NOW} FROM baton_runs WHERE run_id = %s"
 _BUSY: LiteralString = """
 SELECT run_id, status FROM baton_runs WHERE thread = %s AND thread <> '' AND status IN ('running', 'suspended')"""
@@ -95,14 +148,34 @@ WITH dropped AS (
     DELETE FROM baton_notes USING baton_runs r WHERE run = r.number AND r.run_id = %(run_id)s AND name = %(name)s)
 SELECT number FROM baton_runs WHERE run_id = %(run_id)s"""
 _NOTES: LiteralString = """
-SELECT name, note FROM baton_notes JOIN baton_runs r ON run = r.number WHERE run_id = %s ORDER BY baton_notes.number"""
+SELECT name, note FROM baton_notes JOIN baton_runs r ON run = r.number
+WHERE run_id = %s AND name NOT LIKE 'baton.%%' ORDER BY baton_notes.number"""
+_READ_NOTES: LiteralString = """
+SELECT run_id, note FROM baton_notes JOIN baton_runs r ON run = r.number WHERE run_id = ANY(%s) AND name = %s"""
 _DELETE: LiteralString = "DELETE FROM baton_runs WHERE run_id = %s RETURNING number"
-_EXPIRE: LiteralString = f"""
-DELETE FROM baton_runs WHERE number IN (
+
+
+def _delete_expired(matching: LiteralString) -> LiteralString:
+    return f"""
+DELETE FROM baton_runs WHERE number = ANY(ARRAY(
     SELECT number FROM baton_runs
-    WHERE status = ANY(%s) AND changed_at <= extract(epoch FROM statement_timestamp()) - %s AND NOT {_IS_LEASED}
-    ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
+    WHERE {matching} AND changed_at <= {_STATEMENT_NOW} - %(older_than)s AND NOT {_IS_LEASED}
+    ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED))
 RETURNING number"""
+
+
+def _erase(matching: LiteralString) -> LiteralString:
+    return f"""
+DELETE FROM baton_runs WHERE number = ANY(ARRAY(SELECT number FROM baton_runs WHERE {matching} LIMIT 1000))
+RETURNING number"""
+
+
+_ERASE_OWNER = _erase("owner = %s AND owner <> ''")
+_ERASE_THREAD = _erase("thread = %s AND thread <> ''")
+_ERASE_INBOX: LiteralString = """
+DELETE FROM baton_inbox WHERE (owner = %(owner)s AND owner <> '') OR (thread = %(thread)s AND thread <> '')"""
+_EXPIRE = _delete_expired("status = ANY(%(status)s)")
+_EXPIRE_ENDED = _delete_expired(records.ENDED)
 
 # Serialises the changes to a thread's inbox. Each later statement of the transaction sees what was committed before.
 _LOCK_INBOX: LiteralString = "SELECT pg_advisory_xact_lock(1111577679, hashtext(%s))"
@@ -159,12 +232,11 @@ class PostgresStore(WriteMethods):
     def __repr__(self) -> str:
         return self._pool.name
 
-    async def _create(
-        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
-    ) -> Lease:
+    async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
         values = {
             **asdict(record),
-            "piece": records.pack_lines(lines),
+            "piece": records.pack_lines(log.lines),
+            **_note_lists(log.notes),
             "write": getrandbits(63),
             "expected": previous,
             "from_inbox": from_inbox,
@@ -183,18 +255,20 @@ class PostgresStore(WriteMethods):
             records.check_previous(record.thread, last[0][0] if last else "", previous)
             if record.thread and not from_inbox and (oldest := await self.inbox(record.thread, limit=1)):
                 inboxes.check_turn(record.thread, oldest[0].run_id, record.run_id, from_inbox=False)
-            return await self._create(record, lines, previous, from_inbox=from_inbox)
+            return await self._create(record, log, previous, from_inbox=from_inbox)
         if known[1] != values["write"]:
             raise RunExistsError(record.run_id)
         return records.to_lease(known[0])
 
     async def _append(self, change: Append) -> RunFlags:
         values = asdict(change) | {"write": getrandbits(63), "no_cancel": change.no_cancel}
-        values |= {"count": len(change.lines), "piece": records.pack_lines(change.lines)}
+        values |= {"count": len(change.lines), "piece": records.pack_lines(change.lines), **_note_lists(change.notes)}
+        is_plain = change.status is None and change.wake_at is None and not change.notes
+        statement = _APPEND if is_plain else _APPEND_AND_QUEUE
         if change.take:
-            rows = await self._pool.transact(partial(_append_taking, values=values))
+            rows = await self._pool.transact(partial(_append_taking, statement=statement, values=values))
         else:
-            rows = await self._pool.change(_APPEND, values)
+            rows = await self._pool.change(statement, values)
         if rows:
             return RunFlags(*rows[0])
         record, last_write = await self._get(change.run_id)
@@ -224,10 +298,12 @@ class PostgresStore(WriteMethods):
         total = (await self._pool.fetch(*count))[0][0] if query.count_total else None
         return records.make_page(query, self._to_records(await self._pool.fetch(*page)), total)
 
-    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+    async def runnable(
+        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+    ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
-        values = {"teams": None if teams is None else [*teams], "limit": limit}
-        return self._to_records(await self._pool.fetch(_RUNNABLE, values))
+        values = {"teams": None if teams is None else [*teams], "limit": limit, "reader": reader}
+        return self._to_records(await self._pool.fetch(_RUNNABLE if teams is None else _RUNNABLE_BY_TEAM, values))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Set or remove a note; see `Store.put_note`."""
@@ -239,19 +315,39 @@ class PostgresStore(WriteMethods):
         """Return a run's notes; see `Store.notes`."""
         return {name: bytes(note) for name, note in await self._pool.fetch(_NOTES, (run_id,))}
 
+    async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
+        """Return one note of several runs; see `Store.read_notes`."""
+        return {run_id: bytes(note) for run_id, note in await self._pool.fetch(_READ_NOTES, ([*run_ids], name))}
+
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""
         return bool(await self._pool.fetch(_DELETE, (run_id,)))
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `Store.expire`."""
-        statuses = records.check_statuses(status)
+        values = {"status": [*records.check_statuses(status)], "older_than": older_than}
+        statement = _EXPIRE_ENDED if {*status} == {*FINISHED_STATUSES} else _EXPIRE
         deleted = 0
         while True:
-            count = len(await self._pool.fetch(_EXPIRE, ([*statuses], older_than)))
+            count = len(await self._pool.fetch(statement, values))
             deleted += count
             if count < _BATCH:
                 return deleted
+
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread; see `Store.erase`."""
+        records.check_erased(owner, thread)
+        await self._pool.fetch(_ERASE_INBOX, {"owner": owner, "thread": thread})
+        deleted = 0
+        while True:
+            count = len(await self._pool.fetch(_ERASE_OWNER if owner else _ERASE_THREAD, (owner or thread,)))
+            deleted += count
+            if count < _BATCH:
+                return deleted
+
+    async def layout(self) -> tuple[int, int]:
+        """Return the version of the tables' layout, 0 if there are none, and the newest version."""
+        return await self._pool.layout()
 
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Acquire a lease; see `Store.acquire`."""
@@ -330,6 +426,10 @@ class PostgresStore(WriteMethods):
         """Return threads whose messages wait for no run; see `Store.idle_threads`."""
         return [thread for (thread,) in await self._pool.fetch(_IDLE, (limit,))]
 
+    async def now(self) -> float:
+        """Return the server's time; see `Store.now`."""
+        return (await self._pool.fetch(f"SELECT {_NOW}", ()))[0][0]
+
     async def close(self) -> None:
         """Close the connections."""
         await self._pool.close()
@@ -374,14 +474,20 @@ async def _create_from_inbox(connection: "Connection", *, values: dict[str, Any]
     return rows
 
 
-async def _append_taking(connection: "Connection", *, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
+def _note_lists(notes: Mapping[str, bytes]) -> dict[str, list[Any]]:
+    return {"names": [*notes], "notes": [*notes.values()]}
+
+
+async def _append_taking(
+    connection: "Connection", *, statement: LiteralString, values: dict[str, Any]
+) -> Sequence[Sequence[Any]]:
     """Append lines and remove the messages that they record; no rows if the run has moved on."""
     run_id, take = values["run_id"], [*values["take"]]
     found = await (await connection.execute("SELECT thread FROM baton_runs WHERE run_id = %s", (run_id,))).fetchone()
     if found is None:
         return ()
     await connection.execute(_LOCK_INBOX, (found[0],))
-    if not await (await connection.execute(_APPEND, values, binary=True)).fetchall():
+    if not await (await connection.execute(statement, values, binary=True)).fetchall():
         return ()
     oldest = await (await connection.execute(_OLDEST, (found[0], len(take)))).fetchall()
     inboxes.check_taken(take, [taken for taken, _ in oldest])

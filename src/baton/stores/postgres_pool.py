@@ -14,9 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from ..errors import SetupError, StoreError
-from .records import check_version
+from .records import ENDED, check_version
 
-VERSION = 5
+VERSION = 6
 _LOCK = 0x4241544F
 """The advisory lock for migrations: "BATO"."""
 _LAYOUT: tuple[LiteralString, ...] = (
@@ -69,7 +69,28 @@ _FROM_4: tuple[LiteralString, ...] = (
     "CREATE INDEX baton_inbox_by_thread ON baton_inbox(thread, number)",
     "INSERT INTO baton_layout VALUES (5)",
 )
-_MIGRATIONS = {0: (*_LAYOUT, *_FROM_3, *_FROM_4), 3: (*_FROM_3, *_FROM_4), 4: _FROM_4}
+_FROM_5: tuple[LiteralString, ...] = (
+    "ALTER TABLE baton_runs ADD COLUMN reader integer NOT NULL DEFAULT 1",
+    # No index may have `lease_until`, `updated_at` or `seq`, also not in its condition: renewals and appends stay HOT.
+    f"CREATE INDEX baton_runs_ended ON baton_runs(changed_at) WHERE {ENDED}",
+    "CREATE INDEX baton_runs_driven ON baton_runs(number) WHERE status = 'running' AND worker <> ''",
+    """CREATE TABLE baton_runnable(
+        run bigint PRIMARY KEY REFERENCES baton_runs ON DELETE CASCADE, team text NOT NULL, priority integer NOT NULL,
+        wake_at float8 NOT NULL)""",
+    "CREATE INDEX baton_runnable_now ON baton_runnable(priority DESC, run) WHERE wake_at = 0",
+    "CREATE INDEX baton_runnable_by_team ON baton_runnable(team, priority DESC, run) WHERE wake_at = 0",
+    "CREATE INDEX baton_runnable_later ON baton_runnable(wake_at) WHERE wake_at > 0",
+    """INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM baton_runs
+        WHERE status = 'running' AND lease_until <= extract(epoch FROM clock_timestamp())
+            OR (status = 'suspended' AND wake_at > 0)""",
+    "DROP INDEX baton_open_runs",
+    "INSERT INTO baton_layout VALUES (6)",
+)
+_STEPS = {3: _FROM_3, 4: _FROM_4, 5: _FROM_5}
+_MIGRATIONS: dict[int, tuple[LiteralString, ...]] = {
+    version: sum([step for known, step in _STEPS.items() if known >= version], ()) for version in _STEPS
+}
+_MIGRATIONS[0] = _LAYOUT + sum(_STEPS.values(), ())
 """The statements that bring the tables from a version to the newest one; version 0 has no tables."""
 
 T = TypeVar("T")
@@ -136,6 +157,14 @@ class PostgresPool:
             return await self._limited(self._run_with_retry(pool, used, work), used)
         except IntegrityError:
             return None
+        except Error as failure:
+            raise self._to_store_error(failure) from failure
+
+    async def layout(self) -> tuple[int, int]:
+        """Return the version of the tables, without migrating them, and the newest version."""
+        try:
+            async with await AsyncConnection.connect(self._url, **self._options) as connection:
+                return await self._limited(self._version(connection), [connection]), VERSION
         except Error as failure:
             raise self._to_store_error(failure) from failure
 

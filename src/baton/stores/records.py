@@ -1,7 +1,7 @@
 """Code that all stores share: record transitions, lease methods, queries and pages, table rows, packed lines."""
 
 import struct
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from struct import pack, unpack_from
 from types import CoroutineType
 from typing import Any, Literal, LiteralString, TypeVar, Unpack
@@ -14,6 +14,7 @@ from ..arguments import check_choice, check_keywords
 from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
 from .base import (
     FINISHED_STATUSES,
+    INTERNAL_NOTES,
     RUN_STATUSES,
     AppendOptions,
     CancelWhen,
@@ -53,9 +54,11 @@ def has_valid_lease(record: RunRecord, now: float) -> bool:
 
 
 def read_at(record: RunRecord, now: float) -> RunRecord:
-    """Return the record with `is_leased` as it is now."""
-    is_leased = has_valid_lease(record, now)
-    return record if record.is_leased == is_leased else replace(record, is_leased=is_leased)
+    """Return the record with `is_leased` and `is_due` as they are now."""
+    is_leased, is_due = has_valid_lease(record, now), record.wake_at <= now
+    if record.is_leased == is_leased and record.is_due == is_due:
+        return record
+    return replace(record, is_leased=is_leased, is_due=is_due)
 
 
 class Append(Struct, frozen=True):
@@ -68,6 +71,8 @@ class Append(Struct, frozen=True):
     fence: int | None = None
     wake_at: float | None = None
     take: Sequence[str] = ()
+    reader: int = 1
+    notes: Mapping[str, bytes] = {}
 
     def check(self, record: RunRecord) -> None:
         """Raise RunConflictError unless the writer may append to the run with this record."""
@@ -100,6 +105,7 @@ class Append(Struct, frozen=True):
             cancel_requested="" if status in FINISHED_STATUSES else record.cancel_requested,
             wake_at=record.wake_at if self.wake_at is None else self.wake_at,
             inbox=record.inbox if inbox is None else inbox,
+            reader=max(record.reader, self.reader),
         )
 
     @property
@@ -123,8 +129,10 @@ def after_cancel_request(record: RunRecord, when: CancelWhen) -> RunRecord | Non
     return replace(record, cancel_requested=stronger_request(record.cancel_requested, when))
 
 
-def is_runnable(record: RunRecord, teams: Collection[str] | None, now: float) -> bool:
+def is_runnable(record: RunRecord, teams: Collection[str] | None, reader: int, now: float) -> bool:
     """Return whether `runnable` should return a run."""
+    if record.reader > reader:
+        return False
     if record.status == "running":
         is_due = record.wake_at <= now and not has_valid_lease(record, now)
     else:
@@ -144,6 +152,13 @@ def check_previous(thread: str, last: str, previous: str | None) -> str:
     return last
 
 
+class NewLog(Struct, frozen=True):
+    """The first lines of a log, and the notes beside it."""
+
+    lines: Sequence[bytes]
+    notes: Mapping[str, bytes]
+
+
 class WriteMethods:
     """The methods that create and extend runs, for all stores."""
 
@@ -154,7 +169,7 @@ class WriteMethods:
         check_keywords("create()", options, CreateOptions.__annotations__)
         fields: dict[str, Any] = {**options}
         previous, ttl = fields.pop("previous", None), fields.pop("ttl", 0.0)
-        from_inbox = fields.pop("from_inbox", False)
+        from_inbox, notes = fields.pop("from_inbox", False), fields.pop("notes", {})
         now = self._clock()
         record = RunRecord(
             run_id=run_id,
@@ -168,7 +183,9 @@ class WriteMethods:
             **fields,
         )
         check_names(run_id, thread=record.thread, owner=record.owner, worker=record.worker, team=record.team)
-        return await self._create(record, lines, previous if record.thread else None, from_inbox=from_inbox)
+        return await self._create(
+            record, NewLog(lines, notes), previous if record.thread else None, from_inbox=from_inbox
+        )
 
     # Not `async def`: every turn of a stored run appends, and a second coroutine costs time.
     def append(
@@ -177,9 +194,7 @@ class WriteMethods:
         """Append lines; see `Store.append`."""
         return self._append(Append(run_id, expected_seq, lines, **options))
 
-    async def _create(
-        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
-    ) -> Lease:
+    async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
         """Store a new run; the store sets its `number`, `previous` and `inbox`."""
         raise NotImplementedError
 
@@ -189,6 +204,10 @@ class WriteMethods:
 
 class LeaseMethods(WriteMethods):
     """The lease methods of stores that read a record, change it and write it back."""
+
+    async def now(self) -> float:
+        """Return the time; see `Store.now`."""
+        return self._clock()
 
     async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
         """Replace a record atomically; return the new one, or None if there is none."""
@@ -219,6 +238,11 @@ def after_renew(record: RunRecord | None, lease: Lease, *, ttl: float, now: floa
     return replace(record, lease_until=now + ttl, lease_seconds=ttl)
 
 
+def public_notes(notes: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the notes that `Store.notes` returns."""
+    return {name: note for name, note in notes.items() if not name.startswith(INTERNAL_NOTES)}
+
+
 def require_run(found: T | None, run_id: str, store: object) -> T:
     """Return what a store found of a run. Raises RunNotFoundError if it is None."""
     if found is None:
@@ -244,6 +268,12 @@ def check_names(run_id: str, **others: str) -> None:
         # Lone surrogates cannot be encoded.
         if "\0" in name or name.encode(errors="replace").decode() != name:
             raise SetupError(f"{parameter} is {name!r}, which has characters that cannot be stored; use plain text")
+
+
+def check_erased(owner: str, thread: str) -> None:
+    """Raise SetupError unless exactly one of the names is given."""
+    if bool(owner) == bool(thread):
+        raise SetupError("erase() needs either owner=… or thread=…, and not an empty one")
 
 
 def check_version(version: int, known: Collection[int], store: str) -> None:
@@ -358,7 +388,8 @@ async def iter_records(store: Store, **filters: Unpack[RunFilters]) -> AsyncIter
 
 def _parse_cursor(cursor: str, parts: int) -> Position:
     try:
-        position = tuple([float(part) for part in cursor.split(" ")])
+        # A number stays an integer: databases use an index only for the type of its column.
+        position = tuple([int(part) if part.isdecimal() else float(part) for part in cursor.split(" ")])
     except ValueError:
         position = ()
     if len(position) != parts:
@@ -368,7 +399,7 @@ def _parse_cursor(cursor: str, parts: int) -> Position:
 
 COLUMNS: LiteralString = (
     "run_id, number, status, seq, thread, previous, owner, created_at, updated_at, changed_at, worker, lease_until, "
-    "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox"
+    "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox, reader"
 )
 NEW_COLUMNS: LiteralString = COLUMNS.replace("number, ", "")
 """Columns that `create` sets; the database assigns the number."""
@@ -381,6 +412,10 @@ def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
         return read_at(convert(dict(zip(_NAMES, row, strict=True)), RunRecord), now)
     except ValidationError as problem:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
+
+
+ENDED: LiteralString = "status IN ('completed', 'failed', 'cancelled')"
+"""The condition for finished runs, as in the index that `expire` uses."""
 
 
 def status_condition(status: Sequence[str], *, mark: LiteralString) -> LiteralString:

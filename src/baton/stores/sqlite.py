@@ -13,10 +13,12 @@ from msgspec.structs import asdict, replace
 
 from ..arguments import check_arguments, check_choice, check_positive
 from ..errors import RunExistsError, SetupError, StoreError, ThreadBusyError
+from ..events.codec import READER_VERSION
 from . import inbox as inboxes
 from . import records
 from .base import (
     FINISHED_STATUSES,
+    INTERNAL_NOTES,
     InboxState,
     Lease,
     RecordPage,
@@ -26,8 +28,8 @@ from .base import (
     RunStatus,
     WaitingMessage,
 )
-from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, require_run, row_to_record
-from .sqlite_file import MAX_LINES, GroupCommitter, SQLiteConnection, StoreLockedError, Work
+from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
+from .sqlite_file import MAX_LINES, VERSION, GroupCommitter, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 _BATCH = 500
@@ -39,7 +41,7 @@ INSERT INTO pieces SELECT number * {MAX_LINES} + ?, ? FROM runs WHERE run_id = ?
 _UPDATE_RUN = """
 UPDATE runs SET seq = seq + ?1, updated_at = ?2, status = coalesce(?3, status),
     changed_at = iif(coalesce(?3, status) = status, changed_at, ?2), wake_at = coalesce(?4, wake_at),
-    cancel_requested = coalesce(?5, cancel_requested)
+    cancel_requested = coalesce(?5, cancel_requested), reader = max(reader, ?9)
 WHERE run_id = ?6 AND seq = ?7 AND fence = coalesce(?8, fence) RETURNING cancel_requested, inbox"""
 _LEASE = """
 UPDATE runs SET worker = :worker, lease_until = :lease_until, lease_seconds = :lease_seconds, fence = :fence,
@@ -54,7 +56,7 @@ _LAST_RUN = "SELECT run_id FROM runs WHERE thread = ? AND thread <> '' ORDER BY 
 _RUNNABLE = f"""
 SELECT {COLUMNS} FROM runs
 WHERE (status = 'running' OR (status = 'suspended' AND wake_at > 0)) AND wake_at <= :now
-    AND NOT lease_until - :now BETWEEN 1e-9 AND lease_seconds + 1
+    AND NOT lease_until - :now BETWEEN 1e-9 AND lease_seconds + 1 AND reader <= :reader
     AND (:teams IS NULL OR team IN (SELECT value FROM json_each(:teams)))
 ORDER BY priority DESC, number LIMIT :limit"""
 _BUSY = "SELECT run_id, status FROM runs WHERE thread = ? AND status IN ('running', 'suspended')"
@@ -66,8 +68,11 @@ _PUT_NOTE = """
 INSERT INTO notes(run, name, note) SELECT number, ?, ? FROM runs WHERE run_id = ?
 ON CONFLICT(run, name) DO UPDATE SET note = excluded.note"""
 _DROP_NOTE = "DELETE FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) AND name = ?"
-_NOTES = """
-SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) ORDER BY notes.number"""
+_NOTES = f"""
+SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?)
+    AND name NOT LIKE '{INTERNAL_NOTES}%' ORDER BY notes.number"""
+_READ_NOTES = """
+SELECT run_id, note FROM json_each(?1) JOIN runs ON run_id = value JOIN notes ON run = runs.number AND name = ?2"""
 _ENQUEUE = "INSERT INTO inbox(run_id, thread, mode, owner, body, created_at) VALUES (?, ?, ?, ?, ?, ?)"
 _MESSAGE = f"SELECT {inboxes.INBOX_COLUMNS} FROM inbox WHERE run_id = ?"
 _INBOX = f"SELECT {inboxes.INBOX_COLUMNS} FROM inbox WHERE thread = ? ORDER BY number LIMIT ?"
@@ -124,10 +129,8 @@ class SQLiteStore(LeaseMethods):
     def __repr__(self) -> str:
         return self._name
 
-    async def _create(
-        self, record: RunRecord, lines: Sequence[bytes], previous: str | None, *, from_inbox: bool
-    ) -> Lease:
-        piece = self._pack(0, lines)
+    async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
+        piece = self._pack(0, log.lines)
 
         def insert(connection: Connection) -> Lease:
             found = connection.execute(_LAST_RUN, (record.thread,)).fetchone() if record.thread else None
@@ -148,6 +151,7 @@ class SQLiteStore(LeaseMethods):
                 connection.execute(_DROP_MESSAGE, (record.run_id,))
             if piece:
                 connection.execute(_ADD_PIECE, (0, piece, record.run_id))
+            _put_notes(connection, record.run_id, log.notes)
             return records.to_lease(record)
 
         return await self._write(insert)
@@ -156,7 +160,7 @@ class SQLiteStore(LeaseMethods):
         run_id, seq, lines = change.run_id, change.expected_seq, change.lines
         piece = self._pack(seq, lines)
         now, no_cancel = self._clock(), change.no_cancel
-        values = (len(lines), now, change.status, change.wake_at, no_cancel, run_id, seq, change.fence)
+        values = (len(lines), now, change.status, change.wake_at, no_cancel, run_id, seq, change.fence, change.reader)
 
         def add(connection: Connection) -> RunFlags:
             try:
@@ -168,6 +172,8 @@ class SQLiteStore(LeaseMethods):
                 raise self._damaged(run_id)
             if piece:
                 connection.execute(_ADD_PIECE, (seq, piece, run_id))
+            if change.notes:
+                _put_notes(connection, run_id, change.notes)
             if change.take:
                 return RunFlags(updated[0], self._take(connection, run_id, change.take))
             return RunFlags(*updated)
@@ -217,9 +223,12 @@ class SQLiteStore(LeaseMethods):
         rows, total = await self._read(select)
         return records.make_page(query, self._to_records(rows), total)
 
-    async def runnable(self, *, teams: Collection[str] | None = None, limit: int = 100) -> Sequence[RunRecord]:
+    async def runnable(
+        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
+    ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
-        values = {"now": self._clock(), "limit": limit, "teams": None if teams is None else json.dumps([*teams])}
+        names = None if teams is None else json.dumps([*teams])
+        values = {"now": self._clock(), "limit": limit, "teams": names, "reader": reader}
         return self._to_records(await self._read(lambda connection: connection.execute(_RUNNABLE, values).fetchall()))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
@@ -237,6 +246,11 @@ class SQLiteStore(LeaseMethods):
         """Return a run's notes; see `Store.notes`."""
         return dict(await self._read(lambda connection: connection.execute(_NOTES, (run_id,)).fetchall()))
 
+    async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
+        """Return one note of several runs; see `Store.read_notes`."""
+        values = (json.dumps([*run_ids]), name)
+        return dict(await self._read(lambda connection: connection.execute(_READ_NOTES, values).fetchall()))
+
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""
 
@@ -249,7 +263,10 @@ class SQLiteStore(LeaseMethods):
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `Store.expire`."""
         statuses, now = records.check_statuses(status), self._clock()
-        matching = f"{records.status_condition(statuses, mark='?')} AND changed_at <= ? AND lease_until <= ?"
+        # The index of finished runs serves these statuses only as literals.
+        condition = records.ENDED if {*statuses} == {*FINISHED_STATUSES} else ""
+        statuses, condition = ((), condition) if condition else (statuses, records.status_condition(statuses, mark="?"))
+        matching = f"{condition} AND changed_at <= ? AND lease_until <= ?"
         statement = f"SELECT number FROM runs WHERE {matching} LIMIT {_BATCH}"
         values, deleted = (*statuses, now - older_than, now), 0
         # In batches, so that other writers need not wait for all of them.
@@ -258,6 +275,23 @@ class SQLiteStore(LeaseMethods):
             deleted += count
             if count < _BATCH:
                 return deleted
+
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread; see `Store.erase`."""
+        records.check_erased(owner, thread)
+        condition, name = ("owner = ? AND owner <> ''", owner) if owner else ("thread = ? AND thread <> ''", thread)
+        statement = f"SELECT number FROM runs WHERE {condition} LIMIT {_BATCH}"
+        await self._write(lambda file: file.execute(f"DELETE FROM inbox WHERE {condition}", (name,)))
+        deleted = 0
+        while True:
+            count = await self._write(lambda file: _delete_run(file, file.execute(statement, (name,)).fetchall()))
+            deleted += count
+            if count < _BATCH:
+                return deleted
+
+    async def layout(self) -> tuple[int, int]:
+        """Return the version of the file's layout, 0 if there is no file, and the newest version."""
+        return self._file.layout_version() if self.path.exists() else 0, VERSION
 
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Renew leases; see `Store.renew`."""
@@ -389,6 +423,11 @@ class SQLiteStore(LeaseMethods):
         return StoreError(
             f"the index of run `{run_id}` does not match its record; the file is damaged", store=self._name
         )
+
+
+def _put_notes(connection: Connection, run_id: str, notes: Mapping[str, bytes]) -> None:
+    for name, note in notes.items():
+        connection.execute(_PUT_NOTE, (name, note, run_id))
 
 
 def _delete_run(connection: Connection, rows: Sequence[tuple[int]]) -> int:

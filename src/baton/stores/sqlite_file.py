@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
@@ -19,7 +19,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION = 0x4241544F
 """The application id in the file's header: "BATO"."""
-VERSION = 5
+VERSION = 6
 MAX_LINES = 1 << 24
 """The key of a piece is `run * MAX_LINES + first line`: the pieces of a run are neighbours in one tree."""
 
@@ -67,7 +67,14 @@ CREATE TABLE inbox(
     owner TEXT NOT NULL, body BLOB NOT NULL, created_at REAL NOT NULL);
 CREATE INDEX inbox_by_thread ON inbox(thread, number);
 """
-_MIGRATIONS = {0: _LAYOUT + _FROM_3 + _FROM_4, 3: _FROM_3 + _FROM_4, 4: _FROM_4}
+_FROM_5 = """
+ALTER TABLE runs ADD COLUMN reader INTEGER NOT NULL DEFAULT 1;
+CREATE INDEX ended_runs ON runs(changed_at) WHERE status IN ('completed', 'failed', 'cancelled');
+"""
+_STEPS = {3: _FROM_3, 4: _FROM_4, 5: _FROM_5}
+_MIGRATIONS = {version: "".join(step for known, step in _STEPS.items() if known >= version) for version in _STEPS} | {
+    0: _LAYOUT + "".join(_STEPS.values())
+}
 """The statements that bring a file from a version to the newest one; version 0 is an empty file."""
 
 _ADVICE = {
@@ -108,6 +115,14 @@ class SQLiteConnection:
     def read(self, work: Work[T]) -> T:
         """Run `work` in a read transaction."""
         return self._transact("BEGIN", work)
+
+    def layout_version(self) -> int:
+        """Return the version of the file's layout without migrating it."""
+        try:
+            with closing(sqlite3.connect(self._path, timeout=self._timeout)) as connection:
+                return self._version(connection)
+        except sqlite3.Error as failure:
+            raise self._to_store_error(failure) from failure
 
     def close(self) -> None:
         """Close the file; it is reopened when needed."""

@@ -9,8 +9,8 @@ import msgspec
 
 from ..arguments import check_arguments
 from ..errors import SetupError
-from ..runner import BackgroundRunner
-from ..serving.http.app import SHUTDOWN, AppTarget, ContextFactory, Shutdown, to_background_runner
+from ..runner import BackgroundRunner, ContextFactory
+from ..serving.http.app import SHUTDOWN, AppTarget, Shutdown, to_background_runner
 from ..serving.http.auth import AuthLike, Principal, authenticate, to_auth_list
 from ..version import __version__
 from .session import StudioSession
@@ -107,7 +107,7 @@ def studio_app(
     Args:
         target: The agent, runner or background runner; a runner must have a store.
         auth: Further accepted credentials; a token may also be used in the URL instead of the printed one.
-        context_factory: Creates the run's context object from the owner's name.
+        context_factory: Creates the context of a run from its record; by default the runner's own.
         can_write: Whether runs can be started, answered, forked, replayed and deleted.
         max_body: The largest accepted body in bytes.
 
@@ -118,9 +118,9 @@ def studio_app(
         import starlette.applications as _  # noqa: F401
     except ImportError:
         raise SetupError("studio_app(…) needs Starlette: pip install 'baton-adk[serving]'") from None
-    background, session = to_background_runner(target, "studio_app"), StudioSession()
+    background, session = to_background_runner(target, "studio_app", context_factory), StudioSession()
     schemes = [session, *to_auth_list(auth)]
-    studio = _Studio(background, session, to_auth_list(auth), schemes, context_factory, can_write, max_body)
+    studio = _Studio(background, session, to_auth_list(auth), schemes, can_write, max_body)
     return StudioApp(studio.starlette(), session)
 
 
@@ -133,7 +133,6 @@ class _Studio:
         session: StudioSession,
         given: Any,
         schemes: Any,
-        context_factory: ContextFactory | None,
         can_write: bool,
         max_body: int,
     ) -> None:
@@ -141,7 +140,6 @@ class _Studio:
         self._session = session
         self._given = given
         self._schemes = schemes
-        self._context_factory = context_factory
         self._can_write = can_write
         self._max_body = max_body
 
@@ -168,7 +166,6 @@ class _Studio:
         api = api_app(
             self._background,
             auth=self._schemes,
-            context_factory=self._context_factory,
             max_body=self._max_body,
             show_errors=True,
             inspection=True,
@@ -221,7 +218,7 @@ class _Studio:
         if not await self._is_admitted(request):
             return PlainTextResponse(_SIGN_IN, 401)
         guard = RequestGuard(self._schemes)
-        endpoints = InspectionEndpoints(self._background, guard, None, 15.0, True)
+        endpoints = InspectionEndpoints(self._background, guard, 15.0, True)
         principal = Principal(sees_all=True)
         try:
             record = await endpoints.require_run(principal, request.path_params["id"])

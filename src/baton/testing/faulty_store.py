@@ -24,8 +24,10 @@ Operation: TypeAlias = Literal[
     "list",
     "put_note",
     "notes",
+    "read_notes",
     "delete",
     "expire",
+    "erase",
     "acquire",
     "renew",
     "release",
@@ -37,6 +39,7 @@ Operation: TypeAlias = Literal[
     "withdraw",
     "notify",
     "idle_threads",
+    "now",
 ]
 """A method of a store."""
 
@@ -146,6 +149,8 @@ class FaultyStore:
             return result
         shifted: Any = result
         match shifted:
+            case float():
+                shifted = shifted + self.time_offset
             case Lease():
                 shifted = replace(shifted, until=shifted.until + self.time_offset)
             case RunRecord():
@@ -166,8 +171,10 @@ class FaultyStore:
     list = _faulty(Store.list)
     put_note = _faulty(Store.put_note)
     notes = _faulty(Store.notes)
+    read_notes = _faulty(Store.read_notes)
     delete = _faulty(Store.delete)
     expire = _faulty(Store.expire)
+    erase = _faulty(Store.erase)
     acquire = _faulty(Store.acquire)
     renew = _faulty(Store.renew)
     release = _faulty(Store.release)
@@ -179,6 +186,7 @@ class FaultyStore:
     withdraw = _faulty(Store.withdraw)
     notify = _faulty(Store.notify)
     idle_threads = _faulty(Store.idle_threads)
+    now = _faulty(Store.now)
 
     async def close(self) -> None:
         """Close the inner store; never fails on purpose."""

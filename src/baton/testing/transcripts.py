@@ -75,6 +75,8 @@ def _line(event: types.Event) -> str:
         case types.InterruptRaised():
             about = f" about {format_call(event.tool_call)}" if event.tool_call is not None else ""
             return f"{event.agent}: asked {_json(event.payload)}{about}"
+        case types.InterruptAnswered(expired=True):
+            return f"{event.agent}: got no answer in time"
         case types.InterruptAnswered():
             return f"{event.agent or 'run'}: got the answer {_json(event.answer)}"
         case types.RunResumed() | types.RunCompleted() | types.RunCancelled():

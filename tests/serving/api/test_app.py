@@ -207,7 +207,7 @@ async def test_the_context_is_created_for_the_caller() -> None:
         await ctx.say(ctx.context)
 
     app = api_app(
-        Runner(report_context, store="memory:"), auth={"s1": "ada"}, context_factory=lambda name: f"I am {name}"
+        Runner(report_context, store="memory:"), auth={"s1": "ada"}, context_factory=lambda run: f"I am {run.owner}"
     )
     async with client_of(app, "s1") as client:
         _, run = await client.post("/runs", {"input": "hi"})
@@ -222,7 +222,7 @@ async def test_a_recovered_run_has_the_context_of_its_owner() -> None:
 
     runner = Runner(report_context, store="memory:")
     run_id = await runner.submit("hi", owner="ada")
-    app = api_app(runner, auth={"s1": "ada", "s2": "bob"}, context_factory=lambda name: f"I am {name}")
+    app = api_app(runner, auth={"s1": "ada", "s2": "bob"}, context_factory=lambda run: f"I am {run.owner}")
     async with client_of(app, "s1") as client:
         await _read_frames(client, run_id)
         assert (await client.get(f"/runs/{run_id}"))[1]["output"] == "I am ada"

@@ -24,9 +24,10 @@ from ...agents import BaseAgent
 from ...arguments import check_arguments
 from ...errors import SetupError
 from ...flow import Team
+from ...runner import ContextFactory
 from ...stores import Store
 from ...version import __version__
-from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
+from ..http.app import AppTarget, make_app, to_background_runner
 from ..http.auth import Auth, AuthLike
 from ..http.guard import RequestGuard
 from ..server import serve
@@ -205,7 +206,6 @@ class A2AApp:
         self._app = make_app(
             routes,
             tasks.background,
-            tasks.context_factory,
             close=self.close,
             cors_origins=cors_origins,
             handlers=dict.fromkeys((404, 405), _unknown_path),
@@ -229,7 +229,7 @@ class A2AApp:
 
     def start(self) -> None:
         """Start to take over abandoned tasks, as the first request does. Safe to call again."""
-        self._tasks.background.start_recovery(self._tasks.context_factory)
+        self._tasks.background.start_recovery()
 
     async def close(self) -> None:
         """Let turns in flight finish, leave the tasks to other processes, and close the runner."""
@@ -285,7 +285,7 @@ def a2a_app(
         cors_origins: Origins whose pages may call the app.
         max_body: The largest accepted body in bytes; messages may contain files.
         show_errors: Show callers the message of the exception that failed a task.
-        context_factory: Creates the run's context object from the owner's name.
+        context_factory: Creates the context of a run from its record; by default the runner's own.
         store: The store for an agent's runs; without it they are kept in memory.
         url: The public URL of the service; by default the URL of each request.
         card: A complete agent card, or fields that replace those of the generated card.
@@ -301,12 +301,12 @@ def a2a_app(
     Raises:
         SetupError: The runner has no store, or an argument is invalid.
     """
-    background = to_background_runner(target, "a2a_app", store=store, lease_seconds=_LEASE_SECONDS)
+    background = to_background_runner(target, "a2a_app", context_factory, store=store, lease_seconds=_LEASE_SECONDS)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
     reader = TaskReader(background.runner._require_store("a2a_app"), show_errors=show_errors)
     push = PushNotifier(reader, policy=push_policy, delays=push_retry_delays)
     broadcasts = TaskBroadcasts(background, push.notify)
-    tasks = TaskService(background, broadcasts, reader, push, context_factory, allow_message_replies)
+    tasks = TaskService(background, broadcasts, reader, push, allow_message_replies)
     own_card = make_card(background.runner.team, card, guard.auth)
     if extended_card is not None:
         own_card.capabilities.extended_agent_card = True

@@ -20,7 +20,6 @@ from ...events.types import payload_fields
 from ...messages import UserMessage
 from ...runner import BackgroundRunner
 from ...stores import RunRecord
-from ..http.app import ContextFactory, make_context
 from ..http.auth import Principal
 from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber
 from .projection import MESSAGE_KEY, TaskProjection, TaskReader, Update, parallel_thread, to_context_id, to_thread
@@ -116,7 +115,6 @@ class TaskService:
         broadcasts: The broadcasts of the tasks that are driven here.
         reader: Loads tasks from the store.
         push: The webhooks of the tasks.
-        context_factory: Creates the run's context object from the owner's name.
         allow_message_replies: Whether a stream waits until an agent acts, because it may reply with a message.
     """
 
@@ -124,7 +122,6 @@ class TaskService:
     broadcasts: TaskBroadcasts
     reader: TaskReader
     push: PushNotifier
-    context_factory: ContextFactory | None
     allow_message_replies: bool
 
     def __post_init__(self) -> None:
@@ -195,8 +192,7 @@ class TaskService:
         """
         task_id, context_id = str(uuid4()), message.context_id or str(uuid4())
         values = {MESSAGE_KEY: _message_info(message, principal)}
-        context = make_context(self.context_factory, principal.name)
-        options: Any = {"run_id": task_id, "values": values, "owner": principal.name, "context": context}
+        options: Any = {"run_id": task_id, "values": values, "owner": principal.name}
         input, thread = UserMessage(content_of(message.parts)), to_thread(principal, context_id)
         try:
             await self.background.start(input, thread=thread, **options)
@@ -221,8 +217,7 @@ class TaskService:
         try:
             answers = parse_answers(message.parts, projection.interrupts)
             values = {MESSAGE_KEY: _message_info(message, principal)}
-            context = make_context(self.context_factory, principal.name)
-            await self.background.resume(record.run_id, answers, context=context, values=values)
+            await self.background.resume(record.run_id, answers, values=values)
         except errors.AnswerError as error:
             raise InvalidParamsError(str(error)) from None
         except errors.RunConflictError:

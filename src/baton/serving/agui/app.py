@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from ...arguments import check_arguments, check_choice, check_positive
 from ...errors import SetupError
-from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
+from ...runner import ContextFactory
+from ..http.app import AppTarget, make_app, to_background_runner
 from ..http.auth import AuthLike
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def agui_app(
         cors_origins: Origins whose pages may call the app.
         max_body: The largest accepted body in bytes; a request carries the whole conversation.
         show_errors: Show callers the message of the exception that failed a run.
-        context_factory: Creates the run's context object from the owner's name.
+        context_factory: Creates the context of a run from its record; by default the runner's own.
         on_disconnect: `"cancel"` cancels a run whose client disconnects; `"continue"` lets it run.
         heartbeat: Seconds of silence after which an event stream sends a comment.
 
@@ -54,9 +55,9 @@ def agui_app(
     from .endpoint import AGUIEndpoint
 
     check_positive("agui_app(heartbeat=…)", heartbeat)
-    background = to_background_runner(target, "agui_app")
+    background = to_background_runner(target, "agui_app", context_factory)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
     cancels = on_disconnect == "cancel"
-    endpoint = AGUIEndpoint(background, guard, context_factory, heartbeat, show_errors, cancel_on_disconnect=cancels)
+    endpoint = AGUIEndpoint(background, guard, heartbeat, show_errors, cancel_on_disconnect=cancels)
     routes = [Route("/{path:path}", endpoint.handle, methods=["POST"])]
-    return make_app(routes, background, context_factory, cors_origins=cors_origins)
+    return make_app(routes, background, cors_origins=cors_origins)

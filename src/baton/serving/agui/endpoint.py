@@ -187,7 +187,6 @@ class AGUIEndpoint(Endpoints):
             raise ServingError(409, "not_suspended", "no run of this thread is suspended")
         run_id = await self.background.start(
             input_messages(body, is_known=last is not None),
-            context=self.make_context(principal),
             values=initial_values(body),
             run_id=principal.to_store_id(body.run_id),
             thread=thread,
@@ -208,7 +207,7 @@ class AGUIEndpoint(Endpoints):
         if answers.abandons:
             await self.background.cancel(last.run_id)
             return None if has_input else _ActiveRun(last.run_id, len(events))
-        await self.background.resume(last.run_id, answers.answers, context=self.make_context(principal))
+        await self.background.resume(last.run_id, answers.answers)
         return _ActiveRun(last.run_id, len(events), answers.answered_calls)
 
     async def _translator(self, principal: Principal, body: agui.RunAgentInput, active: _ActiveRun) -> EventTranslator:

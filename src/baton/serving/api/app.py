@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from ...arguments import check_arguments, check_positive
 from ...errors import SetupError
-from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
+from ...runner import ContextFactory
+from ..http.app import AppTarget, make_app, to_background_runner
 from ..http.auth import AuthLike
 from .client_options import NO_OPTIONS, ClientOptions
 
@@ -40,7 +41,7 @@ def api_app(
         cors_origins: Origins whose pages may call the API.
         max_body: The largest accepted body in bytes.
         show_errors: Show callers the message of the exception that failed a run.
-        context_factory: Creates the run's context object from the owner's name.
+        context_factory: Creates the context of a run from its record; by default the runner's own.
         heartbeat: Seconds of silence after which an event stream sends a comment.
         client_options: The options of a run, such as its model, that clients may set; none by default.
         inspection: Add the endpoints for developers: the team, logs and model requests as recorded, forks with any
@@ -60,11 +61,11 @@ def api_app(
     from .routes import make_routes, unknown_path
 
     check_positive("api_app(heartbeat=…)", heartbeat)
-    background = to_background_runner(target, "api_app")
+    background = to_background_runner(target, "api_app", context_factory)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
-    shared = (background, guard, context_factory, heartbeat, show_errors)
+    shared = (background, guard, heartbeat, show_errors)
     runs = RunEndpoints(*shared, client_options=client_options or NO_OPTIONS)
     developers = [InspectionEndpoints(*shared)] if inspection else []
     routes = make_routes([runs, OverviewEndpoints(*shared), *developers], guard, inspection=inspection)
     handlers = dict.fromkeys((404, 405), unknown_path)
-    return make_app(routes, background, context_factory, cors_origins=cors_origins, handlers=handlers)
+    return make_app(routes, background, cors_origins=cors_origins, handlers=handlers)

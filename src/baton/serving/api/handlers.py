@@ -67,7 +67,6 @@ class RunEndpoints(ApiEndpoints):
             raise ServingError(422, "invalid", "`Idempotency-Key` must be 1 to 255 visible ASCII characters")
         id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id())
         args = RunArgs[Any](
-            context=self.make_context(principal),
             values=body.values,
             limits=self._limits(body.limits),
             run_id=principal.to_store_id(id),
@@ -94,7 +93,7 @@ class RunEndpoints(ApiEndpoints):
         if await self.store.record(expected.run_id) is not None:
             started = run_started_event(await self.background.runner.events(expected.run_id))
         elif (message := await self.store.waiting(expected.run_id)) is not None:
-            started, _ = from_message(message)
+            started, *_ = from_message(message)
         else:
             return False
         fields = ("input", "values", "thread", "limits", "owner", "options")
@@ -105,7 +104,7 @@ class RunEndpoints(ApiEndpoints):
 
     async def _list_runs(self, principal: Principal, request: Request) -> Response:
         search = parse_search(request.query_params, principal)
-        records, cursor = await search.find(self.store, self.summary)
+        records, cursor = await search.find(self.store)
         runs = [schemas.to_run_view(record, principal, summary) for record, summary in records]
         return json_response(schemas.RunPage(runs=tuple(runs), next=cursor))
 
@@ -159,7 +158,6 @@ class RunEndpoints(ApiEndpoints):
     async def _resume(
         self, principal: Principal, id: str, record: RunRecord, answers: Any, args: ResumeArgs[Any]
     ) -> Response:
-        args["context"] = self.make_context(principal)
         await self.background.resume(record.run_id, answers, **args)
         return await self.run_response(principal, id, 202)
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Raw, Struct
 
 from ...inspection.requests import RequestView
-from ...inspection.summaries import RunSummary
 from ...inspection.usage import UsageKey, UsageRow
 from ...messages import Usage
 from ...stores import RunStatus
@@ -83,7 +82,7 @@ class ThreadEntry(Struct, frozen=True):
     last_run: str
     status: RunStatus
     updated_at: float
-    words: str
+    text: str
     """The first words of the user in its last run."""
 
 
@@ -130,7 +129,6 @@ class ExportedRun(Struct, frozen=True):
 
     format: Literal[1]
     run: RunDetail
-    summary: RunSummary
     events: tuple[Raw, ...]
     requests: tuple[RequestView, ...]
     team: dict[str, Any]

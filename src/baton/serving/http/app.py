@@ -10,10 +10,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...agents import BaseAgent
+from ...arguments import check_callback
 from ...errors import SetupError
-from ...runner import BackgroundRunner, Runner
+from ...runner import BackgroundRunner, ContextFactory, Runner
 from ...stores import Store
-from .auth import Principal
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 AppTarget: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any] | BackgroundRunner
 """An object that an app can serve; pass one `BackgroundRunner` to several apps to share its runs."""
 
-ContextFactory: TypeAlias = Callable[[str], Any]
-"""Creates the context object of a run from the name of its owner."""
-
 ACCESS_LOGGER = logging.getLogger("baton.access")
 _ALLOWED_HEADERS = (
     *("Authorization", "Content-Type", "Accept", "Last-Event-ID", "Idempotency-Key", "A2A-Version", "A2A-Extensions"),
@@ -37,21 +34,29 @@ _ALLOWED_HEADERS = (
 
 
 def to_background_runner(
-    target: AppTarget, what: str, *, store: Store | str | PathLike[str] | None = None, lease_seconds: float = 30.0
+    target: AppTarget,
+    what: str,
+    context_factory: ContextFactory | None = None,
+    *,
+    store: Store | str | PathLike[str] | None = None,
+    lease_seconds: float = 30.0,
 ) -> BackgroundRunner:
     """Return the background runner that an app serves.
 
     Args:
         target: An agent gets a runner of its own; without `store`, its runs are kept in memory.
         what: The app's factory, for error messages.
+        context_factory: Creates the contexts of runs; None for the runner's own.
         store: The store of an agent's runner.
         lease_seconds: The lease of an agent's runner.
 
     Raises:
-        SetupError: The runner has no store, or `store` is given for a target that has its own.
+        SetupError: The runner has no store, or an option is given for a target that has its own.
     """
     if isinstance(target, BaseAgent):
-        return BackgroundRunner(Runner(target, store=store or "memory:", lease_seconds=lease_seconds))
+        options: dict[str, Any] = {"lease_seconds": lease_seconds, "context_factory": context_factory}
+        return BackgroundRunner(Runner(target, store=store or "memory:", **options))
+    target = with_context_factory(target, what, context_factory)
     if store is not None:
         raise SetupError(f"{what}(runner, store=…): a runner has its own store; pass it there: Runner(…, store=…)")
     background = target if isinstance(target, BackgroundRunner) else BackgroundRunner(target)
@@ -59,14 +64,28 @@ def to_background_runner(
     return background
 
 
-def make_context(factory: ContextFactory | None, owner: str) -> Any:
-    """Return the context object for a run of an owner; None without a factory.
+def with_context_factory(
+    target: Runner[Any, Any] | BackgroundRunner, what: str, context_factory: ContextFactory | None
+) -> Runner[Any, Any] | BackgroundRunner:
+    """Return the runner that an app serves, with the app's way to create contexts.
 
     Args:
-        factory: The app's `context_factory`.
-        owner: The owner of the run.
+        target: The runner; it stays unchanged.
+        what: The app's factory, for error messages.
+        context_factory: Creates the contexts of runs; None for the runner's own.
+
+    Raises:
+        SetupError: The target is a background runner, which other apps may share.
     """
-    return None if factory is None else factory(owner)
+    if context_factory is None:
+        return target
+    check_callback(f"{what}(context_factory=…)", context_factory, "record")
+    if isinstance(target, BackgroundRunner):
+        raise SetupError(
+            f"{what}(background, context_factory=…): a background runner uses the factory of its runner; "
+            "pass it there: Runner(…, context_factory=…)"
+        )
+    return target._with_context_factory(context_factory)
 
 
 @dataclass(eq=False)
@@ -76,7 +95,6 @@ class Endpoints:
     Args:
         background: The runner that drives the runs; it must have a store.
         guard: The checks that every request passes.
-        context_factory: Creates the run's context object from the owner's name.
         heartbeat: Seconds of silence after which a stream sends a comment.
         show_errors: Show callers the message of the exception that failed a run.
         cancel_on_disconnect: Whether a run is cancelled when its client disconnects.
@@ -84,21 +102,12 @@ class Endpoints:
 
     background: BackgroundRunner
     guard: "RequestGuard"
-    context_factory: ContextFactory | None
     heartbeat: float
     show_errors: bool
     cancel_on_disconnect: bool = True
 
     def __post_init__(self) -> None:
         self.store = self.background.runner._require_store("serving")
-
-    def make_context(self, principal: Principal) -> Any:
-        """Return the context object for a run of a principal.
-
-        Args:
-            principal: The owner of the run.
-        """
-        return make_context(self.context_factory, principal.name)
 
 
 SHUTDOWN = "baton.shutdown"
@@ -163,7 +172,6 @@ class Shutdown:
 def make_app(
     routes: "Sequence[BaseRoute]",
     background: BackgroundRunner,
-    context_factory: ContextFactory | None = None,
     *,
     close: Callable[[], Awaitable[None]] | None = None,
     cors_origins: Sequence[str] = (),
@@ -174,7 +182,6 @@ def make_app(
     Args:
         routes: The app's routes.
         background: The runner that drives the app's runs.
-        context_factory: Creates the context object of a recovered run from the owner's name.
         close: Closes the other resources of the app, after its runs are released.
         cors_origins: Origins whose pages may call the app.
         handlers: Starlette's exception handlers.
@@ -184,7 +191,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
         background._reopen()
-        background.start_recovery(context_factory)
+        background.start_recovery()
         try:
             yield {SHUTDOWN: Shutdown(background)}
         finally:

@@ -243,8 +243,88 @@ async def runs_without_a_worker_are_runnable(store: Store) -> None:
     await store.acquire("old", "me", ttl=60)
     found = [record.run_id for record in await store.runnable()]
     expect_same(found, ["urgent", "waits"], "the runnable runs after some changed")
+    expect_same((await known(store, "later")).is_due, False, "`is_due` of a run with a `wake_at` in the future")
+    expect_same((await known(store, "urgent")).is_due, True, "`is_due` of a run without a `wake_at`")
     expect((await known(store, "held")).is_leased, "`is_leased` is false for a run that is held")
     expect(not (await known(store, "urgent")).is_leased, "`is_leased` is true for a run without a worker")
+
+
+@store_check
+async def a_run_is_runnable_from_the_write_that_makes_it_so(store: Store) -> None:
+    """A run is runnable while no worker has it: after it is created, released, answered or due."""
+
+    async def expect_runnable(wanted: Sequence[str], when: str) -> None:
+        found = [record.run_id for record in await store.runnable()]
+        expect_same(found, wanted, f"the runnable runs after {when}")
+
+    lease = await store.create("r", [b"one"], worker="me", ttl=60)
+    await expect_runnable([], "a run was created with a worker")
+    await store.release(lease)
+    await expect_runnable(["r"], "its worker released it")
+    lease = await store.acquire("r", "me", ttl=60)
+    await expect_runnable([], "a worker acquired it")
+    await store.append("r", 1, [b"two"], status="suspended", wake_at=0.0, fence=lease.fence)
+    await store.release(lease)
+    await expect_runnable([], "it was suspended")
+    await store.append("r", 2, [], wake_at=1.0)
+    await expect_runnable(["r"], "it got a time that has passed")
+    lease = await store.acquire("r", "other", ttl=60)
+    await expect_runnable([], "another worker acquired it")
+    await store.release(lease)
+    await expect_runnable(["r"], "that worker released it before it continued")
+    lease = await store.acquire("r", "other", ttl=60)
+    await store.append("r", 2, [b"three"], status="running", wake_at=0.0, fence=lease.fence)
+    await expect_runnable([], "that worker continues it")
+    await store.renew([lease], ttl=0)
+    await expect_runnable(["r"], "its lease has expired")
+    lease = await store.acquire("r", "third", ttl=60)
+    await store.append("r", 3, [b"four"], status="completed", fence=lease.fence)
+    await store.release(lease)
+    await expect_runnable([], "it completed")
+
+
+@store_check
+async def a_worker_skips_runs_that_it_cannot_read(store: Store) -> None:
+    """`runnable` leaves out runs whose log needs a newer reader."""
+    await store.create("old", [b"one"])
+    await store.create("new", [b"one"], reader=3)
+    await store.create("both", [b"one"], reader=2)
+    for reader, wanted in ((1, ["old"]), (2, ["old", "both"]), (3, ["old", "new", "both"])):
+        found = [record.run_id for record in await store.runnable(reader=reader)]
+        expect_same(found, wanted, f"the runnable runs of a worker of version {reader}")
+    await store.append("old", 1, [b"two"], reader=2)
+    await store.append("old", 2, [b"three"], reader=1)
+    expect_same((await known(store, "old")).reader, 2, "the reader after an append of a newer version, and an older")
+
+
+@store_check
+async def the_clock_is_that_of_the_records(store: Store) -> None:
+    """The store tells the time that it writes into records."""
+    before = await store.now()
+    await store.create("r", [b"one"], worker="me", ttl=60)
+    record, after = await known(store, "r"), await store.now()
+    expect(before <= record.created_at <= after, f"created at {record.created_at}, between {before} and {after}")
+    expect(before + 60 <= record.lease_until <= after + 60, "the lease does not last for its seconds")
+
+
+@store_check
+async def notes_are_written_with_lines(store: Store) -> None:
+    """`create` and `append` write notes with their lines; internal ones are read by name."""
+    await store.create("a", [b"one"], notes={"baton.summary": b"first", "mine": b"x"})
+    await store.create("b", [b"one"], thread="t", notes={"baton.summary": b"other"})
+    await store.create("c", [b"one"])
+    await store.append("a", 1, [b"two"], notes={"baton.summary": b"second", "baton.snapshot": b"\x00" * 5000})
+    await store.append("b", 1, [], status="completed", notes={"more": b"y"})
+    expect_same(dict(await store.notes("a")), {"mine": b"x"}, "the notes without the internal ones")
+    expect_same(dict(await store.notes("b")), {"more": b"y"}, "the notes of another run")
+    found = await store.read_notes(["c", "b", "missing", "a"], "baton.summary")
+    expect_same(dict(found), {"a": b"second", "b": b"other"}, "the summaries of several runs")
+    expect_same(dict(await store.read_notes(["a"], "baton.snapshot")), {"a": b"\x00" * 5000}, "the snapshot")
+    late = store.append("a", 1, [b"late"], notes={"baton.summary": b"late"})
+    await expect_error(late, RunConflictError, "an append with an old number of lines")
+    expect_same(dict(await store.read_notes(["a"], "baton.summary")), {"a": b"second"}, "the summary after a conflict")
+    await store.delete("a")
+    expect_same(dict(await store.read_notes(["a"], "baton.summary")), {}, "the summary of a deleted run")
 
 
 @add_check

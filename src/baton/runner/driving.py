@@ -1,0 +1,164 @@
+"""Driving stored runs that have no live worker: one run, or all that are unfinished; and replays."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from ..context import HistoryEntry
+from ..errors import RunConflictError
+from ..events import Event
+from ..events.codec import require_known_events
+from ..flow.follow import FlowConfig
+from ..log import Log, ReadOnlyLog
+from ..stores import RunRecord, RunStatus
+from .answers import resume_events
+from .arguments import ResumeArgs
+from .backends import NullBackend, open_run, run_started_event
+from .result import Interrupt, RunResult, to_interrupt
+from .stored_runs import ReopenedRun, RunRepository, first_deadline, is_drivable
+from .stream import RunStream
+
+_logger = logging.getLogger("baton.runner")
+_MAX_RECOVERED = 1000
+
+
+class DriveResult(Struct, frozen=True):
+    """The state in which `Runner.drive` left a run."""
+
+    status: RunStatus
+    """The run's status; `running` if it is to be driven later, at `wake_at`."""
+    wake_at: float = 0.0
+    """The time at which to drive it again, by the store's clock; 0 for none."""
+    interrupts: tuple[Interrupt, ...] = ()
+    """The open interrupts of a suspended run."""
+
+
+async def drive_run(
+    repository: RunRepository, run_id: str, args: ResumeArgs[Any], *, worker: str | None = None
+) -> DriveResult:
+    """Drive a run until it stops, unless it has stopped or is not due yet.
+
+    Args:
+        repository: Access to the stored runs.
+        run_id: The run.
+        args: The arguments of the caller.
+        worker: The name to hold the lease by; a lease with this name is taken at once.
+
+    Raises:
+        RunConflictError: Another worker drives it.
+    """
+    record = await repository.record(run_id)
+    if not is_drivable(record):
+        return await _describe(repository, record)
+    stream = stream_run(repository, run_id, args, worker=worker)
+    try:
+        await stream._drive()
+    except RunConflictError:
+        record = await repository.record(run_id)
+        if record.status == "running" or is_drivable(record):
+            raise
+        return await _describe(repository, record)
+    except Exception:
+        record = await repository.record(run_id)
+        # An error of the run is recorded; an error that kept us from driving it is not.
+        if record.status != "failed":
+            raise
+        _logger.warning("run `%s` failed", run_id, exc_info=True)
+        return DriveResult("failed")
+    result = stream.result
+    if result.status != "suspended":
+        return DriveResult(result.status)
+    return DriveResult("suspended", first_deadline(result.interrupts), result.interrupts)
+
+
+async def _describe(repository: RunRepository, record: RunRecord) -> DriveResult:
+    """Return the state of a run that is not driven."""
+    interrupts: tuple[Interrupt, ...] = ()
+    if record.status == "suspended":
+        raised = Log(await repository.events(record.run_id)).open_interrupts()
+        interrupts = tuple(map(to_interrupt, raised.values()))
+    is_waiting = record.status in ("running", "suspended")
+    return DriveResult(record.status, record.wake_at if is_waiting else 0.0, interrupts)
+
+
+def stream_run(
+    repository: RunRepository, run_id: str, args: ResumeArgs[Any], *, worker: str | None = None, resumes: bool = False
+) -> RunStream[Any]:
+    """Return a stream of a run that has no live worker.
+
+    If its task is cancelled, the run is left to other workers.
+
+    Args:
+        repository: Access to the stored runs.
+        run_id: The run.
+        args: The arguments of the caller.
+        worker: The name to hold the lease by; a lease with this name is taken at once.
+        resumes: Record that the run was resumed.
+    """
+    first_events = partial(resume_events, answers=None) if resumes else None
+    backend = ReopenedRun(repository, run_id, first_events, args, only_if_due=True, worker=worker)
+    return RunStream(backend, observers=repository.observers, releases=True)
+
+
+async def replay_run(
+    repository: RunRepository | None, config: FlowConfig, events: Sequence[Event], args: ResumeArgs[Any]
+) -> RunResult[Any]:
+    """Run the agents' code over a log without effects, and return the result.
+
+    Args:
+        repository: Access to the earlier runs of its thread, if there is a store.
+        config: The team and its options.
+        events: The log.
+        args: The arguments of the caller.
+
+    Raises:
+        ReplayMismatchError: The code does not produce what the log recorded.
+    """
+    require_known_events(events)
+    started = run_started_event(events)
+    entries: Sequence[HistoryEntry] = ()
+    if started.previous_run_id and repository is not None:
+        entries = await repository.threads.entries_until(started.previous_run_id)
+    opened = open_run(started, ReadOnlyLog(events), config, args, prior_entries=entries)
+    stream: RunStream[Any] = RunStream(NullBackend(started.run_id, opened))
+    await stream._drive()
+    return stream.result
+
+
+async def list_runnable(repository: RunRepository) -> list[RunRecord]:
+    """Return the runs that a worker should drive now, by the store's clock."""
+    return [*await repository.store.runnable(limit=_MAX_RECOVERED)]
+
+
+async def recover_runs(repository: RunRepository, *, context: Any, max_concurrency: int) -> dict[str, RunStatus]:
+    """Drive all unfinished runs except those that other workers take; return their statuses.
+
+    A run that cannot be driven, for example because its log is damaged, does not affect the others.
+
+    Args:
+        repository: Access to the stored runs.
+        context: The context of all of them.
+        max_concurrency: How many to drive at once.
+    """
+    await repository.inbox.promote_idle()
+    semaphore = asyncio.Semaphore(max_concurrency)
+    statuses: dict[str, RunStatus] = {}
+
+    async def drive_one(run_id: str) -> None:
+        async with semaphore:
+            try:
+                statuses[run_id] = (await drive_run(repository, run_id, ResumeArgs(context=context))).status
+            except RunConflictError:
+                _logger.info("run `%s` is driven by another worker", run_id)
+            except Exception:
+                _logger.exception("could not drive run `%s`", run_id)
+                statuses[run_id] = "running"
+
+    async with asyncio.TaskGroup() as tasks:
+        for record in await list_runnable(repository):
+            tasks.create_task(drive_one(record.run_id))
+    return statuses
