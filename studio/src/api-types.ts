@@ -842,6 +842,8 @@ export interface components {
         /**
          * RunUsageView
          * @description The usage of a run: its total, and by agent, edge, model and tool.
+         *
+         *         `by_policy` estimates the tokens of the messages that its agents would have read with each history policy.
          */
         RunUsageView: {
             total: components["schemas"]["Usage"];
@@ -849,6 +851,7 @@ export interface components {
             by_edge: components["schemas"]["UsageRow"][];
             by_model: components["schemas"]["UsageRow"][];
             by_tool: components["schemas"]["UsageRow"][];
+            by_policy: components["schemas"]["PolicyEstimate"][];
         };
         /**
          * UsageRow
@@ -859,6 +862,14 @@ export interface components {
             count: number;
             failures: number;
             usage: components["schemas"]["Usage"];
+        };
+        /**
+         * PolicyEstimate
+         * @description The tokens of all messages that the agents of a run would have read with a history policy.
+         */
+        PolicyEstimate: {
+            policy: string;
+            tokens: number;
         };
         /**
          * UsageReport

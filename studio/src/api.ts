@@ -1,5 +1,5 @@
 /** Requests to the server that served the page; an exported page has its run inside and sends none. */
-import type { Comparison, Event, ReplayVerdict, RequestView, RunDetail, RunView, Team, ThreadEntry, UsageReport } from "./model";
+import type { Comparison, Event, ReplayVerdict, RequestView, RunDetail, RunUsage, RunView, Team, ThreadEntry, UsageReport } from "./model";
 
 export interface Exported { run: RunDetail; events: Event[]; requests: RequestView[]; team: Team }
 const embedded = typeof document === "undefined" ? null : document.getElementById("exported-run");
@@ -40,6 +40,7 @@ export const api = {
   run: (run: string) => get<RunDetail>(`api/runs/${id(run)}`),
   log: (run: string, after = 0) => get<{ events: { number: number; event: Event }[]; next: number | null }>(`api/runs/${id(run)}/log?after=${after}`),
   read: (run: string, key: string) => get<RequestView>(`api/runs/${id(run)}/reads/${keyPath(key)}`),
+  runUsage: (run: string) => get<RunUsage>(`api/runs/${id(run)}/usage`),
   compare: (a: string, b: string) => get<Comparison>(`api/runs/${id(a)}/compare/${id(b)}`),
   usage: (by: string, since: number) => get<UsageReport>(`api/usage?by=${by}${since ? `&since=${since}` : ""}`),
   start: (body: Record<string, unknown>) => request<RunDetail>("POST", "api/runs", body),

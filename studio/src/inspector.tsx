@@ -2,8 +2,9 @@
 import { diffWords } from "diff";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { agentOf, blockText, count, describe, type Event, type Message, type RequestView } from "./model";
+import { agentOf, blockText, count, describe, type Event, type Message, type RequestView, type RunUsage } from "./model";
 import { Chip, Empty, MessageCard } from "./parts";
+import { api, exported } from "./api";
 import { ForkForm } from "./fork";
 import { chosen, config, log, readRequest, runId, tab } from "./state";
 
@@ -86,7 +87,22 @@ function Read({ read }: { read: RequestView }) {
       <Folded items={read.messages} key={read.key} show={(each, index) => <><MessageCard message={each.message as Message | null} mark={each.form} agent={each.agent} tokens={each.tokens} />{read.cache?.breaks_at === "messages" && read.cache.messages === index + 1 && <hr class="break" title="The prompt-cache prefix ends here" />}</>} />
       {read.tools.length > 0 && <><h2>Tools</h2><ul class="tools">{read.tools.map((tool) => <li><details><summary><code>{tool.name}</code><span>{(tool.description ?? "").split("\n")[0]}</span></summary><pre>{JSON.stringify(tool.parameters, null, 2)}</pre></details></li>)}</ul></>}
       {(settings.length > 0 || read.tool_choice) && <><h2>Settings</h2><pre>{JSON.stringify(Object.fromEntries([...settings, ...(read.tool_choice ? [["tool_choice", read.tool_choice]] : [])]), null, 2)}</pre></>}
+      <Policies current={read.policy} />
       {read.output_schema && <><h2>Output schema</h2><pre>{JSON.stringify(read.output_schema, null, 2)}</pre></>}
+    </>
+  );
+}
+
+/** What the agents of the whole run would have read with each history policy. */
+function Policies({ current }: { current: string }) {
+  const [rows, setRows] = useState<RunUsage["by_policy"]>([]);
+  useEffect(() => { setRows([]); if (!exported) void api.runUsage(runId.value).then((usage) => setRows(usage.by_policy), () => setRows([])); }, [runId.value]);
+  const now = rows.find((row) => row.policy === current)?.tokens ?? 0;
+  if (!rows.length) return null;
+  return (
+    <>
+      <h2>History policies, messages of the whole run</h2>
+      <table class="numbers"><tbody>{rows.map((row) => <tr><th scope="row">{row.policy}{row.policy === current ? " (this call)" : ""}</th><td>≈ {count(row.tokens)} tokens</td><td>{now && row.policy !== current ? `${row.tokens >= now ? "+" : "−"}${Math.abs(Math.round((row.tokens / now - 1) * 100))} %` : ""}</td></tr>)}</tbody></table>
     </>
   );
 }

@@ -11,6 +11,7 @@ export type HandoffDiff = Schemas["HandoffDiff"];
 export type Comparison = Schemas["Comparison"];
 export type ReplayVerdict = Schemas["ReplayVerdict"];
 export type UsageReport = Schemas["UsageReport"];
+export type RunUsage = Schemas["RunUsageView"];
 export type UsageRow = Schemas["UsageRow"];
 export type ThreadEntry = Schemas["ThreadEntry"];
 export type Usage = Schemas["Usage"];

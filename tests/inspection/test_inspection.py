@@ -7,7 +7,8 @@ import pytest
 from baton import Agent, Runner, handoff, tool
 from baton.handoffs.filters import remove_all_tools
 from baton.inspection.comparison import compare_runs
-from baton.inspection.requests import view_compared
+from baton.inspection.policies import estimate_policies
+from baton.inspection.requests import estimate_tokens, view_compared
 from baton.inspection.teams import describe_team
 from baton.inspection.usage import merge_usage, usage_by
 from baton.messages import Usage
@@ -58,6 +59,18 @@ async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
     assert (by_tool.name, by_tool.count, by_tool.failures) == ("find_order", 2, 1)
     (both,) = merge_usage([usage_by(events, "edge"), usage_by(events, "edge")])
     assert (both.count, both.usage.output_tokens) == (2, 14)
+
+
+@pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage", "answers", "none"])
+async def test_the_estimate_for_the_policy_of_a_run_is_what_its_agents_read(policy: Any) -> None:
+    # S13
+    runner = _runner(_steps(), history=policy)
+    result = await runner.run("refund A-1")
+    events, requests = await runner.events(result.run_id), await runner.requests(result.run_id)
+    estimates = {each.policy: each.tokens for each in estimate_policies(events)}
+    read = sum(estimate_tokens(message) for request in requests.values() for message in request.messages)
+    assert estimates[policy] == read
+    assert estimates["none"] < estimates["verbatim"]
 
 
 async def test_two_runs_are_compared_up_to_the_first_difference() -> None:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct
 
+from ...inspection.policies import PolicyEstimate
 from ...inspection.requests import RequestView
 from ...inspection.usage import UsageKey, UsageRow
 from ...messages import Usage
@@ -55,13 +56,17 @@ class RequestList(Struct, frozen=True):
 
 
 class RunUsageView(Struct, frozen=True):
-    """The usage of a run: its total, and by agent, edge, model and tool."""
+    """The usage of a run: its total, and by agent, edge, model and tool.
+
+    `by_policy` estimates the tokens of the messages that its agents would have read with each history policy.
+    """
 
     total: Usage
     by_agent: tuple[UsageRow, ...]
     by_edge: tuple[UsageRow, ...]
     by_model: tuple[UsageRow, ...]
     by_tool: tuple[UsageRow, ...]
+    by_policy: tuple[PolicyEstimate, ...]
 
 
 class UsageReport(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...inspection.policies import estimate_policies
 from ...inspection.usage import UsageKey, UsageRow, merge_usage, usage_by
 from ...runner import read_summaries, usage_from_events
 from ...stores import RunRecord, Store
@@ -97,6 +98,7 @@ class OverviewEndpoints(ApiEndpoints):
             usage_by(events, "edge"),
             usage_by(events, "model"),
             usage_by(events, "tool"),
+            await asyncio.to_thread(estimate_policies, events),
         )
         return json_response(view)
 
