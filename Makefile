@@ -9,7 +9,11 @@ SOURCES := src tests examples benchmarks
 # One more than there are cores, because many tests wait for processes they start.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 
-.PHONY: demo test test-minimum coverage check fix docs bench shape soak interop interop-mcp interop-phoenix clean
+BROWSER_READY := $(VENV)/.browser-ready
+STUDIO_STORE := studio.db
+
+.PHONY: demo studio test test-browser shots studio-build studio-types test-minimum coverage check fix docs bench shape soak \
+	interop interop-mcp interop-phoenix clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,14 +27,39 @@ $(DOCS_READY): $(READY)
 
 $(DEMO_READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[local,openai]' || $(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[local,openai,serving]' || $(BIN)/python -m pip install --quiet --editable '.[serving]'
 	@touch $(DEMO_READY)
 
 demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--language zh'`
-	$(BIN)/baton demo $(ARGS)
+	$(BIN)/baton demo --store demo.db $(ARGS)
 
 test: $(READY)  ## all tests, in parallel; those of tests/architecture belong to `make check`
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/architecture
+
+studio: $(READY)  ## Studio with the runs of a support desk: completed, suspended, failed, forked, parallel and very long
+	@test -f $(STUDIO_STORE) || PYTHONPATH=. $(BIN)/python tests/browser/desk.py $(STUDIO_STORE)
+	PYTHONPATH=. $(BIN)/baton studio tests/browser/desk.py:runner $(ARGS)
+
+$(BROWSER_READY): $(READY)
+	@test -x /usr/bin/chromium || { echo 'installing chromium with apt'; apt-get update && apt-get install -y chromium; }
+	@touch $(BROWSER_READY)
+
+studio/node_modules/.ready: studio/package-lock.json
+	cd studio && npm ci --no-audit --no-fund
+	@touch studio/node_modules/.ready
+
+test-browser: $(BROWSER_READY) studio/node_modules/.ready  ## Studio in Debian's chromium, with axe; needs node
+	BATON_BROWSER=1 $(BIN)/python -m pytest tests/browser
+
+shots: $(BROWSER_READY)  ## the screenshots of Studio in the docs; look at them
+	PYTHONPATH=. $(BIN)/python tests/browser/shots.py
+
+studio-types: $(READY) studio/node_modules/.ready  ## the TypeScript types of the HTTP API
+	$(BIN)/python -c 'import json; from baton.serving.api.openapi import openapi_document as document; print(json.dumps(document(inspection=True)))' > studio/openapi.json
+	cd studio && npm run --silent types
+
+studio-build: studio/node_modules/.ready  ## checks and builds Studio's page into src/baton/studio/assets
+	cd studio && npm run --silent check && npm run --silent test && npm run --silent build
 
 test-minimum:  ## smoke tests with the lowest versions of all dependencies; `make test-minimum ARGS=postgres` for one extra
 	$(PYTHON) tests/minimum/environments.py $(ARGS)
@@ -76,4 +105,5 @@ interop-phoenix: $(READY)  ## a traced run in Phoenix, read back through its API
 	PYTHONPATH=. $(BIN)/python tests/interop/phoenix.py .phoenix $(ARGS)
 
 clean:
-	rm -rf $(VENV) .phoenix .minimum .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist
+	rm -rf studio/node_modules $(VENV) .phoenix .minimum .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage \
+		htmlcov site dist

@@ -137,3 +137,12 @@ def test_ollama_is_preferred_to_the_embedded_model(tags: list[bytes], monkeypatc
 def test_ollama_without_a_chat_model_is_ignored(tags: list[bytes], response: bytes) -> None:
     tags[0] = response
     assert models.find_ollama_model(tags[1].decode()) is None
+
+
+def test_the_demo_ends_with_the_line_that_opens_studio_on_its_run(baton: Invoke, tmp_path: Path) -> None:
+    # Issue 19
+    result = baton("demo", "--model", "scripted", "--store", str(tmp_path / "demo.db"))
+    last = result.output.strip().splitlines()[-1]
+    run_id = last.rpartition("--run ")[2]
+    assert f"baton studio --store {tmp_path / 'demo.db'} --run {run_id}" in result.output.replace("\n", "")
+    assert run_id in baton("runs", "ls", "--store", str(tmp_path / "demo.db")).output

@@ -7,8 +7,8 @@ import pytest
 from baton import Agent, Runner, handoff, tool
 from baton.handoffs.filters import remove_all_tools
 from baton.inspection.comparison import compare_runs
-from baton.inspection.requests import view_compared
-from baton.inspection.summaries import summarize_run
+from baton.inspection.policies import estimate_policies
+from baton.inspection.requests import estimate_tokens, view_compared
 from baton.inspection.teams import describe_team
 from baton.inspection.usage import merge_usage, usage_by
 from baton.messages import Usage
@@ -27,10 +27,9 @@ def find_order(order: str) -> str:
     return f"{order}: a lamp"
 
 
-def _runner(steps: dict[str, list[Any]], *, target: Any = None) -> Runner[Any, Any]:
+def _runner(steps: dict[str, list[Any]], **options: Any) -> Runner[Any, Any]:
     refunds = Agent("Refunds", description="Pays back.", instructions="You pay back.", tools=[find_order])
-    edge = handoff(refunds) if target is None else target(refunds)
-    desk = Agent("Desk", instructions="You route.", tools=[find_order], handoffs=[edge])
+    desk = Agent("Desk", instructions="You route.", tools=[find_order], handoffs=[handoff(refunds, **options)])
     return Runner(desk, model=ScriptedModel(steps), store="memory:")
 
 
@@ -62,13 +61,16 @@ async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
     assert (both.count, both.usage.output_tokens) == (2, 14)
 
 
-async def test_a_summary_has_the_first_words_the_path_and_the_usage() -> None:
-    # S22
-    runner = _runner(_steps())
-    result = await runner.run("refund\n A-1")
-    summary = summarize_run(await runner.events(result.run_id))
-    assert (summary.words, summary.path, summary.transfers) == ("refund A-1", ("Desk", "Refunds"), 1)
-    assert (summary.usage.model_calls, summary.usage.input_tokens, summary.error) == (4, 100, "")
+@pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage", "answers", "none"])
+async def test_the_estimate_for_the_policy_of_a_run_is_what_its_agents_read(policy: Any) -> None:
+    # S13
+    runner = _runner(_steps(), history=policy)
+    result = await runner.run("refund A-1")
+    events, requests = await runner.events(result.run_id), await runner.requests(result.run_id)
+    estimates = {each.policy: each.tokens for each in estimate_policies(events)}
+    read = sum(estimate_tokens(message) for request in requests.values() for message in request.messages)
+    assert estimates[policy] == read
+    assert estimates["none"] < estimates["verbatim"]
 
 
 async def test_two_runs_are_compared_up_to_the_first_difference() -> None:
@@ -85,17 +87,19 @@ async def test_two_runs_are_compared_up_to_the_first_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "expected"),
+    ("options", "expected"),
     [
-        (None, ["same", "rewritten", "rewritten", "rewritten", "rewritten"]),
-        (lambda agent: handoff(agent, history="verbatim"), ["same"] * 5),
-        (lambda agent: handoff(agent, history="none"), ["same", *["withheld"] * 4]),
-        (lambda agent: handoff(agent, input_filter=remove_all_tools), ["same", *["withheld"] * 4]),
+        ({}, ["same", "rewritten", "rewritten", "rewritten", "rewritten"]),
+        ({"history": "verbatim"}, ["same"] * 5),
+        ({"history": "none"}, ["same", *["withheld"] * 4]),
+        ({"input_filter": remove_all_tools}, ["same", *["withheld"] * 4]),
     ],
 )
-async def test_a_handoff_says_what_the_receiver_got_of_each_message(target: Any, expected: list[str]) -> None:
+async def test_a_handoff_says_what_the_receiver_got_of_each_message(
+    options: dict[str, Any], expected: list[str]
+) -> None:
     # S6
-    runner = _runner(_steps(), target=target)
+    runner = _runner(_steps(), **options)
     result = await runner.run("refund A-1")
     requests, events = await runner.requests(result.run_id), await runner.events(result.run_id)
     view = view_compared(requests, events, "1/to/m1" if "1/to/m1" in requests else [*requests][2])

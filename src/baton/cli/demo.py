@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..testing.scripted import SCRIPTED
 from ..tools import tool
 from .display import Screen
 from .models import download, find_ollama_model
-from .options import choice_option, debug
+from .options import choice_option, debug, store
 
 
 class DemoTexts(Struct, frozen=True):
@@ -122,12 +123,19 @@ class DemoModel(Struct, frozen=True):
     is_warning: bool = False
 
 
-def demo(question: str = "", *, model: str | None = None, language: PromptLanguage = "en") -> None:
+def demo(
+    question: str = "", *, model: str | None = None, language: PromptLanguage = "en", store: str | None = None
+) -> None:
     """Run the demo. Raises the error of a failed run."""
     screen = Screen()
     chosen_model = choose_demo_model(model, screen)
     screen.line(chosen_model.notice, "bold red" if chosen_model.is_warning else None)
-    asyncio.run(_run_demo(question, chosen_model.model, screen, language))
+    run_id = asyncio.run(_run_demo(question, chosen_model.model, screen, language, store))
+    if store is not None:
+        # `make demo` calls the script in its own environment.
+        command = sys.argv[0] if Path(sys.argv[0]).name == "baton" else "baton"
+        screen.line("")
+        screen.line(f"who acted, why, and what each agent read: {command} studio --store {store} --run {run_id}")
 
 
 def choose_demo_model(name: str | None, screen: Screen) -> DemoModel:
@@ -162,7 +170,10 @@ def _download_if_embedded(name: str, screen: Screen) -> str:
     return name
 
 
-async def _run_demo(question: str, model: Model | None, screen: Screen, language: PromptLanguage) -> None:
+async def _run_demo(
+    question: str, model: Model | None, screen: Screen, language: PromptLanguage, store: str | None
+) -> str:
+    """Run the team once; return the id of the run."""
     texts, is_scripted = _TEXTS[language], model is None
     if is_scripted and question not in ("", texts.question):
         screen.line("(the script answers one question only, so yours is not asked)", "dim")
@@ -173,21 +184,24 @@ async def _run_demo(question: str, model: Model | None, screen: Screen, language
     screen.line("")
     screen.line(f"you › {question}", "bold")
     started = monotonic()
-    runner = Runner(demo_team(texts), model=model or _script(texts), prompt_language=language)
+    runner = Runner(demo_team(texts), model=model or _script(texts), prompt_language=language, store=store)
     async with runner.stream(question) as run:
         async for event in run:
             screen.show(event)
             if is_scripted and isinstance(event, TextDelta) and sys.stdout.isatty():
                 await asyncio.sleep(0.05)  # The speed of a language model.
     screen.usage(run.result.usage.total, seconds=None if is_scripted else monotonic() - started)
+    await runner.close()
+    return run.run_id
 
 
 @click.command("demo")
 @click.argument("question", default="")
 @click.option("--model", metavar="PROVIDER:NAME", help="Any model, such as openai:gpt-5, local, or scripted.")
 @choice_option("--language", "language", ("en", "zh"), "The language of the team.")
+@store
 @debug
-def demo_command(*, question: str, model: str | None, language: Any) -> None:
+def demo_command(*, question: str, model: str | None, language: Any, store: str | None) -> None:
     """Run the weather router; needs no API key.
 
     Shows a transfer, a tool call and a streamed answer. Uses the model of --model or BATON_MODEL; else one of Ollama,
@@ -200,4 +214,4 @@ def demo_command(*, question: str, model: str | None, language: Any) -> None:
       baton demo --language zh
       baton demo --model openai:gpt-5
     """
-    demo(question, model=model, language=language)
+    demo(question, model=model, language=language, store=store)

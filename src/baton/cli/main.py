@@ -23,6 +23,7 @@ COMMANDS = {
     "runs": "List, show, resume, retry, fork and remove stored runs.",
     "serve": "Serve a team over HTTP.",
     "store": "Show and migrate the layout of a store.",
+    "studio": "Open a local web page that shows runs, and reruns them.",
     "voice": "Hold a live conversation with a team of RealtimeAgents.",
     "worker": "Drive the stored runs of a team.",
 }
@@ -88,6 +89,7 @@ def main() -> None:
       baton runs ls --store runs.db
       baton mcp desk:router
       baton worker desk:runner --store runs.db
+      baton studio desk:router --store runs.db
     """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

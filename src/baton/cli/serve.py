@@ -23,6 +23,7 @@ from .targets import check_runner_options, load_object, load_target
 
 if TYPE_CHECKING:
     from ..serving.http.auth import Auth
+    from ..studio import StudioApp
 
 
 def load_auth(token_env: str | None, reference: str | None) -> "tuple[Auth, ...]":
@@ -56,6 +57,7 @@ def read_tokens(variable: str) -> str | Mapping[str, str]:
 
 PROTOCOLS = {"a2a": "/a2a", "agui": "/agui", "api": ""}
 """The paths of the protocols, by option. Each has a function `<name>_app`; the one without a path comes last."""
+STUDIO_PATH = "/studio"
 
 
 def serve_app(
@@ -114,8 +116,17 @@ def serve_app(
         )
 
 
-def make_app(runner: Runner[Any, Any], protocols: Sequence[str], **options: Any) -> Any:
-    """Create one app for several protocols; it also recovers runs whose worker has died."""
+def make_app(
+    runner: Runner[Any, Any], protocols: Sequence[str], *, studios: "list[StudioApp] | None" = None, **options: Any
+) -> Any:
+    """Create one app for several protocols; it also recovers runs whose worker has died.
+
+    Args:
+        runner: The runner.
+        protocols: The protocols to serve.
+        studios: A list that gets the app of Studio, which is then served too; None for no Studio.
+        options: Options of the apps.
+    """
     from ..serving.http.app import make_app as make_http_app
 
     try:
@@ -131,6 +142,11 @@ def make_app(runner: Runner[Any, Any], protocols: Sequence[str], **options: Any)
     # A mount alone would redirect requests for its exact path.
     routes: list[BaseRoute] = [Route(path, app) for path, app in apps.items() if path]
     routes += [Mount(path, app) for path, app in apps.items()]
+    if studios is not None:
+        from ..studio import studio_app
+
+        studios.append(studio_app(background, auth=options.get("auth")))
+        routes.insert(0, Mount(STUDIO_PATH, studios[0]))
     guard = RequestGuard(options.get("auth"), allow_anonymous=options.get("allow_anonymous", False))
     page = HTMLResponse(_landing_page(protocols), headers={"Content-Security-Policy": "default-src 'none'"})
 
@@ -190,6 +206,7 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
 @click.option("--api", is_flag=True, help="Serve the HTTP API (the default).")
 @click.option("--a2a", is_flag=True, help="Serve the A2A protocol at /a2a, for agents of other systems.")
 @click.option("--agui", is_flag=True, help="Serve the AG-UI protocol at /agui, for user interfaces.")
+@click.option("--studio", is_flag=True, help="Serve Studio at /studio; its URL works once.")
 @repeated_option("--cors-origin", "cors_origins", "ORIGIN", "Allow browser requests from this origin; may be repeated.")
 @click.option("--show-errors", is_flag=True, help="Tell clients why a run failed.")
 @click.option(
@@ -209,6 +226,7 @@ def serve_command(
     show_errors: bool,
     lease: float | None,
     reload: bool,
+    studio: bool,
     **options: Any,
 ) -> None:
     """Serve a team over HTTP.
@@ -222,6 +240,7 @@ def serve_command(
       baton serve desk:router --store runs.db --auth desk:auth
       baton serve desk:router --agui --cors-origin http://localhost:3000
       baton serve desk:router --reload --access-log
+      baton serve desk:router --store runs.db --studio
     """
     if reload:
         serve_with_reload(options["host"], options["port"])
@@ -229,14 +248,16 @@ def serve_command(
     runner = make_runner(target, store=store, model=model, lease=lease)
     names = [name for name in PROTOCOLS if options.pop(name)] or ["api"]
     runs = runner._require_store("baton serve")
+    studios: list[StudioApp] | None = [] if studio else None
 
     def notice(url: str) -> str:
         lines = [f"{name}: {url}{PROTOCOLS[name]}" for name in names]
+        lines += [f"studio: {app.url(url + STUDIO_PATH)}" for app in studios or ()]
         if isinstance(runs, MemoryStore):
             lines.append("runs are stored in memory only; use --store to keep them")
         return "\n".join(lines)
 
-    app = partial(make_app, runner, names, cors_origins=cors_origins, show_errors=show_errors)
+    app = partial(make_app, runner, names, studios=studios, cors_origins=cors_origins, show_errors=show_errors)
     serve_app(app, notice, store=runs, sockets=click.get_current_context().obj, **options)
 
 

@@ -1,6 +1,6 @@
 """Model requests as they were sent, restored from the log of a run without running user code."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, convert
@@ -63,7 +63,9 @@ class RecordedRequest(Struct, frozen=True):
     """The tool use that was required."""
 
 
-def read_requests(events: Sequence[Event], earlier: Iterable[Sequence[Event]] = ()) -> dict[str, RecordedRequest]:
+def read_requests(
+    events: Sequence[Event], earlier: Iterable[Sequence[Event]] = (), *, keys: Collection[str] | None = None
+) -> dict[str, RecordedRequest]:
     """Return the model requests of a run by the keys of their responses.
 
     Responses without a recorded request, as in runs without a store, are left out.
@@ -71,10 +73,17 @@ def read_requests(events: Sequence[Event], earlier: Iterable[Sequence[Event]] = 
     Args:
         events: The log of the run.
         earlier: The logs of the earlier runs of its thread.
+        keys: The keys of the responses whose requests are wanted; all by default. Of a long run, a few are much
+            cheaper than all.
     """
     reader = _RequestReader([*earlier, events])
-    responses = [e for e in events if isinstance(e, AgentResponded) and e.request is not None]
-    return {event.key: reader.read(event, event.request) for event in responses if event.request is not None}
+    found: dict[str, RecordedRequest] = {}
+    for event in events:
+        if isinstance(event, AgentResponded) and event.request is not None:
+            reader.note(event.key, event.request)
+            if keys is None or event.key in keys:
+                found[event.key] = reader.read(event, event.request)
+    return found
 
 
 _MISSING = MessageSource("same")
@@ -92,11 +101,15 @@ class _RequestReader:
                     place = MessageSource(form, source.run_id, source.key, source.agent)
                     self._found.setdefault(content_hash(message), (message, place))
 
-    def read(self, response: AgentResponded, record: types.RequestRecord) -> RecordedRequest:
+    def note(self, key: str, record: types.RequestRecord) -> None:
+        """Remember the parts of a request, which later ones refer to."""
         self._contents.update(record.contents)
-        key, base = response.key, record.base
-        names = self._names[key] = [*self._names.get(base, ())[: record.kept], *record.added]
-        parts_name = self._parts[key] = record.parts or self._parts.get(base, "")
+        self._names[key] = [*self._names.get(record.base, ())[: record.kept], *record.added]
+        self._parts[key] = record.parts or self._parts.get(record.base, "")
+
+    def read(self, response: AgentResponded, record: types.RequestRecord) -> RecordedRequest:
+        key = response.key
+        names, parts_name = self._names[key], self._parts[key]
         found, parts = [self._message(name) for name in names], self._contents.get(parts_name, {})
         given = {part: self._contents.get(parts.get(part)) for part in REQUEST_PARTS}
         schema, cache = given["output_schema"], given["prompt_cache"]

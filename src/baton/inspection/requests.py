@@ -1,6 +1,6 @@
 """Recorded model requests for display: token estimates, and what a handoff changed in what an agent reads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any, Literal, TypeAlias
 
@@ -148,23 +148,56 @@ def view_request(request: RecordedRequest) -> RequestView:
     )
 
 
-def view_compared(requests: dict[str, RecordedRequest], events: Sequence[Event], key: str) -> RequestView:
+def related_keys(events: Sequence[Event], key: str) -> tuple[str, ...]:
+    """Return the keys of the requests that `view_compared` needs: its own, the previous one and the sender's.
+
+    Args:
+        events: The log of the run.
+        key: The key of the response.
+    """
+    return tuple(dict.fromkeys(filter(None, (key, _previous_key(events, key), _sender_key(events, key)))))
+
+
+def view_compared(requests: Mapping[str, RecordedRequest], events: Sequence[Event], key: str) -> RequestView:
     """Return a recorded request with its handoff and its cache prefix.
 
     Args:
-        requests: The requests of the run.
+        requests: The requests of the run, at least the related ones.
         events: The log of the run.
         key: The key of the response; it must have a request.
     """
-    request, keys = requests[key], [*requests]
-    position = keys.index(key)
-    previous = requests[keys[position - 1]] if position else None
-    view = view_request(request)
+    request, previous, sender = (
+        requests[key],
+        requests.get(_previous_key(events, key)),
+        requests.get(_sender_key(events, key)),
+    )
     return msgspec.structs.replace(
-        view,
-        handoff=_handoff_diff(requests, events, request),
+        view_request(request),
+        handoff=None if sender is None else _handoff_diff(sender, events, request),
         cache=None if previous is None else _cache_prefix(previous, request),
     )
+
+
+def _recorded(events: Sequence[Event]) -> Iterator[AgentResponded]:
+    return (event for event in events if isinstance(event, AgentResponded) and event.request is not None)
+
+
+def _previous_key(events: Sequence[Event], key: str) -> str:
+    previous = ""
+    for event in _recorded(events):
+        if event.key == key:
+            break
+        previous = event.key
+    return previous
+
+
+def _sender_key(events: Sequence[Event], key: str) -> str:
+    """Return the last response of the agent that handed over to the one that read a request; "" if none did."""
+    response = next((event for event in _recorded(events) if event.key == key), None)
+    transfer = None if response is None else find_arrival(events, response.origin.id)
+    if transfer is None:
+        return ""
+    return next((e.key for e in reversed([*_recorded(events)]) if e.origin.id == transfer.origin.id), "")
 
 
 def estimate_tokens(content: Any) -> int:
@@ -206,20 +239,10 @@ def _items(messages: Sequence[Message | None], sources: Sequence[MessageSource])
             yield _Item((*place, content_hash(message)), message, source)
 
 
-def _handoff_diff(
-    requests: dict[str, RecordedRequest], events: Sequence[Event], request: RecordedRequest
-) -> HandoffDiff | None:
-    response = next(event for event in events if event.key == request.key)
-    transfer = find_arrival(events, response.origin.id)
-    if transfer is None:
-        return None
-    sent = [e for e in events if isinstance(e, AgentResponded) and e.origin.id == transfer.origin.id]
-    known = [event for event in sent if event.key in requests]
-    if not known:
-        return None
-    last = requests[known[-1].key]
+def _handoff_diff(last: RecordedRequest, events: Sequence[Event], request: RecordedRequest) -> HandoffDiff:
+    response = next(event for event in _recorded(events) if event.key == last.key)
     run_id = next((source.run_id for source in last.sources if source.run_id), "")
-    had = [*_items(last.messages, last.sources), *_later_items(events, known[-1], run_id)]
+    had = [*_items(last.messages, last.sources), *_later_items(events, response, run_id)]
     got = [*_items(request.messages, request.sources)]
     ours, theirs = {tool.name for tool in request.tools}, {tool.name for tool in last.tools}
     return HandoffDiff(

@@ -1,6 +1,6 @@
 """The methods of `Runner` for runs in a store: submit, drive, answer, cancel, recover and watch them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Generic, Unpack, get_args
 
@@ -153,15 +153,16 @@ class StoredRunMethods(Generic[C, Out]):
         return await recover_runs(repository, context=context, max_concurrency=max_concurrency)
 
     @check_types
-    async def requests(self, run_id: str) -> dict[str, RecordedRequest]:
+    async def requests(self, run_id: str, *, keys: Collection[str] | None = None) -> dict[str, RecordedRequest]:
         """Return the model requests of a stored run by the keys of their responses.
 
         They are shown as the models received them, restored from the log; no agent, filter or middleware runs.
 
         Args:
             run_id: A stored run.
+            keys: The keys of the wanted responses; all by default. Of a long run, a few are much cheaper.
         """
-        return await self._require_repository("requests").requests(run_id)
+        return await self._require_repository("requests").requests(run_id, keys)
 
     @check_types
     def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from time import monotonic, time
@@ -126,15 +126,15 @@ class RunRepository:
             raise LogError(0, f"it is not the log of run `{run_id}`")
         return events
 
-    async def requests(self, run_id: str) -> dict[str, RecordedRequest]:
-        """Restore the model requests of a run from the logs of its thread."""
+    async def requests(self, run_id: str, keys: Collection[str] | None) -> dict[str, RecordedRequest]:
+        """Restore model requests of a run from the logs of its thread."""
         events = await self.events(run_id)
         earlier: list[Sequence[Event]] = []
         previous = run_started_event(events).previous_run_id
         while previous and await self.store.record(previous) is not None:
             earlier.append(await self.events(previous))
             previous = run_started_event(earlier[-1]).previous_run_id
-        return read_requests(events, reversed(earlier))
+        return read_requests(events, reversed(earlier), keys=keys)
 
     async def create(
         self,

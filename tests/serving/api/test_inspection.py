@@ -102,9 +102,10 @@ async def test_a_fork_changes_a_tool_result_and_is_compared() -> None:
     async with client_of(api_app(_runner(), inspection=True)) as client:
         run = await _finish(client, "/runs", {"input": "tea", "run_id": "one", "thread": "t"})
         _, log = await client.get("/runs/one/log?types=ToolReturned")
-        result = next(each["event"]["key"] for each in log["events"] if each["event"]["tool_name"] == "price")
+        found = next(each for each in log["events"] if each["event"]["tool_name"] == "price")
+        result, number = found["event"]["key"], found["number"]
         fork = await _finish(client, "/runs/one/fork", {"edit": {result: "tea: 9 EUR"}, "run_id": "two"})
-        assert (fork["status"], fork["thread"], fork["summary"]["forked_from"]) == ("completed", "", "one")
+        assert (fork["status"], fork["thread"], fork["summary"]["forked_from"]) == ("completed", "", f"one@{number}")
         _, compared = await client.get("/runs/one/compare/two")
         _, log = await client.get("/runs/one/log")
         assert log["events"][compared["shared"]]["event"]["key"] == result
@@ -181,7 +182,7 @@ async def test_owners_see_only_their_own_logs_and_forks() -> None:
         await _finish(ada, "/runs", {"input": "tea", "run_id": "one"})
         forked = (await ada.get("/runs/one"))[1]["events"]
         fork = await _finish(ada, "/runs/one/fork", {"run_id": "two"})
-        assert fork["summary"]["forked_from"] == "one"
+        assert fork["summary"]["forked_from"] == f"one@{forked}"
         _, log = await ada.get("/runs/two/log")
         assert (log["events"][0]["event"]["run_id"], log["events"][0]["event"]["forked_from"]) == (
             "two",

@@ -1,6 +1,7 @@
 """The endpoints that show all runs together: search, deletion, threads, usage and changes."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.sockets import Client, client_of, frames_in
 from baton import Agent, RunContext, Runner, tool
 from baton.messages import Usage
 from baton.serving import api_app
+from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, say
 
 
@@ -19,7 +21,7 @@ async def ask_me(ctx: RunContext) -> str:
     return await ctx.interrupt("well?")
 
 
-def _app(**options: Any) -> Any:
+def _app(*, store: Any = "memory:", **options: Any) -> Any:
     sales = Agent("Sales", description="Sells.")
     desk = Agent("Desk", tools=[ask_me], handoffs=[sales])
 
@@ -29,7 +31,7 @@ def _app(**options: Any) -> Any:
 
     paid = say("Sold.", usage=Usage(100, 10, cost=0.5))
     model = ScriptedModel({"Desk": [step], "Sales": [paid]}, cycle=True)
-    return api_app(Runner(desk, model=model, store="memory:"), **options)
+    return api_app(Runner(desk, model=model, store=store), **options)
 
 
 async def _run(client: Client, input: str, **body: Any) -> str:
@@ -56,7 +58,7 @@ async def test_runs_are_found_by_words_agent_status_cost_and_time() -> None:
         _, page = await client.get("/runs")
         assert [run["id"] for run in page["runs"]] == ["look", "question", "lamp"]
         summary = page["runs"][2]["summary"]
-        assert (summary["words"], summary["path"]) == ("I buy a green lamp", ["Desk", "Sales"])
+        assert (summary["text"], summary["agents"]) == ("I buy a green lamp", ["Desk", "Sales"])
         assert await _ids(client, "q=LAMP") == ["look", "lamp"]
         assert await _ids(client, "q=lamp+green") == ["lamp"]
         assert await _ids(client, "q=shop") == ["lamp"]
@@ -68,6 +70,29 @@ async def test_runs_are_found_by_words_agent_status_cost_and_time() -> None:
         assert await _ids(client, f"until={created!r}") == ["lamp"]
         assert (await client.get("/runs?since=yesterday"))[0] == 422
         assert (await client.get("/runs?order=best"))[0] == 422
+
+
+class _UnreadableLogs(MemoryStore):
+    """A store whose logs cannot be read any more once `is_closed` is set."""
+
+    is_closed = False
+
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        assert not self.is_closed, f"the log of {run_id} was read"
+        return await super().load(run_id, start=start)
+
+
+async def test_lists_and_searches_read_no_log() -> None:
+    # S22
+    store = _UnreadableLogs()
+    async with client_of(_app(store=store)) as client:
+        for number in range(5):
+            await _run(client, f"buy lamp {number}", thread=f"t{number}")
+        store.is_closed = True
+        assert len(await _ids(client, "limit=50")) == 5
+        assert len(await _ids(client, "q=lamp&agent=Sales&min_cost=0.1")) == 5
+        _, page = await client.get("/threads")
+        assert [each["text"] for each in page["threads"]] == [f"buy lamp {number}" for number in (4, 3, 2, 1, 0)]
 
 
 async def test_a_search_has_pages() -> None:
@@ -101,7 +126,7 @@ async def test_threads_are_listed() -> None:
         await _run(client, "two", thread="b")
         last = await _run(client, "three", thread="a")
         _, page = await client.get("/threads")
-        assert [(each["id"], each["runs"], each["words"]) for each in page["threads"]] == [
+        assert [(each["id"], each["runs"], each["text"]) for each in page["threads"]] == [
             ("a", 2, "three"),
             ("b", 1, "two"),
         ]

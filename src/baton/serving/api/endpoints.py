@@ -4,7 +4,7 @@ import gzip
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import RunNotFoundError
-from ...inspection.summaries import RunSummary, summarize_run
 from ...stores import RunRecord, WaitingMessage
 from ..http.app import Endpoints
 from ..http.auth import Principal
@@ -25,7 +24,6 @@ EndpointTable: TypeAlias = Mapping[str, Mapping[str, Endpoint]]
 """Endpoints by path and method."""
 _DIGITS = re.compile(r"\d{1,15}")
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
-_MAX_SUMMARIES = 20_000
 _MIN_COMPRESSED = 1400
 """Smaller bodies fit into one packet."""
 
@@ -34,27 +32,9 @@ _MIN_COMPRESSED = 1400
 class ApiEndpoints(Endpoints, ABC):
     """Endpoints of the HTTP API; each principal has runs and threads of its own."""
 
-    _summaries: dict[str, tuple[int, RunSummary]] = field(default_factory=dict[str, tuple[int, RunSummary]], init=False)
-    """Summaries by run, with the length of the log that each was made from."""
-
     @abstractmethod
     def endpoints(self) -> EndpointTable:
         """Return the endpoints by path and method."""
-
-    async def summary(self, record: RunRecord) -> RunSummary:
-        """Return the summary of a run.
-
-        Args:
-            record: The run's record.
-        """
-        known = self._summaries.get(record.run_id)
-        if known is not None and known[0] == record.seq:
-            return known[1]
-        summary = summarize_run(await self.background.runner.events(record.run_id))
-        if len(self._summaries) >= _MAX_SUMMARIES:
-            self._summaries.clear()
-        self._summaries[record.run_id] = (record.seq, summary)
-        return summary
 
     async def handle(self, by_method: Mapping[str, Endpoint], request: Request) -> Response:
         """Answer a request; every failure becomes a response.

@@ -108,7 +108,7 @@ class RunEndpoints(ApiEndpoints):
 
     async def _list_runs(self, principal: Principal, request: Request) -> Response:
         search = parse_search(request.query_params, principal)
-        records, cursor = await search.find(self.store, self.summary)
+        records, cursor = await search.find(self.store)
         runs = [schemas.to_run_view(record, principal, summary) for record, summary in records]
         return json_response(schemas.RunPage(runs=tuple(runs), next=cursor))
 

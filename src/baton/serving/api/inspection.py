@@ -14,8 +14,7 @@ from ...agents import AgentOptions
 from ...errors import BatonError, ReplayMismatchError, RunError, SetupError
 from ...events import AgentResponded, Event, RunFailed, RunStarted
 from ...inspection.comparison import compare_runs
-from ...inspection.requests import view_compared, view_request
-from ...inspection.summaries import summarize_run
+from ...inspection.requests import related_keys, view_compared, view_request
 from ...inspection.teams import TeamDescription, describe_team
 from ...models import ModelSettings, resolve_model
 from ...runner.answers import fork_events
@@ -68,17 +67,25 @@ class InspectionEndpoints(ApiEndpoints):
         after = parse_int(query.get("after", "0"), "after", minimum=0, maximum=10**15)
         limit = parse_int(query.get("limit", str(MAX_LOG_PAGE)), "limit", minimum=1, maximum=MAX_LOG_PAGE)
         types = {name for text in query.getlist("types") for name in text.split(",") if name}
-        _, events = await self._load(principal, path_id(request, "run"))
+        record = await self.require_run(principal, path_id(request, "run"))
+        lines = await self._lines(principal, record, after)
         entries: list[LogEntry] = []
         number = after
-        for number, event in enumerate(events[after:], after + 1):
+        for number, line in enumerate(lines, after + 1):
             if len(entries) == limit:
                 number -= 1
                 break
-            if not types or type(event).__name__ in types:
-                entries.append(LogEntry(number, msgspec.Raw(schemas.encode_logged_event(event, principal))))
-        page = LogPage(tuple(entries), number if number < len(events) else None)
+            if not types or _type_of(line) in types:
+                entries.append(LogEntry(number, msgspec.Raw(_without_request(line))))
+        page = LogPage(tuple(entries), number if number < after + len(lines) else None)
         return compressed_response(request, msgspec.json.encode(page))
+
+    async def _lines(self, principal: Principal, record: RunRecord, after: int) -> Sequence[bytes]:
+        """Return the events of a log after a number, as JSON; those of a caller who sees all are not decoded."""
+        if not principal.prefix:
+            return await self.store.load(record.run_id, start=after + 1)
+        events = await self.background.runner.events(record.run_id)
+        return [schemas.encode_logged_event(event, principal) for event in events[after:]]
 
     async def _list_requests(self, principal: Principal, request: Request) -> Response:
         record, events = await self._load(principal, path_id(request, "run"))
@@ -96,8 +103,8 @@ class InspectionEndpoints(ApiEndpoints):
 
     async def _get_request(self, principal: Principal, request: Request) -> Response:
         record, events = await self._load(principal, path_id(request, "run"))
-        found = await self.background.runner.requests(record.run_id)
         key = request.path_params["key"]
+        found = await self.background.runner.requests(record.run_id, keys=related_keys(events, key))
         if key not in found:
             raise ServingError(404, "not_found", "the log has no recorded request for this response")
         return compressed_response(request, msgspec.json.encode(view_compared(found, events, key)))
@@ -121,7 +128,6 @@ class InspectionEndpoints(ApiEndpoints):
         return ExportedRun(
             1,
             schemas.to_run_detail(record, events, principal, show_errors=True),
-            summarize_run(events),
             tuple([msgspec.Raw(schemas.encode_logged_event(event, principal)) for event in events]),
             tuple([view_compared(found, events, key) for key in found]),
             msgspec.to_builtins(self.describe_team()),
@@ -184,6 +190,24 @@ class InspectionEndpoints(ApiEndpoints):
     async def _load(self, principal: Principal, id: str) -> tuple[RunRecord, list[Event]]:
         record = await self.require_run(principal, id)
         return record, await self.background.runner.events(record.run_id)
+
+
+class _EventType(msgspec.Struct):
+    type: str
+
+
+def _type_of(line: bytes) -> str:
+    return msgspec.json.decode(line, type=_EventType).type
+
+
+def _without_request(line: bytes) -> bytes:
+    """Return an event with only the policy and the size of its recorded request."""
+    if b'"request":{' not in line:
+        return bytes(line)
+    event = msgspec.json.decode(line)
+    if isinstance(request := event.get("request"), dict):
+        event["request"] = {name: request[name] for name in ("policy", "entries") if name in request}
+    return msgspec.json.encode(event)
 
 
 def _to_options(body: schemas.AgentOptionsBody) -> AgentOptions:

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct
 
+from ...inspection.policies import PolicyEstimate
 from ...inspection.requests import RequestView
-from ...inspection.summaries import RunSummary
 from ...inspection.usage import UsageKey, UsageRow
 from ...messages import Usage
 from ...stores import RunStatus
@@ -56,13 +56,17 @@ class RequestList(Struct, frozen=True):
 
 
 class RunUsageView(Struct, frozen=True):
-    """The usage of a run: its total, and by agent, edge, model and tool."""
+    """The usage of a run: its total, and by agent, edge, model and tool.
+
+    `by_policy` estimates the tokens of the messages that its agents would have read with each history policy.
+    """
 
     total: Usage
     by_agent: tuple[UsageRow, ...]
     by_edge: tuple[UsageRow, ...]
     by_model: tuple[UsageRow, ...]
     by_tool: tuple[UsageRow, ...]
+    by_policy: tuple[PolicyEstimate, ...]
 
 
 class UsageReport(Struct, frozen=True):
@@ -83,7 +87,7 @@ class ThreadEntry(Struct, frozen=True):
     last_run: str
     status: RunStatus
     updated_at: float
-    words: str
+    text: str
     """The first words of the user in its last run."""
 
 
@@ -130,7 +134,6 @@ class ExportedRun(Struct, frozen=True):
 
     format: Literal[1]
     run: RunDetail
-    summary: RunSummary
     events: tuple[Raw, ...]
     requests: tuple[RequestView, ...]
     team: dict[str, Any]

@@ -1,7 +1,7 @@
 """The endpoints of the HTTP API that show all runs together: their changes, threads and usage."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast, get_args
@@ -11,13 +11,16 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...inspection.policies import estimate_policies
 from ...inspection.usage import UsageKey, UsageRow, merge_usage, usage_by
-from ...runner import usage_from_events
+from ...runner import read_summaries, usage_from_events
+from ...runner.subscribers import iter_batches
 from ...stores import RunRecord, Store
 from ..http.auth import Principal
 from ..http.sse import SSEResponse, encode_frame, iter_frames
 from . import inspection_schemas, schemas
 from .endpoints import ApiEndpoints, EndpointTable, json_response, parse_choice, parse_time, path_id
+from .search import NO_SUMMARY
 
 _POLL_SECONDS = 0.5
 _OVERLAP_SECONDS = 2.0
@@ -60,8 +63,8 @@ class OverviewEndpoints(ApiEndpoints):
         after = parse_time(text, "Last-Event-ID")
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        changes = watch_runs(self.store, principal.owner_filter, after)
-        return SSEResponse(iter_frames(changes, self.heartbeat, partial(self._encode_change, principal)))
+        changes = iter_batches(watch_runs(self.store, principal.owner_filter, after), self.heartbeat)
+        return SSEResponse(iter_frames(changes, partial(self._encode_change, principal)))
 
     def _encode_change(self, principal: Principal, change: RunChange) -> Iterator[bytes]:
         view = schemas.to_run_view(change.record, principal)
@@ -73,20 +76,19 @@ class OverviewEndpoints(ApiEndpoints):
             if record.thread:
                 threads.setdefault(record.thread, []).append(record)
         newest = sorted(threads.values(), key=lambda runs: runs[0].updated_at, reverse=True)[: schemas.MAX_PAGE_SIZE]
-        entries = [await self._thread_entry(principal, runs) for runs in newest]
+        summaries = await read_summaries(self.store, [runs[0].run_id for runs in newest])
+        entries = [
+            inspection_schemas.ThreadEntry(
+                principal.to_public_id(runs[0].thread),
+                len(runs),
+                principal.to_public_id(runs[0].run_id),
+                runs[0].status,
+                runs[0].updated_at,
+                summaries.get(runs[0].run_id, NO_SUMMARY).text,
+            )
+            for runs in newest
+        ]
         return json_response(inspection_schemas.ThreadPage(tuple(entries)))
-
-    async def _thread_entry(self, principal: Principal, runs: Sequence[RunRecord]) -> inspection_schemas.ThreadEntry:
-        last = runs[0]
-        summary = await self.summary(last)
-        return inspection_schemas.ThreadEntry(
-            principal.to_public_id(last.thread),
-            len(runs),
-            principal.to_public_id(last.run_id),
-            last.status,
-            last.updated_at,
-            summary.words,
-        )
 
     async def _run_usage(self, principal: Principal, request: Request) -> Response:
         record = await self.require_run(principal, path_id(request, "run"))
@@ -97,6 +99,7 @@ class OverviewEndpoints(ApiEndpoints):
             usage_by(events, "edge"),
             usage_by(events, "model"),
             usage_by(events, "tool"),
+            await asyncio.to_thread(estimate_policies, events),
         )
         return json_response(view)
 

@@ -23,10 +23,9 @@ from ...events import (
 )
 from ...flow.log_history import last_active_agent
 from ...inspection.comparison import last_answer
-from ...inspection.summaries import RunSummary, summarize_run
 from ...log import Log
 from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage
-from ...runner import Interrupt, usage_from_events
+from ...runner import Interrupt, RunSummary, summarize, usage_from_events
 from ...runner.result import to_interrupt
 from ...stores import RunRecord, RunStatus, WaitingMessage
 from ..http.auth import Principal
@@ -113,7 +112,7 @@ class RunView(Struct, frozen=True, kw_only=True):
     owner: str = ""
     """The owner of the run, for callers that see the runs of all owners."""
     summary: RunSummary | None = None
-    """The run's first words, path, usage and error, in lists."""
+    """The run's first words, agents, usage and error, as of its creation or the last time that it stopped."""
 
 
 class RunDetail(RunView, frozen=True, kw_only=True):
@@ -197,7 +196,7 @@ def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Princip
     """
     failed = events[-1] if record.status == "failed" and events and isinstance(events[-1], RunFailed) else None
     return RunDetail(
-        **asdict(to_run_view(record, principal, summarize_run(events))),
+        **asdict(to_run_view(record, principal, summarize(events))),
         active_agent=last_active_agent(events),
         output=last_answer(events) if record.status == "completed" else None,
         interrupts=tuple(to_interrupt(raised) for raised in Log(events).open_interrupts().values()),

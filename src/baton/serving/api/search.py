@@ -1,13 +1,12 @@
 """The search for runs: filters of the store, words and other properties of summaries, and pages."""
 
 import re
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from msgspec import Struct
 from starlette.datastructures import QueryParams
 
-from ...inspection.summaries import RunSummary
+from ...runner import RunSummary, read_summaries
 from ...stores import RUN_STATUSES, RunFilters, RunRecord, RunStatus, Store
 from ..http.auth import Principal
 from ..http.errors import ServingError
@@ -20,8 +19,8 @@ _PAGE = 200
 _CURSOR = re.compile(r"[\x20-\x7e]{1,1000}")
 _SKIP = re.compile(r"q(\d{1,6}):(.*)", re.ASCII)
 _ORDERS = ("newest", "oldest", "changed")
-Summarize: TypeAlias = Callable[[RunRecord], Awaitable[RunSummary]]
-"""Returns the summary of a run."""
+NO_SUMMARY = RunSummary()
+"""The summary of a run that was stored without one."""
 
 
 class RunSearch(Struct, frozen=True):
@@ -31,8 +30,8 @@ class RunSearch(Struct, frozen=True):
         filters: The filters of the store.
         limit: The size of a page.
         cursor: The cursor of the page.
-        words: Words that all must be in the run's first words, ids, path or error.
-        agent: An agent that must be on its path.
+        words: Words that all must be in the run's first words, ids, agents or error.
+        agent: An agent that must have been active.
         forked_from: The run, by its id in the store, that it was forked from.
         min_cost: The least cost.
     """
@@ -45,26 +44,24 @@ class RunSearch(Struct, frozen=True):
     forked_from: str = ""
     min_cost: float = 0.0
 
-    async def find(self, store: Store, summarize: Summarize) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
-        """Return a page of runs with their summaries, and the cursor of the next page.
+    async def find(self, store: Store) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
+        """Return a page of runs with their summaries, and the cursor of the next page. Reads no log.
 
         Args:
             store: The store.
-            summarize: Returns the summary of a run.
         """
         if not self.words and not self.agent and not self.forked_from and not self.min_cost:
             page = await store.list(**self._page(self.limit, self.cursor))
-            return [(record, await summarize(record)) for record in page.records], page.next_cursor
-        return await self._search(store, summarize)
+            return await _with_summaries(store, page.records), page.next_cursor
+        return await self._search(store)
 
-    async def _search(self, store: Store, summarize: Summarize) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
+    async def _search(self, store: Store) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
         skip, cursor = (int(found[1]), found[2]) if (found := _SKIP.fullmatch(self.cursor)) else (0, self.cursor)
         matches: list[tuple[RunRecord, RunSummary]] = []
         searched = 0
         while searched < MAX_SEARCHED:
             page = await store.list(**self._page(_PAGE, cursor))
-            for position, record in enumerate(page.records[skip:], skip + 1):
-                summary = await summarize(record)
+            for position, (record, summary) in enumerate(await _with_summaries(store, page.records[skip:]), skip + 1):
                 if self._matches(record, summary):
                     matches.append((record, summary))
                     if len(matches) == self.limit:
@@ -81,14 +78,19 @@ class RunSearch(Struct, frozen=True):
         return filters
 
     def _matches(self, record: RunRecord, summary: RunSummary) -> bool:
-        if self.agent and self.agent not in summary.path:
+        if self.agent and self.agent not in summary.agents:
             return False
-        if self.forked_from and self.forked_from != summary.forked_from:
+        if self.forked_from and self.forked_from != summary.forked_from.rpartition("@")[0]:
             return False
         if summary.usage.cost < self.min_cost:
             return False
-        text = " ".join([summary.words, record.run_id, record.thread, summary.error, *summary.path]).lower()
+        text = " ".join([summary.text, record.run_id, record.thread, summary.error, *summary.agents]).lower()
         return all(word in text for word in self.words)
+
+
+async def _with_summaries(store: Store, records: Sequence[RunRecord]) -> list[tuple[RunRecord, RunSummary]]:
+    found = await read_summaries(store, [record.run_id for record in records])
+    return [(record, found.get(record.run_id, NO_SUMMARY)) for record in records]
 
 
 def parse_search(query: QueryParams, principal: Principal) -> RunSearch:

@@ -1,0 +1,7 @@
+import tseslint from "typescript-eslint";
+
+export default tseslint.config(
+  { ignores: ["src/api-types.ts"] },
+  ...tseslint.configs.strict,
+  { rules: { "@typescript-eslint/no-non-null-assertion": "off" } },
+);

@@ -1,0 +1,115 @@
+import { describe, expect, test } from "vitest";
+import { curlOf, testOf } from "../src/copy";
+import { placeLabels, shorten, textWidth, type Label } from "../src/labels";
+import { describe as line, duration, openInterrupts, textOf, type Event } from "../src/model";
+import { FOLD, stepScale, timeScale } from "../src/scale";
+import { buildTimeline } from "../src/timeline";
+
+const event = (type: string, key: string, at: number, agent = "", id = "1", more: Partial<Event> = {}): Event => ({ type, key, timestamp: at, origin: [agent ? id : "", agent, null], ...more });
+const call = (name: string, args = "{}") => ({ id: `c-${name}`, name, arguments: args });
+const log: Event[] = [
+  event("RunStarted", "run", 0, "", "", { run_id: "r", input: [{ role: "user", content: "hi" }] }),
+  event("AgentStarted", "1", 0, "Desk"),
+  event("AgentResponded", "1/m1", 1, "Desk", "1", { model: "m", usage: { input_tokens: 10, output_tokens: 2, cost: 0.5 } as Event["usage"], message: { role: "assistant", tool_calls: [call("go", '{"a": 1}')] } }),
+  event("ToolReturned", "1/m1.0", 1, "Desk", "1", { tool_name: "go", requested_agent: "Sales", is_transfer_refused: true, content: "no" }),
+  event("AgentResponded", "1/m2", 2, "Desk", "1", { model: "m", message: { role: "assistant", tool_calls: [call("go")] } }),
+  event("ToolReturned", "1/m2.0", 2, "Desk", "1", { tool_name: "go", requested_agent: "Sales", content: "ok" }),
+  event("ControlTransferred", "1/to", 2, "Desk", "1", { source: "Desk", target: "Sales", payload: { why: "tea" } }),
+  event("AgentFinished", "1/end", 2, "Desk"),
+  event("AgentStarted", "2", 2, "Sales", "2"),
+  event("AgentResponded", "2/m1", 3, "Sales", "2", { model: "m", message: { role: "assistant", tool_calls: [call("pay"), call("look")] } }),
+  event("InterruptRaised", "2/m1.0/ask1", 3, "Sales", "2", { payload: "sure?" }),
+  event("RunSuspended", "suspended1", 3),
+  event("RunResumed", "resumed1", 3603),
+  event("InterruptAnswered", "2/m1.0/ask1!", 3603, "Sales", "2", { interrupt_id: "2/m1.0/ask1", answer: true }),
+  event("ToolReturned", "2/m1.0", 3604, "Sales", "2", { tool_name: "pay", content: "paid" }),
+  event("ToolReturned", "2/m1.1", 3604, "Sales", "2", { tool_name: "look", content: "seen", is_error: true }),
+  event("AgentResponded", "2/m2", 3605, "Sales", "2", { model: "m", message: { role: "assistant", content: "Done." } }),
+  event("AgentFinished", "2/end", 3605, "Sales", "2"),
+  event("RunCompleted", "completed", 3605),
+];
+
+describe("timeline", () => {
+  const drawn = buildTimeline(log, ["Desk", "Sales"]);
+  test("has a lane for the user and one for each agent", () => expect(drawn.lanes.map((lane) => lane.name)).toEqual(["User", "Desk", "Sales"]));
+  test("draws model calls, tools and waiting", () => {
+    expect(drawn.bars.map((bar) => `${bar.kind} ${bar.label}`).toSorted()).toEqual(["model m", "model m", "model m", "model m", "tool look", "tool pay", "wait sure?"]);
+    expect(drawn.bars.find((bar) => bar.kind === "wait")).toMatchObject({ from: { time: 3 }, to: { time: 3603 } });
+    expect(drawn.bars.find((bar) => bar.label === "pay")).toMatchObject({ from: { time: 3603 }, to: { time: 3604 } });
+    expect(drawn.bars.find((bar) => bar.label === "look")?.failed).toBe(true);
+  });
+  test("draws transfers with their payload, and refused ones with the reason", () => {
+    expect(drawn.hops.map((hop) => [hop.refused, hop.label, hop.reason])).toEqual([[true, "Sales", "no"], [false, "why: tea", ""]]);
+  });
+  test("keeps waiting apart from the time that was spent", () => { expect(drawn.busy).toBeCloseTo(5); expect(drawn.waited).toBe(3600); });
+  test("adds up cost and tokens", () => expect(drawn.growth.at(-1)).toMatchObject({ cost: 0.5, tokens: 12 }));
+  test("indents nested agents", () => {
+    const nested = buildTimeline([log[0]!, event("AgentStarted", "1", 0, "Flow"), event("AgentStarted", "1/s1", 0, "Step", "1/s1"), event("AgentStarted", "1/s1/x/y", 0, "Inner", "1/s1/x/y")]);
+    expect(nested.lanes.map((lane) => lane.depth)).toEqual([0, 0, 1, 2]);
+  });
+});
+
+describe("scale", () => {
+  const drawn = buildTimeline(log);
+  test("folds an hour of waiting to 44 pixels (S4)", () => {
+    const scale = timeScale(drawn, 1000);
+    expect(scale.folds).toHaveLength(1);
+    const x = (time: number) => scale.x({ time, step: 0 });
+    expect(x(3600) - x(10)).toBeLessThan(FOLD);
+    expect(x(3605)).toBeCloseTo(1000, 0);
+    for (const [a, b] of [[0, 1], [1, 3], [3, 3603], [3603, 3605]]) expect(x(a!)).toBeLessThan(x(b!));
+  });
+  test("has ticks that do not overlap", () => {
+    const { ticks } = timeScale(drawn, 1000);
+    for (let index = 1; index < ticks.length; index++) expect(ticks[index]!.x - ticks[index - 1]!.x).toBeGreaterThan(50);
+  });
+  test("counts steps", () => expect(stepScale(drawn, 180).x({ time: 0, step: 9 })).toBeCloseTo(90));
+});
+
+describe("labels", () => {
+  test("never overlap each other or what is drawn (S4)", () => {
+    let seed = 7;
+    const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
+    for (let round = 0; round < 200; round++) {
+      const labels: Label[] = Array.from({ length: 40 }, () => ({ row: `${Math.floor(random() * 3)}`, x: random() * 1000, text: "→ Refunds reason: refund".slice(0, 4 + random() * 20), align: random() < 0.3 ? "end" : "start" }));
+      const taken = new Map<string, [number, number][]>([["0", [[200, 260], [500, 520]]]]);
+      const boxes = placeLabels(labels, taken, [0, 1000]).map((each) => ({ row: each.row, from: each.align === "end" ? each.x - each.width : each.x, to: each.align === "end" ? each.x : each.x + each.width }));
+      for (const a of boxes) {
+        for (const b of boxes) if (a !== b && a.row === b.row) expect(a.to <= b.from || b.to <= a.from).toBe(true);
+        if (a.row === "0") for (const [from, to] of taken.get("0")!) expect(a.to <= from || a.from >= to).toBe(true);
+      }
+    }
+  });
+  test("are shortened to their room", () => {
+    expect(shorten("short", 100)).toBe("short");
+    expect(textWidth(shorten("a rather long label that does not fit", 80))).toBeLessThanOrEqual(80);
+  });
+});
+
+describe("model", () => {
+  test("finds open interrupts", () => {
+    expect(openInterrupts(log.slice(0, 12)).map((each) => each.key)).toEqual(["2/m1.0/ask1"]);
+    expect(openInterrupts(log)).toEqual([]);
+  });
+  test("describes events in a line", () => {
+    expect(line(log[2]!)).toEqual(["calls", "go(a: 1)"]);
+    expect(line(log[3]!)[0]).toBe("refused");
+    expect(line(log[6]!)).toEqual(["transfer", "Desk → Sales"]);
+  });
+  test("shows content as text", () => expect(textOf([{ type: "text", text: "<b>x</b>" }, { type: "image" }])).toBe("<b>x</b>[image]"));
+  test("shows durations", () => expect([0.0204, 5.25, 65, 3700, 200000].map(duration)).toEqual(["20 ms", "5.3 s", "1 m 5 s", "1 h 2 m", "2 d"]));
+});
+
+describe("copy", () => {
+  test("makes a curl command that the shell cannot break out of", () => {
+    const said = [{ ...log[0]!, input: [{ role: "user", content: "it's" }] }];
+    expect(curlOf(said)).toContain(`-d '{"input":"it'\\''s"}'`);
+  });
+  test("makes a test with the script of the run", () => {
+    const text = testOf(log);
+    expect(text).toContain('call("go", a=1)');
+    expect(text).toContain('say("", call("pay"), call("look"))');
+    expect(text).toContain('== ["Sales"]');
+    expect(text).toContain('assert result.output == "Done."');
+  });
+});

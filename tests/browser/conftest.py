@@ -1,0 +1,48 @@
+"""Tests in a real browser run only with `make test-browser`, so that `make test` needs none."""
+
+import asyncio
+import os
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+collect_ignore_glob = [] if os.environ.get("BATON_BROWSER") else ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the runs of the desk."""
+    from tests.browser import desk
+
+    store = tmp_path_factory.mktemp("studio") / "runs.db"
+    # Playwright's own event loop runs in this thread.
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: asyncio.run(desk.seed(store))).result()
+    return store
+
+
+@pytest.fixture(scope="session")
+def studio(seeded: Path) -> Generator[Any]:
+    """A Studio for the desk."""
+    from tests.browser.serving import serve_studio
+
+    with serve_studio(seeded) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Generator[Browser]":
+    """Debian's Chromium."""
+    from playwright.sync_api import sync_playwright
+    from tests.browser.serving import ARGUMENTS, CHROMIUM
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield launched
+        launched.close()

@@ -1,0 +1,321 @@
+"""Studio in a real browser (S25)."""
+
+import re
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from tests.browser import desk
+from tests.browser.serving import Studio
+
+AXE = Path(__file__).parents[2] / "studio" / "node_modules" / "axe-core" / "axe.min.js"
+SIZE: Any = {"width": 1440, "height": 900}
+expect.set_options(timeout=60_000)
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser, studio: Studio) -> Generator[Open]:
+    """Open a page that has signed in; console errors and requests to other origins fail the test."""
+    contexts: list[BrowserContext] = []
+    trouble: list[str] = []
+
+    def open_page(place: str, **options: Any) -> Page:
+        context = browser.new_context(viewport=SIZE, **options)
+        context.set_default_timeout(60_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: trouble.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith((studio.url, "data:")) else None)
+        page.goto(studio.sign_in_url())
+        page.locator(".sidebar li a").first.wait_for()
+        page.goto(f"{studio.url}/#{place}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    # Chromium reports the response to an invalid answer, which a test sends on purpose.
+    assert [text for text in trouble if "status of 422" not in text] == []
+
+
+def _row(page: Page, text: str) -> Any:
+    return page.locator(f'[role=option][aria-selected=true]:has-text("{text}")')
+
+
+def test_a_link_leads_to_an_event_and_shows_what_the_receiver_read(open_page: Open) -> None:
+    # S2, S5, S16
+    page = open_page("broken@8")
+    _row(page, "Triage → Refunds").wait_for()
+    page.get_by_role("tab", name="What Refunds read").click()
+    expect(page.get_by_text("You settle order A-17: refund, priority 1.")).to_be_visible()
+    header = page.locator("header.top")
+    expect(header).to_contain_text("+1 refused")
+    expect(header).to_contain_text("completed")
+    expect(header).to_contain_text("team")
+
+
+def test_a_handoff_is_shown_by_provenance(open_page: Open) -> None:
+    # S6
+    page = open_page("broken@8")
+    page.get_by_role("tab", name="Diff").click()
+    facts = page.locator(".facts")
+    expect(facts).to_contain_text("2 withheld")
+    expect(facts).to_contain_text("2 rewritten")
+    expect(page.locator(".cache")).to_contain_text("Prompt-cache prefix breaks at the tools")
+    expect(page.locator(".msg.rewritten ins").first).to_be_visible()
+
+
+def test_the_lanes_show_control_and_refusals(open_page: Open) -> None:
+    # S3
+    page = open_page("broken")
+    lanes = page.locator(".lanes")
+    for text in ("User", "Triage", "Refunds", "Closer", "refused: Refunds", "→ Refunds", "Cost"):
+        expect(lanes.locator(f'text:has-text("{text}")').first).to_be_visible()
+    expect(lanes.locator(".bar.model")).to_have_count(6)
+    page.get_by_role("button", name="Steps").click()
+    expect(lanes.locator(".tick").first).to_contain_text("1")
+
+
+def test_nested_agents_are_indented(open_page: Open) -> None:
+    # S3
+    page = open_page("parallel")
+    lanes = page.locator(".lanes text.lane")
+    expect(lanes.filter(has_text="Fraud")).to_be_visible()
+    left = [lanes.filter(has_text=name).first.get_attribute("x") for name in ("Checks", "Fraud")]
+    assert float(left[1] or 0) > float(left[0] or 0)
+
+
+def test_labels_do_not_overlap(open_page: Open) -> None:
+    # S4
+    page = open_page("long@5000")
+    page.locator(".lanes .bar").first.wait_for()
+    for _ in range(4):
+        boxes: list[dict[str, float]] = page.evaluate(
+            "() => [...document.querySelectorAll('.lanes text.label, .lanes .tick text')].map(t => t.getBBox())"
+            ".map(b => ({x: b.x, y: b.y, w: b.width, h: b.height}))"
+        )
+        assert boxes
+        for number, a in enumerate(boxes):
+            for b in boxes[number + 1 :]:
+                is_apart_x = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+                assert is_apart_x or a["y"] + a["h"] <= b["y"] + 4 or b["y"] + b["h"] <= a["y"] + 4, (a, b)
+        page.get_by_role("button", name="Zoom in").click()
+
+
+def test_ten_thousand_events_are_drawn_in_part(open_page: Open) -> None:
+    # S4, S19
+    page = open_page("long@5000")
+    page.locator("#event-5000[aria-selected=true]").wait_for()
+    expect(page.locator(".inspector .msg").first).to_be_visible()
+    assert page.locator(".row").count() < 80
+    for _ in range(8):
+        page.get_by_role("button", name="Zoom out").click()
+    assert page.evaluate("() => document.querySelectorAll('*').length") < 2000
+
+
+def test_keys_step_through_events_and_transfers(open_page: Open) -> None:
+    # S12, S21
+    page = open_page("broken")
+    page.locator(".row").first.wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.locator("#event-3[aria-selected=true]").wait_for()
+    page.keyboard.press("k")
+    page.locator("#event-2[aria-selected=true]").wait_for()
+    page.keyboard.press("]")
+    _row(page, "Not transferred").wait_for()
+    page.keyboard.press("]")
+    _row(page, "Triage → Refunds").wait_for()
+    page.keyboard.press("]")
+    _row(page, "Refunds → Closer").wait_for()
+    page.keyboard.press("[")
+    _row(page, "Triage → Refunds").wait_for()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Find runs")).to_be_focused()
+    page.keyboard.type("C-9")
+    expect(page.locator(".sidebar li a")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("C-9")
+
+
+def test_a_failed_run_shows_its_error_first(open_page: Open) -> None:
+    # S2
+    page = open_page("failed")
+    expect(page.locator(".failure")).to_contain_text("the provider is overloaded")
+
+
+def test_runs_are_filtered_and_threads_are_listed(open_page: Open) -> None:
+    # S1
+    page = open_page("broken")
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_label("Status").select_option("failed")
+    expect(page.locator(".sidebar li a")).to_have_count(2)
+    page.get_by_role("tab", name="Threads").click()
+    expect(page.locator(".sidebar li code").first).to_contain_text("customer-")
+
+
+def test_an_approval_is_answered_with_other_arguments_and_the_run_goes_on(open_page: Open) -> None:
+    # S7
+    page = open_page("/new")
+    page.get_by_label("Message").fill("Order A-99 came broken, I want my money back!")
+    page.get_by_role("button", name="Send").click()
+    question = page.locator(".question")
+    expect(question).to_contain_text('refund(order: "A-99", amount: 80)')
+    page.get_by_role("button", name="Edit arguments").click()
+    question.locator("textarea").fill('{"order": "A-99", "amount": 70}')
+    page.get_by_role("button", name="Allow").click()
+    expect(page.locator(".title")).to_contain_text("completed")
+    page.keyboard.press("End")
+    expect(page.locator('.row:has-text("70.00 EUR paid back")').first).to_be_visible()
+
+
+def test_a_question_is_answered_with_a_form(open_page: Open) -> None:
+    # S7
+    page = open_page("/new")
+    page.get_by_label("Message").fill("Thanks! Here is my rating.")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_label("Stars").fill("9")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_role("alert")).to_contain_text("9 is greater than the maximum of 5")
+    page.get_by_label("Stars").fill("5")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.locator(".title")).to_contain_text("completed")
+    expect(page.locator(".question")).to_have_count(0)
+
+
+def test_a_conversation_streams_and_continues(open_page: Open) -> None:
+    # S8
+    page = open_page("/new")
+    page.get_by_label("Thread").fill("customer-99")
+    page.get_by_label("Message").fill("Where is my parcel? Order B-7.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".lanes text.lane", has_text="Parcels")).to_be_visible()
+    expect(page.locator(".title")).to_contain_text("completed")
+    expect(page.locator(".chat .lines")).to_contain_text("Your parcel was delivered yesterday at 14:02.")
+    page.get_by_label("Message").fill("Is it in my parcel box?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("h1")).to_contain_text("parcel box")
+    expect(page.locator(".title")).to_contain_text("customer-99")
+
+
+def test_a_newcomer_finds_the_wrong_agent_and_forks_to_the_right_one(open_page: Open) -> None:
+    # S9, S10: the steps of docs/how-to/studio.md.
+    page = open_page("wrong")
+    page.locator(".row").first.wait_for()
+    page.keyboard.press("]")
+    _row(page, "Triage → Parcels").wait_for()
+    expect(page.get_by_role("tab", name="What Parcels read")).to_be_visible()
+    expect(page.locator(".body")).to_contain_text(desk.WRONG)
+    page.goto(re.sub("#.*", "#wrong@3", page.url))
+    page.keyboard.press("f")
+    page.locator(".form fieldset select").select_option("transfer_to_refunds")
+    page.locator(".form").get_by_label("Arguments (JSON)").fill('{"reason": "refund", "priority": 1, "order": "D-3"}')
+    page.get_by_role("button", name="Fork and run").click()
+    expect(page.locator(".question")).to_contain_text("refund(order")
+    page.get_by_role("link", name="compare").click()
+    expect(page.locator(".shared")).to_contain_text("The first 2 events are the same. Event 3 differs in message.")
+    expect(page.locator(".numbers")).to_contain_text("Triage → Refunds")
+
+
+def test_a_replay_says_that_the_code_still_matches(open_page: Open) -> None:
+    # S12
+    page = open_page("broken")
+    page.get_by_role("button", name="Replay").click()
+    expect(page.locator(".verdict")).to_contain_text("replay matches")
+
+
+def test_the_team_and_its_use_are_shown(open_page: Open) -> None:
+    # S11, S13
+    page = open_page("/team")
+    expect(page.locator(".stage .node", has_text="Refunds")).to_be_visible()
+    expect(page.locator(".stage .node .second").first).to_contain_text("call")
+    page.goto(re.sub("#.*", "#/usage", page.url))
+    page.get_by_role("button", name="edge").click()
+    expect(page.locator(".numbers")).to_contain_text("Triage → Refunds")
+
+
+def test_content_is_text(open_page: Open) -> None:
+    # S20
+    page = open_page("/new")
+    page.get_by_label("Message").fill("<img src=x onerror=alert(1)><b>bold</b>")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("h1")).to_have_text("<img src=x onerror=alert(1)><b>bold</b>")
+    assert page.locator("h1 *").count() == 0
+
+
+def test_nothing_inline_runs(open_page: Open) -> None:
+    # S20
+    page = open_page("broken")
+    page.locator(".row").first.wait_for()
+    add = (
+        "() => { const s = document.createElement('script'); s.textContent = 'window.x = 1'; document.head.append(s) }"
+    )
+    context = page.context
+    other = context.new_page()
+    other.goto(page.url)
+    other.locator(".row").first.wait_for()
+    other.evaluate(add)
+    assert other.evaluate("() => window.x ?? null") is None
+
+
+def test_without_the_token_nothing_is_shown(browser: Browser, studio: Studio) -> None:
+    # S20
+    context = browser.new_context()
+    page = context.new_page()
+    answer = page.goto(f"{studio.url}/")
+    assert answer is not None
+    assert answer.status == 401
+    assert page.request.get(f"{studio.url}/api/runs").status == 401
+    url = studio.sign_in_url()
+    page.goto(url)
+    page.locator(".sidebar").wait_for()
+    assert "token" not in page.url
+    again = browser.new_context()
+    answer = again.new_page().goto(url)
+    assert answer is not None
+    assert answer.status == 403
+    again.close()
+    context.close()
+
+
+def test_an_exported_run_opens_from_the_disk(open_page: Open, browser: Browser, tmp_path: Path) -> None:
+    # S16
+    page = open_page("broken")
+    page.locator(".row").first.wait_for()
+    page.get_by_text("Copy and export").click()
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Export as HTML").click()
+    file = tmp_path / "run.html"
+    started.value.save_as(file)
+    context = browser.new_context(offline=True)
+    alone = context.new_page()
+    trouble: list[str] = []
+    alone.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+    alone.on("pageerror", lambda error: trouble.append(str(error)))
+    alone.goto(f"{file.as_uri()}#broken@8")
+    expect(alone.locator("h1")).to_contain_text("Order A-17 came broken")
+    expect(alone.locator(".body")).to_contain_text("You settle order A-17")
+    assert alone.evaluate("() => document.fonts.check('13px Inter')")
+    context.close()
+    assert trouble == []
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize("place", ["open@8", "broken@3", "/team", "/usage", "/new", "/compare/broken/forked"])
+def test_axe_finds_no_violations(open_page: Open, scheme: str, place: str) -> None:
+    # S21: axe is injected, which the page's own policy forbids.
+    page = open_page(place, color_scheme=scheme, bypass_csp=True)
+    page.locator("main h1").first.wait_for()
+    if place.startswith("broken"):
+        page.keyboard.press("f")
+    page.wait_for_load_state("load")
+    page.locator(".body .msg, .form, .numbers, .composer").first.wait_for()
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("() => axe.run()")["violations"]
+    assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
