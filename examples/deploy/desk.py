@@ -1,4 +1,7 @@
-"""A team for the deployment example: the API server and the workers import it. The model is scripted unless BATON_MODEL is set."""
+"""A team for the deployment example, which the API server and the workers import.
+
+The model is scripted unless BATON_MODEL is set.
+"""
 
 import asyncio
 import os
