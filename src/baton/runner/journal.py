@@ -393,6 +393,7 @@ class LeaseHeartbeat:
         self._store = store
         self._ttl = ttl
         self._runs: dict[Journal, tuple[SupportsStop, asyncio.Task[Any]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -400,6 +401,10 @@ class LeaseHeartbeat:
         """Renew this run's lease from now on. Must be called by the task that drives the run."""
         driver = asyncio.current_task()
         assert driver is not None
+        if self._loop is not None and self._loop.is_closed():
+            # Its runs, timer and task ended without a trace.
+            self._runs, self._timer, self._task = {}, None, None
+        self._loop = driver.get_loop()
         self._runs[journal] = (run, driver)
         if self._timer is None and self._task is None:
             self._schedule()
