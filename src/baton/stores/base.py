@@ -23,7 +23,7 @@ A run is stored as lines, each one event as JSON, and a record. A store never re
    either the run's last append shows that messages wait, or `enqueue` returns False and its caller looks after them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from msgspec import Struct
@@ -234,6 +234,27 @@ class AppendOptions(TypedDict, total=False):
     """The version that a reader of the log must have, if it is newer than before; not changed by default."""
     notes: Mapping[str, bytes]
     """Notes to write in the same transaction."""
+
+
+@runtime_checkable
+class SupportsChannel(Protocol):
+    """A store with one channel for short messages between the processes that use it. Messages may be lost."""
+
+    async def publish(self, messages: Sequence[str]) -> None:
+        """Send messages to all processes that listen, in as few statements as possible.
+
+        Args:
+            messages: The messages, each of at most 7,999 bytes.
+        """
+        ...
+
+    def listen(self) -> AsyncIterator[str]:
+        """Receive messages, also those of this process; the first item is "", once it listens.
+
+        Raises:
+            StoreError: The connection is lost.
+        """
+        ...
 
 
 @runtime_checkable
