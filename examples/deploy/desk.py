@@ -1,4 +1,4 @@
-"""A team for the deployment example: the API server and the workers import it. The model is scripted unless BATON_MODEL is set."""
+"""A team for the deployment example, imported by server and workers. Scripted unless BATON_MODEL is set."""
 
 import asyncio
 import os

@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "Run a team once and print its answer.",
     "runs": "List, show, resume, retry, fork and remove stored runs.",
     "serve": "Serve a team over HTTP.",
+    "store": "Show and migrate the layout of a store.",
     "voice": "Hold a live conversation with a team of RealtimeAgents.",
     "worker": "Drive the stored runs of a team.",
 }

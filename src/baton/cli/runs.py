@@ -1,11 +1,10 @@
 """The commands `baton runs`: list, show, resume, retry, fork and remove stored runs."""
 
-import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from msgspec.structs import asdict
@@ -26,10 +25,9 @@ from . import options
 from .display import Screen, ask_interrupts, format_interrupt, parse_reply
 from .errors import SUSPENDED
 from .output import write, write_data, write_json
+from .retention import erase, expire
 from .run import RunPrinter, print_interrupts
-from .targets import RunSetup, get_record, is_driven, open_interrupts, open_store, set_up_run
-
-T = TypeVar("T")
+from .targets import RunSetup, get_record, is_driven, open_interrupts, set_up_run, store_option, with_store
 
 
 def _log_only_runner(store: Store) -> Runner[Any, Any]:
@@ -37,25 +35,6 @@ def _log_only_runner(store: Store) -> Runner[Any, Any]:
     return Runner(Agent("log_reader", description="Reads logs only."), store=store)
 
 
-def _with_store(location: str, work: Callable[[Store], Awaitable[T]]) -> T:
-    async def run() -> T:
-        store = open_store(location)
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
-
-
-_store = click.option(
-    "--store",
-    metavar="STORE",
-    envvar="BATON_STORE",
-    show_envvar=True,
-    required=True,
-    help="The store: a file such as runs.db, or a URL such as postgresql://user@host/database.",
-)
 _run_id = click.argument("run_id", metavar="RUN")
 _STATUSES = ("running", "suspended", "completed", "failed", "cancelled")
 
@@ -71,11 +50,16 @@ def runs_command() -> None:
       baton runs resume RUN desk:router --store runs.db --answer 1/m1.0/ask1=yes
       baton runs retry RUN --store runs.db
       baton runs fork RUN --store runs.db --at 5 --edit 1/m1.0="sold out"
+      baton runs expire --store runs.db --older-than 30d --archive old.jsonl.gz
     """
 
 
+runs_command.add_command(expire)
+runs_command.add_command(erase)
+
+
 @runs_command.command()
-@_store
+@store_option
 @click.option(
     "--status", multiple=True, type=click.Choice(_STATUSES), help="List only runs with this status; may be repeated."
 )
@@ -100,7 +84,7 @@ def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, as_jso
                 reasons[one.run_id] = parked.decode()
         return records, reasons
 
-    found, reasons = _with_store(store, read)
+    found, reasons = with_store(store, read)
     records, has_more = found[:limit], len(found) > limit
     if as_json:
         for record in records:
@@ -132,7 +116,7 @@ def _format_time(seconds: float) -> str:
 
 
 @runs_command.command()
-@_store
+@store_option
 @_run_id
 @click.option("--events", "as_events", is_flag=True, help="Print the events with their numbers and keys.")
 @options.json_option("Print the log, one JSON line for each event.")
@@ -144,7 +128,7 @@ def show(store: str, run_id: str, as_events: bool, as_json: bool) -> None:
         return await get_record(opened, run_id), await _log_only_runner(opened).events(run_id)
 
     output_format = options.choose_format(as_json=as_json, as_events=as_events)
-    record, events = _with_store(store, read)
+    record, events = with_store(store, read)
     if output_format == "json":
         write_json(encode_log(events), nl=False)
     elif output_format == "events":
@@ -177,7 +161,7 @@ def _show_conversation(record: RunRecord, events: Sequence[Event]) -> None:
 
 
 @runs_command.command()
-@_store
+@store_option
 @_run_id
 @options.target
 @options.repeated_option("--answer", "answers", "ID=VALUE", "Answer an open interrupt; may be repeated.")
@@ -248,7 +232,7 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
 
 
 @runs_command.command()
-@_store
+@store_option
 @click.argument("run_ids", metavar="RUN…", nargs=-1, required=True)
 @options.debug
 def retry(store: str, run_ids: tuple[str, ...]) -> None:
@@ -265,11 +249,11 @@ def retry(store: str, run_ids: tuple[str, ...]) -> None:
             await opened.put_note(run_id, PARKED_NOTE, None)
             write(f"run {run_id} waits for a worker", err=True)
 
-    _with_store(store, restart)
+    with_store(store, restart)
 
 
 @runs_command.command()
-@_store
+@store_option
 @_run_id
 @click.option("--at", type=click.IntRange(min=1), metavar="N", help="Copy the first N events; by default all.")
 @options.pairs_option("--edit", "edit", "Replace the result of an event, and drop the events after it.")
@@ -285,11 +269,11 @@ def fork(store: str, run_id: str, at: int | None, edit: Mapping[str, Any], new_i
         await get_record(opened, run_id)
         return await _log_only_runner(opened).fork(run_id, at=at, edit=edit, run_id=new_id)
 
-    write_data(f"{_with_store(store, copy)}\n")
+    write_data(f"{with_store(store, copy)}\n")
 
 
 @runs_command.command()
-@_store
+@store_option
 @click.argument("run_ids", metavar="RUN…", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
 @options.debug
@@ -307,8 +291,8 @@ def rm(store: str, run_ids: tuple[str, ...], yes: bool) -> None:
 
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("cannot ask for confirmation without a terminal; pass --yes")
-    _with_store(store, check)
+    with_store(store, check)
     label = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids)} runs"
     if yes or click.confirm(printable(f"delete {label}?")):
-        _with_store(store, remove)
+        with_store(store, remove)
         write(f"deleted {label}", err=True)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,7 +13,7 @@ from os import sep
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import click
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from .edges import definition_of
 from .errors import TargetError
 from .options import RunArguments
 
+T = TypeVar("T")
 TextTarget: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any]
 """An agent or runner for text."""
 Target: TypeAlias = TextTarget | RealtimeRunner[Any]
@@ -218,6 +219,30 @@ def _referenced(agents: Iterable[BaseAgent[Any, Any]]) -> Iterator[object]:
         yield from agent._referenced_agents()
         yield from (edge.agent for edge in agent._edges())
         yield getattr(agent, "inner", None)
+
+
+store_option = click.option(
+    "--store",
+    metavar="STORE",
+    envvar="BATON_STORE",
+    show_envvar=True,
+    required=True,
+    help="The store: a file such as runs.db, or a URL such as postgresql://user@host/database.",
+)
+"""The option of commands that work on a store."""
+
+
+def with_store(location: str, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Open a store, do some work on it, and close it."""
+
+    async def run() -> T:
+        store = open_store(location)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
 
 
 def open_store(location: str, *, existing: bool = True) -> Store:

@@ -72,7 +72,7 @@ def summary_note(events: Sequence[Event]) -> dict[str, bytes]:
 
 
 async def read_summaries(store: Store, run_ids: Sequence[str]) -> Mapping[str, RunSummary]:
-    """Return the summaries of runs by run id, without reading their logs; runs without one are missing.
+    """Return summaries by run id without reading logs; runs without one are missing.
 
     Args:
         store: The store.

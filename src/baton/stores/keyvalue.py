@@ -359,6 +359,19 @@ class KeyValueStore(LeaseMethods):
         )
         return sum([await self._delete_if(run_id, is_expired) for _, run_id in await self._all.entries()])
 
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread, reading every head; see `Store.erase`."""
+        records.check_erased(owner, thread)
+        threads = await self._client.read("inboxes", _decode_threads, "the list of inboxes") or ()
+        for name in [thread] if thread else threads:
+            for message in await self._read_inbox(name):
+                if not owner or message.owner == owner:
+                    await self.withdraw(message.run_id)
+        entries = await self._indexes(thread or None)[-1].entries()
+        return sum(
+            [await self._delete_if(run_id, lambda run: not owner or run.owner == owner) for _, run_id in entries]
+        )
+
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
         """Add a waiting message; see `Store.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)

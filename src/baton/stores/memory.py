@@ -150,6 +150,17 @@ class MemoryStore(LeaseMethods):
             expired = [one for one in self._records.values() if records.is_expired(one, older_than, status, now)]
             return sum(self._delete_run(one.run_id) for one in expired)
 
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread; see `Store.erase`."""
+        records.check_erased(owner, thread)
+        with self._lock:
+            for name, waiting in [*self._inboxes.items()]:
+                kept = [one for one in waiting if one.owner != owner] if owner else waiting if name != thread else []
+                self._inboxes[name] = kept
+                self._notify(name, self._drop_messages(name, 0))
+            erased = [one for one in self._records.values() if owner == one.owner != "" or thread == one.thread != ""]
+            return sum(self._delete_run(one.run_id) for one in erased)
+
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
         """Add a waiting message; see `Store.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)

@@ -1,6 +1,6 @@
 """A store in a PostgreSQL database, for several machines. Needs the extra `postgres`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from random import getrandbits
 from typing import TYPE_CHECKING, Any, LiteralString, Unpack
@@ -23,7 +23,7 @@ from .base import (
     RunStatus,
     WaitingMessage,
 )
-from .records import COLUMNS, NEW_COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
+from .records import CHANNEL, COLUMNS, NEW_COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
 
 if TYPE_CHECKING:
     from .postgres_pool import Connection
@@ -110,27 +110,29 @@ UPDATE baton_runs SET cancel_requested = CASE WHEN cancel_requested = ANY(%(weak
     ELSE cancel_requested END
 WHERE run_id = %(run_id)s AND status IN ('running', 'suspended') RETURNING number"""
 _STATEMENT_NOW: LiteralString = "extract(epoch FROM statement_timestamp())::float8"
-_FREE: LiteralString = f"AND NOT {_IS_LEASED} AND reader <= %(reader)s"
-_QUEUE: LiteralString = "baton_runnable q JOIN baton_runs r ON r.number = q.run"
+# Subqueries and arrays instead of joins: whatever the planner expects, it looks rows up by their numbers.
+_IS_FREE: LiteralString = f"NOT {_IS_LEASED} AND reader <= %(reader)s"
+_IS_FREE_IN_QUEUE: LiteralString = f"(SELECT {_IS_FREE} FROM baton_runs WHERE number = run)"
 _WAITING_NOW: LiteralString = f"""
-SELECT run FROM {_QUEUE} WHERE q.wake_at = 0 {_FREE} ORDER BY q.priority DESC, run LIMIT %(limit)s"""
+SELECT run FROM baton_runnable WHERE wake_at = 0 AND {_IS_FREE_IN_QUEUE}
+ORDER BY priority DESC, run LIMIT %(limit)s"""
 _WAITING_NOW_BY_TEAM: LiteralString = f"""
 SELECT run FROM unnest(%(teams)s::text[]) AS wanted(name), LATERAL (
-    SELECT run FROM {_QUEUE} WHERE q.team = name AND q.wake_at = 0 {_FREE}
-    ORDER BY q.priority DESC, run LIMIT %(limit)s) AS first"""
+    SELECT run FROM baton_runnable WHERE team = name AND wake_at = 0 AND {_IS_FREE_IN_QUEUE}
+    ORDER BY priority DESC, run LIMIT %(limit)s) AS first"""
 
 
 def _select_runnable(waiting_now: LiteralString) -> LiteralString:
-    """Select runs that wait for a worker, those whose time has come, and those whose worker died."""
-    is_wanted: LiteralString = "(%(teams)s::text[] IS NULL OR {team} = ANY(%(teams)s))"
+    """Select runs that wait for a worker, whose time has come, or whose worker died."""
+    is_wanted: LiteralString = "(%(teams)s::text[] IS NULL OR team = ANY(%(teams)s))"
     return f"""
-SELECT {COLUMNS}, {_NOW} FROM baton_runs JOIN (
+SELECT {COLUMNS}, {_NOW} FROM baton_runs WHERE number = ANY(ARRAY(
     ({waiting_now})
-    UNION (SELECT run FROM {_QUEUE} WHERE q.wake_at > 0 AND q.wake_at <= {_STATEMENT_NOW} {_FREE}
-        AND {is_wanted.replace("{team}", "q.team")} ORDER BY q.wake_at LIMIT %(limit)s)
-    UNION (SELECT number FROM baton_runs WHERE status = 'running' AND worker <> '' {_FREE} AND wake_at <= {_NOW}
-        AND {is_wanted.replace("{team}", "team")} ORDER BY number LIMIT %(limit)s)
-) AS found ON run = number ORDER BY priority DESC, number LIMIT %(limit)s"""
+    UNION (SELECT run FROM baton_runnable WHERE wake_at > 0 AND wake_at <= {_STATEMENT_NOW}
+        AND {is_wanted} AND {_IS_FREE_IN_QUEUE} ORDER BY wake_at LIMIT %(limit)s)
+    UNION (SELECT number FROM baton_runs WHERE status = 'running' AND worker <> '' AND {is_wanted}
+        AND wake_at <= {_NOW} AND {_IS_FREE} ORDER BY number LIMIT %(limit)s)
+)) ORDER BY priority DESC, number LIMIT %(limit)s"""
 
 
 _RUNNABLE = _select_runnable(_WAITING_NOW)
@@ -155,13 +157,23 @@ _DELETE: LiteralString = "DELETE FROM baton_runs WHERE run_id = %s RETURNING num
 
 def _delete_expired(matching: LiteralString) -> LiteralString:
     return f"""
-DELETE FROM baton_runs WHERE number IN (
+DELETE FROM baton_runs WHERE number = ANY(ARRAY(
     SELECT number FROM baton_runs
     WHERE {matching} AND changed_at <= {_STATEMENT_NOW} - %(older_than)s AND NOT {_IS_LEASED}
-    ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
+    ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED))
 RETURNING number"""
 
 
+def _erase(matching: LiteralString) -> LiteralString:
+    return f"""
+DELETE FROM baton_runs WHERE number = ANY(ARRAY(SELECT number FROM baton_runs WHERE {matching} LIMIT 1000))
+RETURNING number"""
+
+
+_ERASE_OWNER = _erase("owner = %s AND owner <> ''")
+_ERASE_THREAD = _erase("thread = %s AND thread <> ''")
+_ERASE_INBOX: LiteralString = """
+DELETE FROM baton_inbox WHERE (owner = %(owner)s AND owner <> '') OR (thread = %(thread)s AND thread <> '')"""
 _EXPIRE = _delete_expired("status = ANY(%(status)s)")
 _EXPIRE_ENDED = _delete_expired(records.ENDED)
 
@@ -322,6 +334,21 @@ class PostgresStore(WriteMethods):
             if count < _BATCH:
                 return deleted
 
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread; see `Store.erase`."""
+        records.check_erased(owner, thread)
+        await self._pool.fetch(_ERASE_INBOX, {"owner": owner, "thread": thread})
+        deleted = 0
+        while True:
+            count = len(await self._pool.fetch(_ERASE_OWNER if owner else _ERASE_THREAD, (owner or thread,)))
+            deleted += count
+            if count < _BATCH:
+                return deleted
+
+    async def layout(self) -> tuple[int, int]:
+        """Return the version of the tables' layout, 0 if there are none, and the newest version."""
+        return await self._pool.layout()
+
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Acquire a lease; see `Store.acquire`."""
         records.check_names(run_id, worker=worker)
@@ -402,6 +429,16 @@ class PostgresStore(WriteMethods):
     async def now(self) -> float:
         """Return the server's time; see `Store.now`."""
         return (await self._pool.fetch(f"SELECT {_NOW}", ()))[0][0]
+
+    async def publish(self, messages: Sequence[str]) -> None:
+        """Send messages; see `SupportsChannel.publish`."""
+        await self._pool.fetch(
+            f"SELECT pg_notify({CHANNEL}, message) FROM unnest(%s::text[]) AS message", ([*messages],)
+        )
+
+    def listen(self) -> AsyncIterator[str]:
+        """Receive messages on a connection of its own; see `SupportsChannel.listen`."""
+        return self._pool.listen()
 
     async def close(self) -> None:
         """Close the connections."""

@@ -270,6 +270,12 @@ def check_names(run_id: str, **others: str) -> None:
             raise SetupError(f"{parameter} is {name!r}, which has characters that cannot be stored; use plain text")
 
 
+def check_erased(owner: str, thread: str) -> None:
+    """Raise SetupError unless exactly one of the names is given."""
+    if bool(owner) == bool(thread):
+        raise SetupError("erase() needs either owner=… or thread=…, and not an empty one")
+
+
 def check_version(version: int, known: Collection[int], store: str) -> None:
     """Raise StoreError unless this store can read or migrate a layout of this version."""
     if version not in known:
@@ -382,7 +388,8 @@ async def iter_records(store: Store, **filters: Unpack[RunFilters]) -> AsyncIter
 
 def _parse_cursor(cursor: str, parts: int) -> Position:
     try:
-        position = tuple([float(part) for part in cursor.split(" ")])
+        # A number stays an integer: databases use an index only for the type of its column.
+        position = tuple([int(part) if part.isdecimal() else float(part) for part in cursor.split(" ")])
     except ValueError:
         position = ()
     if len(position) != parts:
@@ -407,6 +414,8 @@ def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
 
 
+CHANNEL: LiteralString = "'baton_' || left(md5(current_schema()), 16)"
+"""The name of a PostgreSQL store's channel, which stores in other schemas of the database do not share."""
 ENDED: LiteralString = "status IN ('completed', 'failed', 'cancelled')"
 """The condition for finished runs, as in the index that `expire` uses."""
 

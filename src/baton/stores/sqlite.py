@@ -29,7 +29,7 @@ from .base import (
     WaitingMessage,
 )
 from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
-from .sqlite_file import MAX_LINES, GroupCommitter, SQLiteConnection, StoreLockedError, Work
+from .sqlite_file import MAX_LINES, VERSION, GroupCommitter, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 _BATCH = 500
@@ -275,6 +275,23 @@ class SQLiteStore(LeaseMethods):
             deleted += count
             if count < _BATCH:
                 return deleted
+
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete everything of an owner or a thread; see `Store.erase`."""
+        records.check_erased(owner, thread)
+        condition, name = ("owner = ? AND owner <> ''", owner) if owner else ("thread = ? AND thread <> ''", thread)
+        statement = f"SELECT number FROM runs WHERE {condition} LIMIT {_BATCH}"
+        await self._write(lambda file: file.execute(f"DELETE FROM inbox WHERE {condition}", (name,)))
+        deleted = 0
+        while True:
+            count = await self._write(lambda file: _delete_run(file, file.execute(statement, (name,)).fetchall()))
+            deleted += count
+            if count < _BATCH:
+                return deleted
+
+    async def layout(self) -> tuple[int, int]:
+        """Return the version of the file's layout, 0 if there is no file, and the newest version."""
+        return self._file.layout_version() if self.path.exists() else 0, VERSION
 
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Renew leases; see `Store.renew`."""

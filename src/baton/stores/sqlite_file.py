@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
@@ -115,6 +115,14 @@ class SQLiteConnection:
     def read(self, work: Work[T]) -> T:
         """Run `work` in a read transaction."""
         return self._transact("BEGIN", work)
+
+    def layout_version(self) -> int:
+        """Return the version of the file's layout without migrating it."""
+        try:
+            with closing(sqlite3.connect(self._path, timeout=self._timeout)) as connection:
+                return self._version(connection)
+        except sqlite3.Error as failure:
+            raise self._to_store_error(failure) from failure
 
     def close(self) -> None:
         """Close the file; it is reopened when needed."""

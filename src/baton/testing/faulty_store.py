@@ -27,6 +27,7 @@ Operation: TypeAlias = Literal[
     "read_notes",
     "delete",
     "expire",
+    "erase",
     "acquire",
     "renew",
     "release",
@@ -173,6 +174,7 @@ class FaultyStore:
     read_notes = _faulty(Store.read_notes)
     delete = _faulty(Store.delete)
     expire = _faulty(Store.expire)
+    erase = _faulty(Store.erase)
     acquire = _faulty(Store.acquire)
     renew = _faulty(Store.renew)
     release = _faulty(Store.release)

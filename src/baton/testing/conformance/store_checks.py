@@ -309,7 +309,7 @@ async def the_clock_is_that_of_the_records(store: Store) -> None:
 
 @store_check
 async def notes_are_written_with_lines(store: Store) -> None:
-    """`create` and `append` write notes with their lines, or neither; internal ones are read by name."""
+    """`create` and `append` write notes with their lines; internal ones are read by name."""
     await store.create("a", [b"one"], notes={"baton.summary": b"first", "mine": b"x"})
     await store.create("b", [b"one"], thread="t", notes={"baton.summary": b"other"})
     await store.create("c", [b"one"])

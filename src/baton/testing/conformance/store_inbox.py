@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ...errors import InboxFullError, MessageGoneError, RunConflictError, RunExistsError, ThreadBusyError
+from ...errors import InboxFullError, MessageGoneError, RunConflictError, RunExistsError, SetupError, ThreadBusyError
 from ...stores import CancelWhen, RunFlags, Store, WaitingMessage, WaitMode
 from .store_checks import Open, add_check, expect, expect_error, expect_log, expect_same, known, opened, store_check
 
@@ -44,6 +44,28 @@ async def messages_wait_in_order(open: Open) -> None:
         expect_same(list(await later.inbox("other")), [], "the messages of a thread without any")
         expect_same(await later.waiting("a"), found[1], "a message by its id")
         expect_same((await later.waiting("r"), await later.waiting("none")), (None, None), "messages that do not wait")
+
+
+@store_check
+async def a_person_can_be_erased(store: Store) -> None:
+    """`erase` deletes the runs, notes and messages of an owner or a thread, and nothing else."""
+    for number, (owner, thread) in enumerate((("ada", "t"), ("ada", ""), ("bob", "t"), ("bob", "u"))):
+        await store.create(f"r{number}", [b"one"], owner=owner, thread=thread, notes={"baton.summary": b"x"})
+        if thread == "t":
+            await store.append(f"r{number}", 1, [], status="completed")
+    await store.create("live", [b"one"], owner="ada", worker="me", ttl=60)
+    for owner in ("ada", "bob"):
+        await store.enqueue(WaitingMessage(run_id=f"for {owner}", thread="u", owner=owner), limit=10)
+    expect_same(await store.erase(owner="ada"), 3, "the number of erased runs of an owner")
+    left = {record.run_id for record in (await store.list()).records}
+    expect_same(left, {"r2", "r3"}, "the runs that are left")
+    expect_same([one.run_id for one in await store.inbox("u")], ["for bob"], "the messages that are left")
+    expect_same({*await store.read_notes(["r0", "r1", "r2", "r3"], "baton.summary")}, {"r2", "r3"}, "the notes")
+    expect_same([one.run_id for one in await store.runnable()], ["r3"], "the runnable runs that are left")
+    expect_same(await store.erase(thread="u"), 1, "the number of erased runs of a thread")
+    expect_same([*await store.inbox("u")], [], "the messages of an erased thread")
+    expect_same(await store.erase(owner="nobody"), 0, "the number of erased runs of an unknown owner")
+    await expect_error(store.erase(), SetupError, "erase() without a name")
 
 
 @store_check

@@ -1,0 +1,95 @@
+"""The commands `baton runs expire` and `baton runs erase`."""
+
+import re
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from ..stores import FINISHED_STATUSES, RUN_STATUSES, Store
+from ..wording import printable
+from . import options
+from .output import write
+from .targets import store_option, with_store
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as `30d`, `12h` or `90s`; the value is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse the text of the option."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a duration; write 30d, 12h, 15m or 90s", param, ctx)
+        return timedelta(**{_UNITS[found.group(2)]: float(found.group(1))}).total_seconds()
+
+
+@click.command()
+@store_option
+@click.option(
+    "--older-than", required=True, type=Duration(), metavar="TIME", help="The age, such as 30d, 12h, 15m or 90s."
+)
+@click.option(
+    "--status",
+    multiple=True,
+    type=click.Choice(RUN_STATUSES),
+    help="Delete runs with this status; may be repeated. By default those that have ended.",
+)
+@click.option(
+    "--archive", type=options.FILE, metavar="FILE", help="Write the runs to this file first, as JSON lines (.gz)."
+)
+@click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
+@options.debug
+def expire(store: str, older_than: float, status: tuple[Any, ...], archive: Path | None, yes: bool) -> None:
+    """Delete runs whose status has not changed for some time.
+
+    \b
+    Example:
+      baton runs expire --store runs.db --older-than 30d --archive 2026-05.jsonl.gz --yes
+    """
+    from ..stores.retention import expire_runs
+
+    async def delete(opened: Store) -> int:
+        return await expire_runs(opened, older_than, status=status or FINISHED_STATUSES, archive=archive)
+
+    if _confirm("delete all runs that are older?", yes=yes):
+        write(f"deleted {_count(with_store(store, delete))}", err=True)
+
+
+@click.command()
+@store_option
+@click.option("--owner", metavar="NAME", help="Erase what belongs to this owner.")
+@click.option("--thread", metavar="ID", help="Erase this thread.")
+@click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
+@options.debug
+def erase(store: str, owner: str | None, thread: str | None, yes: bool) -> None:
+    """Delete everything that the store has of an owner or a thread, including runs in progress.
+
+    These are runs with their logs, notes and summaries, and messages that wait. A fork belongs to no owner and no
+    thread: delete it with `baton runs rm`.
+    """
+    if bool(owner) == bool(thread):
+        raise click.UsageError("pass --owner or --thread")
+
+    async def delete(opened: Store) -> int:
+        return await (opened.erase(owner=owner) if owner else opened.erase(thread=cast("str", thread)))
+
+    what = f"owner {owner}" if owner else f"thread {thread}"
+    if _confirm(f"erase all data of {what}?", yes=yes):
+        write(f"erased {_count(with_store(store, delete))} of {what}", err=True)
+
+
+def _count(runs: int) -> str:
+    return f"{runs} run{'' if runs == 1 else 's'}"
+
+
+def _confirm(question: str, *, yes: bool) -> bool:
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("cannot ask for confirmation without a terminal; pass --yes")
+    return yes or click.confirm(printable(question))
