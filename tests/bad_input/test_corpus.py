@@ -416,7 +416,7 @@ CONSTRUCTORS = (
     Target(
         Worker,
         {"runner": Runner(A, store=MemoryStore())},
-        {"concurrency": "count", "max_deaths": "count", "accept_changes": "flag", "engine": "choice"},
+        {"concurrency": "count", "max_deaths": "count", "accept_changes": "flag"},
     ),
     Target(LocalEngine, {}, {"interval": "seconds"}),
     Target(

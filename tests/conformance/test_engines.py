@@ -49,4 +49,4 @@ async def test_the_temporal_engine(tmp_path: Path, temporal_server: TemporalServ
     def new_engine(store: Store) -> TemporalEngine:
         return TemporalEngine(temporal_server.address)
 
-    await check(Place(partial(SQLiteStore, tmp_path / "runs.db"), new_engine))
+    await check(Place(partial(SQLiteStore, tmp_path / "runs.db"), new_engine, settle=10.0))

@@ -37,10 +37,10 @@ class WorkerProcess:
         path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         # A file instead of a pipe, which would be full some time.
         self._errors = cwd / f"worker-{time.monotonic_ns()}.log" if cwd != REPOSITORY else None
-        errors = subprocess.DEVNULL if self._errors is None else self._errors.open("wb")
-        self.process = subprocess.Popen(
-            command, cwd=cwd, env={**os.environ, "PYTHONPATH": path, **(environment or {})}, stderr=errors
-        )
+        with (self._errors or Path(os.devnull)).open("wb") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=cwd, env={**os.environ, "PYTHONPATH": path, **(environment or {})}, stderr=errors
+            )
 
     def __enter__(self) -> Self:
         return self

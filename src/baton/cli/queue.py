@@ -1,41 +1,28 @@
 """The commands `baton queue`: show, pause and resume the queue of the workers on a PostgreSQL store."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from ..stores import Store
 from . import options
 from .output import write
-from .targets import open_store
+from .targets import store_option, with_store
 
 if TYPE_CHECKING:
     from ..worker import PostgresEngine
 
 T = TypeVar("T")
 
-_store = click.option(
-    "--store",
-    metavar="STORE",
-    envvar="BATON_STORE",
-    show_envvar=True,
-    required=True,
-    help="The PostgreSQL store: postgresql://user@host/database.",
-)
-
 
 def _with_engine(location: str, work: "Callable[[PostgresEngine], Awaitable[T]]") -> T:
-    async def run() -> T:
+    async def run(store: Store) -> T:
         from ..worker import PostgresEngine
 
-        store = open_store(location)
-        try:
-            return await work(PostgresEngine(store))
-        finally:
-            await store.close()
+        return await work(PostgresEngine(store))
 
-    return asyncio.run(run())
+    return with_store(location, run)
 
 
 @click.group("queue")
@@ -51,7 +38,7 @@ def queue_command() -> None:
 
 
 @queue_command.command()
-@_store
+@store_option
 @options.debug
 def show(store: str) -> None:
     """Show whether the queue is paused, and how many jobs it has."""
@@ -64,7 +51,7 @@ def show(store: str) -> None:
 
 
 @queue_command.command()
-@_store
+@store_option
 @options.debug
 def pause(store: str) -> None:
     """Let no worker take runs until `baton queue resume`; runs in progress continue."""
@@ -77,7 +64,7 @@ def pause(store: str) -> None:
 
 
 @queue_command.command()
-@_store
+@store_option
 @options.debug
 def resume(store: str) -> None:
     """Let workers take runs again."""

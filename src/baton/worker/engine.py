@@ -7,10 +7,11 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from ..arguments import check_choice
-from ..errors import SetupError
+from ..errors import SetupError, quote_names
 from ..runner import Runner
 from ..runner.recovery import FailedAttempts
 from ..stores import RunRecord, RunStatus, Store
+from ..wording import type_of
 from .limits import Concurrency
 
 ENGINES = ("local", "postgres", "temporal")
@@ -97,7 +98,7 @@ class Engine(Protocol):
         ...
 
 
-def resolve_engine(engine: Engine | str | None, store: Store, *, address: str | None = None) -> Engine:
+def resolve_engine(engine: object, store: Store, *, address: str | None = None) -> Engine:
     """Return an engine for the workers of a store.
 
     Args:
@@ -108,8 +109,10 @@ def resolve_engine(engine: Engine | str | None, store: Store, *, address: str | 
     Raises:
         SetupError: There is no such engine, it cannot work with the store, or its extra is missing.
     """
-    if engine is not None and not isinstance(engine, str):
+    if isinstance(engine, Engine):
         return engine
+    if engine is not None and not isinstance(engine, str):
+        raise SetupError(f"Worker(engine=…) is {type_of(engine)}; give an engine, or one of: {quote_names([*ENGINES])}")
     if engine is None:
         is_postgres = type(store).__name__ == "PostgresStore"
         engine = "postgres" if is_postgres and find_spec("procrastinate") is not None else "local"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from time import monotonic
 
-from ..arguments import check_positive
+from ..arguments import check_arguments, check_positive
 from ..runner.recovery import RunnablePoller
 from ..stores import RunRecord
 from .engine import RunDriver
@@ -21,6 +21,7 @@ class LocalEngine:
 
     name = "local"
 
+    @check_arguments
     def __init__(self, *, interval: float = 0.1) -> None:
         check_positive("LocalEngine(interval=…)", interval)
         self._interval = interval

@@ -141,7 +141,8 @@ class Worker:
             stopping.cancel()
             self.is_stopping = True
             await self._drain_runs(serving)
-        serving.result()
+        if serving.done() and not serving.cancelled():
+            serving.result()
 
     def stop(self) -> None:
         """Take no more runs, let turns in flight finish, release the runs, and let `run` return.
