@@ -48,7 +48,7 @@ from .backends import (
     open_run,
     run_started_event,
 )
-from .observers import Observer, check_observers, find_tracer
+from .observers import Observer, check_observers, current_traceparent, measure_store
 from .options import encode_given, refuse_unrecorded
 from .result import RunResult
 from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
@@ -86,8 +86,7 @@ class Runner(Generic[C, Out]):
         extra_agents: Agents that belong to the team although no handoff refers to them.
         prompt_language: The language of generated prompts and tool descriptions, `"en"` or `"zh"`.
         lease_seconds: How long a stored run stays reserved for this worker if its process dies.
-        prices: The prices that costs are computed with: a `PriceTable`, True for those of `genai-prices` if it is
-            installed, or False for no costs but those that models report.
+        prices: A `PriceTable`, True for the prices of `genai-prices` if it is installed, or False for no costs.
 
     Raises:
         SetupError: An argument is invalid or unknown, or the team cannot work as defined.
@@ -152,7 +151,6 @@ class Runner(Generic[C, Out]):
             input_filter=handoff_input_filter,
         )
         self._observers = check_observers(observers)
-        self._tracer = find_tracer(self._observers)
         self._stopped: dict[str, StoppedRun] = {}
         """Stopped runs by id, if there is no store."""
         self._stored_runs = None if store is None else self._create_repository(store)
@@ -160,9 +158,8 @@ class Runner(Generic[C, Out]):
         """Runs of threads, in memory, if there is no store."""
         if loop_fallback is not None and self.team.members.get(loop_fallback) is None:
             names = quote_names([*self.team.members])
-            raise SetupError(
-                f"Runner(loop_fallback={show(loop_fallback)}) is not an agent of the team, which has: {names}"
-            )
+            given = f"Runner(loop_fallback={show(loop_fallback)})"
+            raise SetupError(f"{given} is not an agent of the team, which has: {names}")
         self.team.warn(entries=[loop_fallback] if loop_fallback is not None else ())
 
     def __repr__(self) -> str:
@@ -546,7 +543,7 @@ class Runner(Generic[C, Out]):
             owner=args.get("owner", ""),
             limits={} if limits is None else msgspec.structs.asdict(limits),
             options=encode_given(args, self.team) if args else {},
-            traceparent="" if self._tracer is None else self._tracer.current_traceparent(),
+            traceparent=current_traceparent(self._observers) if self._observers else "",
         )
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
@@ -573,9 +570,7 @@ class Runner(Generic[C, Out]):
         return self._stored_runs or self._thread_runs
 
     def _create_repository(self, store: "Store | str | PathLike[str]") -> RunRepository:
-        opened = resolve_store(store)
-        if self._tracer is not None:
-            opened = self._tracer.measure_store(opened)
+        opened = measure_store(resolve_store(store), self._observers)
         return RunRepository(opened, self._config, self._fingerprint, ttl=self.lease_seconds, observers=self._observers)
 
     def _threads_in_memory(self) -> RunRepository:
