@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 
 def inject_trace(headers: MutableMapping[str, str]) -> None:
-    """Add the trace context of the current span to the headers of a request; nothing if there is no span.
+    """Add the trace context of the current span, if there is one, to headers.
 
     Args:
         headers: The headers.
@@ -22,7 +22,7 @@ def inject_trace(headers: MutableMapping[str, str]) -> None:
 
 @contextmanager
 def remote_parent(headers: Mapping[str, str]) -> Generator[None]:
-    """Make the span that a request belongs to current, unless the program has made one of its own current.
+    """Make the span that a request belongs to current, unless there is a current span.
 
     Args:
         headers: The headers of the request, with names in lower case.

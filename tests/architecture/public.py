@@ -16,7 +16,7 @@ PROTOCOLS: tuple[type, ...] = (Store, TokenStore)
 """Protocols whose docstrings hold for the classes that implement them."""
 
 NOT_FOR_PROGRAMS = frozenset(
-    {"__init__", "__main__", "__pycache__", "cli", "py", "arguments", "lazy", "version", "wording"}
+    {"__init__", "__main__", "__pycache__", "cli", "py", "arguments", "lazy", "propagation", "version", "wording"}
 )
 PACKAGES = sorted({path.stem for path in PACKAGE.iterdir()} - NOT_FOR_PROGRAMS)
 """The packages and modules that programs import from."""

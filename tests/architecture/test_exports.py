@@ -79,6 +79,7 @@ def test_the_reference_has_a_page_for_each_package() -> None:
         "cli",
         "arguments",
         "lazy",
+        "propagation",
         "version",
         "wording",
     }

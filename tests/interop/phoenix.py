@@ -78,19 +78,19 @@ async def phoenix(environment: Path) -> AsyncGenerator[str]:
             "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
         }
         with (Path(folder) / "phoenix.log").open("wb") as log:
-            process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs meanwhile
-                [environment / "bin" / "phoenix", "serve"], env=os.environ | settings, stdout=log, stderr=log
+            process = await asyncio.create_subprocess_exec(
+                environment / "bin" / "phoenix", "serve", env=os.environ | settings, stdout=log, stderr=log
             )
             try:
                 async with asyncio.timeout(START_SECONDS), httpx.AsyncClient() as client:
                     while not await _is_ready(client, f"{url}/healthz"):
-                        if process.poll() is not None:
+                        if process.returncode is not None:
                             raise RuntimeError((Path(folder) / "phoenix.log").read_text())
                         await asyncio.sleep(0.2)
                 yield url
             finally:
                 process.terminate()
-                process.wait()
+                await process.wait()
 
 
 async def _is_ready(client: httpx.AsyncClient, url: str) -> bool:

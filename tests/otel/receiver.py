@@ -49,7 +49,7 @@ class ReceivedPoint:
 
 @dataclass
 class Receiver:
-    """What an OTLP receiver got."""
+    """The spans and metrics that an OTLP receiver got."""
 
     url: str = ""
     spans: list[ReceivedSpan] = field(default_factory=list[ReceivedSpan])

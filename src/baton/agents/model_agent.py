@@ -475,7 +475,7 @@ def _keep_error(error: E, caller: MiddlewareContext | None, suffix: str | None) 
 
 
 async def _abandon(stream: AsyncIterable[Chunk] | None, span: ModelCallSpan | None, error: BaseException) -> None:
-    """End the span of a failed call, and close its iterator, which would keep its connection open."""
+    """End the span of a failed call, and close its iterator and so its connection."""
     if span is not None:
         span.fail(error)
     close = getattr(stream, "aclose", None)

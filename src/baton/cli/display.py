@@ -65,7 +65,7 @@ def format_usage(usage: Usage, seconds: float | None = None) -> str:
 
 
 def format_cost(usage: Usage) -> str:
-    """Format the cost: `$0.0123`, `$0.0123 + 2 calls of unknown cost`, or "" if no call had a cost."""
+    """Format a cost: `$0.0123 + 2 calls of unknown cost`, or "" if no call had one."""
     unknown = ""
     if usage.unpriced_calls:
         unknown = f"{usage.unpriced_calls} call{'' if usage.unpriced_calls == 1 else 's'} of unknown cost"

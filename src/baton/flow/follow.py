@@ -161,7 +161,7 @@ def follow(
         after: The activation that the path continues.
         edge: The view of the first agent on the history.
     """
-    work = _follow(flow, start, prefix, after, edge)
+    work = _follow(flow, start, prefix, after, edge or _DIRECT)
     return work if flow.run.trace is None else _follow_traced(flow, work)
 
 
@@ -176,12 +176,11 @@ async def _follow_traced(flow: TeamFlow, work: Coroutine[Any, Any, FlowOutcome])
 
 
 async def _follow(
-    flow: TeamFlow, start: TeamMember, prefix: str, after: Origin | None, edge: "_EdgeView | None"
+    flow: TeamFlow, start: TeamMember, prefix: str, after: Origin | None, edge: "_EdgeView"
 ) -> FlowOutcome:
     run, log, history, member, origin = flow.run, flow.run.log, flow.history, start, after
     stack = flow.stack
     loops: LoopDetector | None = None
-    edge = edge or _DIRECT
     answer: Any = None
     breaks_loop, hop, first = False, 0, None
     while True:
@@ -198,8 +197,7 @@ async def _follow(
         ctx = _activate(flow, member, origin, edge) or await _activate_with_function(flow, member, origin, edge)
         key = f"{ctx._scope}/start"
         is_past = log.has_past and log.find(key, AgentStarted) is not None
-        if run.trace is not None:
-            flow.span = run.trace.start_activation(ctx, member.agent)
+        flow.span = None if run.trace is None else run.trace.start_activation(ctx, member.agent)
         if ctx._hooks is not None:
             await ctx._hooks.call(ctx, "start", is_past=is_past)
         if not is_past:
@@ -243,9 +241,7 @@ async def _follow(
             stack.open_pending(ctx)
         if ctx._hooks is not None or member.agent.hooks is not None:
             await _call_handoff_hooks(flow, ctx, source.agent, member.agent)
-        _record_end(ctx)
-        if flow.span is not None:
-            flow.span = flow.span.leave()
+        _record_end(flow, ctx)
         if log.sink is not None:
             await log.settle()
         if edge is not _DIRECT:
@@ -394,9 +390,7 @@ async def _end_flow(flow: TeamFlow, ctx: AgentContext[Any], outcome: FlowOutcome
         flow.stack.clear(ctx)
     if ctx._hooks is not None:
         await ctx._hooks.call(ctx, "end", outcome.output, is_past=_is_recorded(ctx, "end"))
-    _record_end(ctx)
-    if flow.span is not None:
-        flow.span = flow.span.leave()
+    _record_end(flow, ctx)
     if ctx._run.log.sink is not None:
         await ctx._run.log.settle()
 
@@ -428,7 +422,7 @@ async def _call_handoff_hooks(
         await ctx._hooks.call(ctx, "end", None, is_past=is_past)
 
 
-def _record_end(ctx: AgentContext[Any]) -> None:
+def _record_end(flow: TeamFlow, ctx: AgentContext[Any]) -> None:
     log, key = ctx._run.log, f"{ctx._scope}/end"
     finished = log.find(key, AgentFinished) if log.has_past else None
     if finished is None:
@@ -436,3 +430,5 @@ def _record_end(ctx: AgentContext[Any]) -> None:
         log.write(AgentFinished(key, ctx._origin, time(), changes))
     else:
         ctx._apply_changes(finished.value_changes)
+    if flow.span is not None:
+        flow.span = flow.span.leave()

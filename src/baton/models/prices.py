@@ -122,7 +122,9 @@ class PriceTable:
 
 
 class GenAIPrices:
-    """The prices of the package `genai-prices`. Models that run on your own machines cost nothing.
+    """The prices of the package `genai-prices`.
+
+    Models that run on your own machines cost nothing.
 
     Raises:
         SetupError: The package is not installed.

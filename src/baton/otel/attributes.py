@@ -384,7 +384,9 @@ def handoff_attributes(
     content: ContentPolicy,
     transferred: ControlTransferred | None = None,
 ) -> Attributes:
-    """Return the attributes of a handoff. The conventions have none yet: all of them are made here.
+    """Return the attributes of a handoff.
+
+    The conventions have none yet: all of them are made here.
 
     Args:
         run: The run.

@@ -76,7 +76,7 @@ class _CurrentSpan:
                 return
 
 
-class LiveActivation(_CurrentSpan):
+class TracedActivation(_CurrentSpan):
     """The span of an activation, while it is current; an `ActivationSpan`."""
 
     __slots__ = ("_opened", "_run")
@@ -215,7 +215,7 @@ class LiveRun(RunSpanBuilder):
         self._run = OpenSpan(span, "invoke_workflow", self._identity.root, self._drive_start)
         return span
 
-    def start_activation(self, ctx: RunContext[Any], agent: Any) -> LiveActivation | None:
+    def start_activation(self, ctx: RunContext[Any], agent: Any) -> TracedActivation | None:
         """Open the span of an activation and make it current.
 
         Args:
@@ -232,7 +232,7 @@ class LiveRun(RunSpanBuilder):
         span = self._start(f"invoke_agent {origin.agent}", present(found), now)
         self._has_nested = self._has_nested or "/" in origin.id
         opened = self._open[origin.id] = OpenSpan(span, "invoke_agent", origin.agent, now)
-        return LiveActivation(self, opened)
+        return TracedActivation(self, opened)
 
     def start_model_call(self, ctx: RunContext[Any], model: Model, request: ModelRequest) -> LiveModelCall:
         """Open the span of a model call and make it current.

@@ -52,7 +52,9 @@ class OpenSpan(Struct):
 
 
 class RunSpanBuilder:
-    """Builds the spans of a run from its log, with the recorded times; each drive has its own root span.
+    """Builds the spans of a run from its log, with the recorded times.
+
+    Each drive has its own root span.
 
     Args:
         tracer: Creates the spans.

@@ -14,7 +14,7 @@ _METHODS = tuple(name for name, method in vars(Store).items() if iscoroutinefunc
 
 
 class MeasuredStore:
-    """A store that measures the duration of its calls and counts lost leases; else it is the store that it wraps.
+    """A wrapper of a store that measures its calls and counts lost leases.
 
     Args:
         store: The store.

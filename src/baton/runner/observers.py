@@ -76,6 +76,18 @@ def find_tracer(observers: Sequence[Observer]) -> TracingObserver | None:
     return next((observer for observer in observers if isinstance(observer, TracingObserver)), None)
 
 
+def current_traceparent(observers: Sequence[Observer]) -> str:
+    """Return the W3C trace context of the current span; "" if runs are not traced."""
+    tracer = find_tracer(observers)
+    return "" if tracer is None else tracer.current_traceparent()
+
+
+def measure_store(store: Store, observers: Sequence[Observer]) -> Store:
+    """Return the store, which measures its calls if runs are traced."""
+    tracer = find_tracer(observers)
+    return store if tracer is None else tracer.measure_store(store)
+
+
 def check_observers(given: Any) -> tuple[Observer, ...]:
     """Validate the `observers` argument of Runner. Raises SetupError."""
     shown = show(given)

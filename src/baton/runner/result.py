@@ -211,7 +211,7 @@ class RunResult(Generic[Out]):
 
 
 def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseException | None) -> None:
-    """Log one line on a run that stopped: its status, duration, tokens, cost and the classes of its error.
+    """Log one line on a run that stopped: status, duration, tokens, cost and cause.
 
     There is no content in it: messages of exceptions may quote models and users, and are logged at DEBUG only.
 

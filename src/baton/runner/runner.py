@@ -55,7 +55,7 @@ from .backends import (
     run_started_event,
 )
 from .driving import replay_run
-from .observers import Observer, check_observers, find_tracer
+from .observers import Observer, check_observers, current_traceparent, measure_store
 from .result import RunResult
 from .stored_methods import StoredRunMethods
 from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
@@ -95,8 +95,7 @@ class Runner(StoredRunMethods[C, Out]):
         lease_seconds: How long a stored run stays reserved for this worker if its process dies.
         context_factory: Creates the context of a run for which none is given from its record, in every process that
             starts, resumes or recovers runs: a context is never stored.
-        prices: The prices that costs are computed with: a `PriceTable`, True for those of `genai-prices` if it is
-            installed, or False for no costs but those that models report.
+        prices: A `PriceTable`, True for the prices of `genai-prices` if it is installed, or False for no costs.
 
     Raises:
         SetupError: An argument is invalid or unknown, or the team cannot work as defined.
@@ -164,7 +163,6 @@ class Runner(StoredRunMethods[C, Out]):
             context_factory=context_factory,
         )
         self._observers = check_observers(observers)
-        self._tracer = find_tracer(self._observers)
         self._stopped: dict[str, StoppedRun] = {}
         """Stopped runs by id, if there is no store."""
         self._stored_runs = None if store is None else self._create_repository(store)
@@ -172,9 +170,8 @@ class Runner(StoredRunMethods[C, Out]):
         """Runs of threads, in memory, if there is no store."""
         if loop_fallback is not None and self.team.members.get(loop_fallback) is None:
             names = quote_names([*self.team.members])
-            raise SetupError(
-                f"Runner(loop_fallback={show(loop_fallback)}) is not an agent of the team, which has: {names}"
-            )
+            given = f"Runner(loop_fallback={show(loop_fallback)})"
+            raise SetupError(f"{given} is not an agent of the team, which has: {names}")
         self.team.warn(entries=[loop_fallback] if loop_fallback is not None else ())
 
     def __repr__(self) -> str:
@@ -410,8 +407,9 @@ class Runner(StoredRunMethods[C, Out]):
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
         started = new_run_started(input, args, self.team, self._fingerprint)
-        tracer = self._tracer
-        return started if tracer is None else msgspec.structs.replace(started, traceparent=tracer.current_traceparent())
+        if not self._observers:
+            return started
+        return msgspec.structs.replace(started, traceparent=current_traceparent(self._observers))
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
         # The store's connections belong to this event loop, which is about to end.
@@ -444,9 +442,7 @@ class Runner(StoredRunMethods[C, Out]):
         return self._stored_runs or self._thread_runs
 
     def _create_repository(self, store: "Store | str | PathLike[str]") -> RunRepository:
-        opened = resolve_store(store)
-        if self._tracer is not None:
-            opened = self._tracer.measure_store(opened)
+        opened = measure_store(resolve_store(store), self._observers)
         return RunRepository(opened, self._config, self._fingerprint, ttl=self.lease_seconds, observers=self._observers)
 
     def _threads_in_memory(self) -> RunRepository:

@@ -59,7 +59,8 @@ async def test_a_run_with_parallel_calls_and_a_typed_answer(api: Any, is_streame
         assert server.rejected == []
         assert [received.body.get("stream", False) for received in server.requests] == [is_streamed] * 2
     assert result.output == Sum(sum=10)
-    assert result.usage.total == Usage(30, 11, 4, 2, model_calls=2)
+    total = result.usage.total
+    assert total == Usage(30, 11, 4, 2, model_calls=2, cost=total.cost)
     assert list(result.usage.by_model) == ["openai:gpt-5" if api == "chat" else "openai-responses:gpt-5"]
 
 

@@ -208,7 +208,7 @@ def make_app(
 
 
 class TraceContextMiddleware:
-    """ASGI middleware that continues the trace of the client: the spans of runs become part of it.
+    """ASGI middleware that lets runs continue the trace of the client.
 
     Args:
         app: The app behind the middleware.
