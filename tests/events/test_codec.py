@@ -49,7 +49,7 @@ from baton.events import (
     encode_log,
 )
 from baton.events.base import RUN_ORIGIN
-from baton.events.codec import require_known_events
+from baton.events.codec import decode_lines, encode_header, require_known_events
 from baton.messages import (
     AssistantMessage,
     Audio,
@@ -394,3 +394,14 @@ async def test_the_log_of_a_real_run_round_trips_and_can_be_replayed() -> None:
     back = decode_log(encode_log(result.events))
     assert tuple(back) == result.events
     assert [event.path for event in back] == [event.path for event in result.events]
+
+
+def test_decoding_a_log_does_not_affect_the_next_one() -> None:
+    first, second = Origin("1", "A"), Origin("1", "B")
+    lines = [[encode_header(), encode_event(AgentStarted("1/start", origin, 1.0))] for origin in (first, second)]
+    with pytest.raises(LogError):
+        decode_lines([*lines[0], b"{"])
+    assert [decode_lines(each)[0].agent for each in lines] == ["A", "B"]
+    with pytest.raises(LogError) as failure:
+        decode_lines([*lines[1], b"{"])
+    assert failure.value.position == 1

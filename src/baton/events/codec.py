@@ -78,8 +78,15 @@ class EventDecoder:
     """A decoder for the events of one log, in order; events of an activation share their origin."""
 
     def __init__(self) -> None:
-        self._origins: dict[str, Origin] = {RUN_ORIGIN.id: RUN_ORIGIN}
         self._decoder = msgspec.json.Decoder(KnownEvent, dec_hook=self._decode_special)
+        self._list_decoder = msgspec.json.Decoder(list[KnownEvent], dec_hook=self._decode_special)
+        self._count = 0
+        self._origins: dict[str, Origin] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with another log."""
+        self._origins = {RUN_ORIGIN.id: RUN_ORIGIN}
         self._count = 0
 
     def read_all(self, lines: Sequence[bytes]) -> list[Event]:
@@ -92,9 +99,8 @@ class EventDecoder:
             LogError: A line is not an event.
         """
         # One call is several times cheaper than one per line. Whatever it cannot read is read line by line.
-        whole = msgspec.json.Decoder(list[KnownEvent], dec_hook=self._decode_special)
         try:
-            events = whole.decode(b"[" + b",".join(lines) + b"]")
+            events = self._list_decoder.decode(b"[" + b",".join(lines) + b"]")
         except _UNREADABLE:
             events = []
         if len(events) == len(lines):
@@ -204,7 +210,20 @@ def decode_lines(lines: Sequence[bytes]) -> list[Event]:
     if header.format > LOG_FORMAT:
         hint = f"this version of Baton reads format {LOG_FORMAT}; install a newer version"
         raise LogError(0, f"it has format {header.format}; {hint}")
-    return EventDecoder().read_all(lines[1:])
+    # Making the decoder of all events costs more than reading a short log.
+    try:
+        decoder = _free_decoders.pop()
+    except IndexError:
+        decoder = EventDecoder()
+    try:
+        return decoder.read_all(lines[1:])
+    finally:
+        decoder.restart()
+        _free_decoders.append(decoder)
+
+
+_free_decoders: list[EventDecoder] = []
+"""Decoders that no thread uses at the moment."""
 
 
 def require_known_events(events: Sequence[Event]) -> Sequence[AnyEvent]:

@@ -52,16 +52,30 @@ def history_from_log(events: Sequence[Event], earlier: Sequence[HistoryEntry] = 
     Raises:
         LogError: The log holds an event that this version does not know.
     """
+    entries = list(earlier)
+    extend_history(entries, events)
+    return entries
+
+
+def extend_history(entries: list[HistoryEntry], events: Sequence[Event]) -> None:
+    """Append the history of a run to that of its thread.
+
+    Args:
+        entries: The history of the thread before the run. The result of a call whose task the run ended is replaced.
+        events: The log of the run.
+
+    Raises:
+        LogError: The log holds an event that this version does not know.
+    """
     reader = _LogReader(require_known_events(events))
     if not reader.ended_tasks:
-        return [*earlier, *reader.entries()]
-    entries = list(earlier)
+        entries.extend(reader.entries())
+        return
     for entry in reader.entries():
         ended, upto = reader.ended_tasks.get(id(entry), (None, ()))
         # As in the run itself: the end of a task is read in the place of the call that opened it, if that is there.
         if ended is None or not replace_result(entries, ended, _count_summarized(entries, upto)):
             entries.append(entry)
-    return entries
 
 
 def _count_summarized(entries: Sequence[HistoryEntry], upto: Collection[EventRef]) -> int:

@@ -11,7 +11,7 @@ from ..context.values import THREAD_PREFIX
 from ..errors import RunNotFoundError, SetupError, ThreadBusyError
 from ..events import Event, HistorySummary, OpenTask, ValueChanges, decode_lines
 from ..events.codec import require_known_events
-from ..flow.log_history import history_from_log, last_active_agent, summaries_from_log
+from ..flow.log_history import extend_history, last_active_agent, summaries_from_log
 from ..flow.tasks import open_tasks
 from ..messages import Message
 from ..stores import FINISHED_STATUSES, RunRecord, RunStatus, Store, WaitingMessage, iter_records
@@ -76,14 +76,19 @@ class ThreadReader:
             previous = run_started_event(events).previous_run_id
             current = await self._store.record(previous) if previous else None
         state = cached or ThreadState()
-        for each, events in reversed(unread):
-            entries = tuple(history_from_log(events, state.entries))
-            active = last_active_agent(events) or state.active_agent
-            values, summaries, tasks = _thread_values(events), summaries_from_log(events), open_tasks(events)
-            state = ThreadState(each.run_id, first_run, entries, active, values, summaries, tasks)
-            self._cache[each.run_id, each.seq] = state
-            while len(self._cache) > _CACHE_SIZE:
-                self._cache.popitem(last=False)
+        if not unread:
+            return state
+        # One list for all runs: a copy for each of them would make long threads cost the square of their length.
+        entries, active = list(state.entries), state.active_agent
+        for _, events in reversed(unread):
+            extend_history(entries, events)
+            active = last_active_agent(events) or active
+        last, events = unread[0]
+        values, summaries, tasks = _thread_values(events), summaries_from_log(events), open_tasks(events)
+        state = ThreadState(last.run_id, first_run, tuple(entries), active, values, summaries, tasks)
+        self._cache[last.run_id, last.seq] = state
+        while len(self._cache) > _CACHE_SIZE:
+            self._cache.popitem(last=False)
         return state
 
 
