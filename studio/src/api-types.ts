@@ -873,7 +873,9 @@ export interface components {
         };
         /**
          * UsageReport
-         * @description The usage of your runs, grouped. `is_complete` is false if there are more runs than the report covers.
+         * @description The usage of your runs, grouped.
+         *
+         *         `is_complete` is false if there are more runs than the report covers.
          */
         UsageReport: {
             /** @enum {unknown} */
@@ -980,7 +982,7 @@ export interface components {
         };
         /**
          * LogPage
-         * @description Events of a log, as it has them; `next` is the number to pass as `after`, or null at the end.
+         * @description Events of a log; `next` is the number to pass as `after`, or null at the end.
          *
          *         Of recorded requests only the policy is shown; `/runs/{id}/reads` shows the rest.
          */

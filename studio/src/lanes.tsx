@@ -196,7 +196,7 @@ function BarMark({ bar, x, end, top, name }: { bar: Bar; x: number; end: number;
   const height = bar.kind === "model" ? 19 : several ? Math.max(3.5, 12 / Math.min(bar.rows, 3) - 1) : 12;
   const y = bar.kind === "model" ? top + 11 : top + 33 + (several ? (bar.row % 3) * (height + 1.2) : 0);
   const time = duration(bar.to.time - bar.from.time), size = bar.kind === "model" ? 11 : 10;
-  const text = bar.kind === "model" ? time : bar.kind === "wait" ? "waits for you" : bar.label;
+  const text = bar.kind === "model" || bar.kind === "gap" ? time : bar.kind === "wait" ? "waits for you" : bar.label;
   const inside = bar.kind === "tool" && several ? "" : textWidth(text, size) + 14 <= width ? text : "";
   return (
     <g class={`bar ${bar.kind} ${tone(name)} ${bar.failed ? "failed" : ""} ${chosen.value === bar.index ? "on" : ""}`} onClick={() => go(runId.value, bar.index + 1)}>

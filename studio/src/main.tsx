@@ -8,6 +8,7 @@ import { Inspector } from "./inspector";
 import { Lanes } from "./lanes";
 import { exported } from "./api";
 import { Questions } from "./questions";
+import { ReportPage } from "./report";
 import { Sidebar } from "./runs";
 import { config, log, open, place, problem, step, stepTransfer, tab } from "./state";
 import { RunGraph, TeamPage } from "./team";
@@ -54,6 +55,7 @@ function App() {
       {at.view === "compare" && <Compare first={at.first} second={at.second} />}
       {at.view === "team" && <TeamPage />}
       {at.view === "usage" && <UsagePage />}
+      {at.view === "report" && <ReportPage />}
       {at.view === "new" && <NewRun />}
       {at.view === "home" && <main class="page narrow"><h1>No runs yet</h1><p class="lead">Start one with <code>runner.run(…)</code> on this store{config.value.can_write ? <>, or <a href="#/new">from here</a></> : ""}.</p></main>}
       {problem.value && <div class="problem" role="alert"><span>{problem.value}</span><button class="plain" aria-label="Dismiss" onClick={() => (problem.value = "")}>✕</button></div>}

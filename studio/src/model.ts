@@ -54,6 +54,7 @@ export interface Event {
   name?: string;
   result?: unknown;
   interrupt_id?: string;
+  item_id?: string;
   answer?: unknown;
   schema?: Record<string, unknown> | null;
   error_type?: string;

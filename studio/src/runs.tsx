@@ -62,6 +62,7 @@ export function Sidebar() {
         {config.value.can_write && <a href="#/new" aria-current={view === "new" ? "page" : undefined}>New run</a>}
         {config.value.can_write && <a href="#/team" aria-current={view === "team" ? "page" : undefined}>Team</a>}
         <a href="#/usage" aria-current={view === "usage" ? "page" : undefined}>Usage</a>
+        <a href="#/report" aria-current={view === "report" ? "page" : undefined}>Reports</a>
       </div>
       <label class="find">
         <svg viewBox="0 0 16 16" aria-hidden="true"><circle cx="7" cy="7" r="4.5" /><path d="m10.5 10.5 3 3" /></svg>

@@ -7,14 +7,14 @@ import { buildTimeline } from "./timeline";
 export type Place =
   | { view: "run"; run: string; number: number }
   | { view: "compare"; first: string; second: string }
-  | { view: "team" | "usage" | "new" }
+  | { view: "team" | "usage" | "new" | "report" }
   | { view: "home" };
 
 export function parsePlace(hash: string): Place {
   const text = decodeURIComponent(hash.replace(/^#/, ""));
   const parts = text.split("/");
   if (parts[0] === "" && parts[1] === "compare" && parts[2] && parts[3]) return { view: "compare", first: parts[2], second: parts[3] };
-  if (parts[0] === "" && (parts[1] === "team" || parts[1] === "usage" || parts[1] === "new")) return { view: parts[1] };
+  if (parts[0] === "" && (parts[1] === "team" || parts[1] === "usage" || parts[1] === "new" || parts[1] === "report")) return { view: parts[1] };
   const [run, number] = text.split("@");
   return run && !run.startsWith("/") ? { view: "run", run, number: Math.max(1, Number(number) || 1) } : { view: "home" };
 }

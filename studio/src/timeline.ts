@@ -1,7 +1,7 @@
 /** From a log to what the lanes show: lanes, bars, transfers, questions, and the growth of cost. Pure. */
 import { agentOf, callsOf, messageOf, question, textOf, type Event, type Usage } from "./model";
 
-export type BarKind = "model" | "tool" | "wait";
+export type BarKind = "model" | "tool" | "wait" | "gap";
 export interface Point { time: number; step: number }
 export interface Lane { name: string; depth: number }
 export interface Bar { kind: BarKind; index: number; lane: number; from: Point; to: Point; label: string; failed: boolean; row: number; rows: number; tokens: number; cost: number }
@@ -130,11 +130,31 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
     for (const key of [...asked.keys()]) endWait(key, end);
     out.end = end;
   }
+  addGaps(out, events);
   out.bars.sort((a, b) => a.from.step - b.from.step);
   out.stays.sort((a, b) => a.from.step - b.from.step);
-  const merged = union(out.bars.filter((bar) => bar.kind !== "wait").map((bar) => [bar.from.time, bar.to.time]));
+  const merged = union(out.bars.filter((bar) => bar.kind === "model" || bar.kind === "tool").map((bar) => [bar.from.time, bar.to.time]));
   out.busy = merged.reduce((sum, [from, to]) => sum + to - from, 0);
   return out;
+}
+
+export const GAPS = "Transfer gaps";
+/** In a live conversation, show how long the user heard nothing after each transfer, as a lane of its own. */
+function addGaps(out: Timeline, events: Event[]): void {
+  if (!events.some((event) => event.type === "ResponseTruncated" || (event.type === "UserMessageAdded" && event.item_id))) return;
+  const open = new Map<string, { at: Point; index: number }>(), gaps: Bar[] = [];
+  const lane = out.lanes.length;
+  events.forEach((event, index) => {
+    const at: Point = { time: event.timestamp, step: index };
+    if (event.type === "ControlTransferred") open.set(event.target ?? "", { at, index });
+    const began = event.type === "AgentResponded" ? open.get(agentOf(event)) : undefined;
+    if (!began) return;
+    open.delete(agentOf(event));
+    gaps.push({ kind: "gap", index: began.index, lane, from: began.at, to: at, label: agentOf(event), failed: false, row: 0, rows: 1, tokens: 0, cost: 0 });
+  });
+  if (!gaps.length) return;
+  out.lanes.push({ name: GAPS, depth: 0 });
+  out.bars.push(...gaps);
 }
 
 /** Merge overlapping intervals. */

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { curlOf, testOf } from "../src/copy";
 import { placeLabels, shorten, textWidth, type Label } from "../src/labels";
 import { describe as line, duration, openInterrupts, textOf, type Event } from "../src/model";
+import { parseReport } from "../src/reports";
 import { FOLD, stepScale, timeScale } from "../src/scale";
 import { buildTimeline } from "../src/timeline";
 
@@ -43,6 +44,15 @@ describe("timeline", () => {
   });
   test("keeps waiting apart from the time that was spent", () => { expect(drawn.busy).toBeCloseTo(5); expect(drawn.waited).toBe(3600); });
   test("adds up cost and tokens", () => expect(drawn.growth.at(-1)).toMatchObject({ cost: 0.5, tokens: 12 }));
+  test("shows the gaps after transfers of a live conversation as a lane (S15)", () => {
+    const spoken = [log[0]!, event("UserMessageAdded", "u1", 0, "", "", { item_id: "i1", message: { role: "user", content: "hello" } }), event("AgentStarted", "1", 0, "Desk"), event("ControlTransferred", "1/to", 1, "Desk", "1", { source: "Desk", target: "Sales" }), event("AgentStarted", "2", 1.2, "Sales", "2"), event("AgentResponded", "2/m1", 1.8, "Sales", "2", { model: "m", message: { role: "assistant", content: "Hi!" } }), event("ResponseTruncated", "2/m1/cut", 2.5, "Sales", "2", { response_key: "2/m1", heard_text: "H" })];
+    const live = buildTimeline(spoken);
+    expect(live.lanes.at(-1)!.name).toBe("Transfer gaps");
+    const gap = live.bars.find((bar) => bar.kind === "gap")!;
+    expect(gap.to.time - gap.from.time).toBeCloseTo(0.8);
+    expect(live.notes.map((note) => note.kind)).toEqual(["input", "input", "answer", "cut"]);
+    expect(drawn.lanes.some((lane) => lane.name === "Transfer gaps")).toBe(false);
+  });
   test("indents nested agents", () => {
     const nested = buildTimeline([log[0]!, event("AgentStarted", "1", 0, "Flow"), event("AgentStarted", "1/s1", 0, "Step", "1/s1"), event("AgentStarted", "1/s1/x/y", 0, "Inner", "1/s1/x/y")]);
     expect(nested.lanes.map((lane) => lane.depth)).toEqual([0, 0, 1, 2]);
@@ -98,6 +108,15 @@ describe("model", () => {
   });
   test("shows content as text", () => expect(textOf([{ type: "text", text: "<b>x</b>" }, { type: "image" }])).toBe("<b>x</b>[image]"));
   test("shows durations", () => expect([0.0204, 5.25, 65, 3700, 200000].map(duration)).toEqual(["20 ms", "5.3 s", "1 m 5 s", "1 h 2 m", "2 d"]));
+});
+
+describe("reports", () => {
+  test("are parsed, and other files are refused (S14)", () => {
+    const report = parseReport(JSON.stringify({ format: "baton-report", version: 1, kind: "crashes", counts: { crashes: 3 }, findings: [{ event: 2, place: "here", lines: ["- a"] }] }));
+    expect(report.findings[0]!.place).toBe("here");
+    expect(report.log).toEqual([]);
+    expect(() => parseReport("{}")).toThrow("not a report");
+  });
 });
 
 describe("copy", () => {

@@ -167,7 +167,7 @@ def _triage(request: ModelRequest) -> _Made:
         return call("transfer_to_closer")
     if "check" in words:
         return call("transfer_to_checks")
-    # A mistake for newcomers to find: whoever mentions a parcel is sent to Parcels, whatever it is about.
+    # A mistake for newcomers to find: a customer who mentions a parcel is always sent to Parcels.
     if "parcel" in words.lower():
         return call("transfer_to_parcels", reason="late parcel", priority=2, order=order)
     if "refund" in words.lower() or "money" in words:

@@ -1,5 +1,6 @@
 """Studio in a real browser (S25)."""
 
+import json
 import re
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -319,3 +320,18 @@ def test_axe_finds_no_violations(open_page: Open, scheme: str, place: str) -> No
     page.evaluate(AXE.read_text())
     found = page.evaluate("() => axe.run()")["violations"]
     assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
+
+
+def test_a_crash_report_opens_from_a_file(open_page: Open, tmp_path: Path) -> None:
+    # S14
+    finding = {"event": 2, "place": "after event 2", "lines": ["- 20 EUR paid", "+ 40 EUR paid"]}
+    log = [{"type": "RunStarted", "key": "run", "origin": ["", "", None], "timestamp": 0, "input": []}]
+    report = {"format": "baton-report", "version": 1, "kind": "crashes", "counts": {"crashes": 7}}
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps({**report, "findings": [finding], "log": log}))
+    page = open_page("/report")
+    page.get_by_label("Open a file").set_input_files(file)
+    expect(page.locator(".finding")).to_contain_text("+ 40 EUR paid")
+    expect(page.locator(".counts")).to_contain_text("7")
+    page.get_by_label("Open a file").set_input_files(Path(__file__))
+    expect(page.get_by_role("alert")).to_be_visible()

@@ -78,7 +78,7 @@ async def test_a_server_has_studio_beside_its_api(write: Write, tmp_path: Path) 
         (("--store", "memory:", "--host", "0.0.0.0"), "can be reached from other machines"),
     ],
 )
-def test_what_is_unsafe_or_unclear_is_refused(baton: Invoke, arguments: Any, message: str) -> None:
+def test_unsafe_or_unclear_options_are_refused(baton: Invoke, arguments: Any, message: str) -> None:
     # S20
     result = baton("studio", *arguments)
     assert result.exit_code != 0

@@ -1,5 +1,6 @@
 """The crash laboratory: good teams survive it, and what is wrong with others is named."""
 
+import json
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -348,3 +349,14 @@ async def test_a_tool_that_says_once_and_does_it_again_is_named() -> None:
         divergence.differences == ["+ executed 2 times: `send` (1/m1.0), which must run once"]
         for divergence in report.divergences
     )
+
+
+async def test_a_report_is_json_that_studio_opens() -> None:
+    # S14
+    report = await crash_report(lambda store: Runner(Agent("Desk"), model=ScriptedModel(["hi"]), store=store), "hello")
+    decoded = json.loads(report.to_json())
+    assert (decoded["format"], decoded["version"], decoded["kind"]) == ("baton-report", 1, "crashes")
+    assert decoded["counts"]["crashes"] == report.crashes > 0
+    assert decoded["findings"] == []
+    assert decoded["log"][0]["type"] == "RunStarted"
+    assert len(decoded["log"]) == report.events

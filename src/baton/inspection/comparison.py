@@ -64,7 +64,7 @@ def compare_runs(first: tuple[str, Sequence[Event]], second: tuple[str, Sequence
 
 
 def agents_of(events: Sequence[Event]) -> tuple[str, ...]:
-    """Return the agents that held control at the outermost level, in order, repeated ones once in a row.
+    """Return the agents that held control at the outermost level, in order.
 
     Args:
         events: The log of a run.

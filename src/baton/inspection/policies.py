@@ -60,7 +60,10 @@ def estimate_policies(events: Sequence[Event]) -> tuple[PolicyEstimate, ...]:
 
 
 def _entries(events: Sequence[Event]) -> list[HistoryEntry]:
-    """Return the history of a log with the origins of its events; `history_from_log` gives them for later runs."""
+    """Return the history of a log with the origins of its events.
+
+    `history_from_log` gives them as later runs of the thread read them.
+    """
     run_id = run_started_event(events).run_id
     origins = {f"{run_id}:{event.origin.id}": event.origin for event in events}
     return [

@@ -42,7 +42,7 @@ class ChangedMessage(Struct, frozen=True):
     """A message of the sender or of the receiver of a handoff."""
 
     mark: Mark
-    """What the handoff did with it."""
+    """The change that the handoff made to it."""
     message: Message | None
     """The message as the receiver read it; a withheld one as the sender had it."""
     original: Message | None
@@ -119,7 +119,7 @@ class RequestView(Struct, frozen=True):
     digest: str
     """A hash over all messages: two requests with the same messages have the same digest."""
     handoff: HandoffDiff | None = None
-    """What the handoff that led to the agent changed; None if there was none."""
+    """The changes by the handoff that led to the agent; None if there was none."""
     cache: CachePrefix | None = None
     """The part in common with the previous request of the run; None for the first one."""
 
@@ -149,7 +149,9 @@ def view_request(request: RecordedRequest) -> RequestView:
 
 
 def related_keys(events: Sequence[Event], key: str) -> tuple[str, ...]:
-    """Return the keys of the requests that `view_compared` needs: its own, the previous one and the sender's.
+    """Return the keys of the requests that `view_compared` needs.
+
+    They are its own, that of the previous request, and that of the sender of its handoff.
 
     Args:
         events: The log of the run.
@@ -192,7 +194,7 @@ def _previous_key(events: Sequence[Event], key: str) -> str:
 
 
 def _sender_key(events: Sequence[Event], key: str) -> str:
-    """Return the last response of the agent that handed over to the one that read a request; "" if none did."""
+    """Return the key of the last response of the sender of a handoff; "" if there was none."""
     response = next((event for event in _recorded(events) if event.key == key), None)
     transfer = None if response is None else find_arrival(events, response.origin.id)
     if transfer is None:
@@ -228,7 +230,7 @@ class _Item(Struct, frozen=True):
 
 
 def _items(messages: Sequence[Message | None], sources: Sequence[MessageSource]) -> Iterator[_Item]:
-    """Yield messages with their identities: the event and the place in it, or the content without an event."""
+    """Yield messages with their identities: the event and place, or else the content."""
     seen: dict[tuple[str, str], int] = {}
     for message, source in zip(messages, sources, strict=True):
         place = (source.run_id, source.key)
@@ -269,7 +271,7 @@ def _later_items(events: Sequence[Event], response: AgentResponded, run_id: str)
 
 
 def _merge(had: Sequence[_Item], got: Sequence[_Item]) -> Iterator[ChangedMessage]:
-    """Yield the messages of both in the receiver's order, withheld ones where the sender had them."""
+    """Yield the messages of both, in the receiver's order."""
     places, after = {item.id: place for place, item in enumerate(had)}, {item.id for item in got}
     position = 0
     for item in got:

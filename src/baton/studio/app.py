@@ -48,7 +48,7 @@ class StudioConfig(msgspec.Struct, frozen=True):
 
     version: str
     can_write: bool
-    """Whether runs can be started, answered, forked and replayed."""
+    """True if runs can be started, answered, forked and replayed."""
     root: str
     """The agent that runs start with; "" without a team."""
 

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from time import perf_counter, time
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import encode
 
 from ..agents import AgentOptions
 from ..arguments import check_keywords
 from ..context.values import to_json_value
 from ..errors import BatonError, RunConflictError, SetupError
-from ..events import Event, RunFailed, ToolReturned, decode_lines
+from ..events import Event, RunFailed, ToolReturned, decode_lines, encode_event
 from ..log import Log
 from ..messages import RunInput
 from ..runner import Interrupt, Runner
@@ -337,6 +338,16 @@ class CrashReport(Struct, frozen=True):
     """The duration of the test."""
     divergences: tuple[Divergence, ...] = ()
     """The crashes that changed the outcome."""
+    log: tuple[Event, ...] = ()
+    """The log of the undisturbed run."""
+
+    def to_json(self) -> bytes:
+        """Return the report in the JSON format that Studio opens; see the page on crash tests."""
+        counts = {name: getattr(self, name) for name in ("events", "commits", "crashes", "resumes", "seconds")}
+        findings = [{"event": each.event, "place": each.place, "lines": each.differences} for each in self.divergences]
+        log = [Raw(encode_event(event)) for event in self.log]
+        report = {"format": "baton-report", "version": 1, "kind": "crashes"}
+        return encode({**report, "counts": counts, "findings": findings, "log": log})
 
     def __str__(self) -> str:
         counts = f"{self.crashes} crashes in a run of {self.events} events, {self.resumes} resumes"
@@ -402,7 +413,8 @@ async def crash_report(new_runner: NewRunner, input: RunInput, **options: Unpack
             if lines:
                 divergences.append(Divergence(event, _place(event, moment, wanted, experiment), lines))
     seconds = perf_counter() - began
-    return CrashReport(len(wanted.events), len(set(first.store.commits)), crashes, resumes, seconds, tuple(divergences))
+    commits, log = len(set(first.store.commits)), tuple(wanted.events)
+    return CrashReport(len(wanted.events), commits, crashes, resumes, seconds, tuple(divergences), log)
 
 
 def _before_any_crash(first: FinishedRun, second: FinishedRun, normalize: Normalize | None) -> list[Divergence]:

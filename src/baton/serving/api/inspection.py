@@ -81,7 +81,7 @@ class InspectionEndpoints(ApiEndpoints):
         return compressed_response(request, msgspec.json.encode(page))
 
     async def _lines(self, principal: Principal, record: RunRecord, after: int) -> Sequence[bytes]:
-        """Return the events of a log after a number, as JSON; those of a caller who sees all are not decoded."""
+        """Return the events of a log after a number, as JSON."""
         if not principal.prefix:
             return await self.store.load(record.run_id, start=after + 1)
         events = await self.background.runner.events(record.run_id)

@@ -23,7 +23,7 @@ class LogEntry(Struct, frozen=True):
 
 
 class LogPage(Struct, frozen=True):
-    """Events of a log, as it has them; `next` is the number to pass as `after`, or null at the end.
+    """Events of a log; `next` is the number to pass as `after`, or null at the end.
 
     Of recorded requests only the policy is shown; `/runs/{id}/reads` shows the rest.
     """
@@ -70,7 +70,10 @@ class RunUsageView(Struct, frozen=True):
 
 
 class UsageReport(Struct, frozen=True):
-    """The usage of your runs, grouped. `is_complete` is false if there are more runs than the report covers."""
+    """The usage of your runs, grouped.
+
+    `is_complete` is false if there are more runs than the report covers.
+    """
 
     by: UsageKey
     rows: tuple[UsageRow, ...]
@@ -114,7 +117,7 @@ class ForkBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The model of all agents in the fork."""
     agent_options: dict[str, AgentOptionsBody] = {}
     start: bool = True
-    """Whether the fork is resumed at once; otherwise it is suspended."""
+    """True to resume the fork at once; otherwise it is suspended."""
 
 
 class ReplayVerdict(Struct, frozen=True):

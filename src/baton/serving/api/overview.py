@@ -33,7 +33,7 @@ _BY: tuple[UsageKey, ...] = get_args(UsageKey)
 
 
 class UsageCache(dict[tuple[str, str], tuple[int, tuple[UsageRow, ...]]]):
-    """The usage of runs by id and grouping, with the length of the log that it was computed from."""
+    """The usage of runs by id and grouping, with the length of the log at that time."""
 
 
 class RunChange(Struct, frozen=True):
@@ -151,7 +151,7 @@ async def watch_runs(store: Store, owner: str | None, after: float | None) -> As
 
 
 async def _changed(store: Store, owner: str | None, since: float) -> list[RunRecord]:
-    """Return the runs that are running, and those whose status has changed since a time, oldest change first."""
+    """Return running runs, and those whose status has changed since a time, oldest change first."""
     found: dict[str, RunRecord] = {}
     cursor = ""
     while True:
