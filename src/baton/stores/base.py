@@ -238,7 +238,7 @@ class AppendOptions(TypedDict, total=False):
 
 @runtime_checkable
 class SupportsChannel(Protocol):
-    """A store with a channel for short messages between the processes that use it, which may be lost."""
+    """A store with a channel for short messages between its processes; they may be lost."""
 
     async def publish(self, messages: Sequence[str]) -> None:
         """Send messages to all processes that listen, in as few statements as possible.
