@@ -55,7 +55,7 @@ _decoder = msgspec.json.Decoder(RelayMessage)
 
 
 class Watcher:
-    """What the channel says about one watched run."""
+    """The messages of the channel about one watched run."""
 
     def __init__(self) -> None:
         self.is_relayed = False
@@ -106,7 +106,7 @@ class RunRelay:
         self._flush_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Listen to the channel from now on, until the event loop ends or `close`; safe to call again."""
+        """Listen to the channel until the event loop ends or `close`; safe to call again."""
         loop = asyncio.get_running_loop()
         if self._channel is None or (self._loop is loop and self._tasks):
             return
@@ -308,7 +308,7 @@ def _add(pending: list[tuple[int, Delta]], number: int, delta: Delta) -> None:
 
 
 def _join(last: Delta, delta: Delta) -> Delta | None:
-    """Join the text of two deltas of one activation, so that small pieces need not be sent one by one."""
+    """Join the text of two deltas of one activation; None if they do not fit together."""
     if last.origin is not delta.origin or not isinstance(last, TextDelta | ReasoningDelta):
         return None
     if not isinstance(delta, type(last)) or len(last.text) > _MAX_PIECE:

@@ -55,7 +55,10 @@ async def watch_run(repository: RunRepository, run_id: str, *, after: int) -> As
 
 
 def _new_deltas(watcher: Watcher, decoder: EventDecoder, seen: int) -> list[tuple[int, Delta]]:
-    """Return the deltas that follow the last event; older ones are in the log, and later ones wait for their event."""
+    """Return the deltas that follow the last event.
+
+    Older ones are in the log, and later ones wait for their event.
+    """
     found: list[tuple[int, Delta]] = []
     while watcher.deltas and watcher.deltas[0][0] <= seen:
         number, encoded = watcher.deltas.popleft()

@@ -238,7 +238,7 @@ class AppendOptions(TypedDict, total=False):
 
 @runtime_checkable
 class SupportsChannel(Protocol):
-    """A store with one channel for short messages between the processes that use it. Messages may be lost."""
+    """A store with a channel for short messages between its processes; they may be lost."""
 
     async def publish(self, messages: Sequence[str]) -> None:
         """Send messages to all processes that listen, in as few statements as possible.
@@ -390,7 +390,7 @@ class Store(Protocol):
         ...
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread: runs, also those in progress, and waiting messages.
+        """Delete all runs, also those in progress, and messages of an owner or a thread.
 
         Args:
             owner: The owner; "" for none.

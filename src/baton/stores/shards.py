@@ -13,7 +13,9 @@ _SUFFIX = re.compile(r"~([0-9a-f]{3})\Z")
 
 
 def shard_key(id: str) -> int:
-    """Return the shard key of a run or thread, from 0 to 4095: that of its suffix, or else a hash of the id.
+    """Return the shard key of a run or thread: that of its suffix, or else a hash of the id.
+
+    It is a number from 0 to 4095.
 
     Args:
         id: The id of a run or a thread.

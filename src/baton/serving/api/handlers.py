@@ -21,7 +21,6 @@ from ...runner.arguments import ResumeArgs, RunArgs
 from ...runner.backends import new_id, run_started_event
 from ...runner.waiting_messages import from_message
 from ...stores import RunRecord, WaitingMessage
-from ...stores.shards import add_shard_key
 from ..http.auth import Principal
 from ..http.errors import ServingError, check_interrupt_ids
 from ..http.sse import SSEResponse, encode_frame, iter_frames
@@ -70,14 +69,13 @@ class RunEndpoints(ApiEndpoints):
         key = request.headers.get("idempotency-key", "")
         if key and not _IDEMPOTENCY_KEY.fullmatch(key):
             raise ServingError(422, "invalid", "`Idempotency-Key` must be 1 to 255 visible ASCII characters")
-        id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id())
-        if body.thread and not body.run_id:
-            id = add_shard_key(id, principal.to_store_id(body.thread))
+        thread = principal.to_store_id(body.thread) if body.thread else ""
+        id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id(thread))
         args = RunArgs[Any](
             values=body.values,
             limits=self._limits(body.limits),
             run_id=principal.to_store_id(id),
-            thread=principal.to_store_id(body.thread) if body.thread else None,
+            thread=thread or None,
             start_at=body.start_at,
             owner=principal.name,
             when_busy=body.when_busy,
