@@ -487,7 +487,7 @@ class ShuttingDownError(RunError):
 
 
 class WorkerDiedError(RunError):
-    """Every worker that drove the run died, so no other worker takes it; resuming it tries again.
+    """The run was failed because the workers that drove it died; resuming it tries again.
 
     Attributes:
         run_id: The run.

@@ -247,7 +247,7 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
 @click.argument("run_ids", metavar="RUN…", nargs=-1, required=True)
 @options.debug
 def retry(store: str, run_ids: tuple[str, ...]) -> None:
-    """Let workers drive runs again that failed or were cancelled, also those that kept killing their workers."""
+    """Let workers drive runs again that failed or were cancelled."""
 
     async def restart(opened: Store) -> None:
         runner = _log_only_runner(opened)

@@ -24,7 +24,7 @@ _STATUS_INTERVAL = 1.0
 
 
 def make_runner(target: str, *, store: str | None, model: str | None, lease: float | None) -> Runner[Any, Any]:
-    """Return the runner whose runs are driven: the target, with the store of --store, or one for the target agent."""
+    """Return the target with the store of --store, or a runner for the target agent."""
     loaded = load_target(target)
     if isinstance(loaded, Runner):
         if model is not None or lease is not None:

@@ -61,7 +61,7 @@ class DeathCounter:
         """Held by the one suspect that is driven."""
 
     async def count(self, record: RunRecord) -> int:
-        """Count the death of a run's last worker, once; return the deaths since the log has not grown.
+        """Count the death of a run's last worker once; return the deaths since the log grew.
 
         Args:
             record: The run.

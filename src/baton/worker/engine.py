@@ -59,7 +59,9 @@ class RunDriver(Protocol):
         ...
 
     async def drive(self, run_id: str, *, owner: str = "", attempt: str | None = None) -> Outcome:
-        """Drive a run until it stops or the worker is drained. Never raises for a run that cannot be driven.
+        """Drive a run until it stops or the worker is drained.
+
+        It never raises for a run that cannot be driven.
 
         Args:
             run_id: The run.
@@ -82,7 +84,7 @@ class Engine(Protocol):
     """The name on the command line, such as `local`."""
 
     async def serve(self, driver: RunDriver) -> None:
-        """Deliver runs to a worker until `stop` is called, and wait until these deliveries have ended.
+        """Deliver runs to a worker until `stop` is called, and wait for these deliveries.
 
         Failures of the store or the engine's own server are retried, not raised.
 

@@ -13,7 +13,7 @@ _UNHEALTHY_AFTER = 10.0
 
 
 class LocalEngine:
-    """Polls the store for runs that no worker drives. Any store will do, for any number of workers.
+    """An engine that polls the store, any store, for runs that no worker drives.
 
     Args:
         interval: Seconds between two polls of an idle worker. A worker whose runs end polls sooner.

@@ -187,7 +187,7 @@ class PostgresEngine:
             _logger.warning("could not add a job for run `%s`; the sweep will", run_id, exc_info=True)
 
     async def _sweep(self, driver: RunDriver) -> None:
-        """Add jobs for runnable runs that have none, such as those of dead workers, and drop jobs of dead workers."""
+        """Add jobs for runnable runs that have none, such as those of dead workers."""
         repository = driver.runner._require_repository("Worker")
 
         async def offer(records: Sequence[RunRecord]) -> None:
@@ -211,7 +211,7 @@ class PostgresEngine:
             watching.cancel()
 
     async def _watch(self, poller: RunnablePoller) -> None:
-        """Drop the jobs of dead workers; notice whether the store answers, and whether the queue was paused."""
+        """Drop the jobs of dead workers, and notice a pause of the queue."""
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL)
             self._last_success = poller.last_success or self._last_success

@@ -54,9 +54,9 @@ class _Drive(Struct, eq=False):
 
 
 class Worker:
-    """Drives stored runs of a team without a caller: those submitted, answered, due, or left by a worker that died.
+    """Drives stored runs of a team without a caller.
 
-    Any number of workers, in any number of processes, may work on one store.
+    These are the runs that were submitted or answered, that are due, or whose worker died. Any number of workers, in any number of processes, may work on one store.
 
     Args:
         runner: The runner; it must have a store. Its `context_factory` makes the contexts of the runs.
@@ -123,7 +123,7 @@ class Worker:
         return 0 if self.is_stopping else self.concurrency - len(self._drives)
 
     def accepts(self, record: RunRecord) -> bool:
-        """Return whether a run would be driven now: there is room, and the limits allow it.
+        """Return whether a run would be driven now: a slot is free, and the limits allow it.
 
         Args:
             record: The run.
@@ -132,7 +132,10 @@ class Worker:
         return self.free > 0 and record.run_id not in self._drives and self.limits.admits(record.owner, owners)
 
     async def run(self) -> None:
-        """Drive runs until `stop` is called; then drain, which takes at most the time given and two seconds."""
+        """Drive runs until `stop` is called, then drain.
+
+        Draining takes at most the time given to the worker, and two seconds.
+        """
         serving = asyncio.create_task(self.engine.serve(self), name=f"baton engine {self.engine.name}")
         stopping = asyncio.create_task(self._stopping.wait())
         try:

@@ -54,7 +54,7 @@ class Bench:
     def __init__(self, place: Place) -> None:
         self._place = place
         self.started: Counter[str] = Counter()
-        """How often the agent was active in each run."""
+        """The number of times that the agent was active, by run."""
         self.order: list[str] = []
         """The runs in the order in which they were driven first."""
         self.at_once = 0
