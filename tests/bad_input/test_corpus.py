@@ -48,7 +48,7 @@ from baton.middleware import (
     RequireAnnouncedHandoff,
     ValidateOutput,
 )
-from baton.models import resolve_model
+from baton.models import ModelPrice, resolve_model
 from baton.otel import OTelObserver
 from baton.patterns import make_executor, make_planner, make_replanner
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, TurnDetection
@@ -281,6 +281,17 @@ CONSTRUCTORS = (
     ),
     Target(Compaction, {"at_tokens": 100}, {"at_tokens": "count", "keep_last": "count", "instructions": "text?"}),
     Target(Limits, {}, {**COUNTS, "seconds": "seconds?", "cost": "seconds?"}),
+    Target(
+        ModelPrice,
+        {"input": 1.0, "output": 2.0},
+        {
+            "input": "seconds",
+            "output": "seconds",
+            "cached_input": "seconds?",
+            "cache_write": "seconds?",
+            "reasoning": "seconds?",
+        },
+    ),
     Target(ModelSettings, {}, SETTINGS),
     Target(
         Approval, {"approved": True}, {"approved": "flag", "reason": "text", "arguments": "dict?", "always": "flag"}
@@ -412,7 +423,7 @@ CONSTRUCTORS = (
     Target(PostgresStore, {"url": "postgresql://host/db"}, {"max_connections": "count", "timeout": "seconds"}),
     Target(KeyValueStore, {"backend": MemoryStore()}, {"backend": "nothing"}),
     Target(MemoryStore, {}, {"clock": "callback"}),
-    Target(OTelObserver, {}, {"include_content": "flag"}),
+    Target(OTelObserver, {}, {"content": "flag?", "redact": "callback?"}),
     Target(
         Worker,
         {"runner": Runner(A, store=MemoryStore())},

@@ -61,7 +61,7 @@ def test_each_line_is_sent_after_the_previous_answer(write: Write, baton: Invoke
         "  → Triage",
         "● Triage",
         "Anything else?",
-        "total: 5 model calls · 64 tokens in, 19 out · 5 calls of unknown cost",
+        "total: 5 model calls · 64 tokens in, 19 out",
     ]
 
 

@@ -29,7 +29,7 @@ _PROVIDERS = {
     "fireworks_ai": "fireworks",
 }
 """Prefixes of model names, ours and LiteLLM's, that `genai-prices` calls by another name."""
-_FREE = frozenset(("local", "ollama", "vllm", "lmstudio", "scripted"))
+_FREE = frozenset(("local", "ollama", "vllm", "lmstudio", "scripted", "scripted-realtime"))
 """Prefixes of models that run on the user's own machines."""
 
 
