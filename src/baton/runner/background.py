@@ -329,7 +329,7 @@ class BackgroundRunner:
     async def _subscribe_batches(
         self, run_id: str, *, after: int, silence: float | None = None
     ) -> AsyncGenerator[Sequence[NumberedEvent]]:
-        """Subscribe, and read all that is queued at once; after so many seconds of silence an empty batch."""
+        """Subscribe, and yield all that is queued at once; an empty batch after each silence."""
         broadcast = self._broadcasts.get(run_id)
         if broadcast is None:
             watched = cast("AsyncGenerator[NumberedEvent]", self.runner.watch(run_id, after=after))
