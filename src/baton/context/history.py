@@ -109,7 +109,7 @@ class MessageWindow(Sequence[Message]):
         """The list."""
         self._stop = stop
         self.forms = forms
-        """What providers have made of the list, so that each message is converted once."""
+        """The messages in the formats of providers, so that each message is converted once."""
 
     def __len__(self) -> int:
         return self._stop

@@ -268,7 +268,7 @@ class BackgroundRunner:
     async def _subscribe_batches(
         self, run_id: str, *, after: int, silence: float | None = None
     ) -> AsyncGenerator[Sequence[NumberedEvent]]:
-        """Subscribe, and read all that is queued at once; after so many seconds of silence an empty batch."""
+        """Subscribe, and yield all that is queued at once; an empty batch after each silence."""
         if run_id not in self._broadcasts:
             await self._wait_until_started(run_id)
         broadcast = self._broadcasts.get(run_id)

@@ -86,7 +86,9 @@ class Subscriber(Generic[T]):
 
 
 async def iter_batches(source: AsyncGenerator[T], silence: float | None) -> AsyncGenerator[Sequence[T]]:
-    """Yield the items of a source one by one, and an empty batch after each silence. Closes the source.
+    """Yield the items of a source one by one, and an empty batch after each silence.
+
+    Closes the source.
 
     Args:
         source: The items.

@@ -101,7 +101,7 @@ class SSEResponse(StreamingResponse):
 async def iter_frames(
     batches: AsyncGenerator[Sequence[T]], encode: Callable[[T], Iterable[bytes]]
 ) -> AsyncGenerator[bytes]:
-    """Yield the items of each batch as one piece of the response, and a heartbeat for an empty batch.
+    """Yield each batch as one piece of the response, and a heartbeat for an empty one.
 
     Closes the source.
 
