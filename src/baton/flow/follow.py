@@ -156,8 +156,7 @@ async def follow(
         after: The activation that the path continues.
         edge: The view of the first agent on the history.
     """
-    run, log, history, member, origin = flow.run, flow.run.log, flow.history, start, after
-    stack = flow.stack
+    run, log, history, stack, member, origin = flow.run, flow.run.log, flow.history, flow.stack, start, after
     loops: LoopDetector | None = None
     edge = edge or _DIRECT
     answer: Any = None
