@@ -178,8 +178,7 @@ async def _follow_traced(flow: TeamFlow, work: Coroutine[Any, Any, FlowOutcome])
 async def _follow(
     flow: TeamFlow, start: TeamMember, prefix: str, after: Origin | None, edge: "_EdgeView"
 ) -> FlowOutcome:
-    run, log, history, member, origin = flow.run, flow.run.log, flow.history, start, after
-    stack = flow.stack
+    run, log, history, stack, member, origin = flow.run, flow.run.log, flow.history, flow.stack, start, after
     loops: LoopDetector | None = None
     answer: Any = None
     breaks_loop, hop, first = False, 0, None

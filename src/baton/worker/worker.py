@@ -56,7 +56,8 @@ class _Drive(Struct, eq=False):
 class Worker:
     """Drives stored runs of a team without a caller.
 
-    These are the runs that were submitted or answered, that are due, or whose worker died. Any number of workers, in any number of processes, may work on one store.
+    These are the runs that were submitted or answered, that are due, or whose worker died. Any number of workers, in
+    any number of processes, may work on one store.
 
     Args:
         runner: The runner; it must have a store. Its `context_factory` makes the contexts of the runs.
