@@ -8,17 +8,14 @@ import type { Bar, Point, Timeline } from "./timeline";
 
 const TOP = 28, LANE = 54, PAD = 26, FOOT = 44, MIN_BAR = 14, MANY = 240;
 
-/** The part of a list sorted by its start that can be in sight; `reach` is the longest item before it. */
-function inSight<T>(items: T[], from: (item: T) => number, to: (item: T) => number, left: number, right: number): T[] {
-  let low = 0, high = items.length;
-  while (low < high) { const middle = (low + high) >> 1; if (from(items[middle]!) <= right) low = middle + 1; else high = middle; }
-  const found: T[] = [];
-  for (let index = low - 1; index >= 0; index--) {
-    const item = items[index]!;
-    if (to(item) >= left) found.push(item);
-    else if (from(item) < left - 60_000) break;
-  }
-  return found.reverse();
+/** The part of a list, sorted by its start, that can be in sight; `reach` is the width of its widest item. */
+function inSight<T>(items: T[], from: (item: T) => number, reach: number, left: number, right: number): T[] {
+  const first = (limit: number): number => {
+    let low = 0, high = items.length;
+    while (low < high) { const middle = (low + high) >> 1; if (from(items[middle]!) < limit) low = middle + 1; else high = middle; }
+    return low;
+  };
+  return items.slice(first(left - reach), first(right));
 }
 
 export function Lanes() {
@@ -33,6 +30,10 @@ export function Lanes() {
   const room = Math.max(width - LABEL - PAD * 2, 200);
   const full = Math.max(room, Math.max(room, drawn.bars.length * MIN_BAR) * zoom.value);
   const scale = useMemo(() => (scaleKind === "time" ? timeScale : stepScale)(drawn, full), [drawn, full, scaleKind]);
+  const reach = useMemo(() => {
+    const widest = (items: { from: Point; to: Point }[]): number => items.reduce((most, item) => Math.max(most, scale.x(item.to) - scale.x(item.from)), 0);
+    return { bars: widest(drawn.bars), stays: widest(drawn.stays) };
+  }, [scale]);
   const sx = (at: Point): number => LABEL + PAD + scale.x(at) - left;
   useLayoutEffect(() => {
     const element = box.current!, index = chosen.value;
@@ -64,7 +65,7 @@ export function Lanes() {
             <clipPath id="field"><rect x={LABEL} y="0" width={Math.max(width - LABEL, 0)} height={height} /></clipPath>
           </defs>
           {[...drawn.lanes.keys(), drawn.lanes.length].map((index) => <line class="rule" x1="0" x2={width} y1={TOP + index * LANE} y2={TOP + index * LANE} />)}
-          <g clip-path="url(#field)">{field(drawn, sx, scale, { width, height, LABEL })}</g>
+          <g clip-path="url(#field)">{field(drawn, sx, scale, { width, height, LABEL, reach })}</g>
           {drawn.lanes.map((lane, index) => (
             <g class={index ? tone(lane.name) : "tone0"}>
               {lane.depth > 0 && <path class="nest" d={`M${16 + (lane.depth - 1) * 12} ${TOP + index * LANE + 12}v${LANE / 2 - 12}h7`} />}
@@ -79,17 +80,17 @@ export function Lanes() {
   );
 }
 
-interface Frame { width: number; height: number; LABEL: number }
-function field(drawn: Timeline, sx: (at: Point) => number, scale: { ticks: { x: number; label: string }[]; folds: { x: number; seconds: number }[] }, { width, height, LABEL }: Frame) {
+interface Frame { width: number; height: number; LABEL: number; reach: { bars: number; stays: number } }
+function field(drawn: Timeline, sx: (at: Point) => number, scale: { ticks: { x: number; label: string }[]; folds: { x: number; seconds: number }[] }, { width, height, LABEL, reach }: Frame) {
   const y = (lane: number): number => TOP + lane * LANE, offset = sx(drawn.start), base = height - FOOT;
-  const ticks = inSight(scale.ticks, (tick) => offset + tick.x, (tick) => offset + tick.x, LABEL, width);
+  const ticks = inSight(scale.ticks, (tick) => offset + tick.x, 0, LABEL, width);
   const folds = scale.folds.filter((fold) => offset + fold.x > LABEL - 30 && offset + fold.x < width + 30);
-  const stays = inSight(drawn.stays, (stay) => sx(stay.from), (stay) => sx(stay.to), LABEL - 20, width + 20);
-  const all = inSight(drawn.bars, (bar) => sx(bar.from), (bar) => sx(bar.to), LABEL - 20, width + 20), isDense = all.length > MANY;
+  const stays = inSight(drawn.stays, (stay) => sx(stay.from), reach.stays, LABEL - 20, width + 20).filter((stay) => sx(stay.to) > LABEL - 20);
+  const all = inSight(drawn.bars, (bar) => sx(bar.from), reach.bars, LABEL - 20, width + 20).filter((bar) => sx(bar.to) > LABEL - 20), isDense = all.length > MANY;
   const bars = isDense ? all.filter((bar) => bar.index === chosen.value) : all;
-  const allHops = inSight(drawn.hops, (hop) => sx(hop.at), (hop) => sx(hop.at), LABEL - 200, width + 20);
+  const allHops = inSight(drawn.hops, (hop) => sx(hop.at), 0, LABEL - 200, width + 20);
   const hops = isDense ? allHops.filter((hop) => hop.index === chosen.value) : allHops;
-  const notes = inSight(drawn.notes, (note) => sx(note.at), (note) => sx(note.at), LABEL - 400, width + 20);
+  const notes = inSight(drawn.notes, (note) => sx(note.at), 0, LABEL - 400, width + 20);
   const taken = new Map<string, [number, number][]>();
   const take = (row: string, from: number, to: number): void => { const known = taken.get(row); if (known) known.push([from, to]); else taken.set(row, [[from, to]]); };
   for (const stay of stays) take(`lane${stay.lane}`, sx(stay.from) - 6, sx(stay.to) + 6);
@@ -147,7 +148,7 @@ function field(drawn: Timeline, sx: (at: Point) => number, scale: { ticks: { x: 
         );
       })}
       {labels.map((label) => {
-        const lane = label.kind === "hop" ? drawn.hops : null, source = lane?.find((hop) => hop.index === label.index)?.from ?? label.lane;
+        const source = label.kind === "hop" ? Number(label.row.slice(4)) : label.lane;
         const ty = label.kind === "refused" ? y(Number(label.row.slice(3)) + 1) + 3.5 : label.kind === "hop" ? y(source) + LANE / 2 + 4 : y(0) + LANE / 2 + 4.5;
         const [head, ...tail] = label.kind === "hop" ? label.shown.split("  ") : [label.shown];
         return <text class={`label ${label.kind} ${label.kind === "hop" ? tone(drawn.lanes[label.lane]?.name ?? "") : ""}`} x={label.x} y={ty} text-anchor={label.align ?? "start"} onClick={() => go(runId.value, label.index + 1)}>{label.kind === "hop" ? <><tspan>{head}</tspan>{tail.length ? `  ${tail.join("  ")}` : ""}</> : head}</text>;

@@ -67,6 +67,7 @@ from baton.serving import (
     mcp_server,
 )
 from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, resolve_store
+from baton.studio import studio_app
 from baton.testing import ScriptedModel, ScriptedRealtimeModel, call
 from baton.tools import with_tool_guardrails
 from baton.worker import LocalEngine, Worker
@@ -444,7 +445,13 @@ CONSTRUCTORS = (
             "suspend_timeout": "seconds",
         },
     ),
-    Target(api_app, {}, {**APP, "heartbeat": "seconds", "client_options": "object?"}, first=(A,)),
+    Target(api_app, {}, {**APP, "heartbeat": "seconds", "client_options": "object?", "inspection": "flag"}, first=(A,)),
+    Target(
+        studio_app,
+        {},
+        {"auth": APP["auth"], "context_factory": APP["context_factory"], "can_write": "flag"},
+        first=(A,),
+    ),
     Target(agui_app, {}, {**APP, "on_disconnect": "choice", "heartbeat": "seconds"}, first=(A,)),
     Target(a2a_app, {}, {**APP, "store": "store?"}, first=(A,)),
     Target(mcp_app, {}, {**APP, "store": "store?", "tool_per_agent": "flag"}, first=(A,)),

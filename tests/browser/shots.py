@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 from tests.browser import desk
 from tests.browser.serving import ARGUMENTS, CHROMIUM, Studio, serve_studio
 
@@ -96,14 +96,25 @@ def measure(browser: Browser, studio: Studio) -> bool:
         page.locator(".inspector .msg").first.wait_for()
         painted: float = page.evaluate("() => performance.getEntriesByName('painted')[0].startTime / 1000")
         nodes: int = page.evaluate("() => document.querySelectorAll('*').length")
+        session = context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        before = _task_seconds(session)
         frame: float = page.evaluate(SCROLL)
+        cpu = (_task_seconds(session) - before) * 1000 / FRAMES
         events = int(page.evaluate("() => Number(document.querySelector('.tall').style.height.slice(0, -2)) / 28"))
-        print(f"{run}: {events} events painted after {painted:.2f} s, {nodes} nodes, longest frame {frame:.0f} ms")
+        print(f"{run}: {events} events painted after {painted:.2f} s, {nodes} nodes")
+        print(f"  scrolling: longest frame {frame:.0f} ms, {cpu:.0f} ms of CPU per frame")
         is_kept = is_kept and painted <= seconds and nodes <= 2000 and frame <= 100
         context.close()
     return is_kept
 
 
+def _task_seconds(session: CDPSession) -> float:
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+
+
+FRAMES = 120
 SCROLL = """() => new Promise((resolve) => {
   const lanes = document.querySelector('.lanes'); let longest = 0, last = performance.now(), count = 0;
   const step = (now) => {

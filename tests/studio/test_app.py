@@ -14,7 +14,8 @@ from baton import Agent, Runner
 from baton.errors import SetupError
 from baton.serving import serve_in_background
 from baton.studio import StudioApp, studio_app
-from baton.studio.app import ASSETS, CONTENT_SECURITY_POLICY
+from baton.studio.app import CONTENT_SECURITY_POLICY
+from baton.studio.page_files import ASSETS
 from baton.testing import ScriptedModel
 
 STRICT = "SameSite=Strict"

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +12,7 @@ from ..runner import BackgroundRunner, ContextFactory
 from ..serving.http.app import SHUTDOWN, AppTarget, Shutdown, to_background_runner
 from ..serving.http.auth import AuthLike, Principal, authenticate, to_auth_list
 from ..version import __version__
+from .page_files import ASSETS, read_asset
 from .session import StudioSession
 
 if TYPE_CHECKING:
@@ -33,13 +33,6 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-ASSETS = {
-    "studio.js": "text/javascript; charset=utf-8",
-    "studio.css": "text/css; charset=utf-8",
-    "inter.woff2": "font/woff2",
-    "mono.woff2": "font/woff2",
-}
-"""The files of the page, besides `index.html`, and their types."""
 _SIGN_IN = "Open the URL that `baton studio` printed. Its token works once: start Studio again for another browser.\n"
 
 
@@ -265,12 +258,3 @@ class _ReadOnly:
             await ServingError(403, "read_only", message).response()(scope, receive, send)
             return
         await self._app(scope, receive, send)
-
-
-def read_asset(name: str) -> bytes:
-    """Return a built file of the page.
-
-    Args:
-        name: Its name.
-    """
-    return files("baton.studio").joinpath("assets", name).read_bytes()

@@ -9,7 +9,7 @@ import msgspec
 
 from ..handoffs.redaction import PII_PATTERNS, Redactor, find_patterns
 from ..serving.api.inspection_schemas import ExportedRun
-from .app import read_asset
+from .page_files import read_asset
 
 _FONTS = ("inter.woff2", "mono.woff2")
 
