@@ -598,16 +598,3 @@ class MessageGoneError(StoreError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"message `{run_id}` does not wait any more: it was taken by a run, or cancelled")
         self.run_id = run_id
-
-
-def ends_run(error: Exception) -> bool:
-    """Return whether an error ends the whole run: no caller and no parallel branch may continue.
-
-    Args:
-        error: The error that was raised inside the run.
-    """
-    return isinstance(error, _RUN_ENDING)
-
-
-_LOG_ERRORS = (ReplayMismatchError, LogError, RunNotFoundError, NotEncodableError)
-_RUN_ENDING = (SetupError, StoreError, LimitError, UnknownPriceError, OpenInterruptError, *_LOG_ERRORS)

@@ -53,7 +53,7 @@ class WorkerProcess:
 
     @property
     def errors(self) -> str:
-        """What the process has printed to stderr so far."""
+        """The output of the process to stderr so far."""
         return "" if self._errors is None else self._errors.read_text()
 
     def wait_until_ready(self) -> None:

@@ -12,9 +12,9 @@ from typing_extensions import TypeVar
 from ..arguments import check_choice
 from ..context import HistoryEntry, Limits, RunContext
 from ..context.history import History
-from ..context.run_state import UsageMeter
+from ..context.run_state import UsageMeter, ends_run
 from ..context.values import TrackedValues
-from ..errors import LimitError, SetupError, ends_run
+from ..errors import LimitError, SetupError
 from ..events import CancelTask, Finish
 from ..handoffs import tool_name_for
 from ..handoffs.input import HandoffInputParser

@@ -18,7 +18,8 @@ from ..context.history import (
     is_of_turn,
     to_entries,
 )
-from ..errors import ReplayMismatchError, SetupError, ends_run
+from ..context.run_state import ends_run
+from ..errors import ReplayMismatchError, SetupError
 from ..events import AgentResponded, EventRef, HistoryCompacted, Origin, SummaryMessage
 from ..events.types import SummaryReaders
 from ..handoffs.summaries import COMPACTION_INSTRUCTIONS, request_summary, transcript

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..context.run_state import ends_run
 from ..context.values import TrackedValues
-from ..errors import ends_run
 from ..events import Action, Origin, StepCompleted, ValueChanges
 from ..log import FAILED
 from ..messages import Message

@@ -10,8 +10,9 @@ import msgspec
 from ..arguments import check_arguments, check_choice
 from ..context import HistoryEntry
 from ..context.history import WHOLE_MESSAGE
+from ..context.run_state import ends_run
 from ..context.values import TrackedValues
-from ..errors import SetupError, ends_run
+from ..errors import SetupError
 from ..events import Action, AgentResponded, StepCompleted, Transfer, ValueChanges
 from ..handoffs import TRANSFER_TOOL, Handoff
 from ..log import FAILED

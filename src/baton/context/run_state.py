@@ -11,7 +11,17 @@ from msgspec.structs import replace
 from typing_extensions import TypeVar
 
 from ..arguments import CheckedStructMeta
-from ..errors import LimitError, OpenInterruptError, SetupError, UnknownPriceError
+from ..errors import (
+    LimitError,
+    LogError,
+    NotEncodableError,
+    OpenInterruptError,
+    ReplayMismatchError,
+    RunNotFoundError,
+    SetupError,
+    StoreError,
+    UnknownPriceError,
+)
 from ..events import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded
 from ..log import Log
 from ..messages import Usage, UserMessage
@@ -393,3 +403,16 @@ class RunState(Struct, Generic[C], eq=False):
         agents.parent = self.dynamic_agents
         own = self.values if values is None else values
         return replace(self, values=own, meter=meter or self.meter, dynamic_agents=agents)
+
+
+def ends_run(error: Exception) -> bool:
+    """Return whether an error ends the whole run: no caller and no parallel branch may continue.
+
+    Args:
+        error: The error that was raised inside the run.
+    """
+    return isinstance(error, _RUN_ENDING)
+
+
+_LOG_ERRORS = (ReplayMismatchError, LogError, RunNotFoundError, NotEncodableError)
+_RUN_ENDING = (SetupError, StoreError, LimitError, UnknownPriceError, OpenInterruptError, *_LOG_ERRORS)

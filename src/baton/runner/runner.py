@@ -169,8 +169,7 @@ class Runner(StoredRunMethods[C, Out]):
         self._thread_runs: RunRepository | None = None
         """Runs of threads, in memory, if there is no store."""
         if loop_fallback is not None and self.team.members.get(loop_fallback) is None:
-            names = quote_names([*self.team.members])
-            given = f"Runner(loop_fallback={show(loop_fallback)})"
+            names, given = quote_names([*self.team.members]), f"Runner(loop_fallback={show(loop_fallback)})"
             raise SetupError(f"{given} is not an agent of the team, which has: {names}")
         self.team.warn(entries=[loop_fallback] if loop_fallback is not None else ())
 

@@ -433,7 +433,11 @@ class PostgresStore(WriteMethods):
         return (await self._pool.fetch(f"SELECT {_NOW}", ()))[0][0]
 
     async def publish(self, messages: Sequence[str]) -> None:
-        """Send messages; see `SupportsChannel.publish`."""
+        """Send messages; see `SupportsChannel.publish`.
+
+        Args:
+            messages: The messages.
+        """
         await self._pool.fetch(
             f"SELECT pg_notify({CHANNEL}, message) FROM unnest(%s::text[]) AS message", ([*messages],)
         )

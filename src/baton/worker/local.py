@@ -30,7 +30,11 @@ class LocalEngine:
         self._started = monotonic()
 
     async def serve(self, driver: RunDriver) -> None:
-        """Poll until `stop` is called; see `Engine.serve`."""
+        """Poll until `stop` is called; see `Engine.serve`.
+
+        Args:
+            driver: The worker.
+        """
         deliveries: set[asyncio.Task[None]] = set()
 
         async def take(records: Sequence[RunRecord]) -> None:

@@ -77,7 +77,11 @@ class PostgresEngine:
         self._problem = ""
 
     async def serve(self, driver: RunDriver) -> None:
-        """Fetch jobs and sweep until `stop` is called; see `Engine.serve`."""
+        """Fetch jobs and sweep until `stop` is called; see `Engine.serve`.
+
+        Args:
+            driver: The worker.
+        """
         self._last_success = monotonic()
         sweeping = asyncio.create_task(self._sweep(driver), name="baton sweep")
         try:

@@ -117,7 +117,11 @@ class TemporalEngine:
         self._problem = ""
 
     async def serve(self, driver: RunDriver) -> None:
-        """Start workflows and execute their activities until `stop` is called; see `Engine.serve`."""
+        """Start workflows and execute their activities until `stop` is called; see `Engine.serve`.
+
+        Args:
+            driver: The worker.
+        """
         self._last_success = monotonic()
         client = await self._connect()
         if client is None:

@@ -15,8 +15,9 @@ from ..agents.activation import FlowOutcome
 from ..agents.hooks import run_with_deadline
 from ..arguments import check_choice
 from ..context.history import History
+from ..context.run_state import ends_run
 from ..context.values import TrackedValues
-from ..errors import BranchesFailedError, BranchTimeoutError, SetupError, ends_run
+from ..errors import BranchesFailedError, BranchTimeoutError, SetupError
 from ..events import Action, BreakLoop, CancelTask, Exit, Finish, StepCompleted
 from ..handoffs import Handoff
 from ..log import FAILED
