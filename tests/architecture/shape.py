@@ -18,7 +18,7 @@ ROOT = "(root)"
 """The name of the package's own `__init__.py` among the packages."""
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 70
-MAX_MODULES = 270
+MAX_MODULES = 300
 MAX_CODE_LINES = 40_000
 """It grows only with features: raise it in the commit that adds one."""
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "core", "manager", "impl", "internal", "misc"})

@@ -15,7 +15,8 @@ from ..runner import Runner
 from ..runner.recovery import FailedAttempts
 from ..stores import RunRecord
 from .deaths import SUSPECT_AFTER, DeathCounter, has_died
-from .engine import Engine, Outcome, resolve_engine
+from .engine import Engine, Outcome
+from .engines import resolve_engine
 from .limits import NO_LIMITS, Concurrency
 
 _logger = logging.getLogger("baton.worker")
@@ -56,7 +57,8 @@ class _Drive(Struct, eq=False):
 class Worker:
     """Drives stored runs of a team without a caller.
 
-    These are the runs that were submitted or answered, that are due, or whose worker died. Any number of workers, in any number of processes, may work on one store.
+    These are the runs that were submitted or answered, that are due, or whose worker died. Any number of workers, in
+    any number of processes, may work on one store.
 
     Args:
         runner: The runner; it must have a store. Its `context_factory` makes the contexts of the runs.
