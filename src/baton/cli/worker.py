@@ -12,7 +12,7 @@ from ..errors import SetupError
 from ..runner import Runner
 from ..stores import MemoryStore
 from ..worker import Concurrency, Worker
-from ..worker.engine import ENGINES, resolve_engine
+from ..worker.engines import ENGINES, resolve_engine
 from ..worker.health import serve_health
 from . import options
 from .errors import FAILED, TargetError

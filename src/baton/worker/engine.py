@@ -1,21 +1,14 @@
 """The protocol of engines: what they tell workers, and what workers answer."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from ..arguments import check_choice
-from ..errors import SetupError, quote_names
 from ..runner import Runner
 from ..runner.recovery import FailedAttempts
-from ..stores import RunRecord, RunStatus, Store
-from ..wording import type_of
+from ..stores import RunRecord, RunStatus
 from .limits import Concurrency
-
-ENGINES = ("local", "postgres", "temporal")
-"""The names of the engines."""
 
 
 class Outcome(Struct, frozen=True):
@@ -98,37 +91,3 @@ class Engine(Protocol):
     def problem(self) -> str:
         """Return why the engine cannot deliver runs at the moment; "" if it can."""
         ...
-
-
-def resolve_engine(engine: object, store: Store, *, address: str | None = None) -> Engine:
-    """Return an engine for the workers of a store.
-
-    Args:
-        engine: An engine, its name, or None for the default of the store.
-        store: The store of the runs.
-        address: The address of the engine's server, for engines that have one.
-
-    Raises:
-        SetupError: There is no such engine, it cannot work with the store, or its extra is missing.
-    """
-    if isinstance(engine, Engine):
-        return engine
-    if engine is not None and not isinstance(engine, str):
-        raise SetupError(f"Worker(engine=…) is {type_of(engine)}; give an engine, or one of: {quote_names([*ENGINES])}")
-    if engine is None:
-        is_postgres = type(store).__name__ == "PostgresStore"
-        engine = "postgres" if is_postgres and find_spec("procrastinate") is not None else "local"
-    check_choice("Worker(engine=…)", engine, ENGINES)
-    if address is not None and engine != "temporal":
-        raise SetupError(f"the engine `{engine}` has no address of its own; it uses the store")
-    if engine == "local":
-        from .local import LocalEngine
-
-        return LocalEngine()
-    if engine == "postgres":
-        from .postgres import PostgresEngine
-
-        return PostgresEngine(store)
-    from .temporal import TemporalEngine
-
-    return TemporalEngine() if address is None else TemporalEngine(address)

@@ -15,7 +15,8 @@ from ..runner import Runner
 from ..runner.recovery import FailedAttempts
 from ..stores import RunRecord
 from .deaths import SUSPECT_AFTER, DeathCounter, has_died
-from .engine import Engine, Outcome, resolve_engine
+from .engine import Engine, Outcome
+from .engines import resolve_engine
 from .limits import NO_LIMITS, Concurrency
 
 _logger = logging.getLogger("baton.worker")
