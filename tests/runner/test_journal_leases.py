@@ -1,14 +1,17 @@
 """Leases are renewed while runs last; a driver that loses its lease or is asked to stop stops."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from tests.runner.recording_store import ManualClock, RecordingStore, get_record, load_events
 
-from baton import Agent, RunContext, Runner, tool
+from baton import Agent, RunContext, Runner, agent, tool
+from baton.agents import AgentContext
 from baton.errors import RunConflictError, RunNotFoundError, StoreError
 from baton.events import ToolReturned
+from baton.stores import Lease, MemoryStore
 from baton.testing import ScriptedModel, call
 
 SHORT = 0.015
@@ -227,3 +230,45 @@ async def test_consecutive_runs_share_one_timer() -> None:
     waiting.go.set()
     await second
     assert max_in_flight == 1
+
+
+async def test_leases_are_renewed_after_an_event_loop_was_closed_in_the_middle_of_a_run() -> None:
+    # G1: a loop that is closed without cancelling its tasks leaves no one to remove its run.
+    class Counting(MemoryStore):
+        """A store that counts renewals."""
+
+        renewals = 0
+
+        async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+            self.renewals += 1
+            return await super().renew(leases, ttl=ttl)
+
+    store, gates = Counting(), list[asyncio.Event]()
+
+    @agent("Waits")
+    async def waits(ctx: AgentContext) -> None:
+        gates.append(asyncio.Event())
+        await gates[-1].wait()
+
+    runner = Runner(waits, store=store, lease_seconds=0.3)
+
+    def closed_process() -> None:
+        async def begin() -> "asyncio.Task[Any]":
+            task = asyncio.create_task(runner.run("hi"))
+            while not gates:
+                await asyncio.sleep(0)
+            return task
+
+        loop = asyncio.new_event_loop()
+        task: Any = loop.run_until_complete(begin())
+        loop.close()
+        task._log_destroy_pending = False
+
+    await asyncio.to_thread(closed_process)
+    before = store.renewals
+    running = asyncio.create_task(runner.run("hi"))
+    async with asyncio.timeout(30):
+        while store.renewals == before:
+            await asyncio.sleep(0.02)
+    gates[-1].set()
+    assert (await running).status == "completed"

@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import LogError, NotEncodableError
 from .base import RUN_ORIGIN, Delta, Event, Origin
-from .types import AnyEvent, KnownEvent, UnknownEvent
+from .types import AnyEvent, KnownDelta, KnownEvent, UnknownEvent
 
 READER_VERSION = 1
 """The events that this version of Baton knows: raised with every new event, and recorded in `RunRecord.reader`."""
@@ -117,6 +117,20 @@ class EventDecoder:
             return self._decoder.decode(line)
         except _UNREADABLE as error:
             return self._read_unknown(line, position, error)
+
+    def read_delta(self, line: bytes) -> Delta:
+        """Decode a delta of the same run, which is not part of the log.
+
+        Args:
+            line: The delta, as `encode_event` wrote it.
+
+        Raises:
+            LogError: It is not a delta that this version knows.
+        """
+        try:
+            return msgspec.json.Decoder(KnownDelta, dec_hook=self._decode_special).decode(line)
+        except _UNREADABLE as error:
+            raise LogError(self._count, str(error)) from None
 
     def _read_unknown(self, line: bytes | str, position: int, error: Exception) -> Event:
         try:

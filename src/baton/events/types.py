@@ -489,6 +489,8 @@ class CustomDelta(Delta, frozen=True):
     """The tool call it comes from; "" if it comes from an agent."""
 
 
+KnownDelta: TypeAlias = TextDelta | ReasoningDelta | ResponseRestarted | ToolCallDelta | ProgressDelta | CustomDelta
+"""All deltas of text runs."""
 KnownEvent: TypeAlias = (
     RunStarted
     | RunResumed

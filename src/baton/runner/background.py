@@ -1,7 +1,8 @@
 """Runs in the background: they continue whether or not a subscriber reads them, and any number may subscribe.
 
 For servers: one request starts a run, another subscribes to it, a third answers its interrupt, each perhaps in another
-process. Events reach every subscriber; deltas only those in the process that drives the run.
+process. Events reach every subscriber; deltas those in the process that drives the run and, if the store has a channel
+as PostgreSQL has, those in other processes.
 """
 
 import asyncio
@@ -382,7 +383,8 @@ class BackgroundRunner:
         """Iterate over the past and future events of a run; ends when the run stops.
 
         Subscribing in the middle of a response delivers its earlier deltas first. A slow subscriber misses deltas,
-        never events. A run that another process drives is polled, without deltas.
+        never events. The deltas of a run that another worker drives come through the store's channel, if it has one;
+        otherwise the run is polled, without deltas.
 
         Args:
             run_id: The run.
@@ -393,7 +395,7 @@ class BackgroundRunner:
         """
         broadcast = self._broadcasts.get(run_id)
         if broadcast is None:
-            async for number, event in self.runner.watch(run_id, after=after):
+            async for number, event in self.runner._watch_all(run_id, after=after):
                 yield number, event
             return
         subscriber = broadcast.subscribe(after)
@@ -487,6 +489,7 @@ class BackgroundRunner:
     async def _launch(self, stream: RunStream[Any]) -> str:
         if self._draining is not None:
             raise ShuttingDownError(f"run `{stream.run_id}` was not started: this worker is shutting down; try again")
+        self.runner._require_repository("BackgroundRunner").relay.start()
         broadcast = RunBroadcast(stream)
         self._launched.add(broadcast)
         broadcast.task = asyncio.create_task(self._drive(broadcast), name=f"baton background {stream.run_id}")

@@ -23,6 +23,7 @@ from ..events import Delta, Event, UserMessageAdded, encode_event
 from ..events.codec import encode_header
 from ..log import EventSink
 from ..stores import AppendOptions, CancelRequest, CancelWhen, InboxState, Lease, RunRecord, RunStatus, Store
+from .relay import RunRelay
 from .waiting_messages import user_messages_of
 
 _logger = logging.getLogger("baton.runner")
@@ -107,6 +108,10 @@ class Journal:
         self._status: RunStatus | None = status
         self._wake_at = 0.0
         self._notes: Mapping[str, bytes] = {}
+        self.relay: RunRelay | None = None
+        """Tells other processes that watch the run; None if no one may watch it."""
+        self._count = max(seq - 1, 0)
+        """The number of events, also of those that are not stored yet."""
         self.reader = 0
         """The version that the record must name from the next append on; 0 if it does so already."""
         self._writing: asyncio.Future[None] | None = None
@@ -131,12 +136,17 @@ class Journal:
     @property
     def has_subscribers(self) -> bool:
         """Return whether deltas have a receiver."""
-        return self.sink is not None and self.sink.has_subscribers
+        if self.sink is not None and self.sink.has_subscribers:
+            return True
+        # Another process may begin to watch the run in the middle of a response.
+        return self.relay is not None and self.relay.is_live
 
     def put(self, event: Event | Delta) -> None:
         """Add an event or delta. A delta is delivered at once unless undelivered events precede it."""
         if isinstance(event, Event):
             self._add_line(event)
+        elif self.relay is not None and self.relay.is_live and self.lease is not None:
+            self.relay.put(self.lease.run_id, self._count, event)
         if self.sink is None or self.failure is not None:
             return
         if self._lines or self._writing is not None:
@@ -239,6 +249,7 @@ class Journal:
         # Encoded here, so that a value that is not JSON fails where it is produced.
         if self.failure is None:
             self._lines.append(encode_event(event))
+            self._count += 1
 
     async def _write_pending(self) -> None:
         batch = _Batch(self._lines, self._status, self._undelivered, self._wake_at, self._notes)
@@ -307,6 +318,8 @@ class Journal:
                 await asyncio.sleep(pause)
                 pause *= 2
         self._seq += len(batch.lines)
+        if self.relay is not None:
+            self.relay.stored(lease.run_id, self._seq - 1)
 
     def _options(self, batch: _Batch, lease: Lease) -> AppendOptions:
         options: AppendOptions = {"fence": lease.fence}
@@ -380,6 +393,7 @@ class LeaseHeartbeat:
         self._store = store
         self._ttl = ttl
         self._runs: dict[Journal, tuple[SupportsStop, asyncio.Task[Any]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -387,6 +401,10 @@ class LeaseHeartbeat:
         """Renew this run's lease from now on. Must be called by the task that drives the run."""
         driver = asyncio.current_task()
         assert driver is not None
+        if self._loop is not None and self._loop.is_closed():
+            # Its runs, timer and task ended without a trace.
+            self._runs, self._timer, self._task = {}, None, None
+        self._loop = driver.get_loop()
         self._runs[journal] = (run, driver)
         if self._timer is None and self._task is None:
             self._schedule()

@@ -382,6 +382,7 @@ class Runner(StoredRunMethods[C, Out]):
         """Close the store. The runner remains usable: the store opens again when needed."""
         for repository in (self._stored_runs, self._thread_runs):
             if repository is not None:
+                await repository.relay.close()
                 await repository.store.close()
 
     async def __aenter__(self) -> Self:

@@ -8,7 +8,7 @@ from typing_extensions import TypeVar
 
 from ..arguments import check_choice, check_positive, check_types
 from ..context.run_state import resolve_time
-from ..events import Event, RunStarted
+from ..events import Delta, Event, RunStarted
 from ..flow.requests import RecordedRequest
 from ..messages import RunInput
 from ..stores import CancelWhen, RunRecord, RunStatus
@@ -18,6 +18,7 @@ from .options import refuse_unrecorded
 from .stored_runs import RunRepository
 from .stream import RunStream
 from .waiting_messages import Schedule
+from .watching import watch_run
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -175,7 +176,11 @@ class StoredRunMethods(Generic[C, Out]):
         Returns:
             An iterator over event numbers, starting at 1, and events.
         """
-        return self._require_repository("watch").watch(run_id, after=after)
+        return _events_only(watch_run(self._require_repository("watch"), run_id, after=after))
+
+    def _watch_all(self, run_id: str, *, after: int) -> AsyncIterator[tuple[int, Event | Delta]]:
+        """Watch a run with the deltas that its driver sends."""
+        return watch_run(self._require_repository("watch"), run_id, after=after)
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
         """Return the first event of a new run."""
@@ -184,3 +189,9 @@ class StoredRunMethods(Generic[C, Out]):
     def _require_repository(self, method: str) -> RunRepository:
         """Return the access to stored runs. Raises SetupError if there is no store."""
         raise NotImplementedError
+
+
+async def _events_only(items: AsyncIterator[tuple[int, Event | Delta]]) -> AsyncIterator[tuple[int, Event]]:
+    async for number, item in items:
+        if isinstance(item, Event):
+            yield number, item

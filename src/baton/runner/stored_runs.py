@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from time import monotonic, time
@@ -24,7 +24,6 @@ from ..errors import (
 )
 from ..events import (
     Event,
-    EventDecoder,
     InterruptRaised,
     RunCancelled,
     RunCompleted,
@@ -46,6 +45,7 @@ from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_sta
 from .inbox import Inbox
 from .journal import Journal, LeaseHeartbeat, SupportsStop
 from .observers import Observer
+from .relay import RunRelay
 from .result import Interrupt, StoppedStatus
 from .summaries import summary_note
 from .threads import ThreadReader
@@ -54,8 +54,6 @@ from .waiting_messages import ANY_TIME, Schedule
 _logger = logging.getLogger("baton.runner")
 _MAX_LOCAL_STATES = 1000
 _RETRY_INTERVAL = 0.02
-_MIN_POLL_INTERVAL = 0.02
-_MAX_POLL_INTERVAL = 0.5
 
 
 class RunRepository:
@@ -81,6 +79,8 @@ class RunRepository:
         self.observers = observers
         self._driven: dict[str, asyncio.Task[Any]] = {}
         """The tasks that drive runs, by run id."""
+        self.relay = RunRelay(store)
+        """Tells other processes of events and deltas."""
         self.inbox = Inbox(store, self.prepare, self.create)
         """The messages that wait for threads."""
 
@@ -183,6 +183,7 @@ class RunRepository:
                 await journal.finish(status)
         finally:
             await journal.release()
+            self.relay.leave(flow.run.id)
             if journal.lease is not None and (status != "completed" or journal.failure is not None):
                 run, worker = flow.run, "" if journal.is_released else journal.lease.worker
                 options = flow.config.options.run_options
@@ -340,31 +341,6 @@ class RunRepository:
         if flags.inbox:
             await self.inbox.promote_safely(record.thread)
 
-    async def watch(self, run_id: str, *, after: int) -> AsyncIterator[tuple[int, Event]]:
-        """Poll the store for a run's events after number `after`; end when the run stops."""
-        decoder, seq, pause = EventDecoder(), 0, _MIN_POLL_INTERVAL
-        while True:
-            # The record first: if the run stops in between, its last events are read nevertheless.
-            record = await self.store.record(run_id)
-            if record is None and await self.store.waiting(run_id) is not None:
-                await asyncio.sleep(pause)
-                pause = min(pause * 1.5, _MAX_POLL_INTERVAL)
-                continue
-            record = record or await self.record(run_id)
-            lines = await self.store.load(run_id, start=seq) if record.seq > seq else ()
-            for line in lines:
-                seq += 1
-                if seq == 1:
-                    continue  # The header.
-                # Decode all, because later lines refer to the origins of earlier ones.
-                event = decoder.read(line)
-                if seq - 1 > after:
-                    yield seq - 1, event
-            if record.status != "running":
-                return
-            pause = _MIN_POLL_INTERVAL if lines else min(pause * 1.5, _MAX_POLL_INTERVAL)
-            await asyncio.sleep(pause)
-
 
 def first_deadline(interrupts: Iterable[InterruptRaised | Interrupt]) -> float:
     """Return the earliest deadline of open interrupts; 0 if they have none."""
@@ -393,6 +369,8 @@ class _StoredBackend:
         state.log.attach(journal)
         state.signals.lease = journal
         self._repository.heartbeat.add(journal, run)
+        journal.relay = self._repository.relay
+        journal.relay.drive(self.run_id, len(state.log.events))
         return opened
 
     async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:

@@ -21,6 +21,7 @@ from .options import refuse_unrecorded
 from .result import RunResult, StoppedStatus
 from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
 from .stream import RunStream
+from .watching import watch_run
 
 _logger = logging.getLogger("baton.runner")
 _MIN_PAUSE = 0.02
@@ -141,8 +142,9 @@ class WaitingRun:
 
     async def _watch(self, run_id: str) -> AsyncIterator[tuple[int, Event]]:
         try:
-            async for item in self._repository.watch(run_id, after=0):
-                yield item
+            async for number, event in watch_run(self._repository, run_id, after=0):
+                if isinstance(event, Event):
+                    yield number, event
         except asyncio.CancelledError:
             if run_id == self.run_id:
                 await asyncio.shield(self._repository.cancel(run_id, "now"))

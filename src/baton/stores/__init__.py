@@ -24,6 +24,7 @@ from .base import (
     RunRecord,
     RunStatus,
     Store,
+    SupportsChannel,
     WaitingMessage,
     WaitMode,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "RunStatus",
     "SQLiteStore",
     "Store",
+    "SupportsChannel",
     "WaitMode",
     "WaitingMessage",
     "iter_records",

@@ -23,7 +23,7 @@ A run is stored as lines, each one event as JSON, and a record. A store never re
    either the run's last append shows that messages wait, or `enqueue` returns False and its caller looks after them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from msgspec import Struct
@@ -237,6 +237,27 @@ class AppendOptions(TypedDict, total=False):
 
 
 @runtime_checkable
+class SupportsChannel(Protocol):
+    """A store with a channel for short messages between its processes; they may be lost."""
+
+    async def publish(self, messages: Sequence[str]) -> None:
+        """Send messages to all processes that listen, in as few statements as possible.
+
+        Args:
+            messages: The messages, each of at most 7,999 bytes.
+        """
+        ...
+
+    def listen(self) -> AsyncIterator[str]:
+        """Receive messages, also those of this process; the first item is "", once it listens.
+
+        Raises:
+            StoreError: The connection is lost.
+        """
+        ...
+
+
+@runtime_checkable
 class Store(Protocol):
     """A place for the logs of runs. All methods may be called from several tasks at once."""
 
@@ -368,7 +389,7 @@ class Store(Protocol):
         ...
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread: runs, also those in progress, and waiting messages.
+        """Delete all runs, also those in progress, and messages of an owner or a thread.
 
         Args:
             owner: The owner; "" for none.

@@ -1,6 +1,6 @@
 """A store in a PostgreSQL database, for several machines. Needs the extra `postgres`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from random import getrandbits
 from typing import TYPE_CHECKING, Any, LiteralString, Unpack
@@ -23,7 +23,7 @@ from .base import (
     RunStatus,
     WaitingMessage,
 )
-from .records import COLUMNS, NEW_COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
+from .records import CHANNEL, COLUMNS, NEW_COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
 
 if TYPE_CHECKING:
     from .postgres_pool import Connection
@@ -429,6 +429,16 @@ class PostgresStore(WriteMethods):
     async def now(self) -> float:
         """Return the server's time; see `Store.now`."""
         return (await self._pool.fetch(f"SELECT {_NOW}", ()))[0][0]
+
+    async def publish(self, messages: Sequence[str]) -> None:
+        """Send messages; see `SupportsChannel.publish`."""
+        await self._pool.fetch(
+            f"SELECT pg_notify({CHANNEL}, message) FROM unnest(%s::text[]) AS message", ([*messages],)
+        )
+
+    def listen(self) -> AsyncIterator[str]:
+        """Receive messages on a connection of its own; see `SupportsChannel.listen`."""
+        return self._pool.listen()
 
     async def close(self) -> None:
         """Close the connections."""

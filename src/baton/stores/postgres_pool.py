@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, LiteralString, TypeVar
@@ -11,10 +11,11 @@ from weakref import WeakSet
 
 from psycopg import AsyncConnection, Error, IntegrityError, OperationalError, errors
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.sql import SQL, Identifier
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from ..errors import SetupError, StoreError
-from .records import ENDED, check_version
+from .records import CHANNEL, ENDED, check_version
 
 VERSION = 6
 _LOCK = 0x4241544F
@@ -165,6 +166,19 @@ class PostgresPool:
         try:
             async with await AsyncConnection.connect(self._url, **self._options) as connection:
                 return await self._limited(self._version(connection), [connection]), VERSION
+        except Error as failure:
+            raise self._to_store_error(failure) from failure
+
+    async def listen(self) -> AsyncGenerator[str]:
+        """Yield the messages of the store's channel, and "" first; see `SupportsChannel.listen`."""
+        try:
+            async with await AsyncConnection.connect(self._url, **self._options) as connection:
+                found = await (await connection.execute(f"SELECT {CHANNEL}")).fetchone()
+                assert found is not None
+                await connection.execute(SQL("LISTEN {}").format(Identifier(found[0])))
+                yield ""
+                async for message in connection.notifies():
+                    yield message.payload
         except Error as failure:
             raise self._to_store_error(failure) from failure
 

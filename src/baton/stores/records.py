@@ -414,6 +414,8 @@ def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
 
 
+CHANNEL: LiteralString = "'baton_' || left(md5(current_schema()), 16)"
+"""The name of a PostgreSQL store's channel, which stores in other schemas of the database do not share."""
 ENDED: LiteralString = "status IN ('completed', 'failed', 'cancelled')"
 """The condition for finished runs, as in the index that `expire` uses."""
 

@@ -20,6 +20,7 @@ from ...events.types import payload_fields
 from ...messages import UserMessage
 from ...runner import BackgroundRunner
 from ...stores import RunRecord
+from ...stores.shards import add_shard_key
 from ..http.auth import Principal
 from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber
 from .projection import MESSAGE_KEY, TaskProjection, TaskReader, Update, parallel_thread, to_context_id, to_thread
@@ -190,7 +191,8 @@ class TaskService:
             subscriber: Receives all updates.
             push: A webhook for the task.
         """
-        task_id, context_id = str(uuid4()), message.context_id or str(uuid4())
+        context_id = message.context_id or str(uuid4())
+        task_id = add_shard_key(str(uuid4()), to_thread(principal, context_id))
         values = {MESSAGE_KEY: _message_info(message, principal)}
         options: Any = {"run_id": task_id, "values": values, "owner": principal.name}
         input, thread = UserMessage(content_of(message.parts)), to_thread(principal, context_id)

@@ -65,12 +65,13 @@ class RunEndpoints(ApiEndpoints):
         key = request.headers.get("idempotency-key", "")
         if key and not _IDEMPOTENCY_KEY.fullmatch(key):
             raise ServingError(422, "invalid", "`Idempotency-Key` must be 1 to 255 visible ASCII characters")
-        id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id())
+        thread = principal.to_store_id(body.thread) if body.thread else ""
+        id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id(thread))
         args = RunArgs[Any](
             values=body.values,
             limits=self._limits(body.limits),
             run_id=principal.to_store_id(id),
-            thread=principal.to_store_id(body.thread) if body.thread else None,
+            thread=thread or None,
             start_at=body.start_at,
             owner=principal.name,
             when_busy=body.when_busy,

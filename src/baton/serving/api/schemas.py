@@ -31,7 +31,7 @@ from ...stores import RunRecord, RunStatus, WaitingMessage
 from ..http.auth import Principal
 
 MAX_PAGE_SIZE = 200
-ID = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
+ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$"
 """The pattern of ids that clients may choose."""
 
 Id: TypeAlias = Annotated[str, Meta(pattern=ID, max_length=128)]
