@@ -32,8 +32,8 @@ $(DEMO_READY): pyproject.toml
 demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--language zh'`
 	$(BIN)/baton demo --store demo.db $(ARGS)
 
-test: $(READY)  ## all tests, in parallel
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+test: $(READY)  ## all tests, in parallel; those of tests/architecture belong to `make check`
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/architecture
 
 studio: $(READY)  ## Studio with the runs of a support desk: completed, suspended, failed, forked, parallel and very long
 	@test -f $(STUDIO_STORE) || PYTHONPATH=. $(BIN)/python tests/browser/desk.py $(STUDIO_STORE)
@@ -71,7 +71,7 @@ check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/architecture
+	$(BIN)/python -m pytest tests/architecture -n $(WORKERS)
 
 fix: $(READY)  ## format, and fix what the linter can fix
 	$(BIN)/ruff format $(SOURCES)

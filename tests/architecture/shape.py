@@ -10,6 +10,7 @@ import sys
 import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -46,6 +47,12 @@ def read_modules(package: Path) -> dict[str, Module]:
     """Read every module of the package in this folder, by name."""
     paths = {_module_name(path, package): path for path in sorted(package.rglob("*.py"))}
     return {name: _read_module(name, path, known=frozenset(paths)) for name, path in paths.items()}
+
+
+@cache
+def baton_modules() -> dict[str, Module]:
+    """Read every module of Baton, once in a process."""
+    return read_modules(PACKAGE)
 
 
 def package_imports(modules: Mapping[str, Module]) -> dict[str, set[str]]:
@@ -213,7 +220,7 @@ def _report(modules: Mapping[str, Module]) -> Iterator[str]:
 
 def main() -> int:
     """Print the shape of the package; return 1 if a limit is exceeded."""
-    modules = read_modules(PACKAGE)
+    modules = baton_modules()
     loops = [" ⇄ ".join(loop) for loop in find_loops({name: module.imports for name, module in modules.items()})]
     if not loops:
         print("\n".join(_report(modules)))

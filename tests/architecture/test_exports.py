@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 from tests.architecture.public import PACKAGES, public_names
-from tests.architecture.shape import PACKAGE, REPOSITORY, ROOT, package_imports, read_modules
+from tests.architecture.shape import PACKAGE, REPOSITORY, ROOT, baton_modules, package_imports
 
 import baton
 from baton import BatonError
@@ -73,7 +73,7 @@ def test_a_package_says_what_it_is_for_and_what_it_may_import(package: str) -> N
 
 
 def test_the_reference_has_a_page_for_each_package() -> None:
-    assert set(PACKAGES) == set(package_imports(read_modules(PACKAGE))) - {
+    assert set(PACKAGES) == set(package_imports(baton_modules())) - {
         ROOT,
         "__main__",
         "cli",

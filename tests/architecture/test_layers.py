@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from tests.architecture.shape import PACKAGE, REPOSITORY, ROOT, layers_of, package_imports, read_modules
+from tests.architecture.shape import REPOSITORY, ROOT, baton_modules, layers_of, package_imports
 
 
 def _contract() -> dict[str, Any]:
@@ -26,7 +26,7 @@ def test_imports_only_go_down() -> None:
 def test_every_package_has_its_layer() -> None:
     contract = _contract()
     layered = {package.strip() for layer in contract["layers"] for package in layer.split("|")}
-    packages = set(package_imports(read_modules(PACKAGE))) - {ROOT, *contract["exhaustive_ignores"]}
+    packages = set(package_imports(baton_modules())) - {ROOT, *contract["exhaustive_ignores"]}
     assert contract["exhaustive"] is True
     assert packages == layered
 
@@ -34,7 +34,7 @@ def test_every_package_has_its_layer() -> None:
 def test_nothing_imported_on_load_goes_up_either() -> None:
     """Check the order without import-linter, so that a contract that is switched off is noticed."""
     order = [package.strip() for layer in _contract()["layers"] for package in layer.split("|")]
-    packages = package_imports(read_modules(PACKAGE))
+    packages = package_imports(baton_modules())
     upwards = [
         f"{package} imports {below}"
         for package in order

@@ -10,6 +10,7 @@ from tests.architecture.shape import (
     MAX_MODULE_LINES,
     MAX_MODULES,
     PACKAGE,
+    baton_modules,
     find_loops,
     layers_of,
     long_functions,
@@ -22,15 +23,15 @@ from tests.architecture.shape import (
 
 
 def test_no_module_is_too_long() -> None:
-    assert long_modules(read_modules(PACKAGE)) == []
+    assert long_modules(baton_modules()) == []
 
 
 def test_no_function_is_too_long() -> None:
-    assert long_functions(read_modules(PACKAGE)) == []
+    assert long_functions(baton_modules()) == []
 
 
 def test_the_package_stays_small() -> None:
-    modules = read_modules(PACKAGE)
+    modules = baton_modules()
     code_lines = sum(module.code_lines for module in modules.values())
     advice = "simplify; if the change is a feature, raise the limit in tests/architecture/shape.py"
     assert len(modules) <= MAX_MODULES, f"{len(modules)} modules, at most {MAX_MODULES}; {advice} (MAX_MODULES)"
@@ -38,12 +39,12 @@ def test_the_package_stays_small() -> None:
 
 
 def test_names_say_something() -> None:
-    assert vague_names(read_modules(PACKAGE)) == []
+    assert vague_names(baton_modules()) == []
 
 
 def test_there_are_no_import_loops() -> None:
     """Lazy and type-only imports count as well, except those of the package root, which loads names on first use."""
-    modules = read_modules(PACKAGE)
+    modules = baton_modules()
     assert len(modules) > 50
     assert find_loops({name: module.imports for name, module in modules.items()}) == []
     assert find_loops({name: module.all_imports - {"baton"} for name, module in modules.items()}) == []
@@ -51,7 +52,7 @@ def test_there_are_no_import_loops() -> None:
 
 
 def test_nothing_imports_the_package_root() -> None:
-    modules = read_modules(PACKAGE)
+    modules = baton_modules()
     direct = [name for name, module in modules.items() if _imports_root(module.path) and name != "baton"]
     assert direct == []
 

@@ -111,6 +111,16 @@ async def until_reachable(port: int) -> None:
         return
 
 
+async def until_ended(pid: int) -> None:
+    """Wait until a process has ended and was reaped, which a killed one is some time later."""
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        await asyncio.sleep(0.01)
+
+
 async def until_logged(call_log: Path, text: str) -> None:
     """Wait until the text is in the server's log of calls."""
     while not call_log.exists() or text not in call_log.read_text():

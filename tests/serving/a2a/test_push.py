@@ -185,8 +185,8 @@ async def test_a_webhook_is_called_at_the_address_that_was_checked(monkeypatch: 
             request = message_request("go")
             request.configuration.task_push_notification_config.url = f"http://hook.example:{port}/hook"
             await read_stream(client.send_message(request))
-            ends = [asyncio.create_task(each.ended.wait()) for each in (hook, victim)]
-            _, waiting = await asyncio.wait(ends, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            calls = [asyncio.create_task(each.called.wait()) for each in (hook, victim)]
+            _, waiting = await asyncio.wait(calls, timeout=60, return_when=asyncio.FIRST_COMPLETED)
             for each in waiting:
                 each.cancel()
     assert victim.received == []

@@ -19,6 +19,7 @@ class Webhook:
         self.received: list[tuple[dict[str, str], Any]] = []
         self.attempts = 0
         self._failures = failures
+        self.called = asyncio.Event()
         self.ended = asyncio.Event()
 
     async def answer(self, request: Request) -> Response:
@@ -27,6 +28,7 @@ class Webhook:
             return Response(status_code=503)
         body = await request.json()
         self.received.append((dict(request.headers), body))
+        self.called.set()
         if body.get("statusUpdate", {}).get("status", {}).get("state") == "TASK_STATE_COMPLETED":
             self.ended.set()
         return Response()
