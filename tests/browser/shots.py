@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from PIL import Image
-from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser import desk
 from tests.browser.serving import ARGUMENTS, CHROMIUM, Studio, serve_studio
 
@@ -96,7 +96,7 @@ def measure(browser: Browser, studio: Studio) -> bool:
         page.locator(".inspector .msg").first.wait_for()
         painted: float = page.evaluate("() => performance.getEntriesByName('painted')[0].startTime / 1000")
         nodes: int = page.evaluate("() => document.querySelectorAll('*').length")
-        session = context.new_cdp_session(page)
+        session: Any = context.new_cdp_session(page)
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         before = _task_seconds(session)
         frame: float = page.evaluate(SCROLL)
@@ -109,7 +109,7 @@ def measure(browser: Browser, studio: Studio) -> bool:
     return is_kept
 
 
-def _task_seconds(session: CDPSession) -> float:
+def _task_seconds(session: Any) -> float:
     metrics = session.send("Performance.getMetrics")["metrics"]
     return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
 
