@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -23,17 +23,10 @@ class WorkerProcess:
         arguments: The arguments of the command.
         cwd: The folder to start it in.
         environment: Additional environment variables.
-        wrapper: A command to start it with, such as `faketime`.
     """
 
-    def __init__(
-        self,
-        *arguments: str,
-        cwd: Path = REPOSITORY,
-        environment: Mapping[str, str] | None = None,
-        wrapper: Sequence[str] = (),
-    ) -> None:
-        command = [*wrapper, sys.executable, "-c", _PROGRAM, "worker", *arguments]
+    def __init__(self, *arguments: str, cwd: Path = REPOSITORY, environment: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, "-c", _PROGRAM, "worker", *arguments]
         path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         # A file instead of a pipe, which would be full some time.
         self._errors = cwd / f"worker-{time.monotonic_ns()}.log" if cwd != REPOSITORY else None
@@ -53,7 +46,7 @@ class WorkerProcess:
 
     @property
     def errors(self) -> str:
-        """What the process has printed to stderr so far."""
+        """The output of the process to stderr so far."""
         return "" if self._errors is None else self._errors.read_text()
 
     def wait_until_ready(self) -> None:

@@ -48,7 +48,7 @@ def _engine_check(check: EngineCheck) -> EngineCheck:
     return check
 
 
-class Bench:
+class EngineBench:
     """Runs of one small team at a place, and workers that drive them."""
 
     def __init__(self, place: Place) -> None:
@@ -156,8 +156,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def _bench(place: Place) -> AsyncGenerator[Bench]:
-    bench = Bench(place)
+async def _bench(place: Place) -> AsyncGenerator[EngineBench]:
+    bench = EngineBench(place)
     try:
         yield bench
     finally:
