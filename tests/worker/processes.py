@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -23,17 +23,10 @@ class WorkerProcess:
         arguments: The arguments of the command.
         cwd: The folder to start it in.
         environment: Additional environment variables.
-        wrapper: A command to start it with, such as `faketime`.
     """
 
-    def __init__(
-        self,
-        *arguments: str,
-        cwd: Path = REPOSITORY,
-        environment: Mapping[str, str] | None = None,
-        wrapper: Sequence[str] = (),
-    ) -> None:
-        command = [*wrapper, sys.executable, "-c", _PROGRAM, "worker", *arguments]
+    def __init__(self, *arguments: str, cwd: Path = REPOSITORY, environment: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, "-c", _PROGRAM, "worker", *arguments]
         path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         # A file instead of a pipe, which would be full some time.
         self._errors = cwd / f"worker-{time.monotonic_ns()}.log" if cwd != REPOSITORY else None

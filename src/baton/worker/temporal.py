@@ -129,7 +129,7 @@ class TemporalEngine:
         teams = ("",) if driver.teams is None else driver.teams
         dispatching = asyncio.create_task(self._dispatch(driver, client), name="baton dispatch")
         try:
-            await asyncio.gather(*[self._work(driver, client, self._task_queue(team)) for team in teams])
+            await asyncio.gather(*[self._work_on(driver, client, self._task_queue(team)) for team in teams])
         finally:
             dispatching.cancel()
             await asyncio.wait([dispatching])
@@ -160,6 +160,17 @@ class TemporalEngine:
                 self._problem = ""
                 return client
         return None
+
+    async def _work_on(self, driver: RunDriver, client: Client, task_queue: str) -> None:
+        """Work until `stop` is called; Temporal's worker gives up when its server is away for long."""
+        while not self._stopping.is_set():
+            try:
+                await self._work(driver, client, task_queue)
+                self._problem = ""
+            except (RuntimeError, RPCError) as error:
+                self._problem = f"Temporal at {self._address} cannot be reached"
+                _logger.warning("the worker of Temporal failed and is started again: %s", error)
+                await self._pause(_RESTART_DELAY)
 
     async def _work(self, driver: RunDriver, client: Client, task_queue: str) -> None:
         """Execute the workflows and activities of one task queue until `stop` is called."""
