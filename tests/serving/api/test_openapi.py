@@ -16,6 +16,7 @@ from starlette.routing import Route
 from tests.conftest import PROFILE
 
 from baton import Agent, RunContext, Runner, tool
+from baton.messages import ToolMessage
 from baton.serving import APIKeyAuth, BasicAuth, BearerAuth, api_app, serve_in_background
 from baton.serving.api.openapi import openapi_document
 from baton.testing import ScriptedModel, call
@@ -42,7 +43,10 @@ async def ask_me(ctx: RunContext) -> str:
 
 
 def _app() -> Any:
-    model = ScriptedModel([call("ask_me"), "hello"], cycle=True)
+    # It decides by what it reads, so that every new run asks, in whichever order requests arrive.
+    model = ScriptedModel(
+        [lambda r: "hello" if isinstance(r.messages[-1], ToolMessage) else call("ask_me")], cycle=True
+    )
     return api_app(Runner(Agent("Desk", tools=[ask_me], model=model), store="memory:"), auth=SCHEMES, inspection=True)
 
 
@@ -70,6 +74,14 @@ def url() -> Iterator[str]:
     finally:
         can_end.set()
         thread.join()
+
+
+def _suspended_run(url: str) -> str:
+    run = httpx.post(f"{url}/runs", json={"input": "hi"}, headers=HEADERS).json()
+    with httpx.stream("GET", f"{url}/runs/{run['id']}/events", headers=HEADERS, timeout=60) as frames:
+        for _ in frames.iter_raw():
+            pass
+    return run["id"]
 
 
 def _stopped_run(url: str) -> str:
@@ -112,6 +124,7 @@ def test_requests_that_follow_the_document_never_cause_a_500(case: Any, url: str
     body: Any = case.body
     if isinstance(body, dict) and "answers" in body and zlib.crc32(id.encode()) % 2:
         case.body = {"answers": {QUESTION: "an answer"}}
+        case.path_parameters["id"] = _suspended_run(url)
     answer = case.call_and_validate(
         base_url=url,
         headers=HEADERS,
