@@ -1,6 +1,7 @@
 """Middleware around model calls, tool calls and activations (control M1–M4)."""
 
 import asyncio
+import gc
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -886,11 +887,14 @@ def calls_per_turn(*middleware: Middleware) -> float:
             nonlocal calls
             calls += event in ("call", "c_call")
 
+        # Others may have added callbacks to the garbage collector, whose calls would be counted.
+        gc.disable()
         sys.setprofile(note)
         try:
             await runner.run("hi")
         finally:
             sys.setprofile(None)
+            gc.enable()
         return calls
 
     asyncio.run(count(30))

@@ -145,7 +145,11 @@ class Terminal:
             while wanted not in self._seen:
                 if not selector.select(max(0, deadline - monotonic())):
                     raise AssertionError(f"no {wanted!r} within {seconds} s, only: {self._seen!r}")
-                data = os.read(stdout, 4096)
+                try:
+                    data = os.read(stdout, 4096)
+                except OSError:
+                    # A terminal whose program has ended.
+                    data = b""
                 if not data:
                     raise AssertionError(f"the program ended without {wanted!r}: {self._seen!r}")
                 self._seen += self._decoder.decode(data)

@@ -61,8 +61,8 @@ class Changed(MemoryStore):
     async def append(
         self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
     ) -> RunFlags:
-        append = partial(super().append, run_id, wake_at=options.get("wake_at"), take=options.get("take", ()))
-        await self.changed(append, expected_seq, lines, options.get("status"), options.get("fence"))
+        status, fence = options.pop("status", None), options.pop("fence", None)
+        await self.changed(partial(super().append, run_id, **options), expected_seq, lines, status, fence)
         record = await self.record(run_id)
         return RunFlags(record.cancel_requested, record.inbox) if record is not None else RunFlags()
 

@@ -99,7 +99,6 @@ def stream_run(
         worker: The name to hold the lease by; a lease with this name is taken at once.
         resumes: Record that the run was resumed.
     """
-    repository.relay.start()
     first_events = partial(resume_events, answers=None) if resumes else None
     backend = ReopenedRun(repository, run_id, first_events, args, only_if_due=True, worker=worker)
     return RunStream(backend, observers=repository.observers, releases=True)

@@ -466,6 +466,9 @@ class ReopenedRun(_StoredBackend):
         """Acquire the lease, so that no one else writes, and load the log."""
         repository = self._repository
         repository.claim(self.run_id)
+        if self._only_if_due:
+            # Such a run is driven for readers in other processes.
+            repository.relay.start()
         try:
             return await self._open(sink, run)
         except BaseException:
