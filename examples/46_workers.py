@@ -2,7 +2,6 @@
 
 python examples/46_workers.py
 baton check examples/46_workers.py:desk
-baton worker examples/46_workers.py:runner
 """
 
 import asyncio
