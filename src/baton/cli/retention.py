@@ -17,23 +17,18 @@ from .targets import store_option, with_store
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class Duration(click.ParamType[float]):
-    """A duration such as `30d`, `12h` or `90s`; the value is in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse the text of the option."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a duration; write 30d, 12h, 15m or 90s", param, ctx)
-        return timedelta(**{_UNITS[found.group(2)]: float(found.group(1))}).total_seconds()
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as `30d`, `12h` or `90s`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a duration; write 30d, 12h, 15m or 90s")
+    return timedelta(**{_UNITS[found.group(2)]: float(found.group(1))}).total_seconds()
 
 
 @click.command()
 @store_option
 @click.option(
-    "--older-than", required=True, type=Duration(), metavar="TIME", help="The age, such as 30d, 12h, 15m or 90s."
+    "--older-than", required=True, type=parse_duration, metavar="TIME", help="The age, such as 30d, 12h, 15m or 90s."
 )
 @click.option(
     "--status",
