@@ -731,6 +731,10 @@ export interface components {
             cost: number;
             /** @default 0 */
             model_calls: number;
+            /** @default 0 */
+            unpriced_calls: number;
+            /** @default 0 */
+            cache_write_tokens: number;
         };
         /**
          * Interrupt
@@ -1303,6 +1307,8 @@ export interface components {
             summaries: components["schemas"]["HistorySummary"][];
             /** @default [] */
             tasks: components["schemas"]["OpenTask"][];
+            /** @default  */
+            traceparent: string;
         };
         /**
          * HistorySummary
@@ -1384,6 +1390,8 @@ export interface components {
             options: Record<string, never>;
             /** @default null */
             message: components["schemas"]["UserMessage"] | null;
+            /** @default  */
+            traceparent: string;
         };
         /**
          * AgentStarted
