@@ -9,6 +9,7 @@ from baton import Agent, AgentContext, RunContext, Runner, agent, tool
 from baton.errors import AnswerError, RunError, RunNotFoundError, ToolResultError
 from baton.events import RunStarted, ToolReturned
 from baton.messages import AssistantMessage, UserMessage, text_of
+from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, say, transcript
 
 
@@ -62,6 +63,20 @@ async def test_a_fork_continues_from_the_middle_and_leaves_the_original_unchange
     started = (await load_events(store, "f"))[0]
     assert isinstance(started, RunStarted)
     assert (started.run_id, started.forked_from) == ("f", f"r@{at}")
+
+
+async def test_forks_are_erased_with_the_owner_of_the_original() -> None:
+    # G14
+    store = MemoryStore()
+    runner = Runner(Agent("A", model=ScriptedModel(["one", "two"])), store=store)
+    first = await runner.run("hi", owner="ada", run_id="r")
+    await runner.fork("r", run_id="f")
+    await runner.fork("f", run_id="g")
+    await store.delete("r")
+    await runner.fork(first.events, run_id="of events")
+    await runner.run("hi", owner="bob", run_id="other")
+    assert await store.erase(owner="ada") == 3
+    assert [one.run_id for one in (await store.list()).records] == ["other"]
 
 
 async def test_a_fork_with_another_input_starts_from_the_beginning(store: RecordingStore | None) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import builtins
+import re
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.postgres import PostgresServer
+from tests.stores.older_layouts import LAYOUT_6_ORIGINS, LAYOUT_6_RUNS
 
 from baton.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
 from baton.stores import PostgresStore, Store, WaitingMessage, postgres_pool
@@ -235,14 +237,50 @@ async def test_tables_of_layout_5_are_migrated_with_what_is_runnable(postgres_ur
         assert await store.expire(0) == 1
 
 
+async def test_forks_of_layout_6_are_migrated(postgres_url: str) -> None:
+    # G14
+    layout = (postgres_pool._LAYOUT, postgres_pool._FROM_3, postgres_pool._FROM_4, postgres_pool._FROM_5)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for statement in sum(layout, ()):
+            connection.execute(statement)
+        for number, (run_id, owner, summary) in enumerate(LAYOUT_6_RUNS, 1):
+            connection.execute(
+                """INSERT INTO baton_runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until,
+                    fence, cancel_requested, last_write, owner)
+                VALUES (%s, 'completed', 0, '', 1, 1, '', 0, 1, '', 0, %s)""",
+                (run_id, owner),
+            )
+            connection.execute(
+                "INSERT INTO baton_notes(run, name, note) VALUES (%s, 'baton.summary', %s)", (number, summary)
+            )
+    async with _open_store(postgres_url) as store:
+        assert {one.run_id: {*one.origins} for one in (await store.list()).records} == LAYOUT_6_ORIGINS
+        assert await store.erase(owner="ada") == 3
+
+
+async def test_no_index_has_a_column_that_renewals_or_appends_change(postgres_url: str) -> None:
+    # G12: each of them would turn HOT updates into changes of every index.
+    async with _open_store(postgres_url) as store:
+        await store.runnable()
+    with psycopg.connect(postgres_url) as connection:
+        found = connection.execute(
+            "SELECT indexdef FROM pg_indexes WHERE tablename = 'baton_runs' AND schemaname = current_schema()"
+        ).fetchall()
+        options = connection.execute("SELECT reloptions FROM pg_class WHERE oid = 'baton_runs'::regclass").fetchone()
+    changed = {"lease_until", "lease_seconds", "updated_at", "seq", "last_write", "reader", "wake_at", "inbox"}
+    assert len(found) >= 10
+    assert [text for (text,) in found if changed & {*re.findall(r"\w+", text)}] == []
+    assert options == (["fillfactor=50"],)
+
+
 async def test_a_newer_layout_is_refused(postgres_url: str) -> None:
     async with _open_store(postgres_url) as store:
         await store.create("r", [])
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("UPDATE baton_layout SET version = 7")
+        connection.execute("UPDATE baton_layout SET version = 8")
     async with _open_store(postgres_url) as store:
         with pytest.raises(
-            StoreError, match="its layout is version 7, made by a newer Baton; this one reads version 6"
+            StoreError, match="its layout is version 8, made by a newer Baton; this one reads version 7"
         ):
             await store.load("r")
 

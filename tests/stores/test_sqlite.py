@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.stores.older_layouts import LAYOUT_6_ORIGINS, LAYOUT_6_RUNS
 
 from baton.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
 from baton.stores import RunFlags, SQLiteStore, WaitingMessage, sqlite_file
@@ -281,11 +282,30 @@ async def test_a_file_of_layout_5_is_migrated(path: Path) -> None:
     await store.close()
 
 
+async def test_forks_of_layout_6_are_migrated(path: Path) -> None:
+    # G14
+    layout = sqlite_file._LAYOUT + sqlite_file._FROM_3 + sqlite_file._FROM_4 + sqlite_file._FROM_5
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(layout + "PRAGMA user_version = 6")
+        for number, (run_id, owner, summary) in enumerate(LAYOUT_6_RUNS, 1):
+            connection.execute(
+                "INSERT INTO runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until, fence, "
+                "cancel_requested, owner) VALUES (?, 'completed', 0, '', 1, 1, '', 0, 1, '', ?)",
+                (run_id, owner),
+            )
+            connection.execute("INSERT INTO notes(run, name, note) VALUES (?, 'baton.summary', ?)", (number, summary))
+        connection.commit()
+    store = SQLiteStore(path)
+    assert {one.run_id: {*one.origins} for one in (await store.list()).records} == LAYOUT_6_ORIGINS
+    assert await store.erase(owner="ada") == 3
+    await store.close()
+
+
 async def test_a_newer_layout_is_refused(path: Path) -> None:
     await _fill(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads version 6"):
+        connection.execute("PRAGMA user_version = 8")
+    with pytest.raises(StoreError, match=r"its layout is version 8, made by a newer Baton; this one reads version 7"):
         await SQLiteStore(path).load("run0")
 
 

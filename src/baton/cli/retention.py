@@ -66,8 +66,7 @@ def expire(store: str, older_than: float, status: tuple[Any, ...], archive: Path
 def erase(store: str, owner: str | None, thread: str | None, yes: bool) -> None:
     """Delete everything that the store has of an owner or a thread, including runs in progress.
 
-    These are runs with their logs, notes and summaries, and messages that wait. A fork belongs to no owner and no
-    thread: delete it with `baton runs rm`.
+    These are runs with their logs, notes and summaries, forks of these runs, and messages that wait.
     """
     if bool(owner) == bool(thread):
         raise click.UsageError("pass --owner or --thread")

@@ -307,7 +307,7 @@ class Runner(StoredRunMethods[C, Out]):
         events = fork_events(recorded, run_id or new_id(), at=at, edit=edit)
         if self._stored_runs is None:
             return self.load_log(events)
-        return await self._stored_runs.import_log(events)
+        return await self._stored_runs.create_fork(events, run_started_event(recorded))
 
     @check_types
     async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:

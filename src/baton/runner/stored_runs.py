@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from time import monotonic, time
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec.structs import replace
 
@@ -39,7 +39,8 @@ from ..flow.tasks import known_tasks
 from ..flow.team import fingerprint_hash
 from ..log import EventSink, Log
 from ..stores import FINISHED_STATUSES, CancelWhen, Lease, RunRecord, RunStatus, Store
-from ..stores.records import check_is_last
+from ..stores.base import CreateOptions
+from ..stores.records import check_is_last, origins_of
 from .answers import resume_events
 from .arguments import ResumeArgs, RunArgs, UserText
 from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_started_event
@@ -141,29 +142,22 @@ class RunRepository:
         started: RunStarted,
         lines: Sequence[bytes],
         *,
-        worker: str = "",
-        ttl: float = 0.0,
-        status: RunStatus = "running",
         schedule: Schedule = ANY_TIME,
-        from_inbox: bool = False,
+        **options: Unpack[CreateOptions],
     ) -> Lease:
         """Create a run in the store with its first lines; it must follow the last run of its thread."""
-        return await self.store.create(
-            started.run_id,
-            lines,
-            status=status,
+        fields = CreateOptions(
             thread=started.thread,
             previous=started.previous_run_id,
             owner=started.owner,
-            worker=worker,
-            ttl=ttl,
             team=fingerprint_hash(started.team_fingerprint),
             priority=schedule.priority,
             wake_at=schedule.wake_at,
-            from_inbox=from_inbox,
             reader=READER_VERSION,
             notes=summary_note([started]),
         )
+        fields.update(options)
+        return await self.store.create(started.run_id, lines, **fields)
 
     async def finish(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> StoppedStatus:
         """Store the final status of a run and release its lease; return the status.
@@ -256,10 +250,19 @@ class RunRepository:
             await self.inbox.send(started, args, mode, schedule)
         return started.run_id
 
-    async def import_log(self, events: Sequence[Event]) -> str:
-        """Store a log as a suspended run, so that no worker drives it unasked."""
-        started = run_started_event(events)
-        await self.create(started, [encode_header(), *map(encode_event, events)], status="suspended")
+    async def create_fork(self, events: Sequence[Event], source: RunStarted) -> str:
+        """Store an edited copy of a log as a suspended run, so that no worker drives it unasked.
+
+        Args:
+            events: The copy.
+            source: The first event of the original log.
+        """
+        started, lines = run_started_event(events), [encode_header(), *map(encode_event, events)]
+        if await self.store.record(source.run_id) is not None:
+            await self.create(started, lines, status="suspended", forked_from=source.run_id)
+        else:
+            origins = origins_of(source.owner, source.thread)
+            await self.create(started, lines, status="suspended", origins=origins)
         return started.run_id
 
     async def check_last(self, record: RunRecord) -> None:

@@ -135,6 +135,8 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """The messages that wait for the thread while the run is unfinished."""
     reader: int = 1
     """The version that a reader of its log must have: the newest `READER_VERSION` of its writers."""
+    origins: tuple[str, ...] = ()
+    """Whose data a fork has: `owner:NAME` and `thread:ID` of the runs that it descends from."""
 
 
 class RunFilters(TypedDict, total=False):
@@ -151,7 +153,11 @@ class RunFilters(TypedDict, total=False):
     until: float | None
     """Runs before this time."""
     order_by: Literal["created", "changed"]
-    """Apply `since`, `until` and the order to the creation (default) or to the last change of status."""
+    """Apply `since`, `until` and the order to the creation (default) or to the last change of status.
+
+    Runs are ordered by their numbers if it is the creation, unless `since` or `until` is given, and otherwise by the
+    time, then by their numbers.
+    """
     oldest_first: bool
     """Ascending order; newest first by default."""
     limit: int
@@ -159,7 +165,7 @@ class RunFilters(TypedDict, total=False):
     cursor: str
     """The `next_cursor` of the previous page; the other filters must be the same as for that page."""
     count_total: bool
-    """Also count the records on all pages."""
+    """Also count the records on all pages, which reads all of them."""
 
 
 class RecordPage(Struct, frozen=True):
@@ -215,6 +221,10 @@ class CreateOptions(TypedDict, total=False):
     """Remove the waiting message with this run id, which must be the oldest of the thread."""
     reader: int
     """The version that a reader of its log must have; 1 by default."""
+    forked_from: str
+    """The run that it is a copy of, whose `origins`, owner and thread become its `origins`."""
+    origins: tuple[str, ...]
+    """More `origins`, for a copy of a run that is not in the store."""
     notes: Mapping[str, bytes]
     """Notes to write in the same transaction."""
 
@@ -277,6 +287,7 @@ class Store(Protocol):
             ThreadBusyError: The thread has a run that is running or suspended, its last run is not `previous`, or
                 messages wait for it, and this run is not made of the oldest one.
             MessageGoneError: With `from_inbox`, no message with this id waits.
+            RunNotFoundError: There is no run `forked_from`.
         """
         ...
 
@@ -391,6 +402,8 @@ class Store(Protocol):
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
         """Delete all runs, also those in progress, and messages of an owner or a thread.
+
+        Forks of such runs are deleted as well, also if the runs themselves were deleted before.
 
         Args:
             owner: The owner; "" for none.

@@ -162,13 +162,11 @@ class RunIndex:
 _ENCODER = msgspec.json.Encoder()
 _NUMBERS = msgspec.json.Decoder(list[int])
 _RECORD = msgspec.json.Decoder(RunRecord)
-_ENTRIES = msgspec.json.Decoder(list[Entry])
 _MESSAGES = msgspec.json.Decoder(list[WaitingMessage])
-_THREADS = msgspec.json.Decoder(list[str])
 
 
 def _decode_entries(blob: bytes) -> list[Entry]:
-    return _ENTRIES.decode(unpack_lines(blob)[0])
+    return msgspec.json.decode(unpack_lines(blob)[0], type=list[Entry])
 
 
 def _decode_messages(blob: bytes) -> list[WaitingMessage]:
@@ -176,7 +174,7 @@ def _decode_messages(blob: bytes) -> list[WaitingMessage]:
 
 
 def _decode_threads(blob: bytes) -> list[str]:
-    return _THREADS.decode(unpack_lines(blob)[0])
+    return msgspec.json.decode(unpack_lines(blob)[0], type=list[str])
 
 
 MAX_TAIL = 16_384
@@ -228,6 +226,9 @@ class KeyValueStore(LeaseMethods):
                 )
                 for index in self._indexes(record.thread):
                     await index.add((record.number, record.run_id))
+            if log.forked_from:
+                # After it was indexed: an `erase` that deletes the other run meanwhile finds this one.
+                record = records.after_fork(record, (await self._get(log.forked_from)).record)
             await self._claim_thread(record)
             # Before the head: a run that exists has its notes.
             if log.notes:
@@ -363,16 +364,15 @@ class KeyValueStore(LeaseMethods):
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
         """Delete everything of an owner or a thread, reading every head; see `Store.erase`."""
-        records.check_erased(owner, thread)
-        threads = await self._client.read("inboxes", _decode_threads, "the list of inboxes") or ()
-        for name in [thread] if thread else threads:
+        origin = records.erased_origin(owner, thread)
+        for name in [thread] if thread else await self._inbox_threads():
             for message in await self._read_inbox(name):
                 if not owner or message.owner == owner:
                     await self.withdraw(message.run_id)
-        entries = await self._indexes(thread or None)[-1].entries()
-        return sum(
-            [await self._delete_if(run_id, lambda run: not owner or run.owner == owner) for _, run_id in entries]
-        )
+        has_data, erased = partial(records.has_data_of, origin=origin), 0
+        while count := sum([await self._delete_if(run_id, has_data) for _, run_id in await self._all.entries()]):
+            erased += count
+        return erased
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
         """Add a waiting message; see `Store.enqueue`."""
@@ -426,8 +426,7 @@ class KeyValueStore(LeaseMethods):
 
     async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
         """Return threads whose messages wait for no run; see `Store.idle_threads`."""
-        threads = await self._client.read("inboxes", _decode_threads, "the list of inboxes") or ()
-        idle = [waiting for each in threads if (waiting := await self._read_inbox(each))]
+        idle = [waiting for each in await self._inbox_threads() if (waiting := await self._read_inbox(each))]
         oldest = [waiting[0] for waiting in idle if await self._busy_head(waiting[0].thread) is None]
         return [message.thread for message in sorted(oldest, key=lambda message: message.number)[:limit]]
 
@@ -487,10 +486,12 @@ class KeyValueStore(LeaseMethods):
         return head if head is not None and keeps_thread_busy(head.record.status) else None
 
     async def _last_busy(self, thread: str) -> RunHead | None:
-        """Return the head of the run that kept a thread busy last."""
         run_id = ((await self._client.get(_busy(thread))) or b"").decode() if thread else ""
         head = await self._find(run_id) if run_id else None
         return head if head is not None and head.record.thread == thread else None
+
+    async def _inbox_threads(self) -> Sequence[str]:
+        return await self._client.read("inboxes", _decode_threads, "the list of inboxes") or ()
 
     async def _read_inbox(self, thread: str) -> Messages:
         """Return the messages of a thread, without those that a run has taken."""
@@ -516,7 +517,7 @@ class KeyValueStore(LeaseMethods):
 
     async def _set_inbox(self, thread: str, messages: Sequence[WaitingMessage]) -> None:
         async with self._lock("index"):
-            threads = await self._client.read("inboxes", _decode_threads, "the list of inboxes") or []
+            threads = await self._inbox_threads()
             if messages and thread not in threads:
                 await self._client.set("inboxes", pack_lines([_ENCODER.encode([*threads, thread])]))
             if messages:

@@ -63,6 +63,8 @@ class MemoryStore(LeaseMethods):
             oldest = waiting[0].run_id if waiting else ""
             inboxes.check_turn(record.thread, oldest, record.run_id, from_inbox=from_inbox)
             last = records.check_previous(record.thread, self._last_run(record.thread), previous)
+            if log.forked_from:
+                record = records.after_fork(record, self._get(log.forked_from))
             self._created += 1
             state = self._drop_messages(record.thread, 1) if from_inbox else ""
             record = replace(record, number=self._created, previous=last, inbox=state)
@@ -154,13 +156,13 @@ class MemoryStore(LeaseMethods):
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
         """Delete everything of an owner or a thread; see `Store.erase`."""
-        records.check_erased(owner, thread)
+        origin = records.erased_origin(owner, thread)
         with self._lock:
             for name, waiting in [*self._inboxes.items()]:
                 kept = [one for one in waiting if one.owner != owner] if owner else waiting if name != thread else []
                 self._inboxes[name] = kept
                 self._notify(name, self._drop_messages(name, 0))
-            erased = [one for one in self._records.values() if owner == one.owner != "" or thread == one.thread != ""]
+            erased = [one for one in self._records.values() if records.has_data_of(one, origin)]
             return sum(self._delete_run(one.run_id) for one in erased)
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:

@@ -39,7 +39,7 @@ _CREATE: LiteralString = f"""
 WITH now AS (SELECT {_NOW} AS at, coalesce(({_LAST_RUN}), '') AS last), begun AS (
     INSERT INTO baton_runs({NEW_COLUMNS}, last_write)
     SELECT %(run_id)s, %(status)s, %(seq)s, %(thread)s, last, %(owner)s, at, at, at, %(worker)s, at + %(lease_seconds)s,
-        %(lease_seconds)s, 1, '', %(team)s, %(priority)s, %(wake_at)s, %(inbox)s, %(reader)s, %(write)s
+        %(lease_seconds)s, 1, '', %(team)s, %(priority)s, %(wake_at)s, %(inbox)s, %(reader)s, %(origins)s, %(write)s
     FROM now WHERE (%(expected)s::text IS NULL OR %(expected)s = last) AND (%(from_inbox)s OR %(thread)s = ''
         OR NOT EXISTS (SELECT 1 FROM baton_inbox WHERE thread = %(thread)s))
     RETURNING number, lease_until
@@ -166,12 +166,14 @@ RETURNING number"""
 
 def _erase(matching: LiteralString) -> LiteralString:
     return f"""
-DELETE FROM baton_runs WHERE number = ANY(ARRAY(SELECT number FROM baton_runs WHERE {matching} LIMIT 1000))
+DELETE FROM baton_runs WHERE number = ANY(ARRAY(
+    (SELECT number FROM baton_runs WHERE {matching} LIMIT 1000) UNION
+    (SELECT number FROM baton_runs WHERE origins <> '{{}}' AND origins @> ARRAY[%(origin)s] LIMIT 1000)))
 RETURNING number"""
 
 
-_ERASE_OWNER = _erase("owner = %s AND owner <> ''")
-_ERASE_THREAD = _erase("thread = %s AND thread <> ''")
+_ERASE_OWNER = _erase("owner = %(owner)s AND owner <> ''")
+_ERASE_THREAD = _erase("thread = %(thread)s AND thread <> ''")
 _ERASE_INBOX: LiteralString = """
 DELETE FROM baton_inbox WHERE (owner = %(owner)s AND owner <> '') OR (thread = %(thread)s AND thread <> '')"""
 _EXPIRE = _delete_expired("status = ANY(%(status)s)")
@@ -235,6 +237,7 @@ class PostgresStore(WriteMethods):
     async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
         values = {
             **asdict(record),
+            "origins": [*record.origins],
             "piece": records.pack_lines(log.lines),
             **_note_lists(log.notes),
             "write": getrandbits(63),
@@ -243,6 +246,8 @@ class PostgresStore(WriteMethods):
         }
         if from_inbox:
             rows = await self._pool.transact(partial(_create_from_inbox, values=values))
+        elif log.forked_from:
+            rows = await self._pool.transact(partial(self._create_fork, record=record, log=log, values=values))
         else:
             rows = await self._pool.change(_CREATE, values)
         if rows:
@@ -259,6 +264,15 @@ class PostgresStore(WriteMethods):
         if known[1] != values["write"]:
             raise RunExistsError(record.run_id)
         return records.to_lease(known[0])
+
+    async def _create_fork(
+        self, connection: "Connection", *, record: RunRecord, log: NewLog, values: dict[str, Any]
+    ) -> Sequence[Sequence[Any]]:
+        """Create a copy of a run, which is not deleted meanwhile."""
+        found = await (await connection.execute(f"{_RECORD} FOR KEY SHARE", (log.forked_from,))).fetchone()
+        source = self._to_records([require_run(found, log.forked_from, self)[1:]])[0]
+        values["origins"] = [*records.after_fork(record, source).origins]
+        return await (await connection.execute(_CREATE, values, binary=True)).fetchall()
 
     async def _append(self, change: Append) -> RunFlags:
         values = asdict(change) | {"write": getrandbits(63), "no_cancel": change.no_cancel}
@@ -338,14 +352,13 @@ class PostgresStore(WriteMethods):
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
         """Delete everything of an owner or a thread; see `Store.erase`."""
-        records.check_erased(owner, thread)
-        await self._pool.fetch(_ERASE_INBOX, {"owner": owner, "thread": thread})
+        values = {"owner": owner, "thread": thread, "origin": records.erased_origin(owner, thread)}
+        await self._pool.fetch(_ERASE_INBOX, values)
         deleted = 0
-        while True:
-            count = len(await self._pool.fetch(_ERASE_OWNER if owner else _ERASE_THREAD, (owner or thread,)))
-            deleted += count
-            if count < _BATCH:
-                return deleted
+        # Until none is left: a run may be forked meanwhile.
+        while rows := await self._pool.fetch(_ERASE_OWNER if owner else _ERASE_THREAD, values):
+            deleted += len(rows)
+        return deleted
 
     async def layout(self) -> tuple[int, int]:
         """Return the version of the tables' layout, 0 if there are none, and the newest version."""

@@ -17,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from ..errors import SetupError, StoreError
 from .records import CHANNEL, ENDED, check_version
 
-VERSION = 6
+VERSION = 7
 _LOCK = 0x4241544F
 """The advisory lock for migrations: "BATO"."""
 _LAYOUT: tuple[LiteralString, ...] = (
@@ -87,7 +87,30 @@ _FROM_5: tuple[LiteralString, ...] = (
     "DROP INDEX baton_open_runs",
     "INSERT INTO baton_layout VALUES (6)",
 )
-_STEPS = {3: _FROM_3, 4: _FROM_4, 5: _FROM_5}
+_FROM_6: tuple[LiteralString, ...] = (
+    # Half of a page is free, so that one statement can renew the leases of all its runs with HOT updates.
+    "ALTER TABLE baton_runs SET (fillfactor = 50)",
+    "ALTER TABLE baton_runs ADD COLUMN origins text[] NOT NULL DEFAULT '{}'",
+    "CREATE INDEX baton_runs_by_origin ON baton_runs USING gin (origins) WHERE origins <> '{}'",
+    # Forks of this layout are known by their summaries, whose last field it is.
+    r"""WITH RECURSIVE links AS (
+        SELECT run AS fork, r.number AS source FROM baton_notes JOIN baton_runs r ON run_id =
+            substring(convert_from(note, 'UTF8') FROM '"forked_from":"([^"\\]*)@[0-9]+"}$')
+        WHERE name = 'baton.summary'
+    ), ancestors AS (
+        SELECT fork, source FROM links UNION
+        SELECT a.fork, l.source FROM ancestors a JOIN links l ON l.fork = a.source
+    )
+    UPDATE baton_runs SET origins = known.origins FROM (
+        SELECT fork, array_agg(DISTINCT origin) AS origins FROM ancestors JOIN baton_runs ON number = source,
+            LATERAL (VALUES ('owner:' || owner), ('thread:' || thread)) AS o(origin)
+        WHERE origin NOT IN ('owner:', 'thread:') GROUP BY fork) AS known
+    WHERE number = fork""",
+    "DROP INDEX baton_runs_by_time",
+    "CREATE INDEX baton_runs_by_time ON baton_runs(created_at, number)",
+    "INSERT INTO baton_layout VALUES (7)",
+)
+_STEPS = {3: _FROM_3, 4: _FROM_4, 5: _FROM_5, 6: _FROM_6}
 _MIGRATIONS: dict[int, tuple[LiteralString, ...]] = {
     version: sum([step for known, step in _STEPS.items() if known >= version], ()) for version in _STEPS
 }

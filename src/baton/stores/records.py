@@ -165,10 +165,11 @@ def check_is_last(run_id: str, last: str) -> None:
 
 
 class NewLog(Struct, frozen=True):
-    """The first lines of a log, and the notes beside it."""
+    """The first lines of a log, the notes beside it, and the run that it is copied from."""
 
     lines: Sequence[bytes]
     notes: Mapping[str, bytes]
+    forked_from: str
 
 
 class WriteMethods:
@@ -181,7 +182,8 @@ class WriteMethods:
         check_keywords("create()", options, CreateOptions.__annotations__)
         fields: dict[str, Any] = {**options}
         previous, ttl = fields.pop("previous", None), fields.pop("ttl", 0.0)
-        from_inbox, notes = fields.pop("from_inbox", False), fields.pop("notes", {})
+        from_inbox = fields.pop("from_inbox", False)
+        log = NewLog(lines, fields.pop("notes", {}), fields.pop("forked_from", ""))
         now = self._clock()
         record = RunRecord(
             run_id=run_id,
@@ -195,9 +197,7 @@ class WriteMethods:
             **fields,
         )
         check_names(run_id, thread=record.thread, owner=record.owner, worker=record.worker, team=record.team)
-        return await self._create(
-            record, NewLog(lines, notes), previous if record.thread else None, from_inbox=from_inbox
-        )
+        return await self._create(record, log, previous if record.thread else None, from_inbox=from_inbox)
 
     # Not `async def`: every turn of a stored run appends, and a second coroutine costs time.
     def append(
@@ -282,10 +282,27 @@ def check_names(run_id: str, **others: str) -> None:
             raise SetupError(f"{parameter} is {name!r}, which has characters that cannot be stored; use plain text")
 
 
-def check_erased(owner: str, thread: str) -> None:
-    """Raise SetupError unless exactly one of the names is given."""
+def origins_of(owner: str, thread: str) -> tuple[str, ...]:
+    """Return the `origins` of a copy of a run with this owner and thread."""
+    return (*((f"owner:{owner}",) if owner else ()), *((f"thread:{thread}",) if thread else ()))
+
+
+def after_fork(record: RunRecord, source: RunRecord) -> RunRecord:
+    """Return the record of a copy of a run."""
+    known = (*record.origins, *source.origins, *origins_of(source.owner, source.thread))
+    return replace(record, origins=tuple(dict.fromkeys(known)))
+
+
+def erased_origin(owner: str, thread: str) -> str:
+    """Return the origin of the forks that `erase` deletes. Raises SetupError unless exactly one name is given."""
     if bool(owner) == bool(thread):
         raise SetupError("erase() needs either owner=… or thread=…, and not an empty one")
+    return origins_of(owner, thread)[0]
+
+
+def has_data_of(record: RunRecord, origin: str) -> bool:
+    """Return whether a run belongs to an owner or a thread, or is a fork of one that does."""
+    return origin in record.origins or origin in origins_of(record.owner, record.thread)
 
 
 def check_version(version: int, known: Collection[int], store: str) -> None:
@@ -326,9 +343,18 @@ class RunQuery(Struct, frozen=True, kw_only=True):
     oldest_first: bool = False
     count_total: bool = False
 
+    @property
+    def by_time(self) -> bool:
+        """True if the order is that of a time and then of the numbers, rather than of the numbers alone."""
+        return self.order_by == "changed" or self.since is not None or self.until is not None
+
+    def time_of(self, record: RunRecord) -> float:
+        """Return the time of a record that `since` and `until` apply to."""
+        return record.created_at if self.order_by == "created" else record.changed_at
+
     def position_of(self, record: RunRecord) -> Position:
         """Return the sort key of a record."""
-        return (record.number,) if self.order_by == "created" else (record.changed_at, record.number)
+        return (self.time_of(record), record.number) if self.by_time else (record.number,)
 
     def accepts(self, record: RunRecord) -> bool:
         """Return whether a record matches the filters, apart from the cursor."""
@@ -336,7 +362,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
             (self.status is None or record.status in self.status)
             and (self.thread is None or record.thread == self.thread)
             and (self.owner is None or record.owner == self.owner)
-            and self.is_in_period(record.created_at if self.order_by == "created" else record.changed_at)
+            and self.is_in_period(self.time_of(record))
         )
 
     def is_in_period(self, moment: float) -> bool:
@@ -352,11 +378,12 @@ def parse_filters(filters: RunFilters) -> RunQuery:
     """Validate the filters of `Store.list`. Raises SetupError or StoreError."""
     check_keywords("list()", filters, RunFilters.__annotations__)
     fields: dict[str, Any] = {**filters}
-    if cursor := fields.pop("cursor", ""):
-        fields["after"] = _parse_cursor(cursor, 1 if fields.get("order_by", "created") == "created" else 2)
+    cursor = fields.pop("cursor", "")
     if fields.get("status") is not None:
         fields["status"] = check_statuses(fields["status"])
     query = RunQuery(**fields)
+    if cursor:
+        query = replace(query, after=_parse_cursor(cursor, 2 if query.by_time else 1))
     if query.limit < 1:
         raise SetupError(f"limit is {query.limit}; it must be at least 1")
     check_choice("order_by", query.order_by, ("created", "changed"))
@@ -411,7 +438,7 @@ def _parse_cursor(cursor: str, parts: int) -> Position:
 
 COLUMNS: LiteralString = (
     "run_id, number, status, seq, thread, previous, owner, created_at, updated_at, changed_at, worker, lease_until, "
-    "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox, reader"
+    "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox, reader, origins"
 )
 NEW_COLUMNS: LiteralString = COLUMNS.replace("number, ", "")
 """Columns that `create` sets; the database assigns the number."""
@@ -448,15 +475,13 @@ def page_queries(
     """Return two statements: select a page and one more record, count the records on all pages."""
     conditions, values = _conditions(query, mark)
     count = f"SELECT count(*) FROM {table} WHERE {' AND '.join(conditions)}", [*values]
-    is_created = query.order_by == "created"
+    time: LiteralString = "created_at" if query.order_by == "created" else "changed_at"
     if query.after is not None:
         beyond: LiteralString = ">" if query.oldest_first else "<"
-        conditions.append(
-            f"number {beyond} {mark}" if is_created else f"(changed_at, number) {beyond} ({mark}, {mark})"
-        )
+        conditions.append(f"({time}, number) {beyond} ({mark}, {mark})" if query.by_time else f"number {beyond} {mark}")
         values += query.after
     direction: LiteralString = "ASC" if query.oldest_first else "DESC"
-    order: LiteralString = f"number {direction}" if is_created else f"changed_at {direction}, number {direction}"
+    order: LiteralString = f"{time} {direction}, number {direction}" if query.by_time else f"number {direction}"
     page = f"SELECT {columns} FROM {table} WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {mark}"
     return (page, [*values, query.limit + 1]), count
 

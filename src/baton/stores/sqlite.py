@@ -38,15 +38,14 @@ _BATCH = 500
 _CREATE = f"INSERT INTO runs({NEW_COLUMNS}) VALUES (:{NEW_COLUMNS.replace(', ', ', :')})"
 _ADD_PIECE = f"""
 INSERT INTO pieces SELECT number * {MAX_LINES} + ?, ? FROM runs WHERE run_id = ?"""
-_UPDATE_RUN = """
-UPDATE runs SET seq = seq + ?1, updated_at = ?2, status = coalesce(?3, status),
-    changed_at = iif(coalesce(?3, status) = status, changed_at, ?2), wake_at = coalesce(?4, wake_at),
-    cancel_requested = coalesce(?5, cancel_requested), reader = max(reader, ?9)
-WHERE run_id = ?6 AND seq = ?7 AND fence = coalesce(?8, fence) RETURNING cancel_requested, inbox"""
+_ADVANCED = "seq = seq + ?1, updated_at = ?2, reader = max(reader, ?3)"
+_CHANGED = """
+    status = coalesce(?7, status), changed_at = iif(coalesce(?7, status) = status, changed_at, ?2),
+    wake_at = coalesce(?8, wake_at), cancel_requested = coalesce(?9, cancel_requested)"""
+_OF_WRITER = "run_id = ?4 AND seq = ?5 AND fence = coalesce(?6, fence) RETURNING cancel_requested, inbox"
 # For nearly every append. It sets no column that an index has, so that two pages change instead of six.
-_ADVANCE_RUN = """
-UPDATE runs SET seq = seq + ?, updated_at = ?, reader = max(reader, ?)
-WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence) RETURNING cancel_requested, inbox"""
+_ADVANCE_RUN = f"UPDATE runs SET {_ADVANCED} WHERE {_OF_WRITER}"
+_CHANGE_RUN = f"UPDATE runs SET {_ADVANCED}, {_CHANGED} WHERE {_OF_WRITER}"
 _LEASE = """
 UPDATE runs SET worker = :worker, lease_until = :lease_until, lease_seconds = :lease_seconds, fence = :fence,
     cancel_requested = :cancel_requested, inbox = :inbox
@@ -87,6 +86,8 @@ _IDLE = """
 SELECT thread FROM inbox WHERE NOT EXISTS (
     SELECT 1 FROM runs WHERE runs.thread = inbox.thread AND runs.thread <> '' AND status IN ('running', 'suspended'))
 GROUP BY thread ORDER BY min(number) LIMIT ?"""
+_FORKS_OF = """
+SELECT number FROM runs WHERE origins <> '[]' AND EXISTS (SELECT 1 FROM json_each(origins) WHERE value = ?)"""
 _DELETE_RUN = (
     "DELETE FROM runs WHERE number = ?1",
     "DELETE FROM notes WHERE run = ?1",
@@ -137,13 +138,16 @@ class SQLiteStore(LeaseMethods):
         piece = self._pack(0, log.lines)
 
         def insert(connection: Connection) -> Lease:
+            source = self._get(connection, log.forked_from) if log.forked_from else None
+            new = record if source is None else records.after_fork(record, source)
             found = connection.execute(_LAST_RUN, (record.thread,)).fetchone() if record.thread else None
             last, state = found[0] if found is not None else "", ""
             oldest = connection.execute(_OLDEST, (record.thread, 2)).fetchall() if record.thread else ()
             if from_inbox:
                 state = inboxes.inbox_state(oldest[1][1] if len(oldest) > 1 else None)
             try:
-                connection.execute(_CREATE, {**asdict(record), "previous": last, "inbox": state})
+                origins = json.dumps(new.origins)
+                connection.execute(_CREATE, {**asdict(new), "previous": last, "inbox": state, "origins": origins})
             except IntegrityError:
                 if self._find(connection, record.run_id) is not None:
                     raise RunExistsError(record.run_id) from None
@@ -163,12 +167,9 @@ class SQLiteStore(LeaseMethods):
     async def _append(self, change: Append) -> RunFlags:
         run_id, seq, lines = change.run_id, change.expected_seq, change.lines
         piece = self._pack(seq, lines)
-        now, status, wake_at, no_cancel = self._clock(), change.status, change.wake_at, change.no_cancel
-        if status is None and wake_at is None and no_cancel is None:
-            update, values = _ADVANCE_RUN, (len(lines), now, change.reader, run_id, seq, change.fence)
-        else:
-            update = _UPDATE_RUN
-            values = (len(lines), now, status, wake_at, no_cancel, run_id, seq, change.fence, change.reader)
+        update, values = _ADVANCE_RUN, (len(lines), self._clock(), change.reader, run_id, seq, change.fence)
+        if change.status is not None or change.wake_at is not None:
+            update, values = _CHANGE_RUN, (*values, change.status, change.wake_at, change.no_cancel)
 
         def add(connection: Connection) -> RunFlags:
             before = self._find(connection, run_id) if change.may_revive else None
@@ -289,16 +290,15 @@ class SQLiteStore(LeaseMethods):
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
         """Delete everything of an owner or a thread; see `Store.erase`."""
-        records.check_erased(owner, thread)
+        origin = records.erased_origin(owner, thread)
         condition, name = ("owner = ? AND owner <> ''", owner) if owner else ("thread = ? AND thread <> ''", thread)
-        statement = f"SELECT number FROM runs WHERE {condition} LIMIT {_BATCH}"
+        statement = f"SELECT number FROM runs WHERE {condition} UNION {_FORKS_OF} LIMIT {_BATCH}"
         await self._write(lambda file: file.execute(f"DELETE FROM inbox WHERE {condition}", (name,)))
-        deleted = 0
-        while True:
-            count = await self._write(lambda file: _delete_run(file, file.execute(statement, (name,)).fetchall()))
+        values, deleted = (name, origin), 0
+        # Until none is left: a run may be forked meanwhile.
+        while count := await self._write(lambda file: _delete_run(file, file.execute(statement, values).fetchall())):
             deleted += count
-            if count < _BATCH:
-                return deleted
+        return deleted
 
     async def layout(self) -> tuple[int, int]:
         """Return the version of the file's layout, 0 if there is no file, and the newest version."""
@@ -421,11 +421,11 @@ class SQLiteStore(LeaseMethods):
 
     def _find(self, connection: Connection, run_id: str) -> RunRecord | None:
         row = connection.execute(_RECORD, (run_id,)).fetchone()
-        return None if row is None else row_to_record(row, now=self._clock(), store=self._name)
+        return None if row is None else self._to_records([row])[0]
 
     def _to_records(self, rows: Sequence[Sequence[Any]]) -> Sequence[RunRecord]:
         now = self._clock()
-        return [row_to_record(row, now=now, store=self._name) for row in rows]
+        return [row_to_record((*row[:-1], json.loads(row[-1])), now=now, store=self._name) for row in rows]
 
     def _get(self, connection: Connection, run_id: str) -> RunRecord:
         return require_run(self._find(connection, run_id), run_id, self)

@@ -19,7 +19,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION = 0x4241544F
 """The application id in the file's header: "BATO"."""
-VERSION = 6
+VERSION = 7
 MAX_LINES = 1 << 24
 """The key of a piece is `run * MAX_LINES + first line`: the pieces of a run are neighbours in one tree."""
 
@@ -71,7 +71,28 @@ _FROM_5 = """
 ALTER TABLE runs ADD COLUMN reader INTEGER NOT NULL DEFAULT 1;
 CREATE INDEX ended_runs ON runs(changed_at) WHERE status IN ('completed', 'failed', 'cancelled');
 """
-_STEPS = {3: _FROM_3, 4: _FROM_4, 5: _FROM_5}
+# Forks of layout 6 are known by their summaries.
+_FROM_6 = """
+ALTER TABLE runs ADD COLUMN origins TEXT NOT NULL DEFAULT '[]';
+CREATE INDEX runs_with_origins ON runs(number) WHERE origins <> '[]';
+WITH RECURSIVE forks AS (
+    SELECT run, rtrim(json_extract(CAST(note AS TEXT), '$.forked_from'), '0123456789') AS source FROM notes
+    WHERE name = 'baton.summary'
+), links AS (
+    SELECT run AS fork, number AS source FROM forks JOIN runs ON run_id = substr(source, 1, length(source) - 1)
+), ancestors AS (
+    SELECT fork, source FROM links UNION
+    SELECT a.fork, l.source FROM ancestors AS a JOIN links AS l ON l.fork = a.source
+), found AS (
+    SELECT fork, 'owner:' || owner AS origin FROM ancestors JOIN runs ON number = source WHERE owner <> '' UNION
+    SELECT fork, 'thread:' || thread FROM ancestors JOIN runs ON number = source WHERE thread <> ''
+)
+UPDATE runs SET origins = known.origins
+FROM (SELECT fork, json_group_array(origin) AS origins FROM found GROUP BY fork) AS known WHERE number = known.fork;
+DROP INDEX runs_by_time;
+CREATE INDEX runs_by_time ON runs(created_at, number);
+"""
+_STEPS = {3: _FROM_3, 4: _FROM_4, 5: _FROM_5, 6: _FROM_6}
 _MIGRATIONS = {version: "".join(step for known, step in _STEPS.items() if known >= version) for version in _STEPS} | {
     0: _LAYOUT + "".join(_STEPS.values())
 }

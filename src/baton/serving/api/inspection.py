@@ -19,7 +19,7 @@ from ...inspection.teams import TeamDescription, describe_team
 from ...models import ModelSettings, resolve_model
 from ...runner.answers import fork_events
 from ...runner.arguments import ResumeArgs
-from ...runner.backends import new_id
+from ...runner.backends import new_id, run_started_event
 from ...runner.options import given_options
 from ...stores import RunRecord
 from ..http.auth import Principal
@@ -144,7 +144,8 @@ class InspectionEndpoints(ApiEndpoints):
             raise ServingError(422, "invalid", str(error)) from None
         assert isinstance(forked[0], RunStarted)
         forked[0] = replace(forked[0], owner=principal.name)
-        run_id = await self.background.runner._require_repository("fork").import_log(forked)
+        repository = self.background.runner._require_repository("fork")
+        run_id = await repository.create_fork(forked, run_started_event(events))
         if body.start:
             await self.background.resume(run_id, None, **args)
         root = request.url.path.rpartition("/runs/")[0]

@@ -2,7 +2,15 @@
 
 import asyncio
 
-from ...errors import InboxFullError, MessageGoneError, RunConflictError, RunExistsError, SetupError, ThreadBusyError
+from ...errors import (
+    InboxFullError,
+    MessageGoneError,
+    RunConflictError,
+    RunExistsError,
+    RunNotFoundError,
+    SetupError,
+    ThreadBusyError,
+)
 from ...stores import CancelWhen, RunFlags, Store, WaitingMessage, WaitMode
 from .store_checks import Open, add_check, expect, expect_error, expect_log, expect_same, known, opened, store_check
 
@@ -66,6 +74,29 @@ async def a_person_can_be_erased(store: Store) -> None:
     expect_same([*await store.inbox("u")], [], "the messages of an erased thread")
     expect_same(await store.erase(owner="nobody"), 0, "the number of erased runs of an unknown owner")
     await expect_error(store.erase(), SetupError, "erase() without a name")
+
+
+@store_check
+async def forks_are_erased_with_a_person(store: Store) -> None:
+    """`erase` deletes forks of a person's runs and forks of those, also if the originals are gone."""
+    await store.create("r", [b"one"], owner="ada", thread="t", status="completed")
+    await store.create("fork", [b"one"], forked_from="r", status="completed")
+    await store.create("of bob", [b"one"], owner="bob", forked_from="fork")
+    await store.create("copy", [b"one"], forked_from="of bob")
+    await store.create("import", [b"one"], origins=("owner:ada",))
+    await store.create("other", [b"one"], owner="ad", thread="owner:ada")
+    await store.create("like", [b"one"], origins=('owner:a","owner:ada',))
+    record = await store.record("copy")
+    found = {*record.origins} if record is not None else None
+    expect_same(found, {"owner:ada", "thread:t", "owner:bob"}, "the origins of a fork of forks")
+    for run_id in ("r", "fork"):
+        await store.delete(run_id)
+    expect_same(await store.erase(thread="t"), 2, "the number of forks of a thread's run")
+    expect_same(await store.erase(owner="ada"), 1, "the number of forks of an owner's run")
+    left = {one.run_id for one in (await store.list()).records}
+    expect_same(left, {"other", "like"}, "the runs that are left")
+    await expect_error(store.create("late", [], forked_from="r"), RunNotFoundError, "a fork of a deleted run")
+    expect_same(await store.record("late"), None, "a fork of a deleted run")
 
 
 @store_check
