@@ -1,7 +1,8 @@
 """`python -m benchmarks.many_runs`: the plans of PostgreSQL's queries over a million runs, and the HOT updates.
 
 It starts a server of its own, fills the tables by COPY, explains every query of lists, expiry and workers, and renews
-leases. It fails if a query scans the table of runs, or if fewer than 95 % of the renewals are HOT.
+leases. It fails if a query scans the table of runs, or reads many more of its rows than it returns, or if fewer than
+95 % of the renewals are HOT, from the first one on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from baton.stores import Lease, PostgresStore, postgres, records
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 MIN_HOT = 0.95
-_FIRST_ROUNDS = 5
+_ROUNDS = 20
+MAX_ROWS_READ = 5000
+"""The rows that a query may read; the largest batches that are returned or deleted are of 1,000 rows."""
 _UPDATES = """
 SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables
 WHERE relname = 'baton_runs' AND schemaname = current_schema()"""
@@ -71,33 +74,63 @@ def fill(url: str, count: int, **shares: int) -> None:
         connection.execute("VACUUM ANALYZE baton_runnable")
 
 
+def lists() -> dict[str, tuple[str, Any]]:
+    """Return the statements of `Store.list` by their filters, with their values."""
+
+    def page(*, count: bool = False, **filters: Any) -> tuple[str, Any]:
+        query = records.parse_filters(cast("Any", {"limit": 50, **filters}))
+        columns = f"{records.COLUMNS}, {postgres._NOW}"
+        return records.page_queries(query, table="baton_runs", columns=columns, mark="%s")[count]
+
+    now = time.time()
+    day, long_ago = now - 86400, now - 300 * 86400
+    unfinished = ["running", "suspended"]
+    return {
+        "list": page(),
+        "list, page in the middle": page(cursor="500"),
+        "list, oldest first": page(oldest_first=True),
+        "list by status": page(status=["suspended"]),
+        "list by status until": page(status=["failed"], until=long_ago),
+        "list running until": page(status=["running"], until=long_ago),
+        "list by two statuses": page(status=["failed", "running"]),
+        "list unfinished": page(status=unfinished),
+        "list unfinished until": page(status=unfinished, until=long_ago),
+        "list by owner": page(owner="owner7"),
+        "list by owner until": page(owner="owner7", until=long_ago),
+        "list by owner and status": page(owner="owner7", status=["failed"]),
+        "count of an owner": page(owner="owner7", count=True),
+        "list without an owner": page(owner=""),
+        "list by thread": page(thread="thread77"),
+        "list since": page(since=day),
+        "list since, page in the middle": page(since=long_ago, cursor=f"{day} 500"),
+        "list since, oldest first": page(since=day, oldest_first=True),
+        "list until": page(until=long_ago),
+        "list until, oldest first": page(until=long_ago, oldest_first=True),
+        "list in a period": page(since=long_ago, until=long_ago + 86400),
+        "list by change": page(order_by="changed"),
+        "list by change, of an owner": page(order_by="changed", owner="owner7"),
+        "list by change since": page(order_by="changed", since=day),
+        "list by change until": page(order_by="changed", until=long_ago),
+        "list by change, of a status": page(order_by="changed", status=["failed"]),
+        "list by change, running": page(order_by="changed", status=["running"]),
+        "list for an archive": page(
+            order_by="changed", status=records.FINISHED_STATUSES, until=long_ago, oldest_first=True
+        ),
+    }
+
+
 def queries() -> dict[str, tuple[str, Any]]:
     """Return the statements of the store by what they are for, with their values."""
-
-    def page(**filters: Any) -> tuple[str, Any]:
-        query = records.parse_filters(cast("Any", filters))
-        columns = f"{records.COLUMNS}, {postgres._NOW}"
-        return records.page_queries(query, table="baton_runs", columns=columns, mark="%s")[0]
-
-    now, worker = time.time(), {"limit": 100, "reader": 1}
+    worker = {"limit": 100, "reader": 1}
     return {
-        "list": page(limit=50),
-        "list, page in the middle": page(limit=50, cursor="500"),
-        "list by status": page(limit=50, status=["suspended"]),
-        "list by two statuses": page(limit=50, status=["failed", "running"]),
-        "list by owner": page(limit=50, owner="owner7"),
-        "list by thread": page(limit=50, thread="thread77"),
-        "list since": page(limit=50, since=now - 86400),
-        "list until": page(limit=50, until=now - 300 * 86400),
-        "list by change": page(limit=50, order_by="changed"),
-        "list by change, of an owner": page(limit=50, order_by="changed", owner="owner7"),
-        "list by change since": page(limit=50, order_by="changed", since=now - 86400),
+        **lists(),
         "expire": (postgres._EXPIRE_ENDED, {"status": [], "older_than": 300 * 86400.0}),
         "expire suspended": (postgres._EXPIRE, {"status": ["suspended"], "older_than": 300 * 86400.0}),
         "runnable": (postgres._RUNNABLE, {**worker, "teams": None}),
         "runnable of a team": (postgres._RUNNABLE_BY_TEAM, {**worker, "teams": ["team1"]}),
         "record": (postgres._RECORD, ("run00000500",)),
         "idle threads": (postgres._IDLE, (100,)),
+        "erase an owner": (postgres._ERASE_OWNER, {"owner": "owner7", "origin": "owner:owner7"}),
     }
 
 
@@ -109,9 +142,18 @@ def scans(plan: Plan) -> Iterator[str]:
         yield from scans(part)
 
 
-def explain(url: str, *, show: bool) -> tuple[dict[str, float], list[str]]:
-    """Execute every query; return the milliseconds by query, and the queries that scan a table."""
-    took: dict[str, float] = {}
+def rows_read(plan: Plan) -> int:
+    """Return the number of rows that a plan has read from tables and indexes."""
+    own = 0
+    if "Relation Name" in plan and "Scan" in plan["Node Type"]:
+        removed = plan.get("Rows Removed by Filter", 0) + plan.get("Rows Removed by Index Recheck", 0)
+        own = round((plan["Actual Rows"] + removed) * plan["Actual Loops"])
+    return own + sum(map(rows_read, plan.get("Plans", ())))
+
+
+def explain(url: str, *, show: bool) -> tuple[dict[str, tuple[float, int]], list[str]]:
+    """Execute every query; return milliseconds and rows read by query, and the queries that scan a table."""
+    took: dict[str, tuple[float, int]] = {}
     scanning: list[str] = []
     with psycopg.connect(url) as connection:
         for name, (statement, values) in queries().items():
@@ -123,19 +165,21 @@ def explain(url: str, *, show: bool) -> tuple[dict[str, float], list[str]]:
             connection.rollback()
             assert found is not None
             (outcome,) = cast("Sequence[Plan]", found[0])
-            took[name] = outcome["Execution Time"]
+            took[name] = outcome["Execution Time"], rows_read(outcome["Plan"])
+            if took[name][1] > MAX_ROWS_READ:
+                scanning.append(f"{name} reads {took[name][1]:,} rows")
             if tables := {*scans(outcome["Plan"])}:
                 scanning.append(f"{name} scans {', '.join(sorted(tables))}")
             if show:
                 text = connection.execute(f"EXPLAIN {statement}".encode(), values).fetchall()
-                click.echo(f"{name}: {took[name]:.2f} ms")
+                click.echo(f"{name}: {took[name][0]:.2f} ms, {took[name][1]:,} rows read")
                 click.echo("\n".join(f"    {line}" for (line,) in text))
                 connection.rollback()
     return took, scanning
 
 
-async def renew(url: str, live: int, *, rounds: int) -> tuple[float, float]:
-    """Renew the leases of the live runs; return the share of HOT updates, and milliseconds per round."""
+async def renew(url: str, live: int) -> tuple[float, float]:
+    """Renew the leases of runs that were never updated; return the share of HOT updates, and milliseconds per round."""
     with psycopg.connect(url, autocommit=True) as connection:
         held = connection.execute(
             "SELECT run_id, worker FROM baton_runs WHERE status = 'running' AND worker <> ''"
@@ -143,28 +187,21 @@ async def renew(url: str, live: int, *, rounds: int) -> tuple[float, float]:
         leases = [Lease(run_id, worker, 1, 0.0) for run_id, worker in held]
         assert len(leases) == live
         store = PostgresStore(url)
-        # The live runs are neighbours that were never updated; a few updates, as runs have, spread them over pages.
-        for _ in range(_FIRST_ROUNDS):
-            await store.renew(leases, ttl=3600)
-        updated = connection.execute(_UPDATES).fetchone()
-        while updated is None or updated[0] < live * _FIRST_ROUNDS:
-            await asyncio.sleep(0.1)
-            updated = connection.execute(_UPDATES).fetchone()
         begun = time.perf_counter()
-        for _ in range(rounds):
+        for _ in range(_ROUNDS):
             assert len(await store.renew(leases, ttl=3600)) == live
         seconds = time.perf_counter() - begun
         await store.close()
         # The server adds up what a session did when the session is idle.
         while True:
             total = connection.execute(_UPDATES).fetchone()
-            if total is not None and total[0] >= updated[0] + live * rounds:
-                return (total[1] - updated[1]) / (total[0] - updated[0]), seconds / rounds * 1000
+            if total is not None and total[0] >= live * _ROUNDS:
+                return total[1] / total[0], seconds / _ROUNDS * 1000
             await asyncio.sleep(0.1)
 
 
-async def measure(url: str, count: int, *, show: bool) -> tuple[dict[str, float], list[str], float]:
-    """Fill a database with runs; return the times of queries, what is wrong, and the share of HOT updates."""
+async def measure(url: str, count: int, *, show: bool) -> tuple[dict[str, tuple[float, int]], list[str], float]:
+    """Fill a database; return times and rows read of queries, what is wrong, and the share of HOT updates."""
     live, queued, sleeping = min(2000, count // 10), min(20_000, count // 10), min(20_000, count // 10)
     store = PostgresStore(url)
     await store.runnable()
@@ -174,7 +211,7 @@ async def measure(url: str, count: int, *, show: bool) -> tuple[dict[str, float]
     if show:
         click.echo(f"filled with {count:,} runs in {time.perf_counter() - begun:.0f} s")
     took, problems = explain(url, show=show)
-    hot, milliseconds = await renew(url, live, rounds=20)
+    hot, milliseconds = await renew(url, live)
     if show:
         click.echo(f"renewing {live} leases: {milliseconds:.1f} ms a round, {hot:.1%} HOT updates")
     if hot < MIN_HOT:
@@ -195,8 +232,8 @@ def main(runs: int) -> None:
     finally:
         server.stop()
     click.echo()
-    for name, milliseconds in took.items():
-        click.echo(f"{name:<30} {milliseconds:>9.2f} ms")
+    for name, (milliseconds, read) in took.items():
+        click.echo(f"{name:<32} {milliseconds:>9.2f} ms {read:>9,} rows read")
     for problem in problems:
         click.echo(f"PROBLEM: {problem}", err=True)
     sys.exit(bool(problems))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,10 @@ import pytest
 
 from baton import Agent, Runner
 from baton.events import RunStarted, decode_log
-from baton.stores import SQLiteStore
+from baton.runner.recovery import UNDRIVABLE_NOTE
+from baton.stores import SUMMARY_NOTE, SQLiteStore
 from baton.testing import ScriptedModel
+from baton.worker.deaths import PARKED_NOTE
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -69,6 +71,33 @@ def test_runs_are_listed_with_their_tokens_and_cost(write: Write, baton: Invoke)
     rows = baton("runs", "ls", "--store", "runs.db", "--cost", "--json").stdout.splitlines()
     assert [json.loads(row)["usage"]["cost"] for row in rows] == [0, 0.25, 0.25]
     assert "COST" not in baton("runs", "ls", "--store", "runs.db").stdout
+
+
+def test_ls_reads_no_logs_and_the_notes_of_all_runs_at_once(baton: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Sequence[str]] = []
+    read_notes = SQLiteStore.read_notes
+
+    async def count_reads(store: SQLiteStore, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
+        reads.append((name, *run_ids))
+        return await read_notes(store, run_ids, name)
+
+    async def create_runs() -> None:
+        store = SQLiteStore("runs.db")
+        for run_id in ("r0", "r1"):
+            notes = {SUMMARY_NOTE: b'{"usage":{"input_tokens":7}}', PARKED_NOTE: b"it killed its workers"}
+            await store.create(run_id, [b"no log"], status="failed", notes=notes)
+        await store.create("r2", [b"no log"], notes={SUMMARY_NOTE: b"{}", UNDRIVABLE_NOTE: b"no such team"})
+        await store.close()
+
+    asyncio.run(create_runs())
+    monkeypatch.setattr(SQLiteStore, "read_notes", count_reads)
+    lines = baton("runs", "ls", "--store", "runs.db", "--cost").stdout.splitlines()
+    assert reads == [(UNDRIVABLE_NOTE, "r2"), (PARKED_NOTE, "r1", "r0"), (SUMMARY_NOTE, "r2", "r1", "r0")]
+    assert [line for line in lines if "could not be driven" in line] == [
+        "  could not be driven: no such team",
+        *["  could not be driven: it killed its workers"] * 2,
+    ]
+    assert lines[-1] == "total: 14 tokens, no cost"
 
 
 def test_suspended_stored_run_prints_the_resume_command(write: Write, baton: Invoke) -> None:

@@ -17,7 +17,8 @@ from ..messages import Usage, text_of
 from ..runner import Interrupt, Runner, usage_from_events
 from ..runner.recovery import UNDRIVABLE_NOTE
 from ..runner.result import to_interrupt
-from ..stores import RunRecord, Store, iter_records
+from ..runner.summaries import read_summaries
+from ..stores import RunRecord, Store
 from ..testing.transcripts import format_event
 from ..wording import one_line, printable
 from ..worker.deaths import PARKED_NOTE
@@ -65,28 +66,24 @@ runs_command.add_command(erase)
 )
 @click.option("--thread", metavar="ID", help="List only runs of this thread.")
 @options.number_option("--limit", 20, "N", "List at most N runs.", kind=options.COUNT)
-@click.option("--cost", is_flag=True, help="Show the tokens and cost of each run, and their sum; reads all logs.")
+@click.option(
+    "--cost", is_flag=True, help="Show the tokens and cost of each run when it last stopped, and the sum of all."
+)
 @options.json_option("Print one JSON object for each run.")
 @options.debug
 def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: bool, as_json: bool) -> None:
     """List runs, the newest first."""
 
     async def read(opened: Store) -> tuple[list[RunRecord], dict[str, str], dict[str, Usage]]:
-        records: list[RunRecord] = []
-        async for record in iter_records(opened, status=status or None, thread=thread):
-            records.append(record)
-            if len(records) > limit:
-                break
+        records = [*(await opened.list(status=status or None, thread=thread, limit=limit + 1)).records]
         unattended = [one.run_id for one in records if one.status == "running" and not is_driven(one)]
-        notes = {run_id: await opened.notes(run_id) for run_id in unattended}
-        reasons = {run_id: note[UNDRIVABLE_NOTE].decode() for run_id, note in notes.items() if UNDRIVABLE_NOTE in note}
-        for one in records:
-            if one.status == "failed" and (parked := (await opened.notes(one.run_id)).get(PARKED_NOTE)):
-                reasons[one.run_id] = parked.decode()
-        costs: dict[str, Usage] = {}
-        for record in records[:limit] if cost else ():
-            costs[record.run_id] = usage_from_events(decode_lines(await opened.load(record.run_id))).total
-        return records, reasons, costs
+        failed = [one.run_id for one in records if one.status == "failed"]
+        notes = {
+            **(await opened.read_notes(unattended, UNDRIVABLE_NOTE) if unattended else {}),
+            **(await opened.read_notes(failed, PARKED_NOTE) if failed else {}),
+        }
+        costs = await _read_usage(opened, [one.run_id for one in records[:limit]]) if cost else {}
+        return records, {run_id: note.decode() for run_id, note in notes.items()}, costs
 
     found, reasons, costs = with_store(store, read)
     records, has_more = found[:limit], len(found) > limit
@@ -116,6 +113,17 @@ def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: 
         write("no matching runs" if status or thread else "no runs", err=True)
     elif has_more:
         write(f"… and more; use --limit {limit * 2} to see more", err=True)
+
+
+async def _read_usage(store: Store, run_ids: Sequence[str]) -> dict[str, Usage]:
+    """Return the usage of runs from their summaries, or from the logs of runs that are older than summaries."""
+    summaries = await read_summaries(store, run_ids)
+    return {
+        run_id: summaries[run_id].usage
+        if run_id in summaries
+        else usage_from_events(decode_lines(await store.load(run_id))).total
+        for run_id in run_ids
+    }
 
 
 def _status(record: RunRecord) -> str:

@@ -172,7 +172,7 @@ DELETE FROM baton_runs WHERE number = ANY(ARRAY(
 RETURNING number"""
 
 
-_ERASE_OWNER = _erase("owner = %(owner)s AND owner <> ''")
+_ERASE_OWNER = _erase("owner = %(owner)s")
 _ERASE_THREAD = _erase("thread = %(thread)s AND thread <> ''")
 _ERASE_INBOX: LiteralString = """
 DELETE FROM baton_inbox WHERE (owner = %(owner)s AND owner <> '') OR (thread = %(thread)s AND thread <> '')"""

@@ -106,8 +106,9 @@ _FROM_6: tuple[LiteralString, ...] = (
             LATERAL (VALUES ('owner:' || owner), ('thread:' || thread)) AS o(origin)
         WHERE origin NOT IN ('owner:', 'thread:') GROUP BY fork) AS known
     WHERE number = fork""",
-    "DROP INDEX baton_runs_by_time",
+    "DROP INDEX baton_runs_by_time, baton_runs_by_owner",
     "CREATE INDEX baton_runs_by_time ON baton_runs(created_at, number)",
+    "CREATE INDEX baton_runs_by_owner ON baton_runs(owner, number)",
     "INSERT INTO baton_layout VALUES (7)",
 )
 _STEPS = {3: _FROM_3, 4: _FROM_4, 5: _FROM_5, 6: _FROM_6}
