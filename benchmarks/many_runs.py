@@ -124,7 +124,7 @@ def queries() -> dict[str, tuple[str, Any]]:
     worker = {"limit": 100, "reader": 1}
     return {
         **lists(),
-        "expire": (postgres._EXPIRE_ENDED, {"status": [], "older_than": 300 * 86400.0}),
+        "expire": (postgres._EXPIRE, {"status": [*records.FINISHED_STATUSES], "older_than": 300 * 86400.0}),
         "expire suspended": (postgres._EXPIRE, {"status": ["suspended"], "older_than": 300 * 86400.0}),
         "runnable": (postgres._RUNNABLE, {**worker, "teams": None}),
         "runnable of a team": (postgres._RUNNABLE_BY_TEAM, {**worker, "teams": ["team1"]}),

@@ -155,12 +155,13 @@ SELECT run_id, note FROM baton_notes JOIN baton_runs r ON run = r.number WHERE r
 _DELETE: LiteralString = "DELETE FROM baton_runs WHERE run_id = %s RETURNING number"
 
 
-def _delete_expired(matching: LiteralString) -> LiteralString:
-    return f"""
+_EXPIRE: LiteralString = f"""
 DELETE FROM baton_runs WHERE number = ANY(ARRAY(
-    SELECT number FROM baton_runs
-    WHERE {matching} AND changed_at <= {_STATEMENT_NOW} - %(older_than)s AND NOT {_IS_LEASED}
-    ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED))
+    SELECT number FROM unnest(%(status)s::text[]) AS wanted(name), LATERAL (
+        SELECT number FROM baton_runs
+        WHERE status = name AND changed_at <= {_STATEMENT_NOW} - %(older_than)s AND NOT {_IS_LEASED}
+        ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED) AS old
+    LIMIT 1000))
 RETURNING number"""
 
 
@@ -176,8 +177,6 @@ _ERASE_OWNER = _erase("owner = %(owner)s")
 _ERASE_THREAD = _erase("thread = %(thread)s AND thread <> ''")
 _ERASE_INBOX: LiteralString = """
 DELETE FROM baton_inbox WHERE (owner = %(owner)s AND owner <> '') OR (thread = %(thread)s AND thread <> '')"""
-_EXPIRE = _delete_expired("status = ANY(%(status)s)")
-_EXPIRE_ENDED = _delete_expired(records.ENDED)
 
 # Serialises the changes to a thread's inbox. Each later statement of the transaction sees what was committed before.
 _LOCK_INBOX: LiteralString = "SELECT pg_advisory_xact_lock(1111577679, hashtext(%s))"
@@ -342,10 +341,9 @@ class PostgresStore(WriteMethods):
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `Store.expire`."""
         values = {"status": [*records.check_statuses(status)], "older_than": older_than}
-        statement = _EXPIRE_ENDED if {*status} == {*FINISHED_STATUSES} else _EXPIRE
         deleted = 0
         while True:
-            count = len(await self._pool.fetch(statement, values))
+            count = len(await self._pool.fetch(_EXPIRE, values))
             deleted += count
             if count < _BATCH:
                 return deleted

@@ -106,8 +106,10 @@ _FROM_6: tuple[LiteralString, ...] = (
             LATERAL (VALUES ('owner:' || owner), ('thread:' || thread)) AS o(origin)
         WHERE origin NOT IN ('owner:', 'thread:') GROUP BY fork) AS known
     WHERE number = fork""",
-    "DROP INDEX baton_runs_by_time, baton_runs_by_owner",
+    "DROP INDEX baton_runs_by_time, baton_runs_by_owner, baton_runs_ended",
     "CREATE INDEX baton_runs_by_time ON baton_runs(created_at, number)",
+    "CREATE INDEX baton_runs_by_status_and_time ON baton_runs(status, created_at, number)",
+    "CREATE INDEX baton_runs_by_status_and_change ON baton_runs(status, changed_at, number)",
     "CREATE INDEX baton_runs_by_owner ON baton_runs(owner, number)",
     "INSERT INTO baton_layout VALUES (7)",
 )

@@ -320,7 +320,7 @@ def check_statuses(status: Collection[RunStatus]) -> tuple[RunStatus, ...]:
         raise SetupError(f"status is {status!r}; it must be a collection, such as ({status!r},)")
     for one in status:
         check_choice("status", one, RUN_STATUSES)
-    return tuple(status)
+    return tuple(dict.fromkeys(status))
 
 
 _PAGE_SIZE = 500
@@ -456,7 +456,7 @@ def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
 CHANNEL: LiteralString = "'baton_' || left(md5(current_schema()), 16)"
 """The name of a PostgreSQL store's channel, which stores in other schemas of the database do not share."""
 ENDED: LiteralString = "status IN ('completed', 'failed', 'cancelled')"
-"""The condition for finished runs, as in the index that `expire` uses."""
+"""The condition for finished runs, as in the index that `expire` of SQLite uses."""
 
 
 def status_condition(status: Sequence[str], *, mark: LiteralString) -> LiteralString:
@@ -474,7 +474,9 @@ def page_queries(
 ) -> tuple[Statement, Statement]:
     """Return two statements: select a page and one more record, count the records on all pages."""
     conditions, values = _conditions(query, mark)
-    count = f"SELECT count(*) FROM {table} WHERE {' AND '.join(conditions)}", [*values]
+    any_status: LiteralString = "1 = 1" if query.status is None else status_condition(query.status, mark=mark)
+    count = f"SELECT count(*) FROM {table} WHERE {' AND '.join((*conditions, any_status))}"
+    counted = [*values, *(query.status or ())]
     time: LiteralString = "created_at" if query.order_by == "created" else "changed_at"
     if query.after is not None:
         beyond: LiteralString = ">" if query.oldest_first else "<"
@@ -482,16 +484,23 @@ def page_queries(
         values += query.after
     direction: LiteralString = "ASC" if query.oldest_first else "DESC"
     order: LiteralString = f"{time} {direction}, number {direction}" if query.by_time else f"number {direction}"
-    page = f"SELECT {columns} FROM {table} WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {mark}"
-    return (page, [*values, query.limit + 1]), count
+    select: LiteralString = f"SELECT {columns} FROM {table} WHERE {' AND '.join(conditions)}"
+    limited: LiteralString = f"ORDER BY {order} LIMIT {mark}"
+    values.append(query.limit + 1)
+    if not query.status:
+        return (f"{select} AND {any_status} {limited}", values), (count, counted)
+    # First a page of each status: the indexes of statuses are in order only within each of them.
+    pages: list[LiteralString] = [
+        f"SELECT * FROM ({select} AND status = {mark} {limited}) AS page" for _ in query.status
+    ]
+    of_each = [value for status in query.status for value in (*values[:-1], status, values[-1])]
+    page = f"SELECT * FROM ({' UNION ALL '.join(pages)}) AS pages {limited}", [*of_each, values[-1]]
+    return page, (count, counted)
 
 
 def _conditions(query: RunQuery, mark: LiteralString) -> tuple[list[LiteralString], list[Any]]:
     conditions: list[LiteralString] = ["1 = 1"]
     values: list[Any] = []
-    if query.status is not None:
-        conditions.append(status_condition(query.status, mark=mark))
-        values += query.status
     time: LiteralString = "created_at" if query.order_by == "created" else "changed_at"
     comparisons: dict[LiteralString, str | float | None] = {
         "thread =": query.thread,
