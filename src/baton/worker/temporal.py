@@ -17,7 +17,7 @@ try:
     from temporalio import activity, workflow
     from temporalio.client import Client
     from temporalio.common import Priority, RetryPolicy, WorkflowIDConflictPolicy
-    from temporalio.service import RPCError
+    from temporalio.service import RPCError, ServiceClient
     from temporalio.worker import UnsandboxedWorkflowRunner
     from temporalio.worker import Worker as TemporalWorker
 except ImportError as missing:
@@ -106,7 +106,7 @@ class TemporalEngine:
         prefix: str = "baton",
         client: Client | None = None,
     ) -> None:
-        self._address = address
+        self._address = address if client is None else client.service_client.config.target_host
         self._namespace = namespace
         self._prefix = prefix
         self._client = client
@@ -123,7 +123,7 @@ class TemporalEngine:
             driver: The worker.
         """
         self._last_success = monotonic()
-        client = await self._connect()
+        client = self._client or await self._connect()
         if client is None:
             return
         teams = ("",) if driver.teams is None else driver.teams
@@ -144,33 +144,44 @@ class TemporalEngine:
         late = f"the store or the Temporal server has not answered for {silent:.0f} s"
         return self._problem or (late if silent > _UNHEALTHY_AFTER else "")
 
-    async def _connect(self) -> Client | None:
-        """Return a connected client; None if the worker is stopped before there is one."""
-        if self._client is not None:
-            return self._client
+    async def _connect(self, known: Client | None = None) -> Client | None:
+        """Return a client with a new connection; None if the worker is stopped before there is one."""
         while not self._stopping.is_set():
             try:
-                client = await Client.connect(self._address, namespace=self._namespace)
+                client = await self._new_client(known)
             except (RuntimeError, RPCError) as error:
-                if not self._problem:
-                    _logger.warning("could not connect to Temporal at %s; trying again: %s", self._address, error)
-                self._problem = f"Temporal at {self._address} cannot be reached"
-                await self._pause(_RESTART_DELAY)
+                await self._report(error)
             else:
                 self._problem = ""
                 return client
         return None
 
+    async def _new_client(self, known: Client | None) -> Client:
+        if known is None:
+            return await Client.connect(self._address, namespace=self._namespace)
+        config = known.config()
+        config["service_client"] = await ServiceClient.connect(known.service_client.config)
+        return Client(**config)
+
+    async def _report(self, error: Exception) -> None:
+        """Log that Temporal cannot be reached, once, and wait before the next attempt."""
+        if not self._problem:
+            # The lines after the first one are a traceback of the SDK's core.
+            reason = str(error).partition("\n")[0]
+            _logger.warning("Temporal at %s cannot be reached; trying again: %s", self._address, reason)
+        self._problem = f"Temporal at {self._address} cannot be reached"
+        await self._pause(_RESTART_DELAY)
+
     async def _work_on(self, driver: RunDriver, client: Client, task_queue: str) -> None:
         """Work until `stop` is called; Temporal's worker gives up when its server is away for long."""
-        while not self._stopping.is_set():
+        using: Client | None = client
+        while using is not None and not self._stopping.is_set():
             try:
-                await self._work(driver, client, task_queue)
-                self._problem = ""
+                await self._work(driver, using, task_queue)
             except (RuntimeError, RPCError) as error:
-                self._problem = f"Temporal at {self._address} cannot be reached"
-                _logger.warning("the worker of Temporal failed and is started again: %s", error)
-                await self._pause(_RESTART_DELAY)
+                await self._report(error)
+                # A worker that failed to start stays registered with its connection, which refuses another one.
+                using = await self._connect(using)
 
     async def _work(self, driver: RunDriver, client: Client, task_queue: str) -> None:
         """Execute the workflows and activities of one task queue until `stop` is called."""
