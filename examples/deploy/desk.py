@@ -1,4 +1,4 @@
-"""A team for the deployment example, which the API server and the workers import.
+"""A team for the deployment example, which the API server, the workers and Studio import.
 
 The model is scripted unless BATON_MODEL is set.
 """

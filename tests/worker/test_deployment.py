@@ -1,6 +1,7 @@
 """The deployment example: its Dockerfile is valid, and its commands, as processes, survive the death of each one."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -39,7 +40,9 @@ def test_the_dockerfile_passes_the_linter() -> None:
 
 
 def test_the_compose_file_builds_what_is_there() -> None:
-    for service in ("api", "worker"):
+    assert COMPOSE["services"].keys() == {"database", "api", "worker", "studio"}
+    assert COMPOSE["services"]["worker"]["deploy"]["replicas"] == 2
+    for service in ("api", "worker", "studio"):
         build = COMPOSE["services"][service]["build"]
         context = (FOLDER / build["context"]).resolve()
         assert context == REPOSITORY
@@ -61,12 +64,17 @@ def database() -> Iterator[PostgresServer]:
 
 
 class ServerProcess:
-    """The API server of the example."""
+    """The API server of the example, or Studio, with the API below `api`."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], port: int) -> None:
-        arguments = [argument for argument in command_of("api") if argument not in ("--host", "0.0.0.0")]
+    def __init__(self, service: str, folder: Path, environment: dict[str, str]) -> None:
+        arguments, port = command_of(service), free_port()
+        for option in ("--host", "--port"):
+            if option in arguments:
+                place = arguments.index(option)
+                del arguments[place : place + 2]
         command = [sys.executable, "-m", "baton", *arguments, "--port", str(port)]
         self.url = f"http://127.0.0.1:{port}"
+        self.api = f"{self.url}/api" if service == "studio" else self.url
         self._log = (folder / f"server-{port}.log").open("wb")
         self.process = subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}, stderr=self._log)
 
@@ -77,19 +85,38 @@ class ServerProcess:
         self._log.close()
 
 
-async def start_run(url: str) -> str:
-    """Start a run over HTTP, as soon as the server listens."""
+async def request(url: str, **options: Any) -> str:
+    """Send a request as soon as the server listens; POST if there is a body."""
     import aiohttp
 
-    headers = {"Authorization": "Bearer token"}
+    headers, method = {"Authorization": "Bearer token"}, "POST" if options else "GET"
     async with asyncio.timeout(LIMIT), aiohttp.ClientSession(headers=headers) as session:
         while True:
             try:
-                async with session.post(f"{url}/runs", json={"input": "Where is my order?"}) as answer:
+                async with session.request(method, url, **options) as answer:
                     assert answer.status in (200, 201, 202), await answer.text()
-                    return (await answer.json())["id"]
+                    return await answer.text()
             except aiohttp.ClientConnectionError:
                 await asyncio.sleep(0.05)
+
+
+async def start_run(server: ServerProcess) -> str:
+    """Start a run over HTTP."""
+    return json.loads(await request(f"{server.api}/runs", json={"input": "Where is my order?"}))["id"]
+
+
+async def submit_runs(count: int, folder: Path, environment: dict[str, str]) -> list[str]:
+    """Submit runs that workers drive, in another process."""
+    program = (
+        "import asyncio\nfrom desk import runner\n"
+        f"async def main():\n    for _ in range({count}):\n        print(await runner.submit('Where is my order?'))\n"
+        "    await runner.close()\nasyncio.run(main())"
+    )
+    command = [sys.executable, "-c", program]
+    submitted = await asyncio.to_thread(
+        subprocess.run, command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.PIPE, check=True
+    )
+    return submitted.stdout.decode().split()
 
 
 async def until_completed(store: Store, run_id: str) -> None:
@@ -109,28 +136,41 @@ async def test_one_of_each_is_killed(database: PostgresServer, tmp_path: Path) -
     store = PostgresStore(database.url)
     with ExitStack() as stack:
 
-        def serve() -> ServerProcess:
-            server = ServerProcess(tmp_path, environment, free_port())
+        def serve(service: str) -> ServerProcess:
+            server = ServerProcess(service, tmp_path, environment)
             stack.callback(server.close)
             return server
 
         workers = [
             stack.enter_context(WorkerProcess(*arguments, cwd=tmp_path, environment=environment)) for _ in range(2)
         ]
-        server = serve()
+        server, studio = serve("api"), serve("studio")
         for worker in workers:
             await asyncio.to_thread(worker.wait_until_ready)
         # The API server: a worker takes its run over.
-        run_id = await start_run(server.url)
+        run_id = await start_run(server)
         server.process.send_signal(signal.SIGKILL)
         await until_completed(store, run_id)
-        # A worker.
-        second = serve()
-        run_id = await start_run(second.url)
-        workers[0].kill()
+        # Studio: the same, and the next one shows the run.
+        assert "<title>" in await request(f"{studio.url}/?token=token")
+        run_id = await start_run(studio)
+        studio.process.send_signal(signal.SIGKILL)
         await until_completed(store, run_id)
+        shown = json.loads(await request(f"{serve('studio').api}/runs/{run_id}"))
+        assert (shown["status"], shown["output"]) == ("completed", "Your order was shipped yesterday.")
+        # A worker, while both have runs.
+        run_ids = await submit_runs(6, tmp_path, environment)
+        async with asyncio.timeout(LIMIT):
+            while (await store.list(status=["running"])).records and not all(
+                [(await store.load(run_id))[2:] for run_id in run_ids]
+            ):
+                await asyncio.sleep(0.02)
+        workers[0].kill()
+        for run_id in run_ids:
+            await until_completed(store, run_id)
+        second = serve("api")
         # The database.
-        run_id = await start_run(second.url)
+        run_id = await start_run(second)
         await asyncio.to_thread(database.stop, crash=True)
         await asyncio.to_thread(database.start)
         await store.close()
