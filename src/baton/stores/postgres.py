@@ -60,7 +60,8 @@ WITH moved AS (
     UPDATE baton_runs SET seq = seq + %(count)s, updated_at = {_NOW}, status = coalesce(%(status)s, status),
         changed_at = CASE WHEN coalesce(%(status)s, status) = status THEN changed_at ELSE {_NOW} END,
         wake_at = coalesce(%(wake_at)s, wake_at), cancel_requested = coalesce(%(no_cancel)s, cancel_requested),
-        reader = greatest(reader, %(reader)s), last_write = %(write)s
+        reader = greatest(reader, %(reader)s), last_write = %(write)s,
+        lease_until = CASE WHEN %(release)s THEN 0 ELSE lease_until END
     WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
         AND last_write <> %(write)s
     RETURNING number, cancel_requested, inbox, team, priority, wake_at,
@@ -263,7 +264,7 @@ class PostgresStore(WriteMethods):
     async def _append(self, change: Append) -> RunFlags:
         values = asdict(change) | {"write": getrandbits(63), "no_cancel": change.no_cancel}
         values |= {"count": len(change.lines), "piece": records.pack_lines(change.lines), **_note_lists(change.notes)}
-        is_plain = change.status is None and change.wake_at is None and not change.notes
+        is_plain = change.status is None and change.wake_at is None and not change.notes and not change.release
         statement = _APPEND if is_plain else _APPEND_AND_QUEUE
         if change.take:
             rows = await self._pool.transact(partial(_append_taking, statement=statement, values=values))

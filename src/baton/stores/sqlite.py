@@ -29,24 +29,25 @@ from .base import (
     WaitingMessage,
 )
 from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
-from .sqlite_file import MAX_LINES, VERSION, GroupCommitter, SQLiteConnection, StoreLockedError, Work
+from .sqlite_commits import LoopCommitter, ThreadCommitter
+from .sqlite_file import MAX_LINES, VERSION, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 _BATCH = 500
 """The number of runs that one statement changes."""
 
 _CREATE = f"INSERT INTO runs({NEW_COLUMNS}) VALUES (:{NEW_COLUMNS.replace(', ', ', :')})"
-_ADD_PIECE = f"""
-INSERT INTO pieces SELECT number * {MAX_LINES} + ?, ? FROM runs WHERE run_id = ?"""
+_ADD_PIECE = f"INSERT INTO pieces VALUES (? * {MAX_LINES} + ?, ?)"
 _UPDATE_RUN = """
 UPDATE runs SET seq = seq + ?1, updated_at = ?2, status = coalesce(?3, status),
     changed_at = iif(coalesce(?3, status) = status, changed_at, ?2), wake_at = coalesce(?4, wake_at),
-    cancel_requested = coalesce(?5, cancel_requested), reader = max(reader, ?9)
-WHERE run_id = ?6 AND seq = ?7 AND fence = coalesce(?8, fence) RETURNING cancel_requested, inbox"""
+    cancel_requested = coalesce(?5, cancel_requested), reader = max(reader, ?9),
+    lease_until = iif(?10, 0.0, lease_until)
+WHERE run_id = ?6 AND seq = ?7 AND fence = coalesce(?8, fence) RETURNING number, cancel_requested, inbox"""
 # For nearly every append. It sets no column that an index has, so that two pages change instead of six.
 _ADVANCE_RUN = """
 UPDATE runs SET seq = seq + ?, updated_at = ?, reader = max(reader, ?)
-WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence) RETURNING cancel_requested, inbox"""
+WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence) RETURNING number, cancel_requested, inbox"""
 _LEASE = """
 UPDATE runs SET worker = :worker, lease_until = :lease_until, lease_seconds = :lease_seconds, fence = :fence,
     cancel_requested = :cancel_requested, inbox = :inbox
@@ -125,10 +126,11 @@ class SQLiteStore(LeaseMethods):
         self._clock = clock
         self._name = f"SQLiteStore({os.fspath(path)!r})"
         self._file = SQLiteConnection(self.path, name=self._name, synchronous="NORMAL")
-        self._group: GroupCommitter | None = None
+        self._commits = LoopCommitter(self._file)
+        self._group: ThreadCommitter | None = None
         if durability == "power":
             file = SQLiteConnection(self.path, name=self._name, synchronous="FULL", timeout=timeout)
-            self._group = GroupCommitter(file)
+            self._group = ThreadCommitter(file)
 
     def __repr__(self) -> str:
         return self._name
@@ -143,7 +145,8 @@ class SQLiteStore(LeaseMethods):
             if from_inbox:
                 state = inboxes.inbox_state(oldest[1][1] if len(oldest) > 1 else None)
             try:
-                connection.execute(_CREATE, {**asdict(record), "previous": last, "inbox": state})
+                values = {**asdict(record), "previous": last, "inbox": state}
+                number = connection.execute(_CREATE, values).lastrowid
             except IntegrityError:
                 if self._find(connection, record.run_id) is not None:
                     raise RunExistsError(record.run_id) from None
@@ -154,21 +157,22 @@ class SQLiteStore(LeaseMethods):
             if from_inbox:
                 connection.execute(_DROP_MESSAGE, (record.run_id,))
             if piece:
-                connection.execute(_ADD_PIECE, (0, piece, record.run_id))
+                connection.execute(_ADD_PIECE, (number, 0, piece))
             _put_notes(connection, record.run_id, log.notes)
             return records.to_lease(record)
 
-        return await self._write(insert)
+        return await self._write_run(record.run_id, insert)
 
     async def _append(self, change: Append) -> RunFlags:
         run_id, seq, lines = change.run_id, change.expected_seq, change.lines
         piece = self._pack(seq, lines)
         now, status, wake_at, no_cancel = self._clock(), change.status, change.wake_at, change.no_cancel
-        if status is None and wake_at is None and no_cancel is None:
+        if status is None and wake_at is None and not change.release:
             update, values = _ADVANCE_RUN, (len(lines), now, change.reader, run_id, seq, change.fence)
         else:
             update = _UPDATE_RUN
-            values = (len(lines), now, status, wake_at, no_cancel, run_id, seq, change.fence, change.reader)
+            fence, reader, release = change.fence, change.reader, change.release
+            values = (len(lines), now, status, wake_at, no_cancel, run_id, seq, fence, reader, release)
 
         def add(connection: Connection) -> RunFlags:
             before = self._find(connection, run_id) if change.may_revive else None
@@ -182,14 +186,14 @@ class SQLiteStore(LeaseMethods):
             if before is not None and before.thread and not records.keeps_thread_busy(before.status):
                 records.check_is_last(run_id, connection.execute(_LAST_RUN, (before.thread,)).fetchone()[0])
             if piece:
-                connection.execute(_ADD_PIECE, (seq, piece, run_id))
+                connection.execute(_ADD_PIECE, (updated[0], seq, piece))
             if change.notes:
                 _put_notes(connection, run_id, change.notes)
             if change.take:
-                return RunFlags(updated[0], self._take(connection, run_id, change.take))
-            return RunFlags(*updated)
+                return RunFlags(updated[1], self._take(connection, run_id, change.take))
+            return RunFlags(*updated[1:])
 
-        return await self._write(add)
+        return await self._write_run(run_id, add)
 
     def _take(self, connection: Connection, run_id: str, take: Sequence[str]) -> InboxState:
         thread, count = self._get(connection, run_id).thread, len(take)
@@ -380,9 +384,18 @@ class SQLiteStore(LeaseMethods):
 
     async def close(self) -> None:
         """Close the file."""
+        self._commits.commit()
         if self._group is not None:
             await asyncio.to_thread(self._group.close)
         self._file.close()
+
+    async def _write_run(self, run_id: str, work: Work[T]) -> T:
+        """Write to a run, in one transaction with other runs that write at the same time."""
+        if self._group is None and (joined := self._commits.join(run_id, work)) is not None:
+            result = await joined
+            if result is not None:
+                return result
+        return await self._write(work)
 
     async def _write(self, work: Work[T]) -> T:
         if self._group is not None:
