@@ -216,6 +216,7 @@ class PostgresStore(WriteMethods):
     @check_arguments
     def __init__(self, url: str, *, max_connections: int = 10, timeout: float = 10.0) -> None:
         try:
+            from .postgres_commits import PipelineCommitter
             from .postgres_pool import PostgresPool
         except ImportError as missing:
             raise SetupError(
@@ -227,6 +228,7 @@ class PostgresStore(WriteMethods):
         self.timeout = timeout
         """Seconds after which a call fails."""
         self._pool = PostgresPool(url, size=max_connections, timeout=timeout)
+        self._commits = PipelineCommitter(self._pool)
         # The statements add the server's time to the times of new records.
         self._clock = lambda: 0.0
 
@@ -245,7 +247,7 @@ class PostgresStore(WriteMethods):
         if from_inbox:
             rows = await self._pool.transact(partial(_create_from_inbox, values=values))
         else:
-            rows = await self._pool.change(_CREATE, values)
+            rows = await self._commits.change(_CREATE, values)
         if rows:
             return Lease(record.run_id, record.worker, 1, rows[0][0])
         known = await self._find(record.run_id)
@@ -271,7 +273,7 @@ class PostgresStore(WriteMethods):
         elif change.may_revive:
             rows = await self._pool.transact(partial(_append_reviving, statement=statement, values=values))
         else:
-            rows = await self._pool.change(statement, values)
+            rows = await self._commits.change(statement, values)
         if rows:
             return RunFlags(*rows[0])
         record, last_write = await self._get(change.run_id)
@@ -371,7 +373,8 @@ class PostgresStore(WriteMethods):
         for start in range(0, len(ordered), _BATCH):
             batch = ordered[start : start + _BATCH]
             values = {"ttl": ttl, "run_ids": [lease.run_id for lease in batch], "fences": [one.fence for one in batch]}
-            renewed |= {row[0]: Lease(*row) for row in await self._pool.fetch(_RENEW, values)}
+            # Together with appends: two transactions with several runs never wait for each other's rows.
+            renewed |= {row[0]: Lease(*row) for row in await self._commits.change(_RENEW, values) or ()}
         return renewed
 
     async def release(self, lease: Lease) -> None:
@@ -449,6 +452,7 @@ class PostgresStore(WriteMethods):
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._commits.drain()
         await self._pool.close()
 
     async def _find(self, run_id: str) -> tuple[RunRecord, int] | None:
