@@ -264,8 +264,21 @@ class PostgresStore(WriteMethods):
         return records.to_lease(known[0])
 
     async def _append(self, change: Append) -> RunFlags:
-        values = asdict(change) | {"write": getrandbits(63), "no_cancel": change.no_cancel}
-        values |= {"count": len(change.lines), "piece": records.pack_lines(change.lines), **_note_lists(change.notes)}
+        values = {
+            "run_id": change.run_id,
+            "expected_seq": change.expected_seq,
+            "count": len(change.lines),
+            "piece": records.pack_lines(change.lines),
+            "status": change.status,
+            "fence": change.fence,
+            "wake_at": change.wake_at,
+            "no_cancel": change.no_cancel,
+            "reader": change.reader,
+            "release": change.release,
+            "take": change.take,
+            "write": getrandbits(63),
+            **_note_lists(change.notes),
+        }
         is_plain = change.status is None and change.wake_at is None and not change.notes and not change.release
         statement = _APPEND if is_plain else _APPEND_AND_QUEUE
         if change.take:

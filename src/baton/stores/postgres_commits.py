@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import LiteralString
+from types import CoroutineType
+from typing import Any, LiteralString
 
 from ..errors import StoreError
 from .postgres_pool import PostgresPool, Row, Values
@@ -18,13 +19,15 @@ _PATIENCE = 0.1
 class _Job:
     """A statement that waits for the next transaction."""
 
-    __slots__ = ("done", "since", "statement", "values")
+    __slots__ = ("commit", "done", "since", "statement", "values")
 
     def __init__(self, statement: LiteralString, values: Values, loop: asyncio.AbstractEventLoop) -> None:
         self.statement: LiteralString = statement
         self.values = values
         self.since = monotonic()
         self.done: asyncio.Future[list[Row] | None] = loop.create_future()
+        self.commit: asyncio.Task[None] | None = None
+        """Executes the statement; None as long as it waits."""
 
 
 class _RepeatError(Exception):
@@ -52,9 +55,17 @@ class _Queue:
         if self.task is None:
             self.task = self.loop.create_task(self._commit_waiting(), name="baton commits")
         try:
-            return await self._outcome(job)
+            return await job.done
         except _RepeatError:
             return await self._pool.change(statement, values, since=job.since)
+        except asyncio.CancelledError:
+            if job in self._waiting:
+                self._waiting.remove(job)
+            # The caller must know whether the statement was executed. Its transaction has a time limit.
+            while job.commit is not None and not job.commit.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([job.commit])
+            raise
 
     async def _change_alone(self, statement: LiteralString, values: Values) -> list[Row] | None:
         self._is_alone = True
@@ -63,23 +74,6 @@ class _Queue:
         finally:
             self._is_alone = False
             self._alone_ended.set()
-
-    async def _outcome(self, job: _Job) -> list[Row] | None:
-        cancelled: asyncio.CancelledError | None = None
-        while not job.done.done():
-            try:
-                await asyncio.wait([job.done])
-            except asyncio.CancelledError as error:
-                if job in self._waiting:
-                    self._waiting.remove(job)
-                    raise
-                # The caller must know whether the statement was executed. Its transaction has a time limit.
-                cancelled = error
-        if cancelled is not None:
-            if not job.done.cancelled():
-                job.done.exception()
-            raise cancelled
-        return job.done.result()
 
     async def _commit_waiting(self) -> None:
         try:
@@ -90,8 +84,11 @@ class _Queue:
                         await self._alone_ended.wait()
             while self._waiting:
                 jobs, self._waiting = self._waiting[:_MAX_GROUP], self._waiting[_MAX_GROUP:]
+                commit = self.loop.create_task(self._commit(jobs))
+                for job in jobs:
+                    job.commit = commit
                 # Not for long: a statement that waits for a lock must not hold up the next group.
-                await asyncio.wait([self.loop.create_task(self._commit(jobs))], timeout=self._patience)
+                await asyncio.wait([commit], timeout=self._patience)
         finally:
             self.task = None
             for job in self._waiting:
@@ -106,7 +103,8 @@ class _Queue:
                 outcomes = await self._commit_group(jobs)
         except (StoreError, _RepeatError) as failure:
             for job in jobs:
-                job.done.set_exception(_copy(failure))
+                if not job.done.done():
+                    job.done.set_exception(_copy(failure))
         except BaseException:
             # The event loop ends, and the waiters are cancelled too.
             for job in jobs:
@@ -114,13 +112,16 @@ class _Queue:
             raise
         else:
             for job, rows in zip(jobs, outcomes, strict=True):
-                job.done.set_result(rows)
+                if not job.done.done():
+                    job.done.set_result(rows)
 
     async def _commit_group(self, jobs: Sequence[_Job]) -> Sequence[list[Row]]:
         groups: dict[LiteralString, list[_Job]] = {}
         for job in jobs:
             groups.setdefault(job.statement, []).append(job)
-        statements = [(statement, [job.values for job in group]) for statement, group in groups.items()]
+        statements: list[tuple[LiteralString, Sequence[Values]]] = []
+        for statement, group in groups.items():
+            statements.append((statement, [job.values for job in group]))
         since = min(job.since for job in jobs)
         found = await self._pool.pipeline(statements, lock_seconds=self._patience, since=since)
         if found is None:
@@ -150,13 +151,14 @@ class PipelineCommitter:
         self._pool = pool
         self._queue: _Queue | None = None
 
-    async def change(self, statement: LiteralString, values: Values) -> list[Row] | None:
+    # Not `async def`: every turn of a stored run calls it, and a further coroutine costs time.
+    def change(self, statement: LiteralString, values: Values) -> "CoroutineType[Any, Any, list[Row] | None]":
         """Execute a statement; see `PostgresPool.change`."""
         loop, queue = asyncio.get_running_loop(), self._queue
         if queue is None or queue.loop is not loop:
             # Another thread's loop keeps its own queue.
             queue = self._queue = _Queue(self._pool, loop)
-        return await queue.change(statement, values)
+        return queue.change(statement, values)
 
     async def drain(self) -> None:
         """Wait until nothing waits in this event loop."""
