@@ -391,7 +391,8 @@ async def _end_flow(flow: TeamFlow, ctx: AgentContext[Any], outcome: FlowOutcome
         await ctx._hooks.call(ctx, "end", outcome.output, is_past=_is_recorded(ctx, "end"))
     _record_end(flow, ctx)
     if ctx._run.log.sink is not None:
-        await ctx._run.log.settle()
+        # The outermost flow ends the run, whose end is stored at once.
+        await ctx._run.log.settle(can_defer="/" not in ctx._scope)
 
 
 def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:

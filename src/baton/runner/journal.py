@@ -22,7 +22,17 @@ from ..errors import (
 from ..events import Delta, Event, UserMessageAdded, encode_event
 from ..events.codec import encode_header
 from ..log import EventSink
-from ..stores import AppendOptions, CancelRequest, CancelWhen, InboxState, Lease, RunRecord, RunStatus, Store
+from ..stores import (
+    FINISHED_STATUSES,
+    AppendOptions,
+    CancelRequest,
+    CancelWhen,
+    InboxState,
+    Lease,
+    RunRecord,
+    RunStatus,
+    Store,
+)
 from .relay import RunRelay
 from .waiting_messages import user_messages_of
 
@@ -205,7 +215,7 @@ class Journal:
     async def finish(
         self, status: RunStatus, *, wake_at: float = 0.0, notes: Mapping[str, bytes] | None = None
     ) -> None:
-        """Store the remaining events together with the final status.
+        """Store the remaining events together with the status; a finished one also releases the lease.
 
         Args:
             status: The status.
@@ -218,7 +228,7 @@ class Journal:
 
     async def release(self) -> None:
         """Release the lease; if the store does not answer, the lease expires by itself."""
-        if self.lease is None or isinstance(self.failure, _UnconfirmedError):
+        if self.lease is None or self.is_released or isinstance(self.failure, _UnconfirmedError):
             return
         try:
             await self._store.release(self.lease)
@@ -318,6 +328,7 @@ class Journal:
                 await asyncio.sleep(pause)
                 pause *= 2
         self._seq += len(batch.lines)
+        self.is_released = batch.status in FINISHED_STATUSES
         if self.relay is not None:
             self.relay.stored(lease.run_id, self._seq - 1)
 
@@ -325,6 +336,7 @@ class Journal:
         options: AppendOptions = {"fence": lease.fence}
         if batch.status is not None:
             options |= {"status": batch.status, "wake_at": batch.wake_at, "notes": batch.notes}
+            options["release"] = batch.status in FINISHED_STATUSES
         if batch.take:
             options["take"] = batch.take
         if self.reader:

@@ -400,6 +400,7 @@ class RunStream(Generic[Out]):
                 follow(flow, first), seconds, lambda: LimitError("seconds", seconds, self._last_path())
             )
         if hooks is not None:
+            await log.settle()
             on_end = (hooks.on_run_end, (flow.team.members[outcome.origin.agent].agent, outcome.output))
             await dispatch(self._root_context(), "run_end", on_end, is_past=log.has("completed"))
         return outcome

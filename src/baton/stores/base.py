@@ -244,6 +244,8 @@ class AppendOptions(TypedDict, total=False):
     """The version that a reader of the log must have, if it is newer than before; not changed by default."""
     notes: Mapping[str, bytes]
     """Notes to write in the same transaction."""
+    release: bool
+    """End the lease in the same transaction; False by default."""
 
 
 @runtime_checkable

@@ -60,7 +60,8 @@ WITH moved AS (
     UPDATE baton_runs SET seq = seq + %(count)s, updated_at = {_NOW}, status = coalesce(%(status)s, status),
         changed_at = CASE WHEN coalesce(%(status)s, status) = status THEN changed_at ELSE {_NOW} END,
         wake_at = coalesce(%(wake_at)s, wake_at), cancel_requested = coalesce(%(no_cancel)s, cancel_requested),
-        reader = greatest(reader, %(reader)s), last_write = %(write)s
+        reader = greatest(reader, %(reader)s), last_write = %(write)s,
+        lease_until = CASE WHEN %(release)s THEN 0 ELSE lease_until END
     WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
         AND last_write <> %(write)s
     RETURNING number, cancel_requested, inbox, team, priority, wake_at,
@@ -216,6 +217,7 @@ class PostgresStore(WriteMethods):
     @check_arguments
     def __init__(self, url: str, *, max_connections: int = 10, timeout: float = 10.0) -> None:
         try:
+            from .postgres_commits import PipelineCommitter
             from .postgres_pool import PostgresPool
         except ImportError as missing:
             raise SetupError(
@@ -227,6 +229,7 @@ class PostgresStore(WriteMethods):
         self.timeout = timeout
         """Seconds after which a call fails."""
         self._pool = PostgresPool(url, size=max_connections, timeout=timeout)
+        self._commits = PipelineCommitter(self._pool)
         # The statements add the server's time to the times of new records.
         self._clock = lambda: 0.0
 
@@ -248,7 +251,7 @@ class PostgresStore(WriteMethods):
         elif log.forked_from:
             rows = await self._pool.transact(partial(self._create_fork, record=record, log=log, values=values))
         else:
-            rows = await self._pool.change(_CREATE, values)
+            rows = await self._commits.change(_CREATE, values)
         if rows:
             return Lease(record.run_id, record.worker, 1, rows[0][0])
         known = await self._find(record.run_id)
@@ -274,16 +277,29 @@ class PostgresStore(WriteMethods):
         return await (await connection.execute(_CREATE, values, binary=True)).fetchall()
 
     async def _append(self, change: Append) -> RunFlags:
-        values = asdict(change) | {"write": getrandbits(63), "no_cancel": change.no_cancel}
-        values |= {"count": len(change.lines), "piece": records.pack_lines(change.lines), **_note_lists(change.notes)}
-        is_plain = change.status is None and change.wake_at is None and not change.notes
+        values = {
+            "run_id": change.run_id,
+            "expected_seq": change.expected_seq,
+            "count": len(change.lines),
+            "piece": records.pack_lines(change.lines),
+            "status": change.status,
+            "fence": change.fence,
+            "wake_at": change.wake_at,
+            "no_cancel": change.no_cancel,
+            "reader": change.reader,
+            "release": change.release,
+            "take": change.take,
+            "write": getrandbits(63),
+            **_note_lists(change.notes),
+        }
+        is_plain = change.status is None and change.wake_at is None and not change.notes and not change.release
         statement = _APPEND if is_plain else _APPEND_AND_QUEUE
         if change.take:
             rows = await self._pool.transact(partial(_append_taking, statement=statement, values=values))
         elif change.may_revive:
             rows = await self._pool.transact(partial(_append_reviving, statement=statement, values=values))
         else:
-            rows = await self._pool.change(statement, values)
+            rows = await self._commits.change(statement, values)
         if rows:
             return RunFlags(*rows[0])
         record, last_write = await self._get(change.run_id)
@@ -381,7 +397,8 @@ class PostgresStore(WriteMethods):
         for start in range(0, len(ordered), _BATCH):
             batch = ordered[start : start + _BATCH]
             values = {"ttl": ttl, "run_ids": [lease.run_id for lease in batch], "fences": [one.fence for one in batch]}
-            renewed |= {row[0]: Lease(*row) for row in await self._pool.fetch(_RENEW, values)}
+            # Together with appends: two transactions with several runs never wait for each other's rows.
+            renewed |= {row[0]: Lease(*row) for row in await self._commits.change(_RENEW, values) or ()}
         return renewed
 
     async def release(self, lease: Lease) -> None:
@@ -459,6 +476,7 @@ class PostgresStore(WriteMethods):
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._commits.drain()
         await self._pool.close()
 
     async def _find(self, run_id: str) -> tuple[RunRecord, int] | None:

@@ -4,12 +4,12 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import Any, LiteralString, TypeVar
 from weakref import WeakSet
 
-from psycopg import AsyncConnection, Error, IntegrityError, OperationalError, errors
+from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, Error, IntegrityError, OperationalError, errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL, Identifier
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -134,6 +134,24 @@ async def execute(connection: Connection, statement: LiteralString, values: Valu
     return await cursor.fetchall() if cursor.description is not None else []
 
 
+async def _execute_many(
+    connection: Connection, statements: Sequence[tuple[LiteralString, Sequence[Values]]], lock_seconds: float
+) -> list[list[list[Row]]]:
+    cursors: list[AsyncCursor[Row]] = []
+    async with connection.pipeline() if AsyncPipeline.is_supported() else nullcontext(), connection.transaction():
+        await connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{lock_seconds * 1000:.0f}ms",))
+        for statement, values in statements:
+            cursors.append(connection.cursor(binary=True))
+            await cursors[-1].executemany(statement, values, returning=True)
+    return [[rows async for rows in _result_sets(cursor)] for cursor in cursors]
+
+
+async def _result_sets(cursor: AsyncCursor[Row]) -> AsyncGenerator[list[Row]]:
+    yield await cursor.fetchall()
+    while cursor.nextset():
+        yield await cursor.fetchall()
+
+
 class PostgresPool:
     """Runs statements and transactions, with one pool per event loop."""
 
@@ -145,7 +163,8 @@ class PostgresPool:
         self.name = f"PostgresStore({_public_url(known)!r})"
         self._url = url
         self._size = size
-        self._timeout = timeout
+        self.timeout = timeout
+        """Seconds after which a call fails."""
         self._options: dict[str, Any] = {
             "autocommit": True,
             "connect_timeout": max(2, int(timeout)),
@@ -162,9 +181,44 @@ class PostgresPool:
         """Run a statement, which may be executed twice if the connection is lost; return its rows."""
         return await self.change(statement, values) or []
 
-    async def change(self, statement: LiteralString, values: Values) -> list[Row] | None:
-        """Like `fetch`, but return None if the statement violates a unique constraint."""
-        return await self._run(lambda connection: execute(connection, statement, values))
+    async def change(self, statement: LiteralString, values: Values, *, since: float | None = None) -> list[Row] | None:
+        """Like `fetch`, but return None if the statement violates a unique constraint.
+
+        Args:
+            statement: The statement.
+            values: Its values.
+            since: The monotonic time from which the time limit counts; now by default.
+        """
+        return await self._run(lambda connection: execute(connection, statement, values), since=since)
+
+    async def pipeline(
+        self,
+        statements: Sequence[tuple[LiteralString, Sequence[Values]]],
+        *,
+        lock_seconds: float,
+        since: float,
+    ) -> list[list[list[Row]]] | None:
+        """Execute statements in one transaction, and send them without waiting for each result.
+
+        Args:
+            statements: Statements, each with one or more sets of values.
+            lock_seconds: The time limit for each lock.
+            since: The monotonic time from which the time limit of the call counts.
+
+        Returns:
+            The rows for each set of values of each statement; None, with nothing written, if the server refused one
+            of the statements.
+        """
+
+        async def run(connection: AsyncConnection[Row]) -> list[list[list[Row]]] | None:
+            try:
+                return await _execute_many(connection, statements, lock_seconds)
+            except Error as failure:
+                if isinstance(failure, OperationalError) and _is_disconnect(failure):
+                    raise
+                return None
+
+        return await self._run(run, since=since)
 
     async def transact(self, work: Work[T]) -> T | None:
         """Run statements in one transaction; return None if one violates a unique constraint.
@@ -178,10 +232,10 @@ class PostgresPool:
 
         return await self._run(run)
 
-    async def _run(self, work: Work[T]) -> T | None:
+    async def _run(self, work: Work[T], *, since: float | None = None) -> T | None:
         pool, used = await self._open(), list[AsyncConnection[Row]]()
         try:
-            return await self._limited(self._run_with_retry(pool, used, work), used)
+            return await self._limited(self._run_with_retry(pool, used, work), used, since=since)
         except IntegrityError:
             return None
         except Error as failure:
@@ -216,7 +270,9 @@ class PostgresPool:
         if mine is not None:
             await mine[0].close()
 
-    async def _limited(self, work: Coroutine[Any, Any, T], used: Sequence[AsyncConnection[Row]]) -> T:
+    async def _limited(
+        self, work: Coroutine[Any, Any, T], used: Sequence[AsyncConnection[Row]], *, since: float | None = None
+    ) -> T:
         """Return the result of work with these connections, or abandon it after the time limit.
 
         psycopg waits for the server even if its task is cancelled, so a server that hangs would hang the caller.
@@ -224,7 +280,7 @@ class PostgresPool:
         task = asyncio.ensure_future(work)
         # Its error is not read if the caller is cancelled, or the work abandoned.
         task.add_done_callback(_retrieve)
-        deadline, cancelled = monotonic() + self._timeout, None
+        deadline, cancelled = (monotonic() if since is None else since) + self.timeout, None
         while not task.done() and (left := deadline - monotonic()) > 0:
             try:
                 await asyncio.wait([task], timeout=left)
@@ -239,7 +295,7 @@ class PostgresPool:
             raise cancelled
         if not task.done():
             raise StoreError(
-                f"the server did not answer within {self._timeout:g} s; check its load, "
+                f"the server did not answer within {self.timeout:g} s; check its load, "
                 "or raise PostgresStore(timeout=…)",
                 store=self.name,
             )
@@ -296,14 +352,14 @@ class PostgresPool:
                 min_size=1,
                 max_size=self._size,
                 # Half of the limit: the rest is for finding out why there is no connection.
-                timeout=self._timeout / 2,
+                timeout=self.timeout / 2,
                 configure=remember,
                 open=False,
                 name="baton",
             )
             try:
                 # Wait for the first connection; otherwise the pool may open a second one that outlives the loop.
-                await pool.open(wait=True, timeout=self._timeout)
+                await pool.open(wait=True, timeout=self.timeout)
             except BaseException:
                 await pool.close()
                 raise
@@ -354,7 +410,7 @@ class PostgresPool:
             await pool.close()
             return self._to_store_error(failure)
         return StoreError(
-            f"all {self._size} connections were in use for {self._timeout / 2:g} s; "
+            f"all {self._size} connections were in use for {self.timeout / 2:g} s; "
             "raise PostgresStore(max_connections=…)",
             store=self.name,
         )

@@ -73,6 +73,7 @@ class Append(Struct, frozen=True):
     take: Sequence[str] = ()
     reader: int = 1
     notes: Mapping[str, bytes] = {}
+    release: bool = False
 
     def check(self, record: RunRecord) -> None:
         """Raise RunConflictError unless the writer may append to the run with this record."""
@@ -106,6 +107,7 @@ class Append(Struct, frozen=True):
             wake_at=record.wake_at if self.wake_at is None else self.wake_at,
             inbox=record.inbox if inbox is None else inbox,
             reader=max(record.reader, self.reader),
+            lease_until=0.0 if self.release else record.lease_until,
         )
 
     @property

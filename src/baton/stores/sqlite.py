@@ -29,20 +29,21 @@ from .base import (
     WaitingMessage,
 )
 from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
-from .sqlite_file import MAX_LINES, VERSION, GroupCommitter, SQLiteConnection, StoreLockedError, Work
+from .sqlite_commits import LoopCommitter, ThreadCommitter
+from .sqlite_file import MAX_LINES, VERSION, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 _BATCH = 500
 """The number of runs that one statement changes."""
 
 _CREATE = f"INSERT INTO runs({NEW_COLUMNS}) VALUES (:{NEW_COLUMNS.replace(', ', ', :')})"
-_ADD_PIECE = f"""
-INSERT INTO pieces SELECT number * {MAX_LINES} + ?, ? FROM runs WHERE run_id = ?"""
+_ADD_PIECE = f"INSERT INTO pieces VALUES (? * {MAX_LINES} + ?, ?)"
 _ADVANCED = "seq = seq + ?1, updated_at = ?2, reader = max(reader, ?3)"
 _CHANGED = """
     status = coalesce(?7, status), changed_at = iif(coalesce(?7, status) = status, changed_at, ?2),
-    wake_at = coalesce(?8, wake_at), cancel_requested = coalesce(?9, cancel_requested)"""
-_OF_WRITER = "run_id = ?4 AND seq = ?5 AND fence = coalesce(?6, fence) RETURNING cancel_requested, inbox"
+    wake_at = coalesce(?8, wake_at), cancel_requested = coalesce(?9, cancel_requested),
+    lease_until = iif(?10, 0.0, lease_until)"""
+_OF_WRITER = "run_id = ?4 AND seq = ?5 AND fence = coalesce(?6, fence) RETURNING number, cancel_requested, inbox"
 # For nearly every append. It sets no column that an index has, so that two pages change instead of six.
 _ADVANCE_RUN = f"UPDATE runs SET {_ADVANCED} WHERE {_OF_WRITER}"
 _CHANGE_RUN = f"UPDATE runs SET {_ADVANCED}, {_CHANGED} WHERE {_OF_WRITER}"
@@ -126,10 +127,11 @@ class SQLiteStore(LeaseMethods):
         self._clock = clock
         self._name = f"SQLiteStore({os.fspath(path)!r})"
         self._file = SQLiteConnection(self.path, name=self._name, synchronous="NORMAL")
-        self._group: GroupCommitter | None = None
+        self._commits = LoopCommitter(self._file)
+        self._group: ThreadCommitter | None = None
         if durability == "power":
             file = SQLiteConnection(self.path, name=self._name, synchronous="FULL", timeout=timeout)
-            self._group = GroupCommitter(file)
+            self._group = ThreadCommitter(file)
 
     def __repr__(self) -> str:
         return self._name
@@ -146,8 +148,8 @@ class SQLiteStore(LeaseMethods):
             if from_inbox:
                 state = inboxes.inbox_state(oldest[1][1] if len(oldest) > 1 else None)
             try:
-                origins = json.dumps(new.origins)
-                connection.execute(_CREATE, {**asdict(new), "previous": last, "inbox": state, "origins": origins})
+                values = {**asdict(new), "previous": last, "inbox": state, "origins": json.dumps(new.origins)}
+                number = connection.execute(_CREATE, values).lastrowid
             except IntegrityError:
                 if self._find(connection, record.run_id) is not None:
                     raise RunExistsError(record.run_id) from None
@@ -158,18 +160,18 @@ class SQLiteStore(LeaseMethods):
             if from_inbox:
                 connection.execute(_DROP_MESSAGE, (record.run_id,))
             if piece:
-                connection.execute(_ADD_PIECE, (0, piece, record.run_id))
+                connection.execute(_ADD_PIECE, (number, 0, piece))
             _put_notes(connection, record.run_id, log.notes)
             return records.to_lease(record)
 
-        return await self._write(insert)
+        return await self._write_run(record.run_id, insert)
 
     async def _append(self, change: Append) -> RunFlags:
         run_id, seq, lines = change.run_id, change.expected_seq, change.lines
         piece = self._pack(seq, lines)
         update, values = _ADVANCE_RUN, (len(lines), self._clock(), change.reader, run_id, seq, change.fence)
-        if change.status is not None or change.wake_at is not None:
-            update, values = _CHANGE_RUN, (*values, change.status, change.wake_at, change.no_cancel)
+        if change.status is not None or change.wake_at is not None or change.release:
+            update, values = _CHANGE_RUN, (*values, change.status, change.wake_at, change.no_cancel, change.release)
 
         def add(connection: Connection) -> RunFlags:
             before = self._find(connection, run_id) if change.may_revive else None
@@ -183,14 +185,14 @@ class SQLiteStore(LeaseMethods):
             if before is not None and before.thread and not records.keeps_thread_busy(before.status):
                 records.check_is_last(run_id, connection.execute(_LAST_RUN, (before.thread,)).fetchone()[0])
             if piece:
-                connection.execute(_ADD_PIECE, (seq, piece, run_id))
+                connection.execute(_ADD_PIECE, (updated[0], seq, piece))
             if change.notes:
                 _put_notes(connection, run_id, change.notes)
             if change.take:
-                return RunFlags(updated[0], self._take(connection, run_id, change.take))
-            return RunFlags(*updated)
+                return RunFlags(updated[1], self._take(connection, run_id, change.take))
+            return RunFlags(*updated[1:])
 
-        return await self._write(add)
+        return await self._write_run(run_id, add)
 
     def _take(self, connection: Connection, run_id: str, take: Sequence[str]) -> InboxState:
         thread, count = self._get(connection, run_id).thread, len(take)
@@ -380,9 +382,18 @@ class SQLiteStore(LeaseMethods):
 
     async def close(self) -> None:
         """Close the file."""
+        self._commits.commit()
         if self._group is not None:
             await asyncio.to_thread(self._group.close)
         self._file.close()
+
+    async def _write_run(self, run_id: str, work: Work[T]) -> T:
+        """Write to a run, in one transaction with other runs that write at the same time."""
+        if self._group is None and (joined := self._commits.join(run_id, work)) is not None:
+            result = await joined
+            if result is not None:
+                return result
+        return await self._write(work)
 
     async def _write(self, work: Work[T]) -> T:
         if self._group is not None:

@@ -1,17 +1,15 @@
-"""Connections to one SQLite file, its schema and migrations, and group commits in a thread."""
+"""Connections to one SQLite file, its schema and migrations."""
 
-import asyncio
 import os
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from ..errors import BatonError, StoreError
+from ..errors import StoreError
 from .records import check_version
 
 T = TypeVar("T")
@@ -255,86 +253,3 @@ class SQLiteConnection:
         advice = _ADVICE.get(code, "SQLite refused")
         kind = StoreLockedError if code in _LOCKED else StoreError
         return kind(f"{advice} ({failure})", store=self._name)
-
-
-Job = tuple[Work[Any], Future[Any]]
-
-
-class GroupCommitter:
-    """Combines concurrent writes to a file into one commit."""
-
-    def __init__(self, file: SQLiteConnection) -> None:
-        self._file = file
-        self._waiting: list[Job] = []
-        self._is_writing = False
-        self._lock = Lock()
-        self._thread: ThreadPoolExecutor | None = None
-
-    async def write(self, work: Work[T]) -> T:
-        """Run `work` as a part of the next transaction.
-
-        A task that is cancelled during the commit continues when the commit has succeeded or failed.
-        """
-        job: Future[T] = Future()
-        self._add((work, job))
-        done = asyncio.wrap_future(job)
-        try:
-            return await asyncio.shield(done)
-        except asyncio.CancelledError:
-            if not job.cancel():
-                await asyncio.wait([done])
-                _ = done.exception()
-            raise
-
-    def close(self) -> None:
-        """Write what is queued, end the thread and close the file."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.shutdown()
-        self._file.close()
-
-    def _add(self, job: Job) -> None:
-        with self._lock:
-            self._waiting.append(job)
-            if not self._is_writing:
-                self._is_writing = True
-                if self._thread is None:
-                    self._thread = ThreadPoolExecutor(1, thread_name_prefix="baton-sqlite")
-                self._thread.submit(self._write_all)
-
-    def _write_all(self) -> None:
-        while True:
-            with self._lock:
-                group, self._waiting = self._waiting, []
-                if not group:
-                    self._is_writing = False
-                    return
-            group = [(work, job) for work, job in group if job.set_running_or_notify_cancel()]
-            if len(group) < 2 or not self._write_group(group):
-                for work, job in group:
-                    try:
-                        job.set_result(self._file.write(work))
-                    except BaseException as failure:  # noqa: BLE001 - the waiter gets it.
-                        job.set_exception(failure)
-
-    def _write_group(self, group: list[Job]) -> bool:
-        """Run all jobs in one transaction; return False, with nothing written, if that fails."""
-        outcomes: list[tuple[Any, BatonError | None]] = []
-
-        def run_all(connection: sqlite3.Connection) -> None:
-            for work, _ in group:
-                connection.execute("SAVEPOINT one")
-                try:
-                    outcomes.append((work(connection), None))
-                except BatonError as refusal:
-                    connection.execute("ROLLBACK TO one")
-                    outcomes.append((None, refusal))
-                connection.execute("RELEASE one")
-
-        try:
-            self._file.write(run_all)
-        except (BatonError, sqlite3.Error):
-            return False
-        for (_, job), (result, refusal) in zip(group, outcomes, strict=True):
-            job.set_result(result) if refusal is None else job.set_exception(refusal)
-        return True

@@ -188,6 +188,21 @@ async def a_lease_can_be_released(store: Store) -> None:
 
 
 @store_check
+async def an_append_can_release_the_lease(store: Store) -> None:
+    """An append that releases the lease ends it together with the status; a refused one does not."""
+    await store.create("r", [b"one"], worker="me", ttl=60)
+    refused = store.append("r", 7, [b"two"], status="completed", fence=1, release=True)
+    await expect_error(refused, RunConflictError, "append to a run of another length")
+    await expect_error(store.acquire("r", "you", ttl=60), RunConflictError, "acquire after a refused append")
+    await store.append("r", 1, [b"two"], status="completed", fence=1, release=True)
+    expect((await known(store, "r")).is_leased is False, "the lease is still valid")
+    expect_same((await store.acquire("r", "you", ttl=60)).fence, 2, "the fence of the next lease")
+    await store.create("s", [b"one"], worker="me", ttl=60)
+    await store.append("s", 1, [], fence=1, release=True)
+    expect_same([run.run_id for run in await store.runnable()], ["s"], "runnable runs after the release")
+
+
+@store_check
 async def a_cancel_request_is_kept(store: Store) -> None:
     """A request to cancel is kept until the run has finished, and "now" wins."""
     lease = await store.create("r", [b"one"], worker="me", ttl=0)
