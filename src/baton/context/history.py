@@ -217,12 +217,14 @@ class History:
         entries: The input of the run, or of the flow.
     """
 
-    __slots__ = ("compacted", "entries", "hidden_at", "inputs", "is_main", "retry_at", "views")
+    __slots__ = ("compacted", "entries", "first_messages", "hidden_at", "inputs", "is_main", "retry_at", "views")
 
     def __init__(self, entries: Sequence[HistoryEntry] = ()) -> None:
         self.entries: list[HistoryEntry] = list(entries)
         self.inputs = len(self.entries)
         """The number of entries it was created with."""
+        self.first_messages: Sequence[Message] = ()
+        """The messages of the first entries, if every reader reads them as they are."""
         self.views: dict[Any, Any] = {}
         """Caches of readers, which remember how far they have read."""
         self.hidden_at: list[int] = []
@@ -289,6 +291,7 @@ class History:
         # What was made before these entries is followed by an entry; the rest belongs to what is undone.
         self.compacted[:] = [prefix for prefix in self.compacted if prefix.made_at < length]
         self.views.clear()
+        self.first_messages = ()
 
     def fork(self) -> "History":
         """Return an independent history that starts with the same entries."""

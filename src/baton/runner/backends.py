@@ -25,7 +25,8 @@ from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.tasks import TaskStack
 from ..flow.team import Team, diff_fingerprints, fingerprint_hash, team_fingerprint
 from ..log import EventSink, Log
-from ..messages import AssistantMessage, RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..messages.types import call_ids_in
 from ..stores import RunRecord
 from ..stores.shards import add_shard_key
 from .arguments import ResumeArgs, RunArgs
@@ -188,13 +189,13 @@ def open_run(
     run.dynamic_agents.update(stopped.guests)
     history = History([*prior_entries, *map(HistoryEntry, started.input)])
     history.is_main = True
+    if not log.has_past and not prior_entries:
+        # The input of a new run has no empty messages, which readers would skip.
+        history.first_messages = started.input
     if started.summaries:
         history.restore(started.summaries)
     if len(history.entries) > 1:
-        given = [entry.message for entry in history.entries]
-        run.call_ids.update(
-            [call.id for message in given if type(message) is AssistantMessage for call in message.tool_calls]
-        )
+        run.call_ids.update(call_ids_in(started.input), call_ids_in([entry.message for entry in prior_entries]))
     flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))
     return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
 
