@@ -287,22 +287,28 @@ class _SharedReads(Struct, eq=False):
 
     def advance(self, reader: _ReadPosition, origin: Origin, stop: int) -> None:
         """Advance a reader to `stop`."""
-        start = reader.position
-        unread = self.entries[start:stop] if start >= 0 else [*self.summary, *self.entries[self.summary_stop : stop]]
-        if start < stop:
-            reader.position = stop
-        messages, last_author = reader.messages, None
-        if start < 0 and len(unread) > _LONG_INPUT:
-            unread = self._read_input(messages, unread)
+        start, messages = reader.position, reader.messages
+        if start >= stop:
+            return
+        reader.position = stop
+        if start >= 0:
+            unread = self.entries[start:stop]
+        else:
+            unread = [*self.summary, *self.entries[self.summary_stop : stop]]
+            if len(unread) > _LONG_INPUT:
+                unread = self._read_input(messages, unread)
+        last_author, agent, is_rewritten = origin, None, False
         for entry in unread:
             author = entry.origin
             if author is origin:
                 messages.append(entry.message)
                 continue
-            if author is not last_author and author is not None and reader.agent is None:
-                self._authors.add(author.agent)
-                last_author = author
-            if not self.rewrites or (author is not None and author.agent == reader.agent):
+            if author is not last_author:
+                last_author, agent = author, None if author is None else author.agent
+                is_rewritten = self.rewrites and (agent is None or agent != reader.agent)
+                if agent is not None and reader.agent is None:
+                    self._authors.add(agent)
+            if not is_rewritten:
                 is_hidden = entry.hidden or (self.hides and entry.followed)
                 message = entry.for_others(hide_transfers=self.hides) if is_hidden else entry.message
             elif self.hides or entry.hidden:
@@ -310,7 +316,7 @@ class _SharedReads(Struct, eq=False):
             else:
                 message = entry.rewritten
                 if message is UNSET:
-                    message = entry.rewritten = rewrite(entry.message, None if author is None else author.agent)
+                    message = entry.rewritten = rewrite(entry.message, agent)
             if message is not None:
                 messages.append(message)
 
