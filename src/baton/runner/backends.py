@@ -92,14 +92,12 @@ class StoppedRun(Struct, frozen=True):
 _NOT_STOPPED = StoppedRun()
 
 
-class NullBackend:
+class NullBackend(Struct, eq=False):
     """Opens a run and keeps nothing of it, for replays."""
 
+    run_id: str
+    _opened: OpenRun
     is_waiting = False
-
-    def __init__(self, run_id: str, opened: OpenRun) -> None:
-        self.run_id = run_id
-        self._opened = opened
 
     def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Return the run, with the sink attached to its log."""
@@ -111,17 +109,15 @@ class NullBackend:
         """Keep nothing."""
 
 
-class MemoryBackend(NullBackend):
+class MemoryBackend(NullBackend, eq=False):
     """Keeps a run that stopped before its end in the runner's memory."""
 
-    def __init__(self, run_id: str, opened: OpenRun, stopped: dict[str, StoppedRun], *, is_new: bool) -> None:
-        super().__init__(run_id, opened)
-        self._stopped = stopped
-        self._is_new = is_new
+    _stopped: dict[str, StoppedRun]
+    is_new: bool
 
     def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Open the run, unless it has been resumed since the stream was created."""
-        if self._is_new:
+        if self.is_new:
             if self.run_id in self._stopped:
                 raise RunError(
                     f"run `{self.run_id}` exists and can be resumed; resume it, or give the new run another run_id"

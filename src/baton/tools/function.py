@@ -13,6 +13,7 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 
 from ..arguments import check_arguments, check_choice, check_keywords
 from ..context import RunContext
+from ..context.run_context import needs_await
 from ..context.values import to_json_value
 from ..errors import SetupError, ToolResultError
 from ..messages import ToolSpec
@@ -121,7 +122,7 @@ class FunctionInvoker:
         function = partial(self.signature.function, **kwargs)
         value: Any = await in_thread(function, self.signature.tool) if self.in_thread else function()
         # Lambdas and decorated functions may return the coroutine of an async function without being async themselves.
-        return await cast(Awaitable[Any], value) if isinstance(value, Awaitable) else value
+        return await cast(Awaitable[Any], value) if needs_await(value) else value
 
     async def _collect(self, ctx: RunContext[Any], kwargs: dict[str, Any]) -> Any:
         """Deliver the items of a streaming tool, and return the value of the last one."""
