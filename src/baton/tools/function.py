@@ -20,6 +20,7 @@ from ..messages import ToolSpec
 from ..wording import show
 from .base import C, Final, Tool, ToolCondition, ToolFunction, ToolResult, check_condition
 from .guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails
+from .plain_arguments import PlainArgumentParser, is_plain
 from .results import FATAL_ERRORS, ErrorPolicy, check_error_policy, to_error_result, to_tool_result
 from .signature import (
     FunctionSignature,
@@ -81,12 +82,16 @@ class FunctionInvoker:
         return ToolSpec(self.signature.tool, description, self._compiled[0].schema, self.strict)
 
     @cached_property
-    def _compiled(self) -> "tuple[ArgumentParser, tuple[tuple[str, Source], ...]]":
-        from .arguments import ArgumentParser
-
+    def _compiled(self) -> "tuple[ArgumentParser | PlainArgumentParser, tuple[tuple[str, Source], ...]]":
+        tool, defaults = self.signature.tool, self.signature.defaults
         hints, sources = resolve_annotations(self.signature)
         descriptions = get_parameter_descriptions(get_docstring(self.signature))
-        parser = ArgumentParser(self.signature.tool, hints, defaults=self.signature.defaults, descriptions=descriptions)
+        if is_plain(hints, defaults):
+            parser = PlainArgumentParser(tool, hints, defaults=defaults, descriptions=descriptions)
+        else:
+            from .arguments import ArgumentParser
+
+            parser = ArgumentParser(tool, hints, defaults=defaults, descriptions=descriptions)
         return parser, tuple(sources.items())
 
     def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
