@@ -1,9 +1,10 @@
 """The history of a flow of control: an append-only list of messages, and windows on it."""
 
+from abc import ABCMeta
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, overload
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, StructMeta, UnsetType
 from msgspec.structs import replace
 
 from ..events import EventRef, HistorySummary, Origin, SummaryMessage
@@ -93,23 +94,20 @@ def turn_entries(
             yield HistoryEntry(result, origin, position == answer, whole if hides else (), whole if follows else ())
 
 
-class MessageWindow(Sequence[Message]):
-    """An immutable view of the first messages of a growing list.
+class _SequenceStructMeta(StructMeta, ABCMeta):
+    """The metaclass of structs that are sequences."""
 
-    Args:
-        messages: The list; it may only be appended to.
-        stop: The number of messages that the view shows.
-        forms: The messages of the list in the formats of providers; each provider adds its own.
-    """
 
-    __slots__ = ("_stop", "forms", "source")
+class MessageWindow(Struct, Sequence[Message], metaclass=_SequenceStructMeta, frozen=True, eq=False, gc=False):
+    """An immutable view of the first messages of a growing list."""
 
-    def __init__(self, messages: list[Message], stop: int, forms: dict[Any, Any]) -> None:
-        self.source = messages
-        """The list."""
-        self._stop = stop
-        self.forms = forms
-        """The messages in the formats of providers, so that each message is converted once."""
+    # A struct, because it is created for every model call.
+    source: list[Message]
+    """The list; it may only be appended to."""
+    _stop: int
+    """The number of messages that the view shows."""
+    forms: dict[Any, Any]
+    """The messages of the list in the formats of providers, so that each message is converted once."""
 
     def __len__(self) -> int:
         return self._stop
@@ -217,12 +215,14 @@ class History:
         entries: The input of the run, or of the flow.
     """
 
-    __slots__ = ("compacted", "entries", "hidden_at", "inputs", "is_main", "retry_at", "views")
+    __slots__ = ("compacted", "entries", "first_messages", "hidden_at", "inputs", "is_main", "retry_at", "views")
 
     def __init__(self, entries: Sequence[HistoryEntry] = ()) -> None:
         self.entries: list[HistoryEntry] = list(entries)
         self.inputs = len(self.entries)
         """The number of entries it was created with."""
+        self.first_messages: Sequence[Message] = ()
+        """The messages of the first entries, if every reader reads them as they are."""
         self.views: dict[Any, Any] = {}
         """Caches of readers, which remember how far they have read."""
         self.hidden_at: list[int] = []
@@ -289,6 +289,7 @@ class History:
         # What was made before these entries is followed by an entry; the rest belongs to what is undone.
         self.compacted[:] = [prefix for prefix in self.compacted if prefix.made_at < length]
         self.views.clear()
+        self.first_messages = ()
 
     def fork(self) -> "History":
         """Return an independent history that starts with the same entries."""

@@ -35,7 +35,8 @@ from ..events import (
 )
 from ..handoffs import HandoffInputData, HandoffInputFilter, HandoffTarget
 from ..handoffs.base import check_filter_result
-from ..messages import AssistantMessage, Message, UserMessage
+from ..messages import Message, UserMessage
+from ..messages.types import call_ids_in
 from ..stores import RunRecord
 from ..tools.guardrails import copy_changes
 from .filter_input import FilterInput
@@ -273,10 +274,8 @@ def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeVie
     if edge.messages is not None:
         # A copy, because the view extends it: a further attempt begins with the same messages.
         view = FixedView(history.entries, list(edge.messages), len(history.entries), edge.source)
-        for message in edge.messages:
-            # User code made these messages; the agent's own calls must not reuse their call ids.
-            if type(message) is AssistantMessage:
-                flow.run.call_ids.update([call.id for call in message.tool_calls])
+        # User code made these messages; the agent's own calls must not reuse their call ids.
+        flow.run.call_ids.update(call_ids_in(edge.messages))
     else:
         policy = _policy(flow, member, edge)
         if type(policy) is not str:

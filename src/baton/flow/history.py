@@ -54,6 +54,8 @@ def view_history(history: History, origin: Origin, policy: str, *, hide_transfer
 def _share_reads(history: History, rewrites: bool, hides: bool) -> "_SharedReads":
     prefix = history.prefix_for("all")
     readers = _SharedReads(history.entries, history.hidden_at, rewrites, hides, prefix.entries, prefix.stop)
+    if history.first_messages and not history.compacted:
+        readers.common = _ReadPosition([*history.first_messages], len(history.first_messages))
     history.views["rewritten" if rewrites else "verbatim"] = readers
     return readers
 
@@ -256,7 +258,8 @@ class _SharedReads(Struct, eq=False):
     """The entries that are read instead of the first ones."""
     summary_stop: int = 0
     """The number of entries that they replace."""
-    _common: _ReadPosition = field(default_factory=lambda: _ReadPosition([], _UNREAD))
+    common: _ReadPosition = field(default_factory=lambda: _ReadPosition([], _UNREAD))
+    """The reader of agents that have no messages of their own."""
     _own: dict[str, _ReadPosition] = {}
     _authors: set[str] = set()
 
@@ -266,9 +269,9 @@ class _SharedReads(Struct, eq=False):
         if reader is not None:
             self.advance(reader, origin, start)
             return reader
-        self.advance(self._common, origin, start)
+        self.advance(self.common, origin, start)
         if not self.rewrites or origin.agent not in self._authors:
-            return self._common
+            return self.common
         reader = self._own[origin.agent] = _ReadPosition([], _UNREAD, origin.agent)
         self.advance(reader, origin, start)
         return reader
@@ -284,22 +287,28 @@ class _SharedReads(Struct, eq=False):
 
     def advance(self, reader: _ReadPosition, origin: Origin, stop: int) -> None:
         """Advance a reader to `stop`."""
-        start = reader.position
-        unread = self.entries[start:stop] if start >= 0 else [*self.summary, *self.entries[self.summary_stop : stop]]
-        if start < stop:
-            reader.position = stop
-        messages, last_author = reader.messages, None
-        if start < 0 and len(unread) > _LONG_INPUT:
-            unread = self._read_input(messages, unread)
+        start, messages = reader.position, reader.messages
+        if start >= stop:
+            return
+        reader.position = stop
+        if start >= 0:
+            unread = self.entries[start:stop]
+        else:
+            unread = [*self.summary, *self.entries[self.summary_stop : stop]]
+            if len(unread) > _LONG_INPUT:
+                unread = self._read_input(messages, unread)
+        last_author, agent, is_rewritten = origin, None, False
         for entry in unread:
             author = entry.origin
             if author is origin:
                 messages.append(entry.message)
                 continue
-            if author is not last_author and author is not None and reader.agent is None:
-                self._authors.add(author.agent)
-                last_author = author
-            if not self.rewrites or (author is not None and author.agent == reader.agent):
+            if author is not last_author:
+                last_author, agent = author, None if author is None else author.agent
+                is_rewritten = self.rewrites and (agent is None or agent != reader.agent)
+                if agent is not None and reader.agent is None:
+                    self._authors.add(agent)
+            if not is_rewritten:
                 is_hidden = entry.hidden or (self.hides and entry.followed)
                 message = entry.for_others(hide_transfers=self.hides) if is_hidden else entry.message
             elif self.hides or entry.hidden:
@@ -307,14 +316,14 @@ class _SharedReads(Struct, eq=False):
             else:
                 message = entry.rewritten
                 if message is UNSET:
-                    message = entry.rewritten = rewrite(entry.message, None if author is None else author.agent)
+                    message = entry.rewritten = rewrite(entry.message, agent)
             if message is not None:
                 messages.append(message)
 
     def _read_input(self, messages: list[Message], unread: Sequence[HistoryEntry]) -> Sequence[HistoryEntry]:
         """Read the user input at the beginning at once; return the entries after it."""
         count = next((place for place, entry in enumerate(unread) if entry.origin is not None), len(unread))
-        given = [entry.message for entry in unread[:count] if not entry.hidden]
+        given = [entry.message for entry in unread[:count]]
         messages.extend([each for each in given if (each.content and type(each.content) is str) or not is_empty(each)])
         return unread[count:]
 

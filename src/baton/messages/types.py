@@ -318,26 +318,58 @@ def pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
     return whole
 
 
-def _is_paired(messages: Iterable[Message]) -> bool:
+def call_ids_in(messages: Iterable[Message]) -> list[str]:
+    """Return the ids of all tool calls in messages.
+
+    Args:
+        messages: The messages.
+    """
+    return [
+        call.id for each in messages if type(each) is AssistantMessage and each.tool_calls for call in each.tool_calls
+    ]
+
+
+def _is_paired(messages: Sequence[Message]) -> bool:
     """Return whether pairing would change nothing, as for nearly every conversation."""
-    open_calls: list[str] = []
-    used: set[str] = {""}
-    for message in messages:
-        # `type(…) is`, because isinstance on a struct costs several times more, and histories are long.
-        if type(message) is ToolMessage:
-            if not open_calls or open_calls.pop() != message.tool_call_id:
+    check = PairingCheck()
+    return check.accept(messages) and not check.open_calls
+
+
+class PairingCheck:
+    """Checks piece by piece whether `pair_calls_with_results` would change nothing in a conversation."""
+
+    __slots__ = ("_used", "open_calls")
+
+    def __init__(self) -> None:
+        self._used: set[str] = {""}
+        self.open_calls: list[str] = []
+        """The ids of the last calls that have no result yet, the next one last."""
+
+    def accept(self, messages: Sequence[Message]) -> bool:
+        """Return whether pairing would change nothing in the next messages, apart from open calls.
+
+        Args:
+            messages: The messages that follow. After a negative answer the check is of no further use.
+        """
+        open_calls, used = self.open_calls, len(self._used)
+        ids: list[str] = []
+        message: Any
+        # `kind is`, because isinstance on a struct costs several times more, and histories are long.
+        for message, kind in zip(messages, map(type, messages), strict=True):
+            if kind is ToolMessage:
+                if not open_calls or open_calls.pop() != message.tool_call_id:
+                    return False
+            elif open_calls:
                 return False
-        elif open_calls:
-            return False
-        elif type(message) is AssistantMessage and message.tool_calls:
-            open_calls = [call.id for call in reversed(message.tool_calls)]
-            known = len(used)
-            used.update(open_calls)
-            if len(used) != known + len(open_calls):
+            elif kind is AssistantMessage and message.tool_calls:
+                calls = message.tool_calls
+                open_calls = [calls[0].id] if len(calls) == 1 else [call.id for call in reversed(calls)]
+                ids += open_calls
+            elif (not (content := message.content) or type(content) is not str) and is_empty(message):
                 return False
-        elif (not message.content or type(message.content) is not str) and is_empty(message):
-            return False
-    return not open_calls
+        self.open_calls = open_calls
+        self._used.update(ids)
+        return len(self._used) == used + len(ids)
 
 
 def _pair(

@@ -1,9 +1,12 @@
 """History for providers with two roles that alternate: Anthropic and Google."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar, cast
 
+from ..context.history import MessageWindow
 from ..messages import AssistantMessage, Content, Message, SystemMessage, ToolMessage, pair_calls_with_results, text_of
+from ..messages.types import PairingCheck
 from .encoding import Block
 
 CONTINUE = "Go on."
@@ -23,32 +26,63 @@ class AlternatingTurns(ABC):
         self._model_role = model_role
         self._field = field
         self._text_block = text_block
+        self._pairing = PairingCheck()
         self._turns: list[Block] = []
         self._pending_media: list[Block] = []
         """Media that may not stand where it was produced; it is sent with the next user turn."""
+        self.system: list[str] = []
+        """The system texts before the first turn."""
+        self.count = 0
+        """The number of messages that were added."""
 
-    def convert(self, messages: Sequence[Message], *, is_request: bool = True) -> tuple[list[str], list[Block]]:
-        """Return the leading system texts and the turns, of which the first and last are the user's.
+    def add_paired(self, messages: Sequence[Message]) -> bool:
+        """Add further messages, unless calls and results in them must be paired first.
 
         Args:
-            messages: The conversation.
-            is_request: Whether the model is to respond; otherwise the last turn may be the model's.
+            messages: The messages after those that were added before.
+
+        Returns:
+            Whether the messages were added. If not, the object is of no further use.
         """
-        system: list[str] = []
-        for message in pair_calls_with_results(messages):
-            if isinstance(message, SystemMessage) and not self._turns:
-                system.append(text_of(message.content))
-            elif isinstance(message, ToolMessage):
+        if not self._pairing.accept(messages) or self._pairing.open_calls:
+            return False
+        self.add(messages)
+        return True
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Add messages in which every call is followed by its result.
+
+        Args:
+            messages: The messages.
+        """
+        for message in messages:
+            # Results first: a long conversation consists of them.
+            if isinstance(message, ToolMessage):
                 self.add_result(message)
             elif isinstance(message, AssistantMessage):
                 self.add_response(message)
+            elif isinstance(message, SystemMessage) and not self._turns:
+                text = text_of(message.content)
+                self.system += [text] if text.strip() else []
             else:
                 # Few models accept a system message in the middle; all of them accept a user message.
                 self.add_user(message.content)
         self.finish()
-        if is_request and (not self._turns or self._turns[-1]["role"] == self._model_role):
-            self._add("user", [self._text_block(CONTINUE)])
-        return [text for text in system if text.strip()], self._turns
+        self.count += len(messages)
+
+    def turns(self, *, is_request: bool = True) -> list[Block]:
+        """Return the turns, of which the first and last are the user's. Do not change the blocks in them.
+
+        Args:
+            is_request: Whether the model is to respond; otherwise the last turn may be the model's.
+        """
+        turns = [*self._turns]
+        if turns:
+            # Copied, because messages that are added later may be merged into it.
+            turns[-1] = {**turns[-1], self._field: [*turns[-1][self._field]]}
+        if is_request and (not turns or turns[-1]["role"] == self._model_role):
+            turns.append({"role": "user", self._field: [self._text_block(CONTINUE)]})
+        return turns
 
     def finish(self) -> None:
         """Add the pending media after the last message."""
@@ -77,3 +111,29 @@ class AlternatingTurns(ABC):
             self._turns[-1][self._field] += blocks
         else:
             self._turns.append({"role": role, self._field: blocks})
+
+
+T = TypeVar("T", bound=AlternatingTurns)
+
+
+def convert_history(messages: Sequence[Message], key: Hashable, create: Callable[[], T]) -> T:
+    """Convert a conversation; of an agent's, only the messages since its last request.
+
+    Args:
+        messages: The conversation.
+        key: Identifies the format among all formats that the conversation is converted to.
+        create: Creates the object that builds the turns.
+
+    Returns:
+        The object that has built the turns.
+    """
+    if type(messages) is MessageWindow:
+        # Removed until it is complete: an error leaves nothing half converted.
+        known = cast("T | None", messages.forms.pop(key, None))
+        turns = known if known is not None and known.count <= len(messages) else create()
+        if turns.add_paired(messages.source[turns.count : len(messages)]):
+            messages.forms[key] = turns
+            return turns
+    turns = create()
+    turns.add(pair_calls_with_results(messages))
+    return turns

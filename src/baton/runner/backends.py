@@ -25,7 +25,8 @@ from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.tasks import TaskStack
 from ..flow.team import Team, diff_fingerprints, fingerprint_hash, team_fingerprint
 from ..log import EventSink, Log
-from ..messages import AssistantMessage, RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..messages.types import call_ids_in
 from ..stores import RunRecord
 from ..stores.shards import add_shard_key
 from .arguments import ResumeArgs, RunArgs
@@ -91,14 +92,12 @@ class StoppedRun(Struct, frozen=True):
 _NOT_STOPPED = StoppedRun()
 
 
-class NullBackend:
+class NullBackend(Struct, eq=False):
     """Opens a run and keeps nothing of it, for replays."""
 
+    run_id: str
+    _opened: OpenRun
     is_waiting = False
-
-    def __init__(self, run_id: str, opened: OpenRun) -> None:
-        self.run_id = run_id
-        self._opened = opened
 
     def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Return the run, with the sink attached to its log."""
@@ -110,17 +109,15 @@ class NullBackend:
         """Keep nothing."""
 
 
-class MemoryBackend(NullBackend):
+class MemoryBackend(NullBackend, eq=False):
     """Keeps a run that stopped before its end in the runner's memory."""
 
-    def __init__(self, run_id: str, opened: OpenRun, stopped: dict[str, StoppedRun], *, is_new: bool) -> None:
-        super().__init__(run_id, opened)
-        self._stopped = stopped
-        self._is_new = is_new
+    _stopped: dict[str, StoppedRun]
+    is_new: bool
 
     def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Open the run, unless it has been resumed since the stream was created."""
-        if self._is_new:
+        if self.is_new:
             if self.run_id in self._stopped:
                 raise RunError(
                     f"run `{self.run_id}` exists and can be resumed; resume it, or give the new run another run_id"
@@ -188,13 +185,13 @@ def open_run(
     run.dynamic_agents.update(stopped.guests)
     history = History([*prior_entries, *map(HistoryEntry, started.input)])
     history.is_main = True
+    if not log.has_past and not prior_entries:
+        # The input of a new run has no empty messages, which readers would skip.
+        history.first_messages = started.input
     if started.summaries:
         history.restore(started.summaries)
     if len(history.entries) > 1:
-        given = [entry.message for entry in history.entries]
-        run.call_ids.update(
-            [call.id for message in given if type(message) is AssistantMessage for call in message.tool_calls]
-        )
+        run.call_ids.update(call_ids_in(started.input), call_ids_in([entry.message for entry in prior_entries]))
     flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))
     return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
 

@@ -151,6 +151,19 @@ class RunStream(Generic[Out]):
     run to other workers instead.
     """
 
+    _opened: OpenRun | None = None
+    _queue: EventQueue | None = None
+    _task: asyncio.Task[None] | None = None
+    _cancelled_task: asyncio.Task[Any] | None = None
+    """The driving task, once it was cancelled because of another worker or a request in the store."""
+    _result: RunResult[Any] | None = None
+    _is_cancelled = False
+    _stop_when: CancelRequest = ""
+    """When to stop without being cancelled: after a response or a turn."""
+    _releases_after_turn = False
+    _conflict: BatonError | None = None
+    _is_driven = False
+
     def __init__(
         self,
         backend: RunBackend,
@@ -172,19 +185,7 @@ class RunStream(Generic[Out]):
         self._backend = backend
         self._observers = observers
         self._capacity = capacity
-        self._opened: OpenRun | None = None
-        self._queue: EventQueue | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._cancelled_task: asyncio.Task[Any] | None = None
-        """The driving task, once it was cancelled because of another worker or a request in the store."""
-        self._result: RunResult[Any] | None = None
-        self._is_cancelled = False
-        self._stop_when: CancelRequest = ""
-        """When to stop without being cancelled: after a response or a turn."""
         self._releases = releases
-        self._releases_after_turn = False
-        self._conflict: BatonError | None = None
-        self._is_driven = False
         self._unread: deque[types.Event | types.Delta] = deque()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""JSON schemas and validation of tool arguments.
+"""JSON schemas and validation of tool arguments; those of plain types need it only if they do not fit exactly.
 
 The only module of the package that needs pydantic; import it inside functions, so that defining tools does not load it.
 """

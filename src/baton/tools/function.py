@@ -13,12 +13,14 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 
 from ..arguments import check_arguments, check_choice, check_keywords
 from ..context import RunContext
+from ..context.run_context import needs_await
 from ..context.values import to_json_value
 from ..errors import SetupError, ToolResultError
 from ..messages import ToolSpec
 from ..wording import show
 from .base import C, Final, Tool, ToolCondition, ToolFunction, ToolResult, check_condition
 from .guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails
+from .plain_arguments import PlainArgumentParser, is_plain
 from .results import FATAL_ERRORS, ErrorPolicy, check_error_policy, to_error_result, to_tool_result
 from .signature import (
     FunctionSignature,
@@ -80,12 +82,16 @@ class FunctionInvoker:
         return ToolSpec(self.signature.tool, description, self._compiled[0].schema, self.strict)
 
     @cached_property
-    def _compiled(self) -> "tuple[ArgumentParser, tuple[tuple[str, Source], ...]]":
-        from .arguments import ArgumentParser
-
+    def _compiled(self) -> "tuple[ArgumentParser | PlainArgumentParser, tuple[tuple[str, Source], ...]]":
+        tool, defaults = self.signature.tool, self.signature.defaults
         hints, sources = resolve_annotations(self.signature)
         descriptions = get_parameter_descriptions(get_docstring(self.signature))
-        parser = ArgumentParser(self.signature.tool, hints, defaults=self.signature.defaults, descriptions=descriptions)
+        if is_plain(hints, defaults):
+            parser = PlainArgumentParser(tool, hints, defaults=defaults, descriptions=descriptions)
+        else:
+            from .arguments import ArgumentParser
+
+            parser = ArgumentParser(tool, hints, defaults=defaults, descriptions=descriptions)
         return parser, tuple(sources.items())
 
     def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
@@ -121,7 +127,7 @@ class FunctionInvoker:
         function = partial(self.signature.function, **kwargs)
         value: Any = await in_thread(function, self.signature.tool) if self.in_thread else function()
         # Lambdas and decorated functions may return the coroutine of an async function without being async themselves.
-        return await cast(Awaitable[Any], value) if isinstance(value, Awaitable) else value
+        return await cast(Awaitable[Any], value) if needs_await(value) else value
 
     async def _collect(self, ctx: RunContext[Any], kwargs: dict[str, Any]) -> Any:
         """Deliver the items of a streaming tool, and return the value of the last one."""

@@ -1,7 +1,7 @@
 """Conversion of a request to the parameters of Anthropic's Messages API."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from ...messages import (
@@ -19,7 +19,7 @@ from ...messages import (
     text_of,
 )
 from .. import encoding
-from ..alternating import CONTINUE, AlternatingTurns
+from ..alternating import CONTINUE, AlternatingTurns, convert_history
 from ..base import ModelRequest, PromptCaching
 from ..encoding import Block
 from ..provider_errors import unsupported
@@ -53,7 +53,12 @@ def as_turns(messages: Sequence[Message], model: str, *, is_request: bool = True
         model: The name for errors.
         is_request: Whether the model is to respond; otherwise the last turn may be the model's.
     """
-    return _Turns(model).convert(messages, is_request=is_request)
+    turns = _convert(messages, model)
+    return turns.system, turns.turns(is_request=is_request)
+
+
+def _convert(messages: Sequence[Message], model: str) -> "_Turns":
+    return convert_history(messages, ("anthropic", model), lambda: _Turns(model))
 
 
 class _Turns(AlternatingTurns):
@@ -61,7 +66,10 @@ class _Turns(AlternatingTurns):
         super().__init__("assistant", "content", _text)
         self._model = model
         self._ids: dict[str, str] = {}
+        self._taken_ids: set[str] = set()
         self._open_calls = 0
+        self.called_tools: dict[str, None] = {}
+        """The names of the tools that were called, as they are sent."""
 
     def finish(self) -> None:
         # Nothing may stand between a call and its results.
@@ -142,15 +150,17 @@ class _Turns(AlternatingTurns):
 
     def _call(self, call: ToolCall) -> Block:
         name = encoding.safe_name(call.name) or "tool"
+        self.called_tools[name] = None
         return {"type": "tool_use", "id": self._id(call.id), "name": name, "input": encoding.decode_arguments(call)}
 
     def _id(self, id: str) -> str:
         known = self._ids.get(id)
         if known is None:
             known = encoding.safe_id(id)
-            while known in self._ids.values():
+            while known in self._taken_ids:
                 known += "x"
             self._ids[id] = known
+            self._taken_ids.add(known)
         return known
 
 
@@ -226,19 +236,19 @@ def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, 
     settings = require_supported(request.settings, name, lacking_settings(version))
     effort = settings.reasoning_effort
     max_tokens = settings.max_tokens or _default_max_tokens(version, effort)
-    texts, messages = as_turns(request.messages, name)
-    system = [request.instructions, *texts]
+    converted = _convert(request.messages, name)
+    system = [request.instructions, *converted.system]
     schema = request.output_schema.schema if request.output_schema is not None else None
     if schema is not None and _is_open(schema):
         system.append(encoding.schema_prompt(schema))
         schema = None
-    tools, choice = _tools(request, messages)
+    tools, choice = _tools(request, converted.called_tools)
     sampling = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}
     headers = {**(_OLD_API if sampling else {}), **(settings.extra_headers or {})}
     parameters = {
         "model": model,
         "max_tokens": max_tokens,
-        "messages": messages,
+        "messages": converted.turns(),
         "stream": True,
         "system": "\n\n".join([text for text in system if text.strip()]) or None,
         "stop_sequences": list(settings.stop_sequences) if settings.stop_sequences else None,
@@ -266,8 +276,11 @@ def _add_cache_markers(parameters: dict[str, Any], caching: PromptCaching) -> No
         parameters["system"] = [{**_text(parameters["system"]), "cache_control": marker}]
     elif "tools" in parameters:
         parameters["tools"][-1]["cache_control"] = marker
-    for turn in [turn for turn in parameters["messages"] if turn["role"] == "user"][-2:]:
-        turn["content"][-1]["cache_control"] = marker
+    messages: list[Block] = parameters["messages"]
+    # The first and last turns are the user's, and roles alternate. Blocks are shared with later requests.
+    for place in range(len(messages) - 1, max(-1, len(messages) - 4), -2):
+        *before, last = messages[place]["content"]
+        messages[place] = {**messages[place], "content": [*before, {**last, "cache_control": marker}]}
 
 
 def _default_max_tokens(version: tuple[int, int], effort: str | None) -> int:
@@ -275,11 +288,11 @@ def _default_max_tokens(version: tuple[int, int], effort: str | None) -> int:
     return min(most, _DEFAULT_TOKENS_HIGH_EFFORT if effort in ("xhigh", "max") else _DEFAULT_TOKENS)
 
 
-def _tools(request: ModelRequest, turns: Sequence[Block]) -> tuple[list[Block], Block | None]:
+def _tools(request: ModelRequest, called: Iterable[str]) -> tuple[list[Block], Block | None]:
     """Return the tools and the tool choice."""
     if not request.tools:
         # A history with calls requires their tools, even where none may be called any more.
-        tools: list[Block] = [{"name": name, "input_schema": {"type": "object"}} for name in _called_tools(turns)]
+        tools: list[Block] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         return tools, {"type": "none"} if tools else None
     parallel, wanted = request.settings.parallel_tool_calls, request.tool_choice
     choice: Block | None = None
@@ -321,11 +334,6 @@ def _is_open(schema: Any) -> bool:
         return False
     fields = cast("dict[str, Any]", schema)
     return bool(fields.get("additionalProperties", False)) or any(_is_open(each) for each in fields.values())
-
-
-def _called_tools(turns: Sequence[Block]) -> list[str]:
-    blocks = [block for turn in turns for block in turn["content"]]
-    return list(dict.fromkeys([block["name"] for block in blocks if block["type"] == "tool_use"]))
 
 
 def _thinking(effort: str | None, version: tuple[int, int], max_tokens: int, choice: Block | None) -> Block | None:

@@ -22,7 +22,7 @@ from ...messages import (
     text_of,
 )
 from .. import encoding
-from ..alternating import CONTINUE, AlternatingTurns
+from ..alternating import CONTINUE, AlternatingTurns, convert_history
 from ..base import ModelRequest
 from ..encoding import Block
 from ..settings import ModelSettings, require_supported
@@ -38,7 +38,8 @@ _NO_SIGNATURE = b"skip_thought_signature_validator"
 
 def as_contents(messages: Sequence[Message], *, needs_signatures: bool) -> tuple[list[str], list[Block]]:
     """Return the leading system texts and the turns of the conversation."""
-    return _Turns(needs_signatures).convert(messages)
+    turns = convert_history(messages, ("google", needs_signatures), lambda: _Turns(needs_signatures))
+    return turns.system, turns.turns()
 
 
 class _Turns(AlternatingTurns):
