@@ -22,13 +22,14 @@ from baton.errors import RemoteError
 from baton.events import AgentResponded, ToolReturned
 from baton.mcp import MCPToolset
 from baton.messages import Usage
+from baton.models import ModelPrice, PriceTable
 from baton.otel import OTelObserver
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from baton.runner import BackgroundRunner
 from baton.serving import api_app, mcp_app
 from baton.serving.a2a import a2a_app
 from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, say, transfer_to
+from baton.testing import ScriptedModel, ScriptedRealtimeModel, call, say, transfer_to
 
 
 @pytest.fixture(autouse=True)
@@ -205,6 +206,41 @@ async def test_a_realtime_session_has_the_same_spans() -> None:
         chats = [span.attributes for span in received.spans if span.name.startswith("chat")]
         assert all(chat["gen_ai.conversation.id"] for chat in chats)
     await backend.close()
+
+
+@pytest.mark.parametrize("content", [True, False])
+async def test_a_realtime_session_has_content_and_metrics_as_configured(content: bool) -> None:
+    # O2, O3, O4
+    def redact(name: str, value: Any) -> Any:
+        return str(value).replace("4711", "####")
+
+    price = ModelPrice(input=4, output=16)
+    steps = {
+        "Desk": [say("Invoice 4711?", call("transfer_to_billing"), usage=Usage(100, 20))],
+        "Billing": [say("4711 is paid.", usage=Usage(50, 10))],
+    }
+    with exporting(content=content, redact=redact) as (received, observer):
+        desk = RealtimeAgent("Desk", handoffs=[RealtimeAgent("Billing", description="Bills.")])
+        model = ScriptedRealtimeModel(steps, name="openai:gpt-realtime")
+        settings, prices = RealtimeSettings(modality="text"), PriceTable({"openai:gpt-realtime": price})
+        runner = RealtimeRunner(desk, model=model, settings=settings, observers=[observer], prices=prices)
+        async with record_session(runner.connect(thread="t1")) as recorder:
+            await recorder.session.send_text("My invoice?")
+            await recorder.wait_for(AgentResponded, where=lambda response: response.text == "4711 is paid.")
+        observer.flush()
+        assert {span.attributes["gen_ai.conversation.id"] for span in received.spans} == {"t1"}
+        chat = received.all("chat gpt-realtime")[-1].attributes
+        shown = ("gen_ai.provider.name", "gen_ai.agent.name", "gen_ai.usage.input_tokens", "baton.usage.cost")
+        assert [chat[name] for name in shown] == ["openai", "Billing", 50, price.cost(Usage(50, 10))]
+        words = str([[span.attributes, span.events] for span in received.spans])
+        assert ("#### is paid." in words, "4711" in words) == (content, False)
+        run = received.named("invoke_workflow Desk").attributes
+        assert (run["gen_ai.usage.output_tokens"], run["baton.run.status"]) == (30, "completed")
+        assert received.point("gen_ai.client.operation.duration").count == 2
+        assert received.point("gen_ai.client.token.usage", gen_ai__token__type="output").sum == 30
+        assert received.point("baton.handoff.count", source="Desk", target="Billing", outcome="followed").sum == 1
+        assert received.point("baton.agent.duration", gen_ai__agent__name="Billing").count == 1
+        assert received.point("baton.runs.active").sum == 0
 
 
 async def test_background_runs_are_inside_the_span_that_started_them() -> None:
