@@ -59,6 +59,8 @@ export interface Event {
   schema?: Record<string, unknown> | null;
   error_type?: string;
   heard_text?: string;
+  played_ms?: number;
+  speech?: { start: number; end: number } | null;
   response_key?: string;
   summary?: { message: Message }[];
   stop_reason?: string;
