@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { api, exported } from "./api";
 import { copyText, curlOf, pythonOf, testOf } from "./copy";
-import { count, duration, money, messageOf, type Event, type ReplayVerdict } from "./model";
+import { count, duration, money, messageOf, textOf, type Event, type ReplayVerdict } from "./model";
 import { Fact, Status } from "./parts";
 import { attempt, axis, config, detail, go, isRunning, log, refreshRun, runId, runs, timeline, zoom } from "./state";
 
@@ -30,7 +30,7 @@ export function RunHeader() {
     <header class="top">
       <div class="headline">
         <div class="title">
-          <h1>{typeof words === "string" ? words : runId.value}</h1>
+          <h1>{textOf(words) || runId.value}</h1>
           <p>
             <Status of={status} /><span>{status}</span><code>{runId.value}</code>
             {started?.thread && <span>thread <code>{started.thread}</code></span>}

@@ -124,7 +124,7 @@ describe("model", () => {
     expect(line(log[3]!)[0]).toBe("refused");
     expect(line(log[6]!)).toEqual(["transfer", "Desk → Sales"]);
   });
-  test("shows content as text", () => expect(textOf([{ type: "text", text: "<b>x</b>" }, { type: "image" }])).toBe("<b>x</b>[image]"));
+  test("shows content as text", () => expect(textOf([{ type: "text", text: "<b>x</b>" }, { type: "image" }, { type: "file", name: "a.txt" }])).toBe("<b>x</b> [image] [a.txt]"));
   test("shows durations", () => expect([0.0204, 5.25, 65, 3700, 200000].map(duration)).toEqual(["20 ms", "5.3 s", "1 m 5 s", "1 h 2 m", "2 d"]));
 });
 
