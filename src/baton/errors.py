@@ -222,8 +222,8 @@ class UnknownPriceError(RunError):
     def __init__(self, path: Sequence[str]) -> None:
         super().__init__(
             f"the price of the model that was called at {' → '.join(path[-8:])} is unknown, so that Limits(cost=…) "
-            "cannot hold; give its price with Runner(prices=PriceTable({name: ModelPrice(…)})), or install "
-            "genai-prices: pip install 'baton-adk[prices]'"
+            "cannot hold; give its price with Runner(prices=PriceTable({name: ModelPrice(…)})). genai-prices, which "
+            "pip install 'baton-adk[prices]' installs, has the prices of most models, but of no realtime model"
         )
         self.path = tuple(path)
 

@@ -1453,6 +1453,8 @@ export interface components {
             disabled_tools: string[];
             /** @default 0 */
             failed_calls: number;
+            /** @default null */
+            speech: components["schemas"]["SpeechInterval"] | null;
         };
         /**
          * ValueChanges
@@ -1498,6 +1500,14 @@ export interface components {
             contents: Record<string, never>;
         };
         /**
+         * SpeechInterval
+         * @description The time in which something is heard in a live conversation, in seconds since the epoch.
+         */
+        SpeechInterval: {
+            start: number;
+            end: number;
+        };
+        /**
          * UserMessageAdded
          * @description The user said something while the run was in progress.
          *
@@ -1522,6 +1532,8 @@ export interface components {
             item_id: string;
             /** @default  */
             message_id: string;
+            /** @default null */
+            speech: components["schemas"]["SpeechInterval"] | null;
         };
         /**
          * ResponseTruncated

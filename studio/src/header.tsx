@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { api, exported } from "./api";
 import { copyText, curlOf, pythonOf, testOf } from "./copy";
-import { count, duration, money, type Event, type ReplayVerdict } from "./model";
+import { count, duration, money, messageOf, textOf, type Event, type ReplayVerdict } from "./model";
 import { Fact, Status } from "./parts";
 import { attempt, axis, config, detail, go, isRunning, log, refreshRun, runId, runs, timeline, zoom } from "./state";
 
@@ -24,13 +24,13 @@ export function RunHeader() {
   const run = detail.value, status = run?.status ?? runs.value.find((each) => each.id === runId.value)?.status ?? "running";
   const failed = events.findLast((event) => event.type === "RunFailed"), transfers = drawn.hops.filter((hop) => !hop.refused).length;
   const errors = events.filter((event) => event.type === "ToolReturned" && event.is_error && !event.requested_agent).length;
-  const words = (started?.input ?? []).findLast((each) => each.role === "user")?.content;
+  const words = (started?.input ?? []).findLast((each) => each.role === "user")?.content ?? events.filter((event) => event.type === "UserMessageAdded").map((event) => messageOf(event)?.content)[0];
   const origin = started?.forked_from?.replace(/@\d+$/, "");
   return (
     <header class="top">
       <div class="headline">
         <div class="title">
-          <h1>{typeof words === "string" ? words : runId.value}</h1>
+          <h1>{textOf(words) || runId.value}</h1>
           <p>
             <Status of={status} /><span>{status}</span><code>{runId.value}</code>
             {started?.thread && <span>thread <code>{started.thread}</code></span>}

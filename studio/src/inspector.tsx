@@ -7,6 +7,7 @@ import { Chip, Empty, MessageCard } from "./parts";
 import { api, exported } from "./api";
 import { ForkForm } from "./fork";
 import { chosen, config, log, readRequest, runId, tab } from "./state";
+import { isLive } from "./timeline";
 
 /** The model call that an event is about: of a transfer, the receiver's first one; else the last one before it. */
 export function callOf(events: Event[], index: number): number {
@@ -22,6 +23,12 @@ export function callOf(events: Event[], index: number): number {
   return -1;
 }
 
+function whyMissing(message: string, events: Event[]): string {
+  if (!message.includes("no recorded request")) return message;
+  if (isLive(events)) return "In a live conversation the model keeps what was said, so no request was sent for this response.";
+  return "This response has no recorded request: its log was written without a store, or by another version.";
+}
+
 export function Inspector() {
   const events = log.value, event = events[chosen.value], call = useMemo(() => callOf(events, chosen.value), [events, chosen.value]);
   const key = events[call]?.key ?? "", agent = events[call] ? agentOf(events[call]!) : "";
@@ -29,13 +36,14 @@ export function Inspector() {
   useEffect(() => {
     setMissing("");
     if (!key) { setRead(null); return; }
+    if (isLive(events)) { setRead(null); setMissing("no recorded request"); return; }
     let isCurrent = true;
     readRequest(runId.value, key).then(
       (found) => { if (isCurrent) setRead(found); },
       (error: Error) => { if (isCurrent) { setRead(null); setMissing(error.message); } },
     );
     return () => { isCurrent = false; };
-  }, [key, runId.value]);
+  }, [key, runId.value, isLive(events)]);
   if (!event) return <aside class="inspector" aria-label="Inspector" />;
   const [kind] = describe(event);
   const tabs: [typeof tab.value, string][] = [
@@ -54,7 +62,7 @@ export function Inspector() {
         {tab.value === "event" && <pre>{JSON.stringify(event, null, 2)}</pre>}
         {tab.value === "fork" && <ForkForm event={event} number={chosen.value + 1} read={read} />}
         {(tab.value === "read" || tab.value === "diff") && (missing
-          ? <Empty>This log has no recorded request for the call: it was written without a store, or by another version. {missing}</Empty>
+          ? <Empty>{whyMissing(missing, events)}</Empty>
           : !key ? <Empty>No model was called here.</Empty>
           : read && read.key === key ? (tab.value === "read" ? <Read read={read} /> : <Diff read={read} />) : null)}
       </div>

@@ -4,7 +4,7 @@ import { duration, money, count } from "./model";
 import { placeLabels, shorten, textWidth, type Label } from "./labels";
 import { stepScale, timeScale } from "./scale";
 import { axis, chosen, go, runId, timeline, tone, zoom } from "./state";
-import type { Bar, Point, Timeline } from "./timeline";
+import { SPEECH, type Bar, type Point, type Timeline } from "./timeline";
 
 const TOP = 28, LANE = 54, PAD = 26, FOOT = 44, MIN_BAR = 14, MANY = 240;
 
@@ -67,7 +67,7 @@ export function Lanes() {
           {[...drawn.lanes.keys(), drawn.lanes.length].map((index) => <line class="rule" x1="0" x2={width} y1={TOP + index * LANE} y2={TOP + index * LANE} />)}
           <g clip-path="url(#field)">{field(drawn, sx, scale, { width, height, LABEL, reach })}</g>
           {drawn.lanes.map((lane, index) => (
-            <g class={index ? tone(lane.name) : "tone0"}>
+            <g class={index && lane.name !== SPEECH ? tone(lane.name) : "tone0"}>
               {lane.depth > 0 && <path class="nest" d={`M${16 + (lane.depth - 1) * 12} ${TOP + index * LANE + 12}v${LANE / 2 - 12}h7`} />}
               <circle class="dot" cx={18 + lane.depth * 12} cy={TOP + index * LANE + LANE / 2} r="4" />
               <text class="lane" x={30 + lane.depth * 12} y={TOP + index * LANE + LANE / 2 + 4.5}><title>{lane.name}</title>{shorten(lane.name, LABEL - 38 - lane.depth * 12, 13)}</text>
@@ -141,7 +141,7 @@ function field(drawn: Timeline, sx: (at: Point) => number, scale: { ticks: { x: 
         return (
           <g class={`note ${note.kind} ${note.lane ? tone(drawn.lanes[note.lane]!.name) : "tone0"} ${chosen.value === note.index ? "on" : ""}`} onClick={() => go(runId.value, note.index + 1)}>
             <title>{note.text}</title>
-            {note.kind === "cut" ? <path class="cross" d={`M${x - 4} ${y(note.lane) + 12}l8 8m0-8l-8 8`} /> : <>
+            {note.kind === "cut" ? <path class="cross" d={`M${x - 4} ${y(note.lane) + 32.5}l8 8m0-8l-8 8`} /> : <>
               {note.lane > 0 && <path class="up" d={`M${x} ${y(note.lane) + 7}V${y(0) + LANE / 2 + 8}`} marker-end="url(#tip)" />}
               <circle cx={x} cy={y(0) + LANE / 2} r="5" /></>}
           </g>
@@ -193,15 +193,16 @@ function dense(drawn: Timeline, bars: Bar[], stays: Timeline["stays"], hops: Tim
 }
 
 function BarMark({ bar, x, end, top, name }: { bar: Bar; x: number; end: number; top: number; name: string }) {
-  const width = Math.max(end - x, 2.5), several = bar.rows > 1;
-  const height = bar.kind === "model" ? 19 : several ? Math.max(3.5, 12 / Math.min(bar.rows, 3) - 1) : 12;
-  const y = bar.kind === "model" ? top + 11 : top + 33 + (several ? (bar.row % 3) * (height + 1.2) : 0);
+  const width = Math.max(end - x, 2.5), several = bar.rows > 1, isSpeech = bar.kind === "speech" || bar.kind === "gap";
+  const height = bar.kind === "model" ? 19 : isSpeech ? 15 : several ? Math.max(3.5, 12 / Math.min(bar.rows, 3) - 1) : 12;
+  const y = top + (bar.kind === "model" ? 11 : isSpeech ? (bar.speaker === "User" ? 9 : 29) : 33 + (several ? (bar.row % 3) * (height + 1.2) : 0));
   const time = duration(bar.to.time - bar.from.time), size = bar.kind === "model" ? 11 : 10;
-  const text = bar.kind === "model" || bar.kind === "gap" ? time : bar.kind === "wait" ? "waits for you" : bar.label;
+  const text = bar.kind === "model" || isSpeech ? time : bar.kind === "wait" ? "waits for you" : bar.label;
+  const speaker = bar.speaker ?? name, title = bar.kind === "gap" ? `silence before ${speaker} speaks` : bar.kind === "speech" ? `${speaker} says: ${bar.label}` : `${name} · ${bar.kind} ${bar.label}`;
   const inside = bar.kind === "tool" && several ? "" : textWidth(text, size) + 14 <= width ? text : "";
   return (
-    <g class={`bar ${bar.kind} ${tone(name)} ${bar.failed ? "failed" : ""} ${chosen.value === bar.index ? "on" : ""}`} onClick={() => go(runId.value, bar.index + 1)}>
-      <title>{`${name} · ${bar.kind} ${bar.label} · ${time}${bar.tokens ? ` · ${count(bar.tokens)} tokens` : ""}${bar.cost ? ` · ${money(bar.cost)}` : ""}`}</title>
+    <g class={`bar ${bar.kind} ${speaker === "User" ? "tone0" : tone(speaker)} ${bar.failed ? "failed" : ""} ${chosen.value === bar.index ? "on" : ""}`} onClick={() => go(runId.value, bar.index + 1)}>
+      <title>{`${title} · ${time}${bar.tokens ? ` · ${count(bar.tokens)} tokens` : ""}${bar.cost ? ` · ${money(bar.cost)}` : ""}`}</title>
       <rect x={x} y={y} width={width} height={height} rx={Math.min(4.5, height / 2.4, width / 2)} />
       {inside && <text x={x + 7} y={y + height / 2 + size * 0.36}>{inside}</text>}
     </g>

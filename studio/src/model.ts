@@ -59,6 +59,8 @@ export interface Event {
   schema?: Record<string, unknown> | null;
   error_type?: string;
   heard_text?: string;
+  played_ms?: number;
+  speech?: { start: number; end: number } | null;
   response_key?: string;
   summary?: { message: Message }[];
   stop_reason?: string;
@@ -76,7 +78,7 @@ export function textOf(content: unknown): string {
   if (Array.isArray(content)) {
     return content
       .map((part: Record<string, unknown>) =>
-        typeof part.text === "string" ? part.text : "data" in part && part.type === "data" ? JSON.stringify(part.data) : `[${String(part.type ?? "part")}]`,
+        typeof part.text === "string" ? part.text : "data" in part && part.type === "data" ? JSON.stringify(part.data) : ` [${String(part.name ?? part.type ?? "part")}]`,
       )
       .join("");
   }

@@ -68,7 +68,9 @@ export function RunGraph() {
     }
     return [last, edges] as const;
   }, [log.value, chosen.value]);
-  return <Graph isCompact active={active} used={used} />;
+  // The run may be of another team than the one that Studio was started with.
+  const first = log.value.find((event) => event.type === "AgentStarted"), isOther = !!first && !team.value.agents.some((agent) => agent.name === agentOf(first));
+  return isOther ? null : <Graph isCompact active={active} used={used} />;
 }
 
 const MEASURES: [string, (row: UsageRow) => number, (value: number) => string][] = [

@@ -1,10 +1,10 @@
 /** From a log to what the lanes show: lanes, bars, transfers, questions, and the growth of cost. Pure. */
 import { agentOf, callsOf, messageOf, question, textOf, type Event, type Usage } from "./model";
 
-export type BarKind = "model" | "tool" | "wait" | "gap";
+export type BarKind = "model" | "tool" | "wait" | "speech" | "gap";
 export interface Point { time: number; step: number }
 export interface Lane { name: string; depth: number }
-export interface Bar { kind: BarKind; index: number; lane: number; from: Point; to: Point; label: string; failed: boolean; row: number; rows: number; tokens: number; cost: number }
+export interface Bar { kind: BarKind; index: number; lane: number; from: Point; to: Point; label: string; failed: boolean; row: number; rows: number; tokens: number; cost: number; speaker?: string }
 export interface Hop { index: number; from: number; to: number; at: Point; label: string; refused: boolean; reason: string }
 export interface Stay { lane: number; from: Point; to: Point }
 export interface Note { index: number; lane: number; at: Point; text: string; kind: "input" | "answer" | "cut" }
@@ -58,6 +58,7 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
   const last = new Map<string, Point>(), began = new Map<string, { at: Point; lane: number }>();
   const calls = new Map<string, { at: Point; row: number; rows: number; args: string }>();
   const asked = new Map<string, { at: Point; index: number; lane: number; text: string }>();
+  const spoken = events.flatMap((event) => (event.type === "UserMessageAdded" && event.speech ? [event.speech.end] : [])).toSorted((a, b) => a - b);
   let cost = 0, tokens = 0, resumed = start;
   const latest = (a: Point, b: Point): Point => (a.step > b.step ? a : b);
   const endWait = (key: string, at: Point): void => {
@@ -78,9 +79,6 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
       case "UserMessageAdded":
         out.notes.push({ index, lane: 0, at, text: textOf(messageOf(event)?.content), kind: "input" });
         break;
-      case "ResponseTruncated":
-        out.notes.push({ index, lane, at, text: "interrupted", kind: "cut" });
-        break;
       case "RunResumed": resumed = at; break;
       case "AgentStarted": began.set(id, { at, lane }); break;
       case "AgentResponded": {
@@ -88,7 +86,9 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
         cost += used.cost ?? 0; tokens += spent;
         out.growth.push({ at, cost, tokens });
         made.forEach((call, row) => calls.set(`${event.key}.${row}`, { at, row, rows: made.length, args: call.arguments ?? "" }));
-        if (event.model) out.bars.push({ kind: "model", index, lane, from: since, to: at, label: event.model, failed: false, row: 0, rows: 1, tokens: spent, cost: used.cost ?? 0 });
+        // A live model answers what was said; it does not work while the user thinks or speaks.
+        const asked = spoken.findLast((end) => end <= at.time) ?? 0, from = asked > since.time ? { time: asked, step: since.step } : since;
+        if (event.model) out.bars.push({ kind: "model", index, lane, from, to: at, label: event.model, failed: false, row: 0, rows: 1, tokens: spent, cost: used.cost ?? 0 });
         if (!made.length && nesting.get(id) === 0) out.notes.push({ index, lane, at, text: textOf(messageOf(event)?.content), kind: "answer" });
         break;
       }
@@ -130,31 +130,60 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
     for (const key of [...asked.keys()]) endWait(key, end);
     out.end = end;
   }
-  addGaps(out, events);
+  addSpeech(out, events);
   out.bars.sort((a, b) => a.from.step - b.from.step);
   out.stays.sort((a, b) => a.from.step - b.from.step);
-  const merged = union(out.bars.filter((bar) => bar.kind === "model" || bar.kind === "tool").map((bar) => [bar.from.time, bar.to.time]));
+  const merged = union(out.bars.filter((bar) => bar.kind === "model" || bar.kind === "tool" || bar.kind === "speech").map((bar) => [bar.from.time, bar.to.time]));
   out.busy = merged.reduce((sum, [from, to]) => sum + to - from, 0);
   return out;
 }
 
-export const GAPS = "Transfer gaps";
-/** In a live conversation, show how long the user heard nothing after each transfer, as a lane of its own. */
-function addGaps(out: Timeline, events: Event[]): void {
-  if (!events.some((event) => event.type === "ResponseTruncated" || (event.type === "UserMessageAdded" && event.item_id))) return;
-  const open = new Map<string, { at: Point; index: number }>(), gaps: Bar[] = [];
-  const lane = out.lanes.length;
+export const SPEECH = "Speech";
+/** Return whether a log is of a live conversation, in which speech is heard and interrupted. */
+export const isLive = (events: Event[]): boolean =>
+  events.some((event) => !!event.speech || event.type === "ResponseTruncated" || (event.type === "UserMessageAdded" && !!event.item_id));
+/** Show a live conversation as a lane: what was heard of either side, interruptions, and silence after transfers. */
+function addSpeech(out: Timeline, events: Event[]): void {
+  if (!isLive(events)) return;
+  const lane = out.lanes.push({ name: SPEECH, depth: 0 }) - 1, cuts = new Map<string, number>(), opened = new Map<string, number>();
+  const point = pointOf(events), found: Bar[] = [];
+  const add = (kind: BarKind, index: number, from: number, to: number, speaker: string, label: string): void => {
+    found.push({ kind, index, lane, from: point(from), to: point(to), label, failed: false, row: 0, rows: 1, tokens: 0, cost: 0, speaker });
+  };
+  for (const event of events) if (event.type === "ResponseTruncated") cuts.set(event.response_key ?? "", (event.played_ms ?? 0) / 1000);
+  const heard = new Map<string, number>();
+  let audible = 0;
   events.forEach((event, index) => {
-    const at: Point = { time: event.timestamp, step: index };
-    if (event.type === "ControlTransferred") open.set(event.target ?? "", { at, index });
-    const began = event.type === "AgentResponded" ? open.get(agentOf(event)) : undefined;
-    if (!began) return;
-    open.delete(agentOf(event));
-    gaps.push({ kind: "gap", index: began.index, lane, from: began.at, to: at, label: agentOf(event), failed: false, row: 0, rows: 1, tokens: 0, cost: 0 });
+    const { speech } = event, agent = agentOf(event), text = textOf(messageOf(event)?.content);
+    if (event.type === "ControlTransferred") opened.set(event.target ?? "", index);
+    if (event.type === "UserMessageAdded" && speech) add("speech", index, speech.start, speech.end, "User", text);
+    if (event.type === "ResponseTruncated") out.notes.push({ index, lane, at: point(heard.get(event.response_key ?? "") ?? event.timestamp), text: `interrupted; heard: ${event.heard_text || "nothing"}`, kind: "cut" });
+    if (event.type !== "AgentResponded") return;
+    const from = opened.get(agent), start = speech?.start ?? event.timestamp;
+    opened.delete(agent);
+    if (from !== undefined && start > Math.max(events[from]!.timestamp, audible)) add("gap", from, Math.max(events[from]!.timestamp, audible), start, agent, agent);
+    if (!speech) return;
+    const played = cuts.get(event.key), end = played === undefined ? speech.end : Math.min(speech.end, speech.start + played);
+    heard.set(event.key, end);
+    audible = Math.max(audible, end);
+    add("speech", index, speech.start, end, agent, text);
   });
-  if (!gaps.length) return;
-  out.lanes.push({ name: GAPS, depth: 0 });
-  out.bars.push(...gaps);
+  out.bars.push(...found);
+  out.notes.sort((a, b) => a.at.step - b.at.step);
+}
+
+/** Return the place of a time between the events, within the run. */
+function pointOf(events: Event[]): (time: number) => Point {
+  const times: number[] = [];
+  for (const event of events) times.push(Math.max(event.timestamp, times.at(-1) ?? 0));
+  return (time) => {
+    let next = 0, high = times.length;
+    while (next < high) { const middle = (next + high) >> 1; if (times[middle]! <= time) next = middle + 1; else high = middle; }
+    if (next === times.length) return { time: times.at(-1)!, step: times.length - 1 };
+    if (next === 0) return { time: times[0]!, step: 0 };
+    const before = times[next - 1]!;
+    return { time, step: next - 1 + (time - before) / (times[next]! - before) };
+  };
 }
 
 /** Merge overlapping intervals. */

@@ -14,7 +14,8 @@ from baton import Agent, Limits, ParallelAgent, RunContext, Runner, handoff, too
 from baton.errors import BatonError, ModelError
 from baton.messages import ToolCall, Usage, text_of
 from baton.models import ModelRequest
-from baton.testing import ScriptedModel, ScriptedStream, call, say
+from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, RealtimeSettings
+from baton.testing import ScriptedModel, ScriptedRealtimeModel, ScriptedStream, call, say
 
 PRICES = (2.5e-6, 10e-6)
 SPEED = 1.0
@@ -246,6 +247,7 @@ async def seed(store: Path, *, rounds: int = 850) -> None:
         if rounds:
             await _seed_long(store, rounds)
         await asyncio.gather(
+            _seed_live(store),
             run("Where is my parcel? Order B-204.", run_id="late", thread="customer-40"),
             run("Thanks, all good!", run_id="thanks", thread="customer-41"),
             run("Please check order A-9 from all sides.", run_id="parallel", thread="customer-43"),
@@ -288,6 +290,38 @@ async def _seed_long(store: Path, rounds: int) -> None:
     async with Runner(triage, model=model, store=store, limits=limits) as long_runner:
         with suppress(BatonError):
             await long_runner.run("Round and round it goes", run_id="long", thread="customer-39")
+
+
+async def _seed_live(store: Path) -> None:
+    """Add a live conversation, in which the user interrupts an agent."""
+    billing = RealtimeAgent("Billing", description="Explains invoices.", instructions="Explain the invoice.")
+    hotline = RealtimeAgent("Hotline", instructions="Find out what it is about.", handoffs=[billing])
+    moment = say("One moment, I hand you over to our colleagues.", call("transfer_to_billing"), usage=Usage(220, 40))
+
+    async def look_up(request: ModelRequest) -> Any:
+        await asyncio.sleep(2)
+        return say("Invoice 5512 is of the third of March, for two lamps and one shade.", usage=Usage(310, 60))
+
+    steps: dict[str, list[Any]] = {
+        "Hotline": [moment],
+        "Billing": [look_up, say("Yes, it was paid yesterday.", usage=Usage(360, 30))],
+    }
+    model = ScriptedRealtimeModel(steps, ms_per_word=150, name="scripted-realtime:desk")
+    runner = RealtimeRunner(hotline, model=model, settings=RealtimeSettings(), store=store)
+    async with runner.connect(run_id="live", thread="customer-48") as session:
+        reading = asyncio.create_task(_read_all(session))
+        connection = await model.connection()
+        for wait, words in ((0.9, "Hello, I have a question about an invoice."), (0.6, "Is it paid already?")):
+            connection.user_begins()
+            await asyncio.sleep(wait)
+            connection.user_ceases(words)
+            await asyncio.sleep(3.4)
+    await reading
+
+
+async def _read_all(session: RealtimeSession) -> None:
+    async for _ in session:
+        pass
 
 
 @tool

@@ -31,6 +31,10 @@ def _fork(page: Page) -> None:
     page.locator(".form fieldset select").select_option("transfer_to_refunds")
 
 
+def _speech(page: Page) -> None:
+    page.locator(".lanes .bar.speech").first.wait_for()
+
+
 def _numbers(page: Page) -> None:
     page.locator(".numbers td").first.wait_for()
 
@@ -46,6 +50,7 @@ SHOTS: tuple[tuple[str, str, str, Act], ...] = (
     ("wrong", "light", "wrong@6", _read),
     ("fork", "light", "wrong@3", _fork),
     ("parallel", "light", "parallel@7", _read),
+    ("live", "light", "live@9", _speech),
     ("compare", "light", "/compare/broken/forked", _numbers),
     ("team", "dark", "/team", _heat),
     ("long", "dark", "long@5000", _read),

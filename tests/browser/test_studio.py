@@ -1,5 +1,6 @@
 """Studio in a real browser (S25)."""
 
+import base64
 import json
 import re
 from collections.abc import Callable, Generator
@@ -320,6 +321,75 @@ def test_axe_finds_no_violations(open_page: Open, scheme: str, place: str) -> No
     page.evaluate(AXE.read_text())
     found = page.evaluate("() => axe.run()")["violations"]
     assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
+
+
+def test_a_live_conversation_shows_speech_interruptions_and_silence(open_page: Open) -> None:
+    # S15
+    page = open_page("live@9")
+    lanes = page.locator(".lanes")
+    expect(lanes.locator("text.lane", has_text="Speech")).to_be_visible()
+    expect(lanes.locator(".bar.speech")).to_have_count(5)
+    titles = lanes.locator(".bar.speech title").all_text_contents()
+    assert [title.partition(":")[0] for title in titles] == [
+        "User says",
+        "Hotline says",
+        "Billing says",
+        "User says",
+        "Billing says",
+    ]
+    expect(lanes.locator(".bar.gap title")).to_contain_text("silence before Billing speaks")
+    expect(lanes.locator(".note.cut title")).to_contain_text("interrupted; heard: Invoice 5512")
+    expect(page.locator("h1")).to_have_text("Hello, I have a question about an invoice.")
+    expect(page.locator(".body")).to_contain_text("In a live conversation the model keeps what was said")
+    # It is of another team than Studio's, whose graph would say nothing about it.
+    expect(page.locator(".left svg.graph")).to_have_count(0)
+    page.get_by_role("button", name="Steps").click()
+    expect(lanes.locator(".bar.speech")).to_have_count(5)
+
+
+def test_files_are_sent_with_a_message(open_page: Open, tmp_path: Path) -> None:
+    # S8
+    note, picture = tmp_path / "note.txt", tmp_path / "lamp.png"
+    note.write_text("The lamp is broken.")
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(70_000))
+    page = open_page("/new")
+    page.get_by_label("Attach").set_input_files([note, picture])
+    expect(page.locator(".files")).to_have_text("note.txtlamp.png")
+    page.get_by_label("Message").fill("Where is my parcel? Order B-8.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".title")).to_contain_text("completed")
+    run = page.url.partition("#")[2].partition("@")[0]
+    log = page.request.get(f"{page.url.partition('#')[0]}api/runs/{run}/log").json()
+    (message,) = log["events"][0]["event"]["input"]
+    text, file, image = message["content"]
+    assert text["text"] == "Where is my parcel? Order B-8."
+    assert (file["name"], base64.b64decode(file["data"])) == ("note.txt", note.read_bytes())
+    assert (image["media_type"], base64.b64decode(image["data"])) == ("image/png", picture.read_bytes())
+    expect(page.locator("h1")).to_contain_text("Where is my parcel? Order B-8.")
+    page.get_by_role("tab", name="What Triage read").click()
+    expect(page.locator(".body .msg").nth(1)).to_contain_text("note.txt")
+
+
+def test_runs_are_filtered_by_agent_cost_and_time(open_page: Open) -> None:
+    # S1
+    page = open_page("broken")
+    page.get_by_role("button", name="Filter").click()
+    runs = page.locator(".sidebar li a")
+    page.get_by_label("Least cost").fill("1")
+    expect(runs).to_have_count(1)
+    expect(runs).to_contain_text("Round and round it goes")
+    page.get_by_label("Least cost").fill("a lot")
+    expect(page.get_by_role("alert")).to_contain_text("`min_cost` must be a number")
+    page.get_by_label("Least cost").fill("")
+    page.get_by_label("Agent", exact=True).fill("Stock")
+    expect(runs).to_have_count(1)
+    page.get_by_label("Agent", exact=True).fill("")
+    page.get_by_label("Thread", exact=True).fill("customer-42")
+    expect(runs).to_have_count(1)
+    page.get_by_label("Time", exact=True).select_option("Last hour")
+    expect(runs).to_have_count(1)
+    page.get_by_label("Owner").fill("someone else")
+    expect(page.locator(".sidebar li.empty")).to_have_text("No run matches.")
 
 
 def test_a_crash_report_opens_from_a_file(open_page: Open, tmp_path: Path) -> None:

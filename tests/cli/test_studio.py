@@ -1,7 +1,9 @@
 """`baton studio` and `baton serve --studio`: the printed URL, its token, and what is refused."""
 
 import asyncio
+import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +70,49 @@ async def test_a_server_has_studio_beside_its_api(write: Write, tmp_path: Path) 
     printed, first, second = await _open("serve", "desk:desk", "--store", "runs.db", "--studio", cwd=tmp_path)
     assert "/studio/?token=" in printed
     assert (first, second) == (200, 403)
+
+
+@pytest.mark.parametrize("command", [("studio", "desk:desk"), ("serve", "desk:desk", "--studio")])
+async def test_reload_loads_the_team_again_and_keeps_browsers_signed_in(
+    write: Write, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    # X7
+    def team(name: str) -> str:
+        return f'desk = Agent("{name}", model=ScriptedModel(["hello"], cycle=True))'
+
+    write(team("Desk"))
+    arguments = [*command, "--store", "runs.db", "--reload", "--drain", "0", "--port", str(free_port())]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "baton", *arguments),
+        cwd=tmp_path,
+        stderr=asyncio.subprocess.PIPE,
+        # A group of its own, because another process serves.
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(300), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+            printed = ""
+            while (found := re.search(r"(http://\S+/)\?token=\S+", printed)) is None:
+                line = await process.stderr.readline()
+                assert line, printed
+                printed += line.decode()
+            async with session.get(found[0]) as page:
+                assert page.status == 200
+
+            async def root() -> str:
+                # The socket stays open while the server restarts, so requests only wait.
+                async with session.get(f"{found[1]}config.json") as answer:
+                    assert answer.status == 200, "the browser is not signed in any more"
+                    return (await answer.json())["root"]
+
+            assert await root() == "Desk"
+            write(team("Counter"))
+            while await root() != "Counter":
+                await asyncio.sleep(0.1)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.communicate()
 
 
 @pytest.mark.parametrize(

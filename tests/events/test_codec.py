@@ -33,6 +33,7 @@ from baton.events import (
     RunResumed,
     RunStarted,
     RunSuspended,
+    SpeechInterval,
     StepCompleted,
     SummaryMessage,
     TaskEnded,
@@ -108,6 +109,8 @@ EVENTS: list[Event] = [
     AgentResponded("1/m4", A, 2.5, AssistantMessage("plain"), disabled_tools=("refund",)),
     UserMessageAdded("1/i1", A, 2.6, UserMessage(PARTS), "item_1"),
     UserMessageAdded("1/i2", A, 2.6, UserMessage("written")),
+    UserMessageAdded("1/i3", A, 2.6, UserMessage("spoken"), "item_3", speech=SpeechInterval(1.5, 2.5)),
+    AgentResponded("1/i4", A, 2.6, AssistantMessage("spoken"), speech=SpeechInterval(2.6, 4.5)),
     ResponseTruncated("1/i3/cut", A, 2.7, "1/i3", "so far", 1200),
     ResponseTruncated("1/i4/cut", A, 2.7, "1/i4"),
     HistoryCompacted(

@@ -26,6 +26,7 @@ from baton.events import (
     RunResumed,
     RunStarted,
     RunSuspended,
+    SpeechInterval,
     StepCompleted,
     SummaryMessage,
     TaskEnded,
@@ -38,6 +39,7 @@ from baton.events.base import RUN_ORIGIN
 from baton.messages import UserMessage
 
 _times = st.floats(0, 4e9)
+_speech = st.none() | st.builds(SpeechInterval, _times, _times)
 _values = st.dictionaries(texts, json_values, max_size=3)
 _tasks = st.builds(
     OpenTask,
@@ -97,8 +99,9 @@ _FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "stop_reason": texts,
         "value_changes": _changes,
         "disabled_tools": st.lists(texts, max_size=2).map(tuple),
+        "speech": _speech,
     },
-    UserMessageAdded: {"message": st.builds(UserMessage, contents), "item_id": texts},
+    UserMessageAdded: {"message": st.builds(UserMessage, contents), "item_id": texts, "speech": _speech},
     HistoryCompacted: {
         "upto": _refs,
         "summary": st.lists(_summary_messages, max_size=2).map(tuple),

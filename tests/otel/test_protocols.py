@@ -1,9 +1,13 @@
 """Traces across A2A, MCP and realtime sessions, as an OTLP receiver gets them (observability O1)."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc.aio
 import httpx
 import pytest
+from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard
 from inline_snapshot import snapshot
 from tests.mcp.servers import free_port
 from tests.mcp.servers import served as mcp_served
@@ -14,15 +18,18 @@ from tests.serving.a2a.clients import served
 
 from baton import Agent, Runner, tool
 from baton.a2a import RemoteAgent
+from baton.errors import RemoteError
 from baton.events import AgentResponded, ToolReturned
 from baton.mcp import MCPToolset
+from baton.messages import Usage
+from baton.models import ModelPrice, PriceTable
 from baton.otel import OTelObserver
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from baton.runner import BackgroundRunner
 from baton.serving import api_app, mcp_app
 from baton.serving.a2a import a2a_app
 from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, transfer_to
+from baton.testing import ScriptedModel, ScriptedRealtimeModel, call, say, transfer_to
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +45,48 @@ def flushed(received: Receiver, observer: OTelObserver) -> list[str]:
     return received.tree()
 
 
-async def test_a_remote_agent_continues_the_trace_of_its_caller() -> None:
-    # A2A out and in.
-    with exporting() as (received, observer):
+@asynccontextmanager
+async def served_over_grpc(runner: Runner[Any, Any]) -> AsyncGenerator[AgentCard]:
+    """Serve a runner over gRPC only; yield its card."""
+    server, app = grpc.aio.server(), a2a_app(runner)
+    app.add_to_grpc(server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    card = AgentCard(name="Weather", capabilities=AgentCapabilities(streaming=True))
+    card.supported_interfaces.add(url=address, protocol_binding="GRPC", protocol_version="1.0")
+    try:
+        yield card
+    finally:
+        await server.stop(0)
+        await app.close()
+
+
+@asynccontextmanager
+async def remote_agent(runner: Runner[Any, Any], binding: str) -> AsyncGenerator[RemoteAgent]:
+    """Serve a runner with a binding of A2A, and connect to it."""
+    if binding == "grpc":
+        async with served_over_grpc(runner) as card:
+            remote = RemoteAgent(card, description="Knows the weather.")
+            yield remote
+            await remote.close()
+        return
+    async with served(a2a_app(runner)) as url:
+        remote = await RemoteAgent.discover(url)
+        yield remote
+        await remote.close()
+
+
+@pytest.mark.parametrize("binding", ["http", "grpc"])
+async def test_a_remote_agent_continues_the_trace_of_its_caller(binding: str) -> None:
+    # O1: A2A out and in. Each side has an observer of its own, as two processes would.
+    with exporting() as (received, observer), exporting() as (received_there, observer_there):
         weather = Agent("Weather", description="Knows the weather.")
-        there = Runner(weather, model=ScriptedModel(["Sunny."]), observers=[observer], store=MemoryStore())
-        async with served(a2a_app(there)) as url:
-            remote = await RemoteAgent.discover(url)
+        model = ScriptedModel([say("Sunny.", usage=Usage(7, 2))])
+        there = Runner(weather, model=model, observers=[observer_there], store=MemoryStore())
+        async with remote_agent(there, binding) as remote:
             router = Agent("Router", description="Routes.", sub_agents=[remote])
             here = Runner(router, model=ScriptedModel([transfer_to("Weather")]), observers=[observer])
-            assert (await here.run("How is Rome?")).output == "Sunny."
-            await remote.close()
+            assert (await here.run("How is Rome?", thread="t1")).output == "Sunny."
         assert flushed(received, observer) == snapshot(
             [
                 "invoke_workflow Router",
@@ -56,12 +94,42 @@ async def test_a_remote_agent_continues_the_trace_of_its_caller() -> None:
                 "    chat scripted",
                 "    handoff Router to Weather",
                 "  invoke_agent Weather",
-                "    invoke_workflow Weather",
-                "      invoke_agent Weather",
-                "        chat scripted",
             ]
         )
-        assert len({span.trace for span in received.spans}) == 1
+        assert flushed(received_there, observer_there) == snapshot(
+            ["invoke_workflow Weather", "  invoke_agent Weather", "    chat scripted"]
+        )
+        asked, answered = received.named("invoke_agent Weather"), received_there.named("invoke_workflow Weather")
+        assert (answered.trace, answered.parent) == (asked.trace, asked.id)
+        assert len({span.trace for span in (*received.spans, *received_there.spans)}) == 1
+        assert {span.attributes["gen_ai.conversation.id"] for span in received.spans} == {"t1"}
+        # O4: each side measures its own calls.
+        assert received.point("gen_ai.client.operation.duration").count == 1
+        assert received_there.point("gen_ai.client.token.usage", gen_ai__token__type="input").sum == 7
+
+
+@pytest.mark.parametrize("binding", ["http", "grpc"])
+async def test_a_remote_agent_that_fails_is_an_error_on_both_sides(binding: str) -> None:
+    # O2, O3: the error of the service is on its own spans; the caller's agent failed with what A2A says of it.
+    with exporting(content=True) as (received, observer):
+        weather = Agent("Weather", description="Knows the weather.")
+        model = ScriptedModel([OSError("no satellite")])
+        there = Runner(weather, model=model, observers=[observer], store=MemoryStore())
+        async with remote_agent(there, binding) as remote:
+            with pytest.raises(RemoteError):
+                await Runner(remote, observers=[observer]).run("How is Rome?")
+        assert flushed(received, observer) == snapshot(
+            [
+                "invoke_workflow Weather !",
+                "  invoke_agent Weather !",
+                "    invoke_workflow Weather !",
+                "      invoke_agent Weather !",
+                "        chat scripted !",
+            ]
+        )
+        run, run_there = received.all("invoke_workflow Weather")
+        assert (run.attributes["error.type"], run_there.attributes["error.type"]) == ("RemoteError", "ModelError")
+        assert run.attributes["input.value"] == run_there.attributes["input.value"] == "How is Rome?"
 
 
 async def test_a_run_continues_the_trace_of_an_http_client() -> None:
@@ -138,6 +206,41 @@ async def test_a_realtime_session_has_the_same_spans() -> None:
         chats = [span.attributes for span in received.spans if span.name.startswith("chat")]
         assert all(chat["gen_ai.conversation.id"] for chat in chats)
     await backend.close()
+
+
+@pytest.mark.parametrize("content", [True, False])
+async def test_a_realtime_session_has_content_and_metrics_as_configured(content: bool) -> None:
+    # O2, O3, O4
+    def redact(name: str, value: Any) -> Any:
+        return str(value).replace("4711", "####")
+
+    price = ModelPrice(input=4, output=16)
+    steps = {
+        "Desk": [say("Invoice 4711?", call("transfer_to_billing"), usage=Usage(100, 20))],
+        "Billing": [say("4711 is paid.", usage=Usage(50, 10))],
+    }
+    with exporting(content=content, redact=redact) as (received, observer):
+        desk = RealtimeAgent("Desk", handoffs=[RealtimeAgent("Billing", description="Bills.")])
+        model = ScriptedRealtimeModel(steps, name="openai:gpt-realtime")
+        settings, prices = RealtimeSettings(modality="text"), PriceTable({"openai:gpt-realtime": price})
+        runner = RealtimeRunner(desk, model=model, settings=settings, observers=[observer], prices=prices)
+        async with record_session(runner.connect(thread="t1")) as recorder:
+            await recorder.session.send_text("My invoice?")
+            await recorder.wait_for(AgentResponded, where=lambda response: response.text == "4711 is paid.")
+        observer.flush()
+        assert {span.attributes["gen_ai.conversation.id"] for span in received.spans} == {"t1"}
+        chat = received.all("chat gpt-realtime")[-1].attributes
+        shown = ("gen_ai.provider.name", "gen_ai.agent.name", "gen_ai.usage.input_tokens", "baton.usage.cost")
+        assert [chat[name] for name in shown] == ["openai", "Billing", 50, price.cost(Usage(50, 10))]
+        words = str([[span.attributes, span.events] for span in received.spans])
+        assert ("#### is paid." in words, "4711" in words) == (content, False)
+        run = received.named("invoke_workflow Desk").attributes
+        assert (run["gen_ai.usage.output_tokens"], run["baton.run.status"]) == (30, "completed")
+        assert received.point("gen_ai.client.operation.duration").count == 2
+        assert received.point("gen_ai.client.token.usage", gen_ai__token__type="output").sum == 30
+        assert received.point("baton.handoff.count", source="Desk", target="Billing", outcome="followed").sum == 1
+        assert received.point("baton.agent.duration", gen_ai__agent__name="Billing").count == 1
+        assert received.point("baton.runs.active").sum == 0
 
 
 async def test_background_runs_are_inside_the_span_that_started_them() -> None:

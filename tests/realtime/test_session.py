@@ -18,6 +18,7 @@ from baton.errors import (
     OverloadedError,
     RunError,
     TransferError,
+    UnknownPriceError,
 )
 from baton.events import (
     AgentFinished,
@@ -32,6 +33,7 @@ from baton.events import (
     UserMessageAdded,
 )
 from baton.messages import Usage
+from baton.models import ModelPrice, PriceTable
 from baton.otel import OTelObserver
 from baton.realtime import (
     AudioCompleted,
@@ -190,6 +192,30 @@ async def test_usage_is_counted(backend: Backend) -> None:
     usage = recorder.session.result.usage.total
     assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens) == (30, 12, 3)
     assert backend.complaints == []
+
+
+async def test_a_realtime_model_costs_what_the_price_table_says_or_is_unpriced() -> None:
+    # O7
+    name, price = "openai:gpt-realtime", ModelPrice(input=4, output=16)
+    table = PriceTable({name: price})
+    for prices, expected in ((True, (0.0, 1)), (table, (price.cost(Usage(1000, 100)), 0))):
+        model = ScriptedRealtimeModel([say("One.", usage=Usage(1000, 100))], name=name)
+        async with record_session(make_runner(RealtimeAgent("Desk"), model, prices=prices).connect()) as recorder:
+            await recorder.session.send_text("Hi")
+            await recorder.wait_for_response()
+        total = recorder.session.result.usage.total
+        assert (total.cost, total.unpriced_calls) == expected
+
+
+async def test_a_limit_on_the_cost_ends_a_session_whose_price_is_unknown() -> None:
+    # O7
+    model = ScriptedRealtimeModel([say("One.", usage=Usage(1000, 100))], name="openai:gpt-realtime")
+    runner = make_runner(RealtimeAgent("Desk"), model)
+    async with record_session(runner.connect(limits=Limits(cost=1))) as recorder:
+        await recorder.session.send_text("Hi")
+        await recorder.wait_until_ended()
+    assert isinstance(recorder.failure, UnknownPriceError)
+    assert "PriceTable" in str(recorder.failure)
 
 
 @pytest.mark.parametrize(

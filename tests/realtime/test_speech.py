@@ -2,10 +2,11 @@
 
 import asyncio
 
-from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, speak
+import pytest
+from tests.realtime.backends import MS_PER_WORD, Backend, ScriptedBackend, WebSocketBackend, speak
 from tests.realtime.recorder import SessionRecorder, make_runner, record_session
 
-from baton.events import AgentResponded, ResponseTruncated
+from baton.events import AgentResponded, ResponseTruncated, UserMessageAdded, decode_log, encode_log
 from baton.flow.log_history import history_from_log
 from baton.messages import AssistantMessage, ToolCall, text_of
 from baton.realtime import (
@@ -44,6 +45,42 @@ async def wait_for_item(recorder: SessionRecorder, word: str) -> str:
         ),
     )
     return item_id
+
+
+async def test_the_log_has_the_times_of_speech(backend: Backend) -> None:
+    # S15: audio arrives at once, and is heard one response after the other.
+    steps = {"Desk": [say("One two three four five", call("transfer_to_billing"))], "Billing": ["Billing here."]}
+    billing = RealtimeAgent("Billing", description="Bills.", instructions="Billing")
+    model = await backend.start(steps)
+    desk = RealtimeAgent("Desk", instructions="Desk", handoffs=[billing])
+    async with record_session(make_runner(desk, model, settings=WITH_AUDIO).connect()) as recorder:
+        await speak(backend, recorder.session, "Count please")
+        await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Billing here.")
+        await recorder.wait_for(UserMessageAdded)
+        await recorder.session.wait_until_idle()
+    events = recorder.session.log.events
+    started = events[0].timestamp
+    (asked,) = [event for event in events if isinstance(event, UserMessageAdded)]
+    first, second = [event for event in events if isinstance(event, AgentResponded)]
+    assert asked.speech is not None
+    assert started <= asked.speech.start <= asked.speech.end <= asked.timestamp
+    assert first.speech is not None
+    assert second.speech is not None
+    assert started <= first.speech.start <= first.timestamp
+    assert first.speech.end - first.speech.start == pytest.approx(5 * MS_PER_WORD / 1000, abs=0.5)
+    # The second is heard when the first has ended, not when its audio arrives.
+    assert second.speech.start >= first.speech.end - 0.05
+    assert decode_log(encode_log(events)) == list(events)
+
+
+async def test_text_has_no_time_of_speech(backend: Backend) -> None:
+    # S15
+    model = await backend.start(["Hello."])
+    async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
+        await recorder.session.send_text("Hi")
+        await recorder.wait_for_response()
+    spoken = [event for event in recorder.session.log.events if isinstance(event, AgentResponded | UserMessageAdded)]
+    assert [event.speech for event in spoken] == [None, None]
 
 
 async def test_the_user_interrupts_a_response_in_progress(backend: Backend) -> None:

@@ -34,6 +34,17 @@ def test_items_are_played_one_after_the_other() -> None:
     assert playback.stop() == [PlayedPortion("b", 0, 250, 1000)]
 
 
+def test_audio_waits_for_the_audio_before_it() -> None:
+    # S15
+    clock = Clock()
+    playback = PlaybackTracker(clock)
+    assert playback.received("a", 0, 1000) == 0
+    clock.now += 0.25
+    assert [playback.received("a", 0, 500), playback.received("b", 0, 1000)] == [0.75, 1.25]
+    clock.now += 10
+    assert playback.received("b", 0, 500) == 0
+
+
 def test_fully_played_items_are_not_truncated() -> None:
     clock = Clock()
     playback = PlaybackTracker(clock)

@@ -188,6 +188,9 @@ def _require_authentication(command: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+reload_option = click.option(
+    "--reload", is_flag=True, help="Restart the server when a Python file changes; for development."
+)
 server_options = add_options(
     store,
     model,

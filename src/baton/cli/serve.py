@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from secrets import token_urlsafe
 from socket import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -17,7 +18,7 @@ from ..errors import SetupError
 from ..runner import BackgroundRunner, Runner
 from ..stores import MemoryStore, Store
 from .errors import TargetError
-from .options import POSITIVE, repeated_option, server_options, target
+from .options import POSITIVE, reload_option, repeated_option, server_options, target
 from .output import write
 from .targets import check_runner_options, load_object, load_target
 
@@ -73,7 +74,7 @@ def serve_app(
     max_body: int | None,
     access_log: bool,
     store: Store | None = None,
-    sockets: list[socket] | None = None,
+    studios: "list[StudioApp] | None" = None,
 ) -> None:
     """Create an app with the authentication of the command line and serve it until Ctrl-C.
 
@@ -89,7 +90,7 @@ def serve_app(
         max_body: --max-body.
         access_log: --access-log.
         store: A store that must be reachable before the app starts.
-        sockets: The sockets of the process that reloads this one; by default those of `host` and `port`.
+        studios: The apps of Studio, once `make_app` was called.
     """
     from ..serving.http.app import ACCESS_LOGGER, AccessLog
     from ..serving.server import check_server, listen, run_server, url_of
@@ -97,6 +98,10 @@ def serve_app(
     methods, limits = load_auth(token_env, auth) or None, {} if max_body is None else {"max_body": max_body}
     app = make_app(auth=methods, allow_anonymous=allow_anonymous, **limits)
     check_server(host, allow_anonymous=methods is not None or allow_anonymous)
+    reloader: ReloaderState | None = click.get_current_context().obj
+    if reloader is not None:
+        for studio in studios or ():
+            studio.session.secret = reloader.studio_secret
     if access_log:
         ACCESS_LOGGER.setLevel(logging.INFO)
         app = AccessLog(app)
@@ -105,7 +110,7 @@ def serve_app(
         if store is not None:
             await store.list(limit=1)
 
-    with listen(host, port) if sockets is None else nullcontext(sockets) as opened:
+    with listen(host, port) if reloader is None else nullcontext(reloader.sockets) as opened:
         run_server(
             app,
             opened,
@@ -215,7 +220,7 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
     metavar="SECONDS",
     help="Reserve runs for this long; if the process dies, others take them over afterwards (default: 30).",
 )
-@click.option("--reload", is_flag=True, help="Restart the server when a Python file changes; for development.")
+@reload_option
 @server_options
 def serve_command(
     *,
@@ -258,7 +263,7 @@ def serve_command(
         return "\n".join(lines)
 
     app = partial(make_app, runner, names, studios=studios, cors_origins=cors_origins, show_errors=show_errors)
-    serve_app(app, notice, store=runs, sockets=click.get_current_context().obj, **options)
+    serve_app(app, notice, store=runs, studios=studios, **options)
 
 
 def serve_with_reload(host: str, port: int) -> None:
@@ -295,10 +300,18 @@ def serve_with_reload(host: str, port: int) -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
     config = Config(__name__, reload=True, log_level="warning", log_config=None)
     with listen(host, port) as sockets:
-        Reloader(config, target=partial(_serve_reloaded, arguments), sockets=sockets).run()
+        Reloader(config, target=partial(_serve_reloaded, arguments, token_urlsafe(32)), sockets=sockets).run()
 
 
-def _serve_reloaded(arguments: list[str], sockets: list[socket] | None) -> None:
+class ReloaderState(NamedTuple):
+    """State that a process which reloads the server passes to each process that serves."""
+
+    sockets: list[socket]
+    studio_secret: str
+    """The value of Studio's cookie, so that browsers stay signed in."""
+
+
+def _serve_reloaded(arguments: list[str], studio_secret: str, sockets: list[socket]) -> None:
     from .main import main
 
-    main(arguments, obj=sockets)
+    main(arguments, obj=ReloaderState(sockets, studio_secret))

@@ -1,6 +1,5 @@
 """The command `baton studio`: a local web page that shows the runs of a store."""
 
-from functools import partial
 from typing import Any
 
 import click
@@ -9,16 +8,24 @@ from ..agents import Agent
 from ..runner import Runner
 from ..stores import MemoryStore
 from .errors import TargetError
-from .options import server_options
-from .serve import make_runner, serve_app
+from .options import reload_option, server_options
+from .serve import make_runner, serve_app, serve_with_reload
 
 
 @click.command("studio")
 @click.argument("target", metavar="[MODULE:AGENT]", required=False)
 @click.option("--run", "place", metavar="RUN", help="Show this run first; with an event after @, as in r1@12.")
+@reload_option
 @server_options
 def studio_command(
-    *, target: str | None, place: str | None, store: str | None, model: str | None, port: int, **options: Any
+    *,
+    target: str | None,
+    place: str | None,
+    store: str | None,
+    model: str | None,
+    port: int,
+    reload: bool,
+    **options: Any,
 ) -> None:
     """Open a local web page that shows runs, and reruns them.
 
@@ -31,6 +38,7 @@ def studio_command(
       baton studio desk:router --store runs.db
       baton studio --store runs.db --run r1@12
       baton studio desk:router --store runs.db --host 0.0.0.0 --token-env DESK_TOKEN
+      baton studio desk:router --store runs.db --reload
     """
     from ..studio import StudioApp, studio_app
 
@@ -38,6 +46,9 @@ def studio_command(
         raise TargetError("name a team, a store or both: baton studio [MODULE:AGENT] [--store runs.db]")
     if options.pop("allow_anonymous"):
         raise TargetError("baton studio does not accept --allow-anonymous; use --token-env")
+    if reload:
+        serve_with_reload(options["host"], port)
+        return
     runner: Runner[Any, Any] = (
         Runner(Agent("viewer"), store=store) if target is None else make_runner(target, store=store, model=model)
     )
@@ -53,4 +64,4 @@ def studio_command(
             lines.append("runs are stored in memory only; use --store to keep them")
         return "\n".join(lines)
 
-    serve_app(partial(make), notice, port=port, allow_anonymous=False, store=runs, **options)
+    serve_app(make, notice, port=port, allow_anonymous=False, store=runs, studios=apps, **options)

@@ -157,6 +157,15 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Contents by hash, as JSON data."""
 
 
+class SpeechInterval(msgspec.Struct, frozen=True, gc=False):
+    """The time in which something is heard in a live conversation, in seconds since the epoch."""
+
+    start: float
+    """The time at which the first sound is heard."""
+    end: float
+    """The time at which the last sound is heard; for an agent, if it is played to its end."""
+
+
 class AgentResponded(Event, frozen=True):
     """An agent's model responded, or the agent itself added a message with `ctx.say`.
 
@@ -185,6 +194,8 @@ class AgentResponded(Event, frozen=True):
     """The tools that were disabled in this turn."""
     failed_calls: int = 0
     """The number of model calls for a summary of the history that failed before it."""
+    speech: SpeechInterval | None = None
+    """The time in which it is heard, if it is spoken; `ResponseTruncated` says how much of it was played."""
 
     @property
     def text(self) -> str:
@@ -209,6 +220,8 @@ class UserMessageAdded(Event, frozen=True):
     """The provider's id of the item, if it was speech."""
     message_id: str = ""
     """The id of the waiting message, or the key of the `RunResumed` event, that it comes from; "" if none."""
+    speech: SpeechInterval | None = None
+    """The time in which the user spoke, if the provider detected it."""
 
     @property
     def text(self) -> str:

@@ -11,7 +11,9 @@ from ..flow.log_history import history_from_log
 from ..messages import Usage, text_of
 from ..runner import usage_from_events
 
-_OF_THE_RUN = frozenset(("timestamp", "run_id", "forked_from", "thread", "owner", "previous_run_id", "request"))
+_OF_THE_RUN = frozenset(
+    ("timestamp", "run_id", "forked_from", "thread", "owner", "previous_run_id", "request", "speech")
+)
 """Fields in which two runs that did the same may differ."""
 
 

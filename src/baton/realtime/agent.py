@@ -204,6 +204,7 @@ class LiveActivation:
             ctx._take_changes(),
             disabled,
             disabled_tools=hidden,
+            speech=self._controller.speech.agent_interval(ended.item_ids),
         )
         self._log.write(response)
         if ctx._hooks is not None:
@@ -289,7 +290,8 @@ class LiveActivation:
             await self._controller.responses.request()
 
     async def _record_user_message(self, slot: TranscriptSlot, message: UserMessage, item_id: str = "") -> None:
-        self._log.write(UserMessageAdded(slot.key, self._ctx._origin, time(), message, item_id))
+        speech = self._controller.speech.user_interval(item_id) if item_id else None
+        self._log.write(UserMessageAdded(slot.key, self._ctx._origin, time(), message, item_id, speech=speech))
         self._corrections.reset()
         await self._log.settle()
 

@@ -1,14 +1,14 @@
 """Speech of both sides: delivery of audio and transcripts, playback progress, and interruptions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from time import monotonic
-from typing import Protocol, TypeAlias, assert_never
+from time import monotonic, time
+from typing import Any, Protocol, TypeAlias, assert_never
 from unicodedata import east_asian_width
 
 from msgspec import Struct
 
-from ..events import Delta, Origin
+from ..events import Delta, Origin, SpeechInterval
 from ..messages import AssistantMessage
 from . import protocol
 from .connection import ReconnectingConnection
@@ -56,13 +56,16 @@ class PlaybackTracker:
         self._items: dict[tuple[str, int], _PlayingItem] = {}
         self._has_reports = False
 
-    def received(self, item_id: str, content_index: int, milliseconds: float) -> None:
+    def received(self, item_id: str, content_index: int, milliseconds: float) -> float:
         """Add audio that is to be played, after the audio of earlier items.
 
         Args:
             item_id: The item that the audio belongs to.
             content_index: Index of its content part.
             milliseconds: Duration of the audio.
+
+        Returns:
+            The seconds until it is played, if playback is in real time.
         """
         item = self._items.get((item_id, content_index))
         if item is None:
@@ -70,8 +73,11 @@ class PlaybackTracker:
             ends = [known.starts_at + known.total_ms / 1000 for known in self._items.values()]
             item = self._items[item_id, content_index] = _PlayingItem(max([self._clock(), *ends]))
         # If playback has run out of audio, there was silence until now.
-        item.starts_at = max(item.starts_at, self._clock() - item.total_ms / 1000)
+        now = self._clock()
+        item.starts_at = max(item.starts_at, now - item.total_ms / 1000)
+        wait = item.starts_at + item.total_ms / 1000 - now
         item.total_ms += milliseconds
+        return wait
 
     def played(self, item_id: str, milliseconds: float, *, content_index: int = 0) -> None:
         """Report playback progress. From the first report on, the clock is not used any more.
@@ -130,7 +136,9 @@ class _SpokenItem:
 
     preceding: str
     text: str = ""
-    has_audio: bool = False
+    heard_from: float = 0.0
+    heard_to: float = 0.0
+    """The time in which it is heard; 0 before its first audio."""
     is_known: bool = True
     """True if the provider has it on this connection."""
 
@@ -162,6 +170,8 @@ class SpeechTracker:
         """The items of the active response, by id."""
         self.muted: set[str] = set()
         """Responses that are no longer delivered."""
+        self._user_speech: dict[str, tuple[float, float | None]] = {}
+        """The start and the end of the user's speech, by item id."""
 
     def start_response(self) -> None:
         """Start to collect the items of a new response."""
@@ -182,8 +192,9 @@ class SpeechTracker:
             case protocol.AudioChunk(response_id, item_id, index, audio):
                 self.has_audio = True
                 if response_id not in self.muted:
-                    self._find_or_add(item_id).has_audio = True
-                    self.playback.received(item_id, index, milliseconds_of(len(audio), self._settings.output_format))
+                    item, length = self._find_or_add(item_id), milliseconds_of(len(audio), self._settings.output_format)
+                    start = time() + self.playback.received(item_id, index, length)
+                    item.heard_from, item.heard_to = item.heard_from or start, start + length / 1000
                     host.deliver(AudioDelta(host.origin, audio, item_id, index))
             case protocol.AudioEnded(response_id, item_id):
                 if response_id not in self.muted:
@@ -200,14 +211,29 @@ class SpeechTracker:
 
     async def on_user_speech(self, signal: protocol.UserSpeechStarted | protocol.UserSpeechEnded) -> None:
         """Handle the start or the end of the user's speech; the start interrupts the agent."""
-        host = self._host
+        host, item_id, now = self._host, signal.item_id, time()
         self.is_user_speaking = isinstance(signal, protocol.UserSpeechStarted)
         if isinstance(signal, protocol.UserSpeechEnded):
-            host.deliver(SpeechStopped(host.origin, signal.item_id))
+            if item_id in self._user_speech:
+                self._user_speech[item_id] = (self._user_speech[item_id][0], now)
+            host.deliver(SpeechStopped(host.origin, item_id))
             return
-        host.deliver(SpeechStarted(host.origin, signal.item_id))
+        self._user_speech[item_id] = (now, None)
+        _forget_oldest(self._user_speech)
+        host.deliver(SpeechStarted(host.origin, item_id))
         detection = self._settings.turn_detection
         await self.interrupt(cancel_response=detection is None or not detection.interrupt_response)
+
+    def user_interval(self, item_id: str) -> SpeechInterval | None:
+        """Return the time in which the user spoke an item, if the provider detected its start and its end."""
+        start, end = self._user_speech.pop(item_id, (0.0, None))
+        return None if end is None else SpeechInterval(start, end)
+
+    def agent_interval(self, item_ids: Iterable[str]) -> SpeechInterval | None:
+        """Return the time in which the items of a response are heard, if they have audio."""
+        items = [self._recent[item_id] for item_id in item_ids if item_id in self._recent]
+        heard = [item for item in items if item.heard_from]
+        return SpeechInterval(heard[0].heard_from, heard[-1].heard_to) if heard else None
 
     async def interrupt(self, *, cancel_response: bool = True) -> None:
         """Stop speech and playback, and truncate what was not played here and at the provider."""
@@ -239,7 +265,7 @@ class SpeechTracker:
         """List the items of the active response that have a transcript and no audio yet."""
         if self._settings.modality != "audio":
             return []
-        return [PlayedPortion(item_id, 0, 0, 1) for item_id, item in self._active.items() if not item.has_audio]
+        return [PlayedPortion(item_id, 0, 0, 1) for item_id, item in self._active.items() if not item.heard_from]
 
     def _truncate(self, portion: PlayedPortion) -> None:
         host, item_id = self._host, portion.item_id
@@ -252,6 +278,10 @@ class SpeechTracker:
         item = self._active.get(item_id)
         if item is None:
             item = self._recent[item_id] = self._active[item_id] = _SpokenItem(self._active_text())
-            while len(self._recent) > _MAX_REMEMBERED:
-                del self._recent[next(iter(self._recent))]
+            _forget_oldest(self._recent)
         return item
+
+
+def _forget_oldest(entries: dict[str, Any]) -> None:
+    while len(entries) > _MAX_REMEMBERED:
+        del entries[next(iter(entries))]

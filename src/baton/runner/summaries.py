@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import StoreError
-from ..events import AgentStarted, Event, RunFailed, RunResumed
+from ..events import AgentStarted, Event, RunFailed, RunResumed, UserMessageAdded
 from ..messages import Usage, UserMessage, text_of
 from ..stores import SUMMARY_NOTE, Store
 from .backends import run_started_event
@@ -48,6 +48,9 @@ def summarize(events: Sequence[Event]) -> RunSummary:
     for event in events:
         if type(event) is AgentStarted:
             agents[event.agent] = None
+        elif type(event) is UserMessageAdded and first is None:
+            # A live conversation starts without input.
+            first = event.message
         elif type(event) is RunFailed:
             error = f"{event.error_type}: {event.message}"[:_MAX_TEXT]
         elif type(event) is RunResumed:

@@ -25,7 +25,8 @@ class StudioSession(Auth):
     def __init__(self) -> None:
         self.token = token_urlsafe(24)
         """The token of the next sign-in; it works once."""
-        self._secret = token_urlsafe(32)
+        self.secret = token_urlsafe(32)
+        """The value of the cookie; a process that serves Studio again sets it, so that browsers stay signed in."""
 
     def openapi_scheme(self) -> Mapping[str, Any]:
         """Return the scheme as an OpenAPI security scheme object."""
@@ -46,7 +47,7 @@ class StudioSession(Auth):
             request: The incoming request.
         """
         given = request.cookies.get(_cookie_name(request), "")
-        return compare_digest(given.encode(errors="replace"), self._secret.encode())
+        return compare_digest(given.encode(errors="replace"), self.secret.encode())
 
     def exchange(self, token: str) -> bool:
         """Return whether a token is valid, and invalidate it if so.
@@ -67,7 +68,7 @@ class StudioSession(Auth):
         """
         path = str(request.scope.get("root_path", "")) or "/"
         secure = "; Secure" if request.url.scheme == "https" else ""
-        return f"{_cookie_name(request)}={self._secret}; Path={path}; HttpOnly; SameSite=Strict{secure}"
+        return f"{_cookie_name(request)}={self.secret}; Path={path}; HttpOnly; SameSite=Strict{secure}"
 
 
 def _cookie_name(request: "Request") -> str:
