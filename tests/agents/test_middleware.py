@@ -337,8 +337,12 @@ async def test_middleware_inside_a_repeated_next_has_keys_of_its_own() -> None:
     keys = [event.key for event in result.events if isinstance(event, StepCompleted)]
     assert keys == [
         "1/m1/mw:Step/step:before",
+        # Before a step, what the middleware around it has received from `next` is recorded as well.
+        "1/m1/mw:Twice#2/next1",
         "1/m1/mw:Step@2.2/step:before",
+        "1/m1/mw:Twice/next1",
         "1/m1/mw:Step@1.2/step:before",
+        "1/m1/mw:Twice#2@1.2/next1",
         "1/m1/mw:Step@1.2@2.2/step:before",
     ]
 
