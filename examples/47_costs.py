@@ -1,4 +1,4 @@
-"""Lesson 46: what a run costs, by agent, model and edge, and a limit on it. The model is scripted: no network, no key.
+"""Lesson 47: what a run costs, by agent, model and edge, and a limit on it. The model is scripted: no network, no key.
 
 python examples/47_costs.py
 baton check examples/47_costs.py:desk

@@ -19,13 +19,27 @@ DISMISSED = "dismissed"
 _CLOSING = (f"/{FAILED}", f"/{DISMISSED}")
 
 
-class EventSink(Protocol):
-    """A receiver of events and deltas that can apply backpressure."""
+class DeltaSink(Protocol):
+    """A receiver of deltas that can apply backpressure."""
 
     @property
     def is_full(self) -> bool:
         """True if the writer must call `drain`."""
         ...
+
+    def put(self, event: Event | Delta) -> None:
+        """Accept an event or delta.
+
+        Args:
+            event: The event or delta.
+        """
+
+    async def drain(self) -> None:
+        """Wait until the sink can accept more."""
+
+
+class EventSink(DeltaSink, Protocol):
+    """A receiver of events and deltas."""
 
     @property
     def can_defer(self) -> bool:
@@ -37,22 +51,12 @@ class EventSink(Protocol):
         """True if anyone reads deltas; False for a sink that only stores events."""
         ...
 
-    def put(self, event: Event | Delta) -> None:
-        """Accept an event or delta.
-
-        Args:
-            event: The event or delta.
-        """
-
     def put_muted(self, event: Event) -> None:
         """Accept an event that is stored and observed, but not delivered to subscribers.
 
         Args:
             event: The event.
         """
-
-    async def drain(self) -> None:
-        """Wait until the sink can accept more."""
 
     async def catch_up(self) -> None:
         """Wait until a reader that is busy with events has asked for the next one."""

@@ -11,7 +11,8 @@ from baton import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, Set
 from baton.agents import with_guardrails
 from baton.errors import GuardrailTrippedError, ModelError
 from baton.events import Delta, Event, TextDelta
-from baton.messages import AssistantMessage, Message
+from baton.messages import AssistantMessage, Message, Reasoning, text_of
+from baton.middleware import model_middleware
 from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
 from baton.testing import ScriptedModel, ScriptedStream, call, transfer_to
 
@@ -275,3 +276,77 @@ async def test_the_error_of_a_parallel_guardrail_keeps_its_cause() -> None:
     )
     error, _ = await run_to_failure(Runner(desk))
     assert error.__cause__ is cause
+
+
+async def test_the_response_is_held_back_until_nested_guardrails_have_all_passed() -> None:
+    is_answered, first_passed, may_pass = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def answer(request: ModelRequest) -> AsyncIterator[Chunk]:
+        async for chunk in ScriptedModel([ScriptedStream("one ", "two")]).respond(request):
+            yield chunk
+        is_answered.set()
+
+    class SignallingModel:
+        name = "signalling"
+        respond = staticmethod(answer)
+
+    async def quick(ctx: RunContext, messages: Sequence[Message]) -> bool:
+        await is_answered.wait()
+        first_passed.set()
+        return True
+
+    async def slow(ctx: RunContext, messages: Sequence[Message]) -> bool:
+        await may_pass.wait()
+        return True
+
+    for outer, inner in ((quick, slow), (slow, quick)):
+        for event in (is_answered, first_passed, may_pass):
+            event.clear()
+        desk = with_guardrails(Agent("Desk", model=SignallingModel()), input_guardrails=[inner], mode="parallel")
+        runner = Runner(with_guardrails(desk, input_guardrails=[outer], mode="parallel"))
+        events: list[Event | Delta] = []
+        async with runner.stream("go") as run:
+            reading = asyncio.ensure_future(anext(collect(run, events)))
+            await first_passed.wait()
+            for _ in range(50):  # Long enough for deltas that are released too early.
+                await asyncio.sleep(0)
+            assert not any(isinstance(event, Delta) for event in events)
+            may_pass.set()
+            await reading
+        assert [event.text for event in events if isinstance(event, TextDelta)] == ["one ", "two"]
+
+
+async def test_a_held_back_empty_response_is_restarted_once_and_in_order() -> None:
+    model = ScriptedModel([AssistantMessage(reasoning=(Reasoning("hm"),)), "hi"], stream=True)
+
+    async def check(ctx: RunContext, messages: Sequence[Message]) -> bool:
+        while len(model.requests) < 2:
+            await asyncio.sleep(0)
+        return True
+
+    desk = with_guardrails(Agent("Desk", model=model), input_guardrails=[check], mode="parallel")
+    deltas = [event for event in await delivered_events(Runner(desk)) if isinstance(event, Delta)]
+    assert [type(delta).__name__ for delta in deltas] == ["ReasoningDelta", "ResponseRestarted", "TextDelta"]
+
+
+async def test_middleware_inside_parallel_guardrails_keeps_its_recorded_results() -> None:
+    # control M3: the guardrails are the outermost middleware, before and after a resume.
+    @model_middleware
+    async def ask_twice(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
+        await next(request)
+        return await next(request)
+
+    @model_middleware
+    async def confirm(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
+        response = await next(request)
+        if response.message is not None and text_of(response.message.content) == "final":
+            await ctx.interrupt("send it?")
+        return response
+
+    model, check = ScriptedModel(["draft", "final", "never"]), RecordingGuardrail("j")
+    inner = Agent("Desk", model=model, middleware=[ask_twice, confirm])
+    runner = Runner(with_guardrails(inner, input_guardrails=[check], mode="parallel"))
+    result = await runner.run("go")
+    result = await runner.resume(result.run_id, "yes")
+    assert (result.output, len(model.requests), len(check.seen)) == ("final", 2, 1)
+    assert (await runner.replay(result.events)).output == "final"

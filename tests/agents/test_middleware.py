@@ -24,9 +24,17 @@ from baton import (
     agent,
     tool,
 )
-from baton.agents import AgentContext, with_guardrails
+from baton.agents import AgentContext, Compaction, with_guardrails
 from baton.errors import BatonError, GuardrailTrippedError, LimitError, ModelError, SetupError, ToolError
-from baton.events import AgentResponded, ResponseRestarted, StepCompleted, TextDelta, ToolReturned
+from baton.events import (
+    AgentResponded,
+    HistoryCompacted,
+    ResponseRestarted,
+    StepCompleted,
+    TextDelta,
+    ToolReturned,
+    UserMessageAdded,
+)
 from baton.messages import AssistantMessage, ToolCall, Usage, UserMessage
 from baton.middleware import Middleware, model_middleware, tool_middleware
 from baton.models import ModelRequest, ModelResponse
@@ -337,8 +345,12 @@ async def test_middleware_inside_a_repeated_next_has_keys_of_its_own() -> None:
     keys = [event.key for event in result.events if isinstance(event, StepCompleted)]
     assert keys == [
         "1/m1/mw:Step/step:before",
+        # Before a step, what the middleware around it has received from `next` is recorded as well.
+        "1/m1/mw:Twice#2/next1",
         "1/m1/mw:Step@2.2/step:before",
+        "1/m1/mw:Twice/next1",
         "1/m1/mw:Step@1.2/step:before",
+        "1/m1/mw:Twice#2@1.2/next1",
         "1/m1/mw:Step@1.2@2.2/step:before",
     ]
 
@@ -817,6 +829,69 @@ async def test_middleware_runs_after_the_start_hook_and_before_the_end_hook() ->
     agent = Agent("A", model=RetryModel(ScriptedModel([ModelError("down", retryable=True), "fine"]), initial_delay=0))
     await Runner(agent.clone(hooks=Noted(), middleware=[Order("m", order), shout])).run("hi")
     assert order[1:-1] == ["start hook", "+m model", "-m model", "end hook: FINE"]
+
+
+async def test_the_parts_of_a_model_call_come_in_order() -> None:
+    # control M3: tool sources, instructions, enablement, steering, compaction, projection, start hook, middleware,
+    # model wrappers, record, end hook.
+    order: list[str] = []
+
+    def noted(what: str, returned: Any) -> Any:
+        order.append(what)
+        return returned
+
+    class Source:
+        async def get_tools(self, ctx: RunContext) -> Sequence[Any]:
+            return noted("tool source", [])
+
+    @tool(is_enabled=lambda ctx, agent: noted("enablement", True))
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        return await ctx.interrupt("well?")
+
+    class Noted(AgentHooks):
+        async def on_model_start(self, ctx: Any, agent: Any, request: Any) -> None:
+            order.append(f"start hook: {[str(message.content) for message in request.messages]}")
+
+        async def on_model_end(self, ctx: Any, agent: Any, response: Any) -> None:
+            order.append("end hook")
+
+    class Wrapper:
+        name = "wrapper"
+
+        def respond(self, request: ModelRequest) -> Any:
+            return noted("model wrapper", model.respond(request))
+
+    @model_middleware
+    async def around(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
+        return noted("-middleware", await next(noted("+middleware", request)))
+
+    model = ScriptedModel([call("look"), call("look"), call("ask"), lambda request: noted("model", "done")])
+    desk = Agent(
+        "A",
+        instructions=lambda ctx: noted("instructions", "Help."),
+        model=Wrapper(),
+        tools=[look, ask, cast("Any", Source())],
+        hooks=Noted(),
+        middleware=[around],
+        # The message makes the history too long.
+        compaction=Compaction(at_tokens=400, keep_last=1, summarizer=lambda ctx, read: noted("compaction", "Short.")),
+    )
+    runner = Runner(desk)
+    suspended = await runner.run("hi " * 400)
+    assert "compaction" not in order
+    order.clear()
+    result = await runner.resume(suspended.run_id, "fine", message="and quickly " * 100)
+    *before, start = order[:5]
+    assert before == ["tool source", "instructions", "enablement", "compaction"]
+    assert start.startswith("start hook: ['")
+    assert "Short." in start, "the projection reads the summary"
+    assert "and quickly" in start, "the projection reads the message"
+    assert order[5:] == ["+middleware", "model wrapper", "model", "-middleware", "end hook"]
+    effects = [
+        event for event in result.events if isinstance(event, UserMessageAdded | HistoryCompacted | AgentResponded)
+    ]
+    assert [type(event) for event in effects[-3:]] == [UserMessageAdded, HistoryCompacted, AgentResponded]
 
 
 async def test_middleware_can_sleep() -> None:

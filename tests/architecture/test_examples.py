@@ -63,6 +63,7 @@ KEY_LINES = {
     "45_voice_desk.py": "4600 ms of speech, 1 connection, active: Triage",
     "46_workers.py": "1000 of 1000 runs completed; exit codes of the workers: [-9, 0, 0]",
     "47_costs.py": "  Desk → Expert: 2400 tokens, $0.0290",
+    "48_smaller_prompts.py": "the chapters in the last request: [76, 76, 880] characters",
 }
 
 

@@ -150,6 +150,22 @@ async def test_a_steering_message_is_read_before_the_next_model_call(store: Stor
     assert following.output == "one | louder | softer | two"
 
 
+async def test_only_agents_of_the_outermost_flow_read_a_steering_message(store: Store | None) -> None:
+    # M15: an agent that is called as a tool has a task of its own.
+    gate = Gate()
+    inner = Agent("Inner", description="Looks.", model=Echo(), tools=[gate.tool])
+    model = ScriptedModel([call("ask_inner", request="look"), lambda request: text_of(request.messages[-1].content)])
+    runner = Runner(Agent("Desk", model=model, tools=[inner.as_tool("ask_inner")]), store=store)
+    first = asyncio.create_task(runner.run("one", thread="t"))
+    await gate.entered.wait()
+    steering = asyncio.create_task(runner.run("louder", thread="t", when_busy="steer"))
+    await until_waiting(runner)
+    gate.opened.set()
+    result = await first
+    assert (result.output, (await steering).output) == ("louder", "louder")
+    assert [event.key for event in result.events if isinstance(event, UserMessageAdded)] == ["1/m2/user1"]
+
+
 async def test_a_steering_message_too_late_becomes_a_run(store: Store | None) -> None:
     # M15: rows left when the run ends become runs.
     entered, opened = asyncio.Event(), asyncio.Event()

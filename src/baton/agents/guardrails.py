@@ -1,8 +1,7 @@
 """Guardrails around an agent, before it runs or in parallel with its first model call."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
@@ -11,7 +10,7 @@ from ..arguments import check_arguments
 from ..errors import SetupError
 from ..events import Action, Exit, Finish, Transfer
 from ..messages import Message
-from ..models import Chunk, Model, ModelRequest
+from ..models import ModelRequest, ModelResponse
 from ..tools.guardrails import (
     GuardrailChecks,
     GuardrailFunction,
@@ -22,86 +21,63 @@ from ..tools.guardrails import (
 from ..wording import show
 from .activation import AgentContext
 from .base import BaseAgent, C, Out
-from .compiled import compile_agent
 from .definition import AgentDefinition, InputCheck
+from .middleware import Layer, MiddlewareStack
+from .middleware_chains import HeldDeltas, MiddlewareContext, ModelCallChain
 from .wrappers import AgentWrapper, ThenTransfer
 
 
-class _Passed(msgspec.Struct):
-    """A flag that all models of an activation share: its parallel guardrails have passed."""
-
-    is_true: bool = False
-
-
-class GuardedModel(msgspec.Struct):
-    """A model that holds back its first response until parallel guardrails have passed.
+class ParallelChecks(msgspec.Struct):
+    """Input guardrails beside the first model call of an activation; its outermost middleware.
 
     Args:
-        model: The wrapped model.
-        checks: The input guardrails of the activation.
+        checks: The guardrails.
         messages: The messages to check.
     """
 
-    _model: Model
     _checks: GuardrailChecks
     _messages: Sequence[Message]
-    _passed: _Passed = msgspec.field(default_factory=_Passed)
+    _have_passed: bool = False
 
-    @property
-    def name(self) -> str:
-        """The name of the wrapped model."""
-        return self._model.name
-
-    def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]:
-        """Call the wrapped model."""
-        return self._model.respond(request) if self._passed.is_true else self._respond_after_checks(request)
-
-    def guard(self, other: Model) -> "GuardedModel":
-        """Return another model behind the same guardrails.
+    def around(self, stack: MiddlewareStack | None) -> MiddlewareStack:
+        """Return the middleware of an activation with the guardrails around it.
 
         Args:
-            other: The model that middleware has chosen.
+            stack: The middleware without them.
         """
-        return GuardedModel(other, self._checks, self._messages, self._passed)
+        stack = stack or MiddlewareStack()
+        layer = Layer("guardrail:input", self._model_call)
+        return msgspec.structs.replace(stack, model=(layer, *stack.model))
 
     async def finish(self) -> None:
         """Run the guardrails now if the model was never called. Raises GuardrailTrippedError."""
-        if not self._passed.is_true:
+        if not self._have_passed:
             await self._checks.enforce(self._messages)
-            self._passed.is_true = True
+            self._have_passed = True
 
-    async def _respond_after_checks(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
-        # One task reads the whole response: a provider must close in a task what it opened there.
-        reader = asyncio.create_task(self._read(request, chunks))
+    async def _model_call(
+        self, ctx: MiddlewareContext, request: ModelRequest, next: Callable[..., Coroutine[Any, Any, ModelResponse]]
+    ) -> ModelResponse:
+        """Call the model while the guardrails run; hold back its response until they have passed."""
+        if self._have_passed:
+            return await next(request)
+        chain = cast("ModelCallChain", ctx._chain)
+        held = chain.held = chain.held or HeldDeltas()
+        held.holders += 1
+        response = asyncio.create_task(next(request))
         try:
-            await self._checks.enforce(self._messages, on_trip=reader.cancel)
-            self._passed.is_true = True
-            while (chunk := await chunks.get()) is not None:
-                yield chunk
-            await reader
+            await self._checks.enforce(self._messages, on_trip=response.cancel)
+            self._have_passed = True
+            held.release()
+            return await response
         finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
-
-    async def _read(self, request: ModelRequest, chunks: "asyncio.Queue[Chunk | None]") -> None:
-        try:
-            stream = self._model.respond(request)
-            try:
-                async for chunk in stream:
-                    chunks.put_nowait(chunk)
-            finally:
-                close = getattr(stream, "aclose", None)
-                if close is not None:
-                    await close()
-        finally:
-            chunks.put_nowait(None)
+            response.cancel()
+            await asyncio.gather(response, return_exceptions=True)
 
 
 RunFunction: TypeAlias = Callable[[AgentContext[Any]], Coroutine[Any, Any, Action | None]]
 Layers: TypeAlias = Sequence[BaseAgent[Any, Any]]
 GuardMode: TypeAlias = Literal["blocking", "parallel"]
-ModelAgent: TypeAlias = AgentDefinition[Any, Any]
 
 
 class AgentGuards(msgspec.Struct, frozen=True):
@@ -111,13 +87,11 @@ class AgentGuards(msgspec.Struct, frozen=True):
         before: Input guardrails that run before the agent.
         during: Input guardrails that run during its first model call.
         output: Output guardrails.
-        model_agent: The agent whose first model call is held back; None if there is none.
     """
 
     before: Guardrails
     during: Guardrails
     output: Guardrails
-    model_agent: ModelAgent | None = None
 
     @classmethod
     def build(
@@ -140,7 +114,11 @@ class AgentGuards(msgspec.Struct, frozen=True):
             reject_duplicate_names(f"the {stage} of {owner}", [*own, *inner])
         before = tuple(each for each in inputs if not each.parallel)
         during = tuple(each for each in inputs if each.parallel)
-        return cls(before, during, outputs, _find_model_agent(layers, owner) if during else None)
+        if during and not isinstance(layers[-1], AgentDefinition):
+            raise SetupError(
+                f'{owner} has mode="parallel", but {layers[-1]!r} does not call a model itself; use mode="blocking"'
+            )
+        return cls(before, during, outputs)
 
     async def run(self, ctx: AgentContext[Any], run: RunFunction) -> Action | None:
         """Run the agent between its guardrails. A transfer has no output to check.
@@ -151,13 +129,7 @@ class AgentGuards(msgspec.Struct, frozen=True):
         """
         if self.before:
             await GuardrailChecks(self.before, ctx, "input").enforce(ctx.messages())
-        checks = GuardrailChecks(self.during, ctx, "input")
-        # Recorded verdicts are always read, so that a replay accounts for them.
-        if self.model_agent is None or checks.are_recorded:
-            await checks.enforce(ctx.messages())
-            action = await run(ctx)
-        else:
-            action = await self._run_in_parallel(ctx, run, self.model_agent, checks)
+        action = await (self._run_in_parallel(ctx, run) if self.during else run(ctx))
         if self.output and type(action) is not Transfer:
             has_result = isinstance(action, Exit | Finish) and action.result is not None
             output = cast("Exit | Finish", action).result if has_result else ctx.output
@@ -165,17 +137,20 @@ class AgentGuards(msgspec.Struct, frozen=True):
                 await GuardrailChecks(self.output, ctx, "output").enforce(output)
         return action
 
-    async def _run_in_parallel(
-        self, ctx: AgentContext[Any], run: RunFunction, model_agent: ModelAgent, checks: GuardrailChecks
-    ) -> Action | None:
-        compiled = compile_agent(model_agent, ctx)
-        model = GuardedModel(compiled.model, checks, ctx.messages())
-        # Only this activation uses the model that holds back its response.
-        agents = {model_agent.name: msgspec.structs.replace(compiled, model=model)}
-        ctx._options = replace(ctx._options, compiled_agents=agents)
-        action = await run(ctx)
+    async def _run_in_parallel(self, ctx: AgentContext[Any], run: RunFunction) -> Action | None:
+        checks = GuardrailChecks(self.during, ctx, "input")
+        parallel = ParallelChecks(checks, ctx.messages())
+        if checks.are_recorded:
+            # Read now, so that a replay applies their value changes where they were made.
+            await parallel.finish()
+        stack, ctx._middleware = ctx._middleware, parallel.around(ctx._middleware)
+        try:
+            action = await run(ctx)
+        finally:
+            # The guardrails refer to the context: together they would be freed by the garbage collector only.
+            ctx._middleware = stack
         # Code around the agent may not have called the model; the checks run all the same.
-        await model.finish()
+        await parallel.finish()
         return action
 
 
@@ -258,12 +233,3 @@ def _layers(agent: BaseAgent[Any, Any]) -> Iterator[BaseAgent[Any, Any]]:
     while isinstance(layer, BaseAgent):
         yield cast("BaseAgent[Any, Any]", layer)
         layer = getattr(cast(Any, layer), "inner", None)
-
-
-def _find_model_agent(layers: Layers, owner: str) -> ModelAgent:
-    innermost = layers[-1]
-    if isinstance(innermost, AgentDefinition):
-        return innermost
-    raise SetupError(
-        f'{owner} has mode="parallel", but {innermost!r} does not call a model itself; use mode="blocking"'
-    )

@@ -15,6 +15,8 @@ from ..context import RunContext
 from ..context.values import to_json_value
 from ..errors import RunError, SetupError
 from ..events import (
+    Delta,
+    Event,
     ReasoningDelta,
     ResponseRestarted,
     StepCompleted,
@@ -22,7 +24,7 @@ from ..events import (
     ToolCallDelta,
     ValueChanges,
 )
-from ..log import EventSink
+from ..log import DeltaSink
 from ..messages import AssistantMessage, ToolCall, Usage, text_of
 from ..models import ModelRequest, ModelResponse
 from ..tools import Tool, ToolResult
@@ -153,7 +155,9 @@ class MiddlewareContext(RunContext[Any], kw_only=True, eq=False):
             self._add_usage(usage)
 
     def _record(self) -> None:
-        """Record the results of `next` that are not recorded yet."""
+        """Record the results of `next` that are not recorded yet, the outer middleware's first."""
+        if self._outer is not None:
+            self._outer._record()
         log, chain, kept, first = self._run.log, self._chain, self._unrecorded or [], self._first
         if first is not None:
             usage = first.usage if isinstance(first, ModelResponse) else None
@@ -284,6 +288,43 @@ def _save_error(chain: CallChain[Any, Any], error: Exception) -> _SavedResult:
     return _SavedResult(error=describe_error(error), is_tool_error=error is chain.error)
 
 
+class HeldDeltas(Struct):
+    """A sink that keeps deltas until all who hold them back have released them."""
+
+    holders: int = 0
+    _sink: DeltaSink | None = None
+    _kept: list[Event | Delta] = []
+
+    def attach(self, sink: DeltaSink) -> DeltaSink:
+        """Return this object, as the sink in front of another."""
+        self._sink = sink
+        return self
+
+    def release(self) -> None:
+        """Pass on the deltas from now on, and those that were kept, unless others hold them back."""
+        self.holders -= 1
+        if not self.holders:
+            for each in self._kept:
+                self.put(each)
+
+    @property
+    def is_full(self) -> bool:
+        """True if the deltas are passed on and the sink is full."""
+        return not self.holders and self._sink is not None and self._sink.is_full
+
+    def put(self, event: Event | Delta) -> None:
+        """Keep a delta, or pass it on."""
+        if self.holders:
+            self._kept.append(event)
+        elif self._sink is not None:
+            self._sink.put(event)
+
+    async def drain(self) -> None:
+        """Wait until the sink can accept more."""
+        if self._sink is not None:
+            await self._sink.drain()
+
+
 class ModelCallChain(CallChain[ModelRequest, ModelResponse]):
     """The model calls of an activation on their way through middleware, one after the other.
 
@@ -292,6 +333,8 @@ class ModelCallChain(CallChain[ModelRequest, ModelResponse]):
     """
 
     is_held: bool = False
+    held: HeldDeltas | None = None
+    """Keeps deltas while they are held back; None if they never were."""
     streamed: AssistantMessage | None = None
     """The last response that was collected from the model."""
     _is_dirty: bool = False
@@ -309,10 +352,12 @@ class ModelCallChain(CallChain[ModelRequest, ModelResponse]):
         """Return the recorded response."""
         return cast("ModelResponse", saved.response)
 
-    def start_deltas(self, sink: EventSink | None) -> EventSink | None:
+    def start_deltas(self, sink: DeltaSink | None) -> DeltaSink | None:
         """Return the sink for the deltas of a response that begins, or None to withhold them."""
         if sink is None or self.is_held:
             return None
+        if self.held is not None and self.held.holders:
+            sink = self.held.attach(sink)
         if self._is_dirty:
             sink.put(ResponseRestarted(self.ctx._origin))
         self._is_dirty = True

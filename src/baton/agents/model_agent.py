@@ -22,7 +22,7 @@ from ..events import (
     TextDelta,
     ToolCallDelta,
 )
-from ..log import EventSink, ReadOnlyLog
+from ..log import DeltaSink, ReadOnlyLog
 from ..messages import AssistantMessage, ToolCall, Usage, UserMessage, is_empty, text_of
 from ..models import (
     Chunk,
@@ -56,7 +56,7 @@ from .compiled import (
     with_toolsets,
 )
 from .definition import AgentDefinition
-from .guardrails import AgentGuards, GuardedModel
+from .guardrails import AgentGuards
 from .middleware import MiddlewareStack
 from .middleware_chains import MiddlewareContext, ModelCallChain
 from .steering import add_recorded_messages, add_sent_messages
@@ -183,12 +183,13 @@ class ModelLoop(Struct):
             outermost = MiddlewareContext(run, ctx._origin, "", None, ctx, _chain=chain)
             response = await chain.layers[0].method(outermost, request, outermost._call_next)
             if response is not outermost._first or outermost._values is not None or run.suspended_by:
-                await self._check_replacement(chain, outermost, response)
+                chain.leave(outermost, response)
+                self._require_content(response)
             usage, calls = outermost._usage, outermost._model_calls
             name = response.model or outermost._model or (self._compiled.model.name if calls else "")
             if log.sink is not None:
                 chain.finish_deltas(cast("AssistantMessage", response.message))
-        # Checked by `_respond` or `_check_replacement`.
+        # Checked by `_respond` or `_require_content`.
         message: Any = response.message
         if message.tool_calls:
             id, used = message.tool_calls[0].id, run.call_ids
@@ -250,16 +251,6 @@ class ModelLoop(Struct):
             failed_calls = await self._compactor.prepare_turn(compiled, turn, instructions)
         return PreparedTurn(instructions, disabled, hidden, failed_calls)
 
-    async def _check_replacement(
-        self, chain: ModelCallChain, outermost: MiddlewareContext, response: ModelResponse
-    ) -> None:
-        """Check a response that middleware has replaced, and keep its value changes."""
-        chain.leave(outermost, response)
-        self._require_content(response)
-        if isinstance(self._compiled.model, GuardedModel):
-            # Middleware may not have called the model; nothing is acted upon before the checks.
-            await self._compiled.model.finish()
-
     async def _replay_response(self, recorded: AgentResponded, turn: int) -> None:
         """Repeat what a recorded model call changed, without calling the model."""
         ctx, run, key, origin = self._ctx, self._ctx._run, recorded.key, self._ctx._origin
@@ -313,8 +304,7 @@ class ModelLoop(Struct):
         ctx, model, calls = self._ctx, self._compiled.model, 0
         run, origin = ctx._run, ctx._origin
         if request.model is not None and request.model is not model:
-            chosen = resolve_model(request.model, wanted_by=self._agent.name)
-            model = model.guard(chosen) if isinstance(model, GuardedModel) else chosen
+            model = resolve_model(request.model, wanted_by=self._agent.name)
             if caller is not None:
                 caller._model = model.name
         self._sent = request
@@ -358,7 +348,7 @@ class ModelLoop(Struct):
                 break
             if calls > 1:
                 raise _keep_error(self._empty_response(response), caller, suffix)
-            self._announce_repetition(model)
+            self._announce_repetition(model, caller)
             lost = response.usage
         if lost is not None:
             # Both calls are paid for, and only this response is recorded.
@@ -381,15 +371,16 @@ class ModelLoop(Struct):
         is_direct = len(stack.model) == 1 and not ctx._run.log.has_past
         return ModelCallChain(stack.model, ctx, "", ctx, self._respond, is_direct=is_direct, is_held=stack.holds_deltas)
 
-    def _delta_sink(self, caller: MiddlewareContext | None) -> EventSink | None:
+    def _delta_sink(self, caller: MiddlewareContext | None) -> DeltaSink | None:
         sink = self._ctx._run.log.listener(self._ctx._origin)
         return sink if caller is None else cast("ModelCallChain", caller._chain).start_deltas(sink)
 
-    def _announce_repetition(self, model: Model) -> None:
+    def _announce_repetition(self, model: Model, caller: MiddlewareContext | None) -> None:
         name = self._agent.name
         _logger.info("model %s of `%s` answered with neither text nor calls; it is asked again", model.name, name)
-        # Subscribers may have received its reasoning.
-        self._ctx._run.log.deliver(ResponseRestarted(self._ctx._origin))
+        if caller is None:
+            # Subscribers may have received its reasoning; the chain of middleware tells them itself.
+            self._ctx._run.log.deliver(ResponseRestarted(self._ctx._origin))
 
     def _require_content(self, response: ModelResponse) -> None:
         message = response.message
@@ -401,7 +392,7 @@ class ModelLoop(Struct):
         text = f"the model `{name}` of `{self._agent.name}` answered with neither text nor calls"
         return EmptyResponseError(text, model=name, retryable=True)
 
-    async def _forward(self, stream: AsyncIterable[Chunk], sink: EventSink) -> list[Chunk]:
+    async def _forward(self, stream: AsyncIterable[Chunk], sink: DeltaSink) -> list[Chunk]:
         """Collect the chunks, and forward them to subscribers."""
         chunks: list[Chunk] = []
         append, put, origin = chunks.append, sink.put, self._ctx._origin

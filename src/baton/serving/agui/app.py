@@ -63,7 +63,6 @@ def agui_app(
     background = to_background_runner(target, "agui_app", context_factory)
     guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body, cors_origins=cors_origins)
     cancels = on_disconnect == "cancel"
-    endpoint = AGUIEndpoint(background, guard, heartbeat, show_errors, cancel_on_disconnect=cancels)
-    endpoint.when_busy = when_busy
+    endpoint = AGUIEndpoint(background, guard, heartbeat, show_errors, cancels, when_busy)
     routes = [Route("/{path:path}", endpoint.handle, methods=["POST"])]
     return make_app(routes, background, cors_origins=cors_origins)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, get_args
 
@@ -174,11 +175,15 @@ _cancelling: set[asyncio.Task[Any]] = set()
 """References to running tasks, because the event loop keeps only weak ones."""
 
 
+@dataclass(eq=False)
 class AGUIEndpoint(Endpoints):
-    """The endpoint of one AG-UI app."""
+    """The endpoint of one AG-UI app.
+
+    Args:
+        when_busy: The default for requests that do not say how to handle a thread with an unfinished run.
+    """
 
     when_busy: WhenBusy = "error"
-    """The default for requests that do not say how to handle a thread with an unfinished run."""
 
     async def handle(self, request: Request) -> Response:
         """Return the event stream of a run, or an error response.
