@@ -146,14 +146,18 @@ class RunRepository:
         status: RunStatus = "running",
         schedule: Schedule = ANY_TIME,
         from_inbox: bool = False,
+        is_first: bool = False,
     ) -> Lease:
-        """Create a run in the store with its first lines; it must follow the last run of its thread."""
+        """Create a run in the store with its first lines; it must follow the last run of its thread.
+
+        With `is_first` it is the first one of its thread, and follows a run of another one.
+        """
         return await self.store.create(
             started.run_id,
             lines,
             status=status,
             thread=started.thread,
-            previous=started.previous_run_id,
+            previous="" if is_first else started.previous_run_id,
             owner=started.owner,
             worker=worker,
             ttl=ttl,
@@ -256,10 +260,13 @@ class RunRepository:
             await self.inbox.send(started, args, mode, schedule)
         return started.run_id
 
-    async def import_log(self, events: Sequence[Event]) -> str:
-        """Store a log as a suspended run, so that no worker drives it unasked."""
+    async def import_log(self, events: Sequence[Event], *, thread: str = "") -> str:
+        """Store a log as a suspended run, so that no worker drives it unasked; `thread` is a new thread for it."""
         started = run_started_event(events)
-        await self.create(started, [encode_header(), *map(encode_event, events)], status="suspended")
+        if thread:
+            started = replace(started, thread=thread)
+        lines = [encode_header(), encode_event(started), *map(encode_event, events[1:])]
+        await self.create(started, lines, status="suspended", is_first=bool(thread))
         return started.run_id
 
     async def check_last(self, record: RunRecord) -> None:
