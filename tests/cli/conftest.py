@@ -77,14 +77,14 @@ def baton(write: Write) -> Invoke:
 class Terminal:
     """The command line in its own process, with pipes or a pseudo-terminal for input and output."""
 
-    def __init__(self, *arguments: str, is_real: bool = False) -> None:
+    def __init__(self, *arguments: str, is_real: bool = False, term: str = "dumb") -> None:
         ends = pty.openpty() if is_real else None
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *arguments],
             stdin=ends[1] if ends else subprocess.PIPE,
             stdout=ends[1] if ends else subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUTF8": "1", "TERM": "dumb"},
+            env={**os.environ, "PYTHONUTF8": "1", "TERM": term},
             start_new_session=is_real,
         )
         self._seen = ""
@@ -175,8 +175,8 @@ def terminal(write: Write) -> Iterator[Callable[..., Terminal]]:
     """Return a function that starts `baton` in its own process: `terminal("chat", "desk:agent")`."""
     opened: list[Terminal] = []
 
-    def start(*arguments: str, is_real: bool = False) -> Terminal:
-        opened.append(Terminal(*arguments, is_real=is_real))
+    def start(*arguments: str, is_real: bool = False, term: str = "dumb") -> Terminal:
+        opened.append(Terminal(*arguments, is_real=is_real, term=term))
         return opened[-1]
 
     yield start

@@ -6,7 +6,7 @@ import pytest
 from tests.runner.recording_store import RecordingStore, get_record, load_events
 
 from baton import Agent, AgentContext, RunContext, Runner, agent, tool
-from baton.errors import AnswerError, RunError, RunNotFoundError, ToolResultError
+from baton.errors import AnswerError, RunError, RunNotFoundError, SetupError, ThreadBusyError, ToolResultError
 from baton.events import RunStarted, ToolReturned
 from baton.messages import AssistantMessage, UserMessage, text_of
 from baton.stores import MemoryStore
@@ -199,3 +199,30 @@ async def test_a_fork_is_suspended_and_not_recovered() -> None:
     assert ((await get_record(store, fork)).status, await shop.runner.recover()) == ("suspended", {})
     # It is not part of the thread.
     assert [record.run_id for record in await shop.runner.thread("t").runs()] == ["r"]
+
+
+async def test_a_fork_can_continue_the_conversation_in_a_new_thread() -> None:
+    # X8: what `/fork` of `baton chat` does.
+    store = RecordingStore()
+    shop = ShopTeam(["one", call("price", item="tea"), "two", "three", "other three"], store)
+    for text in ("first", "second", "third"):
+        await shop.runner.run(text, thread="a", run_id=text)
+    before = [await store.load(run_id) for run_id in ("first", "second", "third")]
+    fork = await shop.runner.fork("second", thread="b")
+    assert (await shop.runner.resume(fork)).output == "two"
+    assert shop.done == ["tea"], "a recorded tool ran again"
+    assert (await shop.runner.run("third again", thread="b")).output == "other three"
+    read = [text_of(message.content) for message in shop.model.requests[-1].messages]
+    assert read == ["first", "one", "second", "", "tea: 5", "two", "third again"]
+    assert (await shop.runner.thread("b").runs())[0].run_id == fork
+    assert before == [await store.load(run_id) for run_id in ("first", "second", "third")]
+    assert len(await shop.runner.thread("a").runs()) == 3
+    with pytest.raises(ThreadBusyError):
+        await shop.runner.fork("second", thread="a")
+
+
+async def test_a_fork_into_a_thread_needs_a_store() -> None:
+    shop = ShopTeam(["one"], None)
+    first = await shop.runner.run("first")
+    with pytest.raises(SetupError, match=r"fork\(thread=…\)"):
+        await shop.runner.fork(first.events, thread="b")

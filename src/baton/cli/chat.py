@@ -21,7 +21,7 @@ from ..wording import printable
 from .display import DISMISS, Screen, ask_interrupts, shorten
 from .errors import print_error
 from .keyboard import CTRL_D, typed_lines
-from .options import RunArguments, choice_option, run_options, target
+from .options import SCREEN, RunArguments, choice_option, run_options, target
 from .targets import RunSetup, get_result, is_driven, last_unfinished_run, open_interrupts, set_up_run
 
 LEAVE = ("exit", "quit", "/exit", "/quit")
@@ -29,10 +29,15 @@ SendMode: TypeAlias = Literal["queue", "steer", "preempt"]
 """The use of a message that is typed while a run is in progress."""
 _COMMAND = re.compile(r"/[a-z]+")
 _WITH_TEXT = re.compile(r"/(queue|steer|preempt|dismiss)(?:\s+(.*))?")
+_FORK = re.compile(r"/fork(?:\s+(.*))?")
+_BETWEEN_RUNS = ("/agents", "/reset")
 _QUESTION_COMMANDS = ("/help", "/cancel", "/exit", "/quit")
 _HELP = """\
 Type a message and the team answers; the conversation is remembered.
   /help            show this help
+  /agents          show the agents; the next message goes to the one with the arrow
+  /fork N          continue in a copy of the conversation, without its last N messages (default: with all)
+  /reset           start a new conversation
   /resume          answer the open questions of a run that is suspended
   /dismiss REASON  do not answer: the call that asks is not executed; also at a question
   /cancel          cancel that run, or the current one
@@ -60,7 +65,7 @@ class ChatSession:
         self._runner = setup.runner if has_store else setup.runner.with_store("memory:")
         self._store = self._runner._require_store("baton chat")
         self._is_kept = not isinstance(self._store, MemoryStore)
-        self._screen = Screen()
+        self._screen = click.get_current_context().meta[SCREEN] = Screen()
         self._values: Mapping[str, Any] = setup.arguments.values
         self._total = Usage()
         self._thread = setup.arguments.thread or new_id()
@@ -108,6 +113,12 @@ class ChatSession:
             self._screen.line(_HELP)
         elif line in ("/resume", "/cancel"):
             self._finish_last_run(line)
+        elif line == "/agents":
+            self._show_agents()
+        elif line == "/reset":
+            self._start_thread("a new conversation")
+        elif fork := _FORK.fullmatch(line):
+            self._fork(fork[1] or "0")
         elif command := _WITH_TEXT.fullmatch(line):
             self._execute_with_text(command[1], command[2] or "")
         elif _COMMAND.fullmatch(line):
@@ -123,6 +134,48 @@ class ChatSession:
             self._send(text, cast("SendMode", name))
         else:
             self._screen.line(f"/{name} needs a text: /{name} TEXT", "red")
+
+    def _show_agents(self) -> None:
+        """Show the agents of the team, and which one the next message goes to."""
+        team = self._runner.team
+        active = self._setup.loop.run(self._runner.thread(self._thread).active_agent())
+        active = active if active in team.members else team.root
+        for name, member in team.members.items():
+            description = f" — {member.agent.description}" if member.agent.description else ""
+            mark, style = ("→", "bold") if name == active else (" ", None)
+            self._screen.line(f"{mark} {shorten(f'{name}{description}')}", style)
+
+    def _start_thread(self, label: str, thread: str | None = None) -> None:
+        """Continue with another thread, a new one by default."""
+        before, self._thread = self._thread, thread or new_id()
+        self._values, self._tasks, self._answers = self._setup.arguments.values, (), ("", {})
+        kept = f"; thread {self._thread}. --thread {before} continues the other one" if self._is_kept else ""
+        self._screen.line(f"{label}{kept}", "dim")
+
+    def _fork(self, number: str) -> None:
+        """Continue in a copy of the conversation without its last messages; the original stays as it is."""
+        if not number.isdecimal():
+            self._screen.line(f"/fork {number}: write how many messages to leave out, such as /fork 1", "red")
+            return
+        without, runs = int(number), self._setup.loop.run(self._runner.thread(self._thread).runs())
+        if without > len(runs) or not runs:
+            count = f"{len(runs) or 'no'} message{'' if len(runs) == 1 else 's'}"
+            self._screen.line(f"this conversation has {count}", "red")
+        elif without == len(runs):
+            self._start_thread("a new conversation")
+        elif (last := runs[-1 - without]).status != "completed":
+            self._screen.line(
+                f"run {last.run_id} is {last.status}; a conversation can be forked after a completed run", "red"
+            )
+        else:
+            thread, values = new_id(), self._values
+            result = self._setup.loop.run(self._copy(last.run_id, thread))
+            self._start_thread("a copy of the conversation", thread)
+            self._values, self._tasks = _own_values(result.values) if without else values, result.open_tasks
+
+    async def _copy(self, run_id: str, thread: str) -> RunResult[Any]:
+        """Copy a completed run to a new thread; nothing is executed again."""
+        return await self._runner.resume(await self._runner.fork(run_id, thread=thread))
 
     def _send(self, text: str, mode: SendMode) -> None:
         last = self._last_run()
@@ -164,7 +217,8 @@ class ChatSession:
 
     async def _handle_typed(self, stream: RunStream[Any], line: str) -> None:
         """Handle a line that was typed while a run is in progress."""
-        self._screen.line_entered()
+        if line != CTRL_D:
+            self._screen.line_entered(line)
         command = _WITH_TEXT.fullmatch(line)
         if line == CTRL_D:
             self._has_left = True
@@ -179,6 +233,8 @@ class ChatSession:
                 await self._send_while_busy(stream, command[2], cast("SendMode", command[1]))
             else:
                 self._screen.line(f"{line} needs a text: {line} TEXT", "red")
+        elif line in _BETWEEN_RUNS or _FORK.fullmatch(line):
+            self._screen.line(f"{line}: the run is in progress; wait until it has ended, or /cancel it", "red")
         elif command is not None or line == "/resume":
             self._screen.line(f"{line}: there is no open question; the run is in progress", "red")
         elif _COMMAND.fullmatch(line):
@@ -288,7 +344,7 @@ class ChatSession:
         """Drive and display a run; return its result if there is one."""
         typed = partial(typed_lines, partial(self._handle_typed, stream))
         try:
-            self._setup.show(stream, self._screen.show, alongside=typed)
+            self._setup.show(stream, self._screen.show, spinner=self._screen.spinner, alongside=typed)
         except KeyboardInterrupt:
             self._screen.cancelled()
         except Exception as error:  # noqa: BLE001 - displayed, and the conversation continues

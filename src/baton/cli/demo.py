@@ -185,7 +185,7 @@ async def _run_demo(
     screen.line(f"you › {question}", "bold")
     started = monotonic()
     runner = Runner(demo_team(texts), model=model or _script(texts), prompt_language=language, store=store)
-    async with runner.stream(question) as run:
+    async with screen.spinner.running(), runner.stream(question) as run:
         async for event in run:
             screen.show(event)
             if is_scripted and isinstance(event, TextDelta) and sys.stdout.isatty():

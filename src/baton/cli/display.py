@@ -20,8 +20,10 @@ from ..runner.answers import answer_events, dismissed_call
 from ..tools import Approval
 from ..wording import printable
 from .options import parse_json_or_text
+from .progress import Spinner
 
 _MAX_LENGTH = 160
+_MAX_ACTIVITY = 40
 
 
 def shorten(text: str, max_length: int = _MAX_LENGTH) -> str:
@@ -93,6 +95,7 @@ class Screen:
         self.console = console or Console(highlight=False)
         self._shows_answers = answers
         self._is_midline = False
+        self.spinner = Spinner(self.console)
         self._reset()
 
     def show(self, event: Event | Delta) -> None:
@@ -101,6 +104,8 @@ class Screen:
             self._show_delta(event)
         else:
             self._show_event(cast("AnyEvent", event))
+            if label := _activity(cast("AnyEvent", event)):
+                self.spinner.set(shorten(label, _MAX_ACTIVITY))
 
     def line(self, text: str, style: str | None = None) -> None:
         """Write a line below the current output."""
@@ -130,9 +135,10 @@ class Screen:
         """Write usage."""
         self.line(f"{label}: {format_usage(usage, seconds)}", "dim")
 
-    def line_entered(self) -> None:
+    def line_entered(self, typed: str) -> None:
         """Continue on a new line, because the user has typed one."""
         self._is_midline = False
+        self.spinner.leave(printable(typed))
 
     def cancelled(self) -> None:
         """Write that the run was cancelled."""
@@ -142,6 +148,7 @@ class Screen:
 
     def end_line(self) -> None:
         """End the current line, if there is one."""
+        self.spinner.clear()
         if self._is_midline:
             self.console.out("", highlight=False)
             self._is_midline = False
@@ -292,10 +299,20 @@ class Screen:
             if self._indent:
                 text = text if self._is_midline else self._indent + text
                 text = _LINE_BREAK.sub(f"\n{self._indent}", text)
+            self._is_midline = not text.endswith("\n")
+            self.spinner.clear(is_midline=self._is_midline)
             # Bypass rich, which expands tabs and is slow for single tokens.
             self.console.file.write(text)
             self.console.file.flush()
-            self._is_midline = not text.endswith("\n")
+
+
+def _activity(event: AnyEvent) -> str:
+    """Return what is in progress after an event: the tools of a response, or the agent; "" if nothing changes."""
+    if isinstance(event, events.AgentResponded):
+        return ", ".join(call.name for call in event.message.tool_calls if not _is_plain_transfer(call))
+    if isinstance(event, events.AgentStarted | events.ToolReturned):
+        return event.origin.agent
+    return event.target if isinstance(event, events.ControlTransferred) else ""
 
 
 def _format_transfer(event: events.ControlTransferred) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..errors import AddressError, BatonError, SetupError
-from .options import DEBUG, QUIET
+from .options import DEBUG, QUIET, SCREEN
 from .output import write
 
 FAILED = 1
@@ -67,6 +67,8 @@ class _StderrHandler(logging.Handler):
         is_displayed = record.name == "baton.tools" and record.exc_info is not None
         is_hidden = not is_debugging and (is_displayed or self._flags.get(QUIET))
         if not is_hidden:
+            if (screen := self._flags.get(SCREEN)) is not None:
+                screen.end_line()
             text = self.format(record) if is_debugging else record.getMessage()
             # Indented, so that text with line breaks does not look like another record.
             write(f"{record.levelname.lower()}: {text}".replace("\n", "\n  "), err=True)

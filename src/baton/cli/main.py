@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ..version import __version__
 from ..wording import printable
@@ -14,8 +15,10 @@ from .options import debug
 COMMANDS = {
     "chat": "Talk with a team in the terminal.",
     "check": "Show a team as a tree, with likely mistakes and costs.",
+    "completion": "Print a script that makes a shell complete commands and options.",
     "demo": "Run the weather router; needs no API key.",
     "graph": "Draw a team as a Mermaid or Graphviz graph.",
+    "init": "Write a small project: a team, its tests and a web app.",
     "mcp": "Serve a team to MCP clients.",
     "models": "Download, list and remove the weights of embedded models.",
     "queue": "Show, pause and resume the queue of the workers on a PostgreSQL store.",
@@ -48,6 +51,11 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[Any]]":
+        """Complete the names of commands without importing them."""
+        names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command, and exit with the code that it returns."""
@@ -86,6 +94,7 @@ def main() -> None:
       baton check desk
       baton graph desk:router -o team.mmd
       baton demo
+      baton init desk
       baton runs ls --store runs.db
       baton mcp desk:router
       baton worker desk:runner --store runs.db

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from ..errors import SetupError
 
@@ -15,6 +16,7 @@ Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 DEBUG = "baton.debug"
 QUIET = "baton.quiet"
+SCREEN = "baton.screen"
 """Keys of `Context.meta`, which a command shares with its group."""
 COUNT = click.IntRange(min=1)
 _NOT_NEGATIVE = click.FloatRange(min=0)
@@ -136,7 +138,13 @@ class RunArguments:
 debug = click.option(
     "--debug", is_flag=True, expose_value=False, callback=_remember, help="Show the traceback of an error."
 )
-target = click.argument("target", metavar="MODULE:AGENT")
+
+
+def _complete_file(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem[Any]]":
+    return [CompletionItem(incomplete, type="file")]
+
+
+target = click.argument("target", metavar="MODULE:AGENT", shell_complete=_complete_file)
 model = click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that have none of their own.")
 store = click.option(
     "--store",

@@ -16,7 +16,7 @@ from ..messages import Usage
 from ..runner import Interrupt, RunResult, RunStream
 from .display import Screen, format_interrupt, format_value
 from .errors import CANCELLED, SUSPENDED
-from .options import RunArguments, choose_format, json_result, quiet, run_options, target
+from .options import SCREEN, RunArguments, choose_format, json_result, quiet, run_options, target
 from .output import write, write_data, write_json
 from .targets import RunSetup, get_result, set_up_run
 
@@ -43,6 +43,7 @@ class RunPrinter:
 
     def __init__(self, output_format: OutputFormat, *, quiet: bool) -> None:
         self.screen = Screen(Console(stderr=True, highlight=False), answers=False)
+        click.get_current_context().meta[SCREEN] = self.screen
         self._output_format: OutputFormat = output_format
         self._quiet = quiet
         self._printed = 0
@@ -52,7 +53,7 @@ class RunPrinter:
     def drive(self, setup: RunSetup, stream: RunStream[Any]) -> int:
         """Drive and display a run; return the exit code. Raises the error of a failed run."""
         try:
-            setup.show(stream, self._show)
+            setup.show(stream, self._show, spinner=None if self._quiet else self.screen.spinner)
         except KeyboardInterrupt:
             self.screen.cancelled()
             return CANCELLED
@@ -63,6 +64,7 @@ class RunPrinter:
 
     def _show(self, event: Event | Delta) -> None:
         if self._output_format == "events" and isinstance(event, Event):
+            self.screen.spinner.clear()
             write_json(encode_event(event))
             self._printed += 1
         if not self._quiet:

@@ -33,6 +33,7 @@ from ..wording import type_of
 from .display import Screen
 from .errors import TargetError
 from .options import RunArguments
+from .progress import Spinner
 
 T = TypeVar("T")
 TextTarget: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any]
@@ -324,17 +325,23 @@ class RunSetup:
         stream: RunStream[Any],
         show: Callable[[Event | Delta], None],
         *,
+        spinner: Spinner | None = None,
         alongside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         """Drive a run and pass on all its events. Raises the error of a failed run.
 
-        The context manager that `alongside` returns is active meanwhile.
+        The spinner and the context manager that `alongside` returns are active meanwhile.
         """
 
         async def drive() -> None:
-            async with alongside(), stream:
-                async for event in stream:
-                    show(event)
+            async with alongside(), spinner.running() if spinner is not None else nullcontext(), stream:
+                try:
+                    async for event in stream:
+                        show(event)
+                except asyncio.CancelledError:
+                    if spinner is not None:
+                        spinner.set("stopping; Ctrl-C again does not wait")
+                    raise
 
         try:
             self.loop.run(drive())

@@ -250,19 +250,23 @@ class RunRepository:
             await self.inbox.send(started, args, mode, schedule)
         return started.run_id
 
-    async def create_fork(self, events: Sequence[Event], source: RunStarted) -> str:
+    async def create_fork(self, events: Sequence[Event], source: RunStarted, *, thread: str = "") -> str:
         """Store an edited copy of a log as a suspended run, so that no worker drives it unasked.
 
         Args:
             events: The copy.
             source: The first event of the original log.
+            thread: A new thread, of which it is the first run.
         """
-        started, lines = run_started_event(events), [encode_header(), *map(encode_event, events)]
+        started, options = run_started_event(events), CreateOptions(status="suspended")
+        if thread:
+            started, options["previous"] = replace(started, thread=thread), ""
         if await self.store.record(source.run_id) is not None:
-            await self.create(started, lines, status="suspended", forked_from=source.run_id)
+            options["forked_from"] = source.run_id
         else:
-            origins = origins_of(source.owner, source.thread)
-            await self.create(started, lines, status="suspended", origins=origins)
+            options["origins"] = origins_of(source.owner, source.thread)
+        lines = [encode_header(), encode_event(started), *map(encode_event, events[1:])]
+        await self.create(started, lines, **options)
         return started.run_id
 
     async def check_last(self, record: RunRecord) -> None:

@@ -1,0 +1,103 @@
+"""`baton init` writes a project that passes its own tests and strict type checks, and overwrites nothing."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Invoke = Callable[..., Any]
+
+
+def run_in(folder: Path, *command: str) -> str:
+    """Run a program of this environment in a folder; return its output if it succeeds."""
+    program = Path(sys.executable).with_name(command[0])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATON_", "PYTEST_"))}
+    completed = subprocess.run(
+        [program, *command[1:]], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=500
+    )
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
+
+
+def test_the_project_passes_its_own_tests_and_strict_types(baton: Invoke, tmp_path: Path) -> None:
+    # X7
+    result = baton("init", "support-desk")
+    assert result.exit_code == 0
+    assert "baton chat support_desk.team:triage" in result.output
+    folder = tmp_path / "support-desk"
+    assert "5 passed" in run_in(folder, "pytest", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    assert "0 errors, 0 warnings" in run_in(folder, "pyright", "--pythonpath", sys.executable)
+
+
+def test_the_files_of_a_project(baton: Invoke, tmp_path: Path) -> None:
+    # X7
+    baton("init", "desk")
+    folder = tmp_path / "desk"
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert {"desk/team.py", "desk/app.py", "tests/test_team.py", "Dockerfile", ".env.example", "AGENTS.md"} <= names
+    for name in names:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert not any(word in text for word in ("PROJECT", "PACKAGE", "VERSION")), name
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == "desk"
+    assert any(each.startswith("baton-adk[openai]>=") for each in project["dependencies"])
+    assert "no findings" in baton("check", "desk/desk/team.py:triage").output
+    assert run_in(folder, "hadolint", "Dockerfile") == ""
+    assert ".env\n" in (folder / ".gitignore").read_text(encoding="utf-8")
+
+
+def test_the_code_of_a_project_is_formatted(baton: Invoke, tmp_path: Path) -> None:
+    baton("init", "desk")
+    run_in(tmp_path / "desk", "ruff", "format", "--check", "--line-length", "120", ".")
+    run_in(tmp_path / "desk", "ruff", "check", "--line-length", "120", "--select", "E,F,W,B,UP", ".")
+
+
+def test_an_empty_folder_is_used(baton: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "desk").mkdir()
+    assert baton("init", "desk").exit_code == 0
+    assert (tmp_path / "desk" / "desk" / "team.py").is_file()
+
+
+def test_nothing_is_overwritten(baton: Invoke, tmp_path: Path) -> None:
+    # X7
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk" / "README.md").write_text("mine")
+    result = baton("init", "desk")
+    assert result.exit_code == 2
+    assert "desk is not empty (README.md); nothing was written. Choose another name" in result.output
+    assert [path.name for path in (tmp_path / "desk").iterdir()] == ["README.md"]
+    (tmp_path / "note").write_text("mine")
+    result = baton("init", "note")
+    assert result.exit_code == 2
+    assert "note is a file; nothing was written" in result.output
+    assert (tmp_path / "note").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("1desk", "cannot be the name of a Python package; use letters, digits, - and _"),
+        ("my desk", "cannot be the name of a Python package"),
+        ("desk.py", "cannot be the name of a Python package"),
+        ("json", "would hide the Python module `json`; choose another name"),
+        ("baton", "would hide the Python module `baton`"),
+        ("class", "would hide the Python module `class`"),
+    ],
+)
+def test_names_that_cannot_be_packages_are_refused(baton: Invoke, tmp_path: Path, name: str, message: str) -> None:
+    result = baton("init", name)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not (tmp_path / name).exists()
+
+
+def test_a_folder_that_cannot_be_written(baton: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = baton("init", "file/desk")
+    assert result.exit_code == 2
+    assert "cannot write" in result.output
