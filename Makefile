@@ -80,7 +80,7 @@ fix: $(READY)  ## format, and fix what the linter can fix
 	$(BIN)/ruff check --fix $(SOURCES)
 
 docs: $(DOCS_READY)  ## the documentation, into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@output=$$($(BIN)/zensical build --strict --clean 2>&1) || { echo "$$output"; exit 1; }
 
 bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other frameworks
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -44,7 +44,7 @@ def test_the_fences_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch, t
 
 def test_the_pages_that_teach_have_fences() -> None:
     named = {_name(page) for page in WITH_FENCES}
-    assert {"README.md", "docs/tour.md", "docs/concepts/interrupts.md"} <= named
+    assert {"README.md", "docs/get-started/first-handoff.md", "docs/concepts/interrupts.md"} <= named
 
 
 def test_fences_are_found_and_marked_ones_left_out() -> None:
