@@ -5,6 +5,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...arguments import check_arguments, check_positive
 from ...errors import RunNotFoundError
 from ...events import Delta, Event
 from ...runner import BackgroundRunner
@@ -33,9 +34,14 @@ class EventStreams:
         background: The runner that drives the runs; it must have a store.
         heartbeat: Seconds of silence after which a stream sends a comment.
         show_errors: Show clients the message of the exception that failed a run.
+
+    Raises:
+        SetupError: The runner has no store, or an argument is invalid.
     """
 
+    @check_arguments
     def __init__(self, background: BackgroundRunner, *, heartbeat: float = 15.0, show_errors: bool = False) -> None:
+        check_positive("EventStreams(heartbeat=…)", heartbeat)
         self._background = background
         self._store = background.runner._require_store("EventStreams")
         self._heartbeat = heartbeat

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...agents import BaseAgent
-from ...arguments import check_callback
+from ...arguments import check_arguments, check_callback, check_positive
 from ...errors import SetupError
 from ...propagation import remote_parent
 from ...runner import BackgroundRunner, ContextFactory, Runner
@@ -171,6 +171,7 @@ class Shutdown:
         await self._runs.release_all()
 
 
+@check_arguments
 def runner_lifespan(
     background: BackgroundRunner, *, drain: float = 10.0
 ) -> Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]:
@@ -182,7 +183,11 @@ def runner_lifespan(
     Args:
         background: The runner that drives the app's runs.
         drain: Seconds for the turns in flight.
+
+    Raises:
+        SetupError: An argument is invalid; a `Runner` becomes a `BackgroundRunner(runner)` first.
     """
+    check_positive("runner_lifespan(drain=…)", drain)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
