@@ -105,7 +105,9 @@ class EventStreams:
 
 
 def last_event_id(request: Request) -> int:
-    """Return the number of the last event that a client has: from `Last-Event-ID`, or from `?after=`.
+    """Return the number of the last event that a client has.
+
+    It comes from the header `Last-Event-ID` or from the parameter `after`.
 
     Args:
         request: The incoming request.

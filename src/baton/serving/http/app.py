@@ -175,9 +175,9 @@ class Shutdown:
 def runner_lifespan(
     background: BackgroundRunner, *, drain: float = 10.0
 ) -> Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]:
-    """Return a lifespan for an app of your own, such as `FastAPI(lifespan=runner_lifespan(background))`.
+    """Return a lifespan for an app of your own.
 
-    While the app is served, it takes over runs whose worker has died. At shutdown it takes no more runs, lets turns in
+    Pass it to Starlette or FastAPI: `FastAPI(lifespan=runner_lifespan(background))`. While the app is served, it takes over runs whose worker has died. At shutdown it takes no more runs, lets turns in
     flight finish, and leaves its runs to other processes. With `baton.serving.serve`, event streams end at once.
 
     Args:
