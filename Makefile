@@ -13,7 +13,7 @@ BROWSER_READY := $(VENV)/.browser-ready
 STUDIO_STORE := studio.db
 
 .PHONY: demo studio test test-browser shots studio-build studio-types test-minimum coverage check fix docs bench shape soak \
-	interop interop-mcp interop-phoenix clean
+	interop interop-mcp interop-migration interop-phoenix clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -80,7 +80,7 @@ fix: $(READY)  ## format, and fix what the linter can fix
 	$(BIN)/ruff check --fix $(SOURCES)
 
 docs: $(DOCS_READY)  ## the documentation, into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@output=$$($(BIN)/zensical build --strict --clean 2>&1) || { echo "$$output"; exit 1; }
 
 bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other frameworks
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -92,10 +92,14 @@ soak: $(READY)  ## the property tests, and processes that are killed, much longe
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_log_history.py tests/soak tests/serving/a2a/test_replicas.py \
 		tests/serving/api/test_openapi.py -p no:cacheprovider
 
-interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, and MCP's conformance kit; fetched with npm
+interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, MCP's conformance kit, and the programs of the migration pages
 	PYTHONPATH=. $(BIN)/python tests/interop/agui.py
 	PYTHONPATH=. $(BIN)/python tests/interop/a2a_javascript.py
 	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py
+	$(BIN)/python tests/interop/migration.py
+
+interop-migration: $(READY)  ## only the programs of the migration pages, each with the framework it is for
+	$(BIN)/python tests/interop/migration.py
 
 interop-mcp: $(READY)  ## only MCP's conformance kit; `make interop-mcp ARGS=tools_call` shows one scenario
 	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py $(ARGS)

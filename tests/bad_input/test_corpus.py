@@ -58,6 +58,7 @@ from baton.serving import (
     BasicAuth,
     BearerAuth,
     ClientOptions,
+    EventStreams,
     JWTAuth,
     MutualTLSAuth,
     a2a_app,
@@ -65,6 +66,7 @@ from baton.serving import (
     api_app,
     mcp_app,
     mcp_server,
+    runner_lifespan,
 )
 from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, resolve_store
 from baton.studio import studio_app
@@ -110,6 +112,7 @@ def from_function(**options: Any) -> Any:
 
 
 A, B, LIVE = Agent("A"), Agent("B"), RealtimeAgent("Live")
+BACKGROUND = BackgroundRunner(Runner(A, store="memory:"))
 MODEL = ScriptedModel(["x"], cycle=True)
 BASE = {
     "description": "text",
@@ -452,6 +455,8 @@ CONSTRUCTORS = (
         {"auth": APP["auth"], "context_factory": APP["context_factory"], "can_write": "flag"},
         first=(A,),
     ),
+    Target(EventStreams, {}, {"heartbeat": "seconds", "show_errors": "flag"}, first=(BACKGROUND,)),
+    Target(runner_lifespan, {}, {"drain": "seconds"}, first=(BACKGROUND,)),
     Target(agui_app, {}, {**APP, "on_disconnect": "choice", "heartbeat": "seconds"}, first=(A,)),
     Target(a2a_app, {}, {**APP, "store": "store?"}, first=(A,)),
     Target(mcp_app, {}, {**APP, "store": "store?", "tool_per_agent": "flag"}, first=(A,)),

@@ -207,7 +207,7 @@ def test_a_conversation_streams_and_continues(open_page: Open) -> None:
 
 
 def test_a_newcomer_finds_the_wrong_agent_and_forks_to_the_right_one(open_page: Open) -> None:
-    # S9, S10: the steps of docs/how-to/studio.md.
+    # S9, S10: the steps of docs/guides/studio.md.
     page = open_page("wrong")
     page.locator(".row").first.wait_for()
     page.keyboard.press("]")

@@ -5,7 +5,7 @@ from pathlib import Path
 from baton.otel.attributes import ATTRIBUTES
 from baton.otel.metrics import METRICS
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "tracing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "tracing.md"
 
 
 def attribute_table() -> str:

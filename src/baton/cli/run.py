@@ -1,6 +1,7 @@
 """The command `baton run`: the answer goes to stdout, everything else to stderr."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -14,6 +15,7 @@ from ..errors import NotEncodableError
 from ..events import Delta, Event, encode_event, encode_log
 from ..messages import Usage
 from ..runner import Interrupt, RunResult, RunStream
+from ..stores import SQLiteStore
 from .display import Screen, format_interrupt, format_value
 from .errors import CANCELLED, SUSPENDED
 from .options import SCREEN, RunArguments, choose_format, json_result, quiet, run_options, target
@@ -124,7 +126,9 @@ def print_interrupts(interrupts: Sequence[Interrupt], setup: RunSetup, *, run_id
     write("the run is suspended; open interrupts:", err=True)
     for interrupt in interrupts:
         write(f"  {interrupt.id}  {interrupt.agent}: {format_interrupt(interrupt)}", err=True)
-    if store := setup.arguments.store:
+    own = setup.runner._repository.store if setup.runner._repository is not None else None
+    store = setup.arguments.store or (os.path.relpath(own.path) if isinstance(own, SQLiteStore) else "")
+    if store:
         write(f"answer with `baton runs resume {run_id} {setup.target} --store {store}`", err=True)
     else:
         write("to answer, use `baton chat`, or pass --store and resume the run", err=True)

@@ -134,6 +134,19 @@ class StoredRunMethods(Generic[C, Out]):
         check_choice("cancel(…)", when, get_args(CancelWhen))
         return await self._require_repository("cancel").cancel(run_id, when)
 
+    @check_types
+    async def record(self, run_id: str) -> RunRecord:
+        """Return the record of a stored run: its status, owner, thread and times.
+
+        Args:
+            run_id: A stored run.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunConflictError: It is a message that waits for an unfinished run of its thread.
+        """
+        return await self._require_repository("record").record(run_id)
+
     async def list_unfinished(self) -> list[RunRecord]:
         """Return stored runs that should be running but have no live worker, oldest first."""
         return await list_runnable(self._require_repository("list_unfinished"))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .agui.frontend import FrontendTools, with_frontend_tools
     from .api.app import api_app
     from .api.client_options import ClientOptions
+    from .api.event_streams import EventStreams
+    from .http.app import runner_lifespan
     from .http.auth import (
         APIKeyAuth,
         Auth,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         TokenLike,
         TokenVerifier,
     )
+    from .http.errors import exception_handlers
     from .mcp import mcp_app, mcp_server
     from .server import serve, serve_in_background
 
@@ -38,7 +41,10 @@ _MODULES = {
     "agui.frontend": ("FrontendTools", "with_frontend_tools"),
     "api.app": ("api_app",),
     "api.client_options": ("ClientOptions",),
+    "api.event_streams": ("EventStreams",),
+    "http.app": ("runner_lifespan",),
     "http.auth": (*_AUTH, "Auth", "AuthLike", "Principal", "TokenLike", "TokenVerifier"),
+    "http.errors": ("exception_handlers",),
     "mcp": ("mcp_app", "mcp_server"),
     "server": ("serve", "serve_in_background"),
 }
@@ -51,6 +57,7 @@ __all__ = [
     "BasicAuth",
     "BearerAuth",
     "ClientOptions",
+    "EventStreams",
     "FrontendTools",
     "JWTAuth",
     "MutualTLSAuth",
@@ -62,8 +69,10 @@ __all__ = [
     "allow_any_url",
     "allow_public_urls",
     "api_app",
+    "exception_handlers",
     "mcp_app",
     "mcp_server",
+    "runner_lifespan",
     "serve",
     "serve_in_background",
     "with_frontend_tools",

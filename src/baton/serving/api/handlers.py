@@ -1,7 +1,7 @@
 """The endpoints of the HTTP API that start, show and change runs."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -14,7 +14,6 @@ from starlette.responses import Response
 from ...context import Limits
 from ...context.values import THREAD_PREFIX
 from ...errors import RunExistsError, ThreadBusyError
-from ...events import Delta, Event
 from ...log import Log
 from ...runner import Dismiss
 from ...runner.arguments import ResumeArgs, RunArgs
@@ -23,16 +22,15 @@ from ...runner.waiting_messages import from_message
 from ...stores import RunRecord, WaitingMessage
 from ..http.auth import Principal
 from ..http.errors import ServingError, check_interrupt_ids
-from ..http.sse import SSEResponse, encode_frame, iter_frames
 from . import schemas
 from .client_options import NO_OPTIONS, ClientOptions
-from .endpoints import ApiEndpoints, EndpointTable, json_response, parse_int, path_id
+from .endpoints import ApiEndpoints, EndpointTable, json_response, path_id
+from .event_streams import EventStreams, last_event_id
 from .options import client_run_args
 from .search import parse_search
 
 _RESERVED_PREFIXES = ("baton.", THREAD_PREFIX)
 _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
-_MAX_DELTA_FRAMES = 256
 
 
 @dataclass(eq=False)
@@ -44,10 +42,10 @@ class RunEndpoints(ApiEndpoints):
     """
 
     client_options: ClientOptions = NO_OPTIONS
-    _delta_frames: dict[int, tuple[Delta, tuple[bytes]]] = field(
-        default_factory=dict[int, tuple[Delta, tuple[bytes]]], init=False
-    )
-    """The frames of the newest deltas by identity, so that a delta is encoded once for all readers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._streams = EventStreams(self.background, heartbeat=self.heartbeat, show_errors=self.show_errors)
 
     def endpoints(self) -> EndpointTable:
         """Return the endpoints by path and method."""
@@ -124,32 +122,9 @@ class RunEndpoints(ApiEndpoints):
         return Response(status_code=204)
 
     async def _stream_events(self, principal: Principal, request: Request) -> Response:
-        text = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-        id, after = path_id(request, "run"), parse_int(text, "Last-Event-ID", minimum=0, maximum=10**15)
-        record = await self.find_run(principal, id)
-        if isinstance(record, RunRecord) and record.status != "running" and record.seq - 1 <= after:
-            # An EventSource reconnects whenever a stream ends, unless the response is 204.
-            return Response(status_code=204)
-        if request.method == "HEAD":
-            return Response(media_type="text/event-stream")
-        batches = self.background._subscribe_batches(record.run_id, after=after, silence=self.heartbeat)
-        return SSEResponse(iter_frames(batches, partial(self._encode, principal)))
-
-    def _encode(self, principal: Principal, item: tuple[int, Event | Delta]) -> tuple[bytes]:
-        number, event = item
-        if not isinstance(event, Delta):
-            data = schemas.encode_public_event(event, principal, show_errors=self.show_errors)
-            return (encode_frame(data, event=type(event).__name__, id=str(number)),)
-        known = self._delta_frames.get(id(event))
-        if known is not None:
-            return known[1]
-        # A delta is not in the log and cannot be requested again, so it has no id. It is the same for all readers.
-        data = schemas.encode_public_event(event, principal, show_errors=self.show_errors)
-        frames = (encode_frame(data, event=type(event).__name__),)
-        if len(self._delta_frames) >= _MAX_DELTA_FRAMES:
-            self._delta_frames.clear()
-        self._delta_frames[id(event)] = (event, frames)
-        return frames
+        after = last_event_id(request)
+        record = await self.find_run(principal, path_id(request, "run"))
+        return self._streams.response(request, record, after, principal)
 
     async def _answer_run(self, principal: Principal, request: Request) -> Response:
         id = path_id(request, "run")

@@ -3,14 +3,14 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from os import PathLike
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...agents import BaseAgent
-from ...arguments import check_callback
+from ...arguments import check_arguments, check_callback, check_positive
 from ...errors import SetupError
 from ...propagation import remote_parent
 from ...runner import BackgroundRunner, ContextFactory, Runner
@@ -171,6 +171,37 @@ class Shutdown:
         await self._runs.release_all()
 
 
+@check_arguments
+def runner_lifespan(
+    background: BackgroundRunner, *, drain: float = 10.0
+) -> Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]:
+    """Return a lifespan for an app of your own.
+
+    Pass it to Starlette or FastAPI: `FastAPI(lifespan=runner_lifespan(background))`. While the app is served, it takes over runs whose worker has died. At shutdown it takes no more runs, lets turns in
+    flight finish, and leaves its runs to other processes. With `baton.serving.serve`, event streams end at once.
+
+    Args:
+        background: The runner that drives the app's runs.
+        drain: Seconds for the turns in flight.
+
+    Raises:
+        SetupError: An argument is invalid; a `Runner` becomes a `BackgroundRunner(runner)` first.
+    """
+    check_positive("runner_lifespan(drain=…)", drain)
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
+        background._reopen()
+        background.start_recovery()
+        try:
+            yield {SHUTDOWN: Shutdown(background)}
+        finally:
+            # `baton.serving.serve` has drained already.
+            await background.drain(drain)
+
+    return lifespan
+
+
 def make_app(
     routes: "Sequence[BaseRoute]",
     background: BackgroundRunner,
@@ -191,17 +222,14 @@ def make_app(
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
 
+    runs = runner_lifespan(background)
+
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
-        background._reopen()
-        background.start_recovery()
-        try:
-            yield {SHUTDOWN: Shutdown(background)}
-        finally:
-            # A server of ours has drained already.
-            await background.drain()
-            if close is not None:
-                await close()
+        async with runs(app) as state:
+            yield state
+        if close is not None:
+            await close()
 
     middleware = [Middleware(TraceContextMiddleware), *cors_middleware(cors_origins)]
     return Starlette(routes=routes, middleware=middleware, lifespan=lifespan, exception_handlers=handlers)

@@ -1,7 +1,8 @@
 """The mapping from exceptions to HTTP error responses: a status, an error code and a message without internals."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -99,3 +100,16 @@ def error_response(request: Request, error: Exception) -> Response:
     if reported.status >= 500:
         _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return reported.response()
+
+
+def exception_handlers() -> dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]]:
+    """Return handlers that answer Baton's errors with JSON, as the HTTP API does.
+
+    For apps of your own: `FastAPI(exception_handlers=exception_handlers())`. The body has an error code and a message
+    without internals; server errors are logged.
+    """
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return error_response(request, error)
+
+    return {errors.BatonError: handle, ServingError: handle}
