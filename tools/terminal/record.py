@@ -18,12 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyte
+
 from tools.terminal.svg import Frame, Row, render
 
 FOLDER = Path(__file__).parent
 PICTURE = FOLDER.parents[1] / "docs" / "images" / "terminal.svg"
 COLUMNS = 84
-CHAT_ROWS, SHELL_ROWS = 19, 6
+CHAT_ROWS, SHELL_ROWS = 14, 5
 LONGEST_PAUSE = 0.7
 PATIENCE = 60.0
 
