@@ -37,10 +37,8 @@ def test_both_readmes_have_the_same_structure(pattern: str) -> None:
 
 
 def test_both_readmes_have_tables_of_the_same_length() -> None:
-    lengths = [
-        [len(table.splitlines()) for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
-        for text in (ENGLISH, CHINESE)
-    ]
+    tables = [re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE) for text in (ENGLISH, CHINESE)]
+    lengths = [[len(table.splitlines()) for table in found] for found in tables]
     assert lengths[0] == lengths[1]
 
 
