@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
-SOURCES := src tests examples benchmarks
+SOURCES := src tests examples benchmarks tools
 # One more than there are cores, because many tests wait for processes they start.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 
 BROWSER_READY := $(VENV)/.browser-ready
 STUDIO_STORE := studio.db
 
-.PHONY: demo studio test test-browser shots studio-build studio-types test-minimum coverage check fix docs bench shape soak \
+.PHONY: demo studio test test-browser shots studio-build studio-types test-minimum coverage check fix docs pictures bench shape soak \
 	interop interop-mcp interop-migration interop-phoenix clean
 
 $(READY): pyproject.toml
@@ -82,6 +82,12 @@ fix: $(READY)  ## format, and fix what the linter can fix
 docs: $(DOCS_READY)  ## the documentation, into site/
 	@output=$$($(BIN)/zensical build --strict --clean 2>&1) || { echo "$$output"; exit 1; }
 
+pictures: $(BROWSER_READY)  ## the terminal session, the diagrams and the card of the docs; fetches Mermaid with npm; look at them
+	@test -d .mermaid || npm install --no-save --no-audit --no-fund --prefix .mermaid mermaid@11
+	$(BIN)/python -m tools.diagrams.draw .mermaid/node_modules/mermaid/dist/mermaid.min.js
+	$(BIN)/python -m tools.card
+	$(BIN)/python -m tools.terminal.record
+
 bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other frameworks
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -110,5 +116,5 @@ interop-phoenix: $(READY)  ## a traced run in Phoenix, read back through its API
 	PYTHONPATH=. $(BIN)/python tests/interop/phoenix.py .phoenix $(ARGS)
 
 clean:
-	rm -rf studio/node_modules $(VENV) .phoenix .minimum .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage \
+	rm -rf studio/node_modules $(VENV) .phoenix .minimum .mermaid .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage \
 		htmlcov site dist

@@ -115,7 +115,7 @@ def _realtime_checks(found: RealtimeCosts) -> list[Check]:
     return [
         Check("realtime: CPU time of a piece of audio that comes", found.heard, MOST_FOR_A_PIECE_HEARD, "µs"),
         Check("realtime: CPU time of one that is sent", found.said, MOST_FOR_A_PIECE_SAID, "µs"),
-        Check("realtime: a change of the floor, median", changes.since_done[0], MOST_FOR_A_CHANGE, "ms"),
+        Check("realtime: a transfer, median", changes.since_done[0], MOST_FOR_A_CHANGE, "ms"),
         Check("realtime: 99 of 100 changes", changes.since_done[1], MOST_FOR_99_CHANGES_OF_100, "ms"),
         Check("realtime: CPU time of a minute", last.cpu_for_a_minute, MOST_FOR_A_MINUTE, "s"),
         Check("realtime: memory at the end beside the round before", found.growth, MOST_GROWTH_OF_MEMORY, "x"),

@@ -136,7 +136,7 @@ def _realtime(costs: RealtimeCosts) -> Table:
         ("a piece of audio that comes: CPU time", f"{costs.heard:.1f} µs"),
         ("a piece of audio that is sent: CPU time", f"{costs.said:.1f} µs"),
         (
-            f"{changes.count} changes of the floor: from the call to the new settings, median",
+            f"{changes.count} transfers: from the call to the new settings, median",
             _ms(changes.since_arguments[0]),
         ),
         ("the same, 99 of 100", _ms(changes.since_arguments[1])),
@@ -147,7 +147,7 @@ def _realtime(costs: RealtimeCosts) -> Table:
             f"{last.conversations} conversations at once: spoken and heard",
             f"{last.audio_up:,.0f} s, {last.audio_down:,.0f} s",
         ),
-        ("changes of the floor, wall time", f"{last.changes}, {last.seconds:.1f} s"),
+        ("transfers, wall time", f"{last.changes}, {last.seconds:.1f} s"),
         ("CPU time of the process, of the provider's", f"{last.cpu_seconds:.1f} s, {last.provider_cpu_seconds:.1f} s"),
         ("latest piece of audio", f"{last.late * 1000:,.0f} ms late"),
         ("memory at a fifth, at the end", f"{last.megabytes_early:.1f} MB, {last.megabytes_late:.1f} MB"),

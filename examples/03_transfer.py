@@ -41,7 +41,7 @@ def main() -> None:
     print(model.notice)
     result = runner.run_sync("What's the weather in Beijing?")
     print("\n".join(transcript(result.events)))
-    print(f"the floor is now with {result.agent}, reached by {' → '.join(result.events[-2].path)}")
+    print(f"{result.agent} is active now, reached by {' → '.join(result.events[-2].path)}")
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ refunds = Agent(
 
 
 def to_sales() -> Agent:
-    """Hand over to somebody who sells things."""
+    """Hand over to the agent that sells things."""
     return sales
 
 
 def to_refunds(ctx: RunContext[Any], order: str) -> Agent:
-    """Hand over to somebody who pays money back."""
+    """Hand over to the agent that pays money back."""
     ctx.values.set("order", order)
     return refunds
 

@@ -47,7 +47,7 @@ async def main() -> None:
     b, c = result.interrupts
     print(f"open: {b.payload['arguments']} and {c.payload['arguments']}")
 
-    # One answer at a time is fine: what nobody has answered stays open.
+    # One answer at a time is fine: the other question stays open.
     result = await runner.resume(result.run_id, {b.id: Approval(True, arguments={"order": "B", "amount": 60})})
     print(f"{result.status}, still open: {len(result.interrupts)}")
     result = await runner.resume(result.run_id, {c.id: Approval(False, "the receipt is missing")})

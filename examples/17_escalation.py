@@ -21,7 +21,7 @@ def case(ctx: RunContext[Any]) -> str:
 
 
 def only_after_second(ctx: RunContext[Any], payload: Any) -> bool | str:
-    """True, or the reason why not. The model that asked is told it, and keeps the floor."""
+    """Return True, or the reason against it, which the model that asked reads."""
     tried = ctx.values.get("case", [])
     return any(line.startswith("Second") for line in tried) or "the second level has not looked at it yet"
 

@@ -1,4 +1,4 @@
-"""Lesson 18: ask an expert, and get the floor back. The model is scripted: no network, no key.
+"""Lesson 18: ask an expert and get control back. The model is scripted: no network, no key.
 
 python examples/18_handing_back.py
 baton check examples/18_handing_back.py:planner
@@ -13,7 +13,7 @@ hotels = Agent("Hotels", description="Knows hotels.", instructions="Name one hot
 planner = Agent(
     "Planner",
     instructions="Ask the experts, one after the other, then sum up in one sentence.",
-    # The experts need not know who asked them: whoever hands over on this edge goes on when they are done.
+    # The experts need not know who asked them: control returns to the agent that handed over.
     handoffs=[handoff(trains, return_to="caller"), handoff(hotels, return_to="caller")],
 )
 model = scripted_or_real(

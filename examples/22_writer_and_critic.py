@@ -40,7 +40,7 @@ def main() -> None:
     said = [line for line in transcript(result.events) if " said " in line]
     print("\n".join(said))
     floors = [event.agent for event in result.events if isinstance(event, AgentStarted)]
-    print("who had the floor: " + ", ".join(floors))
+    print("active agents: " + ", ".join(floors))
     print(f"published: {result.output}")
 
 

@@ -24,7 +24,7 @@ clerk = Agent("Clerk", instructions="Settle complaints.", tools=[refund])
 
 
 async def monday(file: Path) -> None:
-    """The customer complains; somebody must decide. Then the process ends."""
+    """The customer complains, and a person must decide. Then the process ends."""
     model = ScriptedModel([call("refund", order="A-17", amount=80)])
     async with Runner(clerk, model=model, store=file) as runner:
         result = await runner.run("My lamp is broken.")

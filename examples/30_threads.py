@@ -1,4 +1,4 @@
-"""Lesson 30: a conversation of several runs, and who has the floor in it. The model is scripted: no network, no key.
+"""Lesson 30: a conversation of several runs that remembers the active agent. The model is scripted: no network, no key.
 
 python examples/30_threads.py
 baton check examples/30_threads.py:desk
@@ -30,7 +30,7 @@ async def main() -> None:
     for text in ("A table for two, please.", "Make it three."):
         result = await runner.run(text, thread="u42")
         print(f"{result.agent}: {result.output}")
-    print(f"the floor is with {await thread.active_agent()}: the second run began there, not with Desk")
+    print(f"{await thread.active_agent()} is active: the second run started there, not with Desk")
 
     result = await runner.run("Hello?", thread="u42", start_at="root")
     print(f"{result.agent}: {result.output}")

@@ -35,7 +35,7 @@ async def main() -> None:
     async with runner.stream("Send Ada 100 EUR.") as run:
         await has_sent.wait()
         await run.cancel()
-    print(f"{run.result.status}; nobody knows whether the money was sent")
+    print(f"{run.result.status}; it is unknown whether the money was sent")
 
     result = await runner.resume(run.run_id)
     (question,) = result.interrupts

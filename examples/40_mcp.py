@@ -30,7 +30,7 @@ async def reserve(item: str, pieces: int) -> str:
     return f"{pieces} {item} reserved"
 
 
-# A server in this process. As a rule it is somebody else's, and a command or a URL:
+# A server in this process. Usually it is a command or a URL:
 #   MCPToolset("uvx mcp-server-time", prefix="clock"), MCPToolset("https://example.org/mcp", headers={…})
 source = MCPToolset(warehouse, prefix="warehouse")
 

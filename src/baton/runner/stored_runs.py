@@ -258,9 +258,11 @@ class RunRepository:
             source: The first event of the original log.
             thread: A new thread, of which it is the first run.
         """
-        started, options = run_started_event(events), CreateOptions(status="suspended")
+        started = run_started_event(events)
+        options = CreateOptions(status="suspended", previous=started.previous_run_id)
         if thread:
-            started, options["previous"] = replace(started, thread=thread), ""
+            started = replace(started, thread=thread)
+            options["previous"] = ""
         if await self.store.record(source.run_id) is not None:
             options["forked_from"] = source.run_id
         else:

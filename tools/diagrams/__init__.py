@@ -1,0 +1,1 @@
+"""The Mermaid diagrams of the site."""

@@ -1,0 +1,1 @@
+"""The recorded terminal session of the README."""
