@@ -19,7 +19,7 @@ from typing import Any
 
 from baton import Agent, Runner, tool
 from baton.context.history import MessageWindow
-from baton.events import Event
+from baton.events import Event, encode_log
 from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
 from baton.runner import BackgroundRunner
@@ -60,7 +60,7 @@ def growth_costs(rounds: int, *, postgres: str | None) -> list[Growth]:
             asyncio.run(_branch_growth(rounds)),
             asyncio.run(_sync_tool(rounds)),
             *asyncio.run(_resumes(folder, rounds)),
-            asyncio.run(_long_thread(folder, rounds)),
+            *asyncio.run(_long_thread(folder, rounds)),
             asyncio.run(_many_runs("SQLite", str(folder / "many.db"), rounds, least=900)),
             asyncio.run(_listeners(rounds)),
         ]
@@ -187,16 +187,20 @@ def _stepping(workload: Workload, script: Script) -> Agent:
     return Agent(workload.agents[0], instructions=INSTRUCTIONS, tools=[step], max_turns=MAX_TURNS)
 
 
-async def _long_thread(folder: Path, rounds: int) -> Growth:
+async def _long_thread(folder: Path, rounds: int) -> list[Growth]:
     path, agent = folder / "thread.db", Agent("A")
     async with Runner(agent, model=Answering(), store=path) as runner:
         for number in range(THREAD_RUNS):
-            await runner.run(f"question {number}", thread="t")
+            await runner.run(f"question {number:04}", thread="t", run_id=f"r{number:04}")
+        sizes = [len(encode_log(await runner.events(f"r{number:04}"))) for number in (9, THREAD_RUNS - 1)]
     samples: list[float] = []
     for _ in range(rounds):
         async with Runner(agent, model=Answering(), store=path) as cold:
             samples.append(await _best(lambda cold=cold: cold.run("next", thread="t"), 1))
-    return Growth(f"next run of a thread of {THREAD_RUNS:,}, cold runner", min(samples) * 1000, 60, "ms")
+    return [
+        Growth(f"next run of a thread of {THREAD_RUNS:,}, cold runner", min(samples) * 1000, 60, "ms"),
+        Growth(f"bytes of run {THREAD_RUNS:,} of a thread beside run 10", sizes[1] / sizes[0], 1.1, "x"),
+    ]
 
 
 async def _many_runs(name: str, store: str, rounds: int, *, least: int) -> Growth:

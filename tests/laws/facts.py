@@ -69,8 +69,10 @@ class FactModel:
         self.run = 0
         self.taken = 0
         self.invalid: list[str] = []
+        self.requests: list[ModelRequest] = []
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        self.requests.append(request)
         self.invalid += objections(request.messages)
         digest = f"fact:{request.agent}{crc32(' '.join(facts_in(request.messages)).encode())}"
         yield ModelResponse(self._decide(request, digest), None, "stop", self.name)

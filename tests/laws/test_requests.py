@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, note
 from hypothesis import strategies as st
 from tests.laws.executions import RUN_ID, Execution, run_in_loop
-from tests.laws.facts import compactions
+from tests.laws.facts import Conversation, Thread, compactions, conversations
 from tests.laws.plans import Scenario
 from tests.laws.strategies import scenarios
 from tests.laws.trees import Tree, trees
@@ -74,3 +74,36 @@ def test_the_requests_of_any_workflow_are_restored(tree: Tree, order: Random, co
     team = WorkflowTeam(tree, store=MemoryStore(), compaction=compaction)
     ended = run_in_loop(run_to_end(team, order=order))
     check_requests(team.runner(), ended.result.run_id, team.model.requests, ended.result.status)
+
+
+@given(conversation=conversations, compaction=st.none() | compactions, pick=st.integers(0, 10**6))
+def test_the_requests_of_any_thread_are_restored_also_after_runs_were_deleted(
+    conversation: Conversation, compaction: Compaction | None, pick: int
+) -> None:
+    # M3a, B3
+    note(f"{conversation!r}\n{compaction!r}")
+    thread = Thread(conversation, compaction)
+    run_in_loop(thread.run_all())
+    run_ids = [f"r{number}" for number in range(len(conversation.runs))]
+    runner = thread.new_runner()
+    whole = {run_id: run_in_loop(runner.requests(run_id)) for run_id in run_ids}
+    restored = [request for requests in whole.values() for request in requests.values()]
+    assert Counter(map(_describe, restored)) == Counter(map(_describe, thread.model.requests))
+
+    deleted = pick % len(run_ids)
+    for run_id in run_ids[:deleted]:
+        run_in_loop(thread.store.delete(run_id))
+    for run_id in run_ids[deleted:]:
+        for key, request in run_in_loop(runner.requests(run_id)).items():
+            before = whole[run_id][key]
+            assert len(request.messages) == len(before.messages)
+            for now, then in zip(request.messages, before.messages, strict=True):
+                assert now is None or now == then
+            assert (request.instructions, request.tools, request.digest) == (
+                before.instructions,
+                before.tools,
+                before.digest,
+            )
+            own = [source.run_id for source in before.sources]
+            lost = [source for source, message in zip(own, request.messages, strict=True) if message is None]
+            assert run_id not in lost, "the log of the run itself has it"

@@ -24,11 +24,12 @@ from baton import (
 )
 from baton.agents import AgentContext
 from baton.agents.middleware import Middleware, model_middleware
+from baton.agents.request_records import MessagesDigest, content_hash
 from baton.context import HistoryEntry
 from baton.errors import SetupError
 from baton.events import AgentResponded
 from baton.flow import RecordedRequest
-from baton.messages import Message, UserMessage
+from baton.messages import Message, UserMessage, text_of
 from baton.models import ModelRequest, ModelResponse
 from baton.patterns import make_executor, make_planner, make_replanner
 from baton.stores import MemoryStore, SQLiteStore
@@ -217,6 +218,96 @@ async def test_a_deleted_run_of_a_thread_leaves_gaps() -> None:
     await store.delete(first.run_id)
     (request,) = (await runner.requests(second.run_id)).values()
     assert request.messages == (None, None, UserMessage("again"))
+
+
+async def stored_bytes(store: MemoryStore, run_id: str) -> int:
+    return sum([len(line) for line in await store.load(run_id)])
+
+
+async def test_the_log_of_a_run_does_not_grow_with_its_thread() -> None:
+    # M3a, B3: all runs but the first have the same size, and each request is restored.
+    model, store = ScriptedModel(["answer"], cycle=True), MemoryStore()
+    runner = make_team(model, store)
+    run_ids = [(await runner.run(f"question {number:03}", thread="t")).run_id for number in range(200)]
+    sizes = [await stored_bytes(store, run_id) for run_id in run_ids[1:]]
+    assert max(sizes) - min(sizes) < 100
+    await check_requests(runner, model, *run_ids)
+
+
+async def test_agents_that_take_turns_refer_to_their_own_requests() -> None:
+    # M3a, B3: agents read the same conversation in different words.
+    turn = [call("look", place="Rome"), call("transfer_to_billing", why="money")]
+    model = ScriptedModel({"Desk": turn, "Billing": [call("look", place="Paris"), "42 euros"]}, cycle=True)
+    store = MemoryStore()
+    runner = make_team(model, store)
+    run_ids = [(await runner.run(f"question {number:03}", thread="t", start_at="root")).run_id for number in range(30)]
+    sizes = [await stored_bytes(store, run_id) for run_id in run_ids[2:]]
+    assert max(sizes) - min(sizes) < 200
+    await check_requests(runner, model, *run_ids)
+
+
+async def test_another_process_refers_to_the_requests_of_earlier_runs(tmp_path: Path) -> None:
+    # M3a, B3
+    model, records = ScriptedModel(["answer"], cycle=True), list[Any]()
+    for number in range(3):
+        async with make_team(model, SQLiteStore(tmp_path / "runs.db")) as runner:
+            result = await runner.run(f"question {number}", thread="t")
+            records += [e.request for e in result.events if isinstance(e, AgentResponded)]
+            records[-1] = (records[-1].base_run, records[-1].kept, len(records[-1].added), result.run_id)
+    assert [record[1:3] for record in records] == [(0, 1), (1, 2), (3, 2)]
+    assert [record[0] for record in records] == ["", records[0][3], records[1][3]]
+
+
+async def test_requests_after_trimmed_runs_say_what_is_missing() -> None:
+    # M3a, B3
+    model = ScriptedModel([f"answer {number}" for number in range(5)])
+    runner = make_team(model)
+    run_ids = [(await runner.run(f"question {number}", thread="t")).run_id for number in range(4)]
+    await runner.thread("t").trim(keep=2)
+    before = [await runner.requests(run_id) for run_id in run_ids[2:]]
+    third, fourth = [next(iter(each.values())) for each in before]
+    assert third.messages == (None, None, None, None, UserMessage("question 2"))
+    assert fourth.messages[:5] == third.messages
+    assert [text_of(each.content) for each in fourth.messages[5:] if each is not None] == ["answer 2", "question 3"]
+    assert [len(each.tools) for each in (third, fourth)] == [2, 2], "each run has the other parts of its requests"
+    # The next run reads only what is left, and is restored exactly.
+    last = await runner.run("question 4", thread="t")
+    (request,) = (await runner.requests(last.run_id)).values()
+    assert _describe(request) == _describe(model.requests[-1])
+
+
+async def test_a_run_that_got_the_id_of_a_deleted_one_is_not_taken_for_it() -> None:
+    # M3a, B3
+    model, store = ScriptedModel(["answer"], cycle=True), MemoryStore()
+    runner = make_team(model, store)
+    await runner.run("question 0", thread="t", run_id="first")
+    second = await runner.run("question 1", thread="t")
+    await store.delete("first")
+    await runner.run("something else", run_id="first")
+    (request,) = (await runner.requests(second.run_id)).values()
+    assert request.messages[0] is None
+    assert request.digest == (await digest_of(model.requests[1].messages))
+
+
+async def digest_of(messages: Any) -> str:
+    return MessagesDigest([content_hash(message) for message in messages]).text()
+
+
+async def test_a_resumed_run_refers_to_the_requests_before_it_stopped() -> None:
+    # M3a, B3
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        return str(await ctx.interrupt("which?"))
+
+    model = ScriptedModel([*[call("ask")] * 20, "done"])
+    runner = Runner(Agent("A", tools=[ask], max_turns=40), model=model, store=MemoryStore())
+    result = await runner.run("go")
+    while result.status == "suspended":
+        result = await runner.resume(result.run_id, "this")
+    records = [event.request for event in result.events if isinstance(event, AgentResponded)]
+    assert [len(record.added) for record in records if record is not None] == [1, *[2] * 20]
+    await check_requests(runner, model, result.run_id)
 
 
 async def test_a_resumed_run_records_its_further_requests() -> None:

@@ -3,10 +3,10 @@
 A record names every message by a hash of its content. Most messages are in the log already, as responses, tool
 results and input, in the author's words or rewritten for other agents; `baton.flow.requests` finds them there. The
 rest, such as messages that a filter or middleware made, is recorded once per run, with instructions, tools and
-settings.
+settings. A request that begins with the messages of an earlier one, also of an earlier run of the thread, refers to it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..context.history import History, MessageWindow, PolicyView
 from ..errors import NotEncodableError
-from ..events import AgentResponded, RequestRecord
+from ..events import AgentResponded, Event, RequestRecord
 from ..log import Log
 from ..messages import AssistantMessage, Message, ToolMessage
 from ..models import ModelRequest, ModelSettings
@@ -48,6 +48,70 @@ def content_hash(content: Any) -> str:
     return blake2b(encoded, digest_size=_HASH_BYTES).hexdigest()
 
 
+class MessagesDigest:
+    """The hash over the messages of a request, to which messages can be added.
+
+    Args:
+        names: The hashes of the first messages.
+    """
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._hash = blake2b("".join(names).encode(), digest_size=_HASH_BYTES)
+
+    def add(self, name: str) -> None:
+        """Add the hash of the next message.
+
+        Args:
+            name: The hash.
+        """
+        self._hash.update(name.encode())
+
+    def text(self) -> str:
+        """Return the hash over all messages so far."""
+        return self._hash.hexdigest()
+
+
+class RequestRef(Struct, frozen=True, array_like=True):
+    """The beginning of a recorded request, which later ones can refer to."""
+
+    agent: str
+    """The agent that made it."""
+    run_id: str
+    """The run that has its response."""
+    key: str
+    """The key of the response."""
+    count: int
+    """The number of first messages: all, or those before the input of the run."""
+    digest: str
+    """The hash over these messages."""
+    is_start: bool = False
+    """True for the messages before the input of the run."""
+
+
+def recent_requests(earlier: Iterable[RequestRef], run_id: str, events: Iterable[Event]) -> tuple[RequestRef, ...]:
+    """Return the last requests of each agent, which its next request may begin with.
+
+    Handoffs add messages that later runs do not read. So there is also the beginning of each, before the input of the
+    run: later requests of the agent begin with it, unless the history was compacted.
+
+    Args:
+        earlier: The last requests before the run.
+        run_id: The run.
+        events: Its log.
+    """
+    whole = {ref.agent: ref for ref in earlier if not ref.is_start}
+    starts = {ref.agent: ref for ref in earlier if ref.is_start}
+    for event in events:
+        if type(event) is AgentResponded and (record := event.request) is not None and record.digest:
+            agent, count = event.agent, record.kept + len(record.added)
+            whole[agent] = RequestRef(agent, run_id, event.key, count, record.digest)
+            if record.start_digest:
+                starts[agent] = RequestRef(agent, run_id, event.key, record.start, record.start_digest, is_start=True)
+    return (*starts.values(), *whole.values())
+
+
 class _SentMessages(Struct):
     """The messages of the last request that was made from one list."""
 
@@ -56,8 +120,18 @@ class _SentMessages(Struct):
     """The list that the request is made from; a view may have appended to it since."""
     count: int
     hashes: list[str]
+    digest: MessagesDigest
     parts: str = ""
     """The hash of the other parts of the request."""
+
+
+class _Base(Struct):
+    """The request that another one begins with."""
+
+    key: str = ""
+    kept: int = 0
+    run_id: str = ""
+    """The earlier run that has it; "" for the run itself."""
 
 
 class _OwnMessages(Struct):
@@ -71,13 +145,18 @@ class RequestRecorder:
     """Makes the records of the requests of one run.
 
     Args:
+        run_id: The id of the run.
         log: The log of the run; contents that it has are not recorded again.
         history: The history of the run, with its input.
+        earlier: The last requests of the earlier runs of the thread.
+        offset: The number of entries of the history that belong to earlier runs.
     """
 
     __slots__ = (
         "_by_activation",
         "_by_list",
+        "_counts",
+        "_first_input",
         "_hashes",
         "_input_ids",
         "_known",
@@ -85,9 +164,21 @@ class RequestRecorder:
         "_last_parts",
         "_last_request",
         "_parts",
+        "_recorded",
+        "_run_id",
+        "_started",
     )
 
-    def __init__(self, log: Log, history: History) -> None:
+    def __init__(
+        self, run_id: str, log: Log, history: History, earlier: Iterable[RequestRef] = (), *, offset: int = 0
+    ) -> None:
+        self._run_id = run_id
+        self._first_input = history.entries[offset].message if 0 < offset < len(history.entries) else None
+        self._started: set[str] = set()
+        """The agents whose first request has been recorded by this process."""
+        self._recorded = {ref.digest: ref for ref in recent_requests(earlier, run_id, log.events)}
+        """Requests that were recorded before this process drove the run, by digest."""
+        self._counts = {ref.count for ref in self._recorded.values()}
         self._input_ids = {id(entry.message): entry.message for entry in history.entries}
         self._known: set[str] = set()
         for event in log.events:
@@ -112,15 +203,20 @@ class RequestRecorder:
             ctx: The context of the activation.
         """
         contents: dict[str, Any] = {}
-        base, kept, sent = self._sent(key, request.messages, ctx, contents)
+        base, sent = self._sent(key, request.messages, ctx, contents)
         parts = self._name_parts(request, contents)
-        is_same = bool(base) and parts == sent.parts
+        is_same = bool(base.key) and parts == sent.parts
         sent.parts = parts
         self._last = self._by_activation[ctx._origin.id] = sent
+        start = self._find_start(sent, ctx.agent) if self._first_input is not None else 0
         return RequestRecord(
-            base=base,
-            kept=kept,
-            added=tuple(sent.hashes[kept:]),
+            base=base.key,
+            base_run=base.run_id,
+            kept=base.kept,
+            added=tuple(sent.hashes[base.kept :]),
+            digest=sent.digest.text(),
+            start=start,
+            start_digest=MessagesDigest(sent.hashes[:start]).text() if start else "",
             policy=cast("PolicyView", ctx._view).policy,
             entries=len(ctx._history.entries),
             parts="" if is_same else parts,
@@ -153,33 +249,55 @@ class RequestRecorder:
 
     def _sent(
         self, key: str, messages: Sequence[Message], ctx: AgentContext[Any], contents: dict[str, Any]
-    ) -> tuple[str, int, _SentMessages]:
-        """Return the base of a request, the number of messages kept from it, and the new state."""
+    ) -> tuple[_Base, _SentMessages]:
+        """Return the base of a request and the new state."""
         is_window = type(messages) is MessageWindow
         source, count = (messages.source if is_window else messages), len(messages)
         same = self._by_list.get(id(source)) if is_window else None
         if same is not None and same.count <= count:
-            base, kept, sent = same.key, same.count, same
+            base, sent = _Base(same.key, same.count), same
             is_logged = self._test_own(ctx)
+            _add_names(sent, source, count)
         else:
             previous = self._by_activation.get(ctx._origin.id) or self._last
             kept = 0 if previous is None else _common_prefix(previous, source, count)
-            base = previous.key if kept and previous is not None else ""
+            base = _Base(previous.key, kept) if kept and previous is not None else _Base()
             hashes = [] if previous is None else previous.hashes[:kept]
-            sent = _SentMessages(key, source, count, hashes, previous.parts if previous is not None else "")
+            parts = previous.parts if base.key and previous is not None else ""
+            sent = _SentMessages(key, source, kept, hashes, MessagesDigest(hashes), parts)
             is_logged = self._test_all(ctx, source)
+            self._find_recorded(base, sent, count)
             if is_window:
                 self._by_list[id(source)] = sent
-        for position in range(kept, count):
-            message = source[position]
-            name = content_hash(message)
-            sent.hashes.append(name)
+        for position in range(base.kept, count):
+            name = sent.hashes[position]
             if name not in self._known:
                 self._known.add(name)
-                if not is_logged(message):
-                    contents[name] = _plain(message)
+                if not is_logged(source[position]):
+                    contents[name] = _plain(source[position])
         sent.key, sent.count = key, count
-        return base, kept, sent
+        return base, sent
+
+    def _find_recorded(self, base: _Base, sent: _SentMessages, count: int) -> None:
+        """Name all messages; change the base if a recorded request has more of the first ones."""
+        for stop in sorted(known for known in self._counts if base.kept < known <= count):
+            _add_names(sent, sent.messages, stop)
+            ref = self._recorded.get(sent.digest.text())
+            if ref is not None and ref.count == stop:
+                base.key, base.kept, base.run_id = ref.key, stop, ref.run_id if ref.run_id != self._run_id else ""
+                # What the other parts of that request were is not known here.
+                sent.parts = ""
+        _add_names(sent, sent.messages, count)
+
+    def _find_start(self, sent: _SentMessages, agent: str) -> int:
+        """Return the number of messages before the input of the run; 0 if the agent has had a request."""
+        if agent in self._started:
+            return 0
+        self._started.add(agent)
+        for position in range(sent.count - 1, 0, -1):
+            if sent.messages[position] is self._first_input:
+                return position
+        return 0
 
     def _test_own(self, ctx: AgentContext[Any]) -> Callable[[Message], bool]:
         """Return a test whether a message that a view has appended is in the log."""
@@ -230,6 +348,14 @@ class RequestRecorder:
 
 
 _MAX_CACHED = 1000
+
+
+def _add_names(sent: _SentMessages, source: Sequence[Message], stop: int) -> None:
+    """Name the messages of a request up to a position."""
+    for position in range(len(sent.hashes), stop):
+        name = content_hash(source[position])
+        sent.hashes.append(name)
+        sent.digest.add(name)
 
 
 def _plain(content: Any) -> Any:

@@ -140,10 +140,18 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     base: str = ""
     """The key of the response whose request begins with the same messages; "" if none does."""
+    base_run: str = ""
+    """The earlier run of the thread that has the base; "" for the run itself."""
     kept: int = 0
     """The number of messages that are the same as in that request."""
     added: tuple[str, ...] = ()
     """The hashes of the other messages, in order."""
+    digest: str = ""
+    """The hash over the hashes of all messages; "" in records of earlier versions."""
+    start: int = 0
+    """The number of messages before the input of the run, in the first request of an agent; else 0."""
+    start_digest: str = ""
+    """The hash over the hashes of these messages; "" if there are none."""
     policy: str = "rewritten"
     """The history policy that the messages were selected with, `function`, or `filter` for a handoff's input filter."""
     entries: int = 0

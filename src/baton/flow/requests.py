@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, convert
 
-from ..agents.request_records import REQUEST_PARTS, content_hash
+from ..agents.request_records import REQUEST_PARTS, MessagesDigest, content_hash
 from ..context import HistoryEntry
 from ..context.history import to_entries
 from ..events import AgentResponded, ControlTransferred, Event, Origin, ToolReturned, types
@@ -44,7 +44,7 @@ class RecordedRequest(Struct, frozen=True):
     policy: str
     """The history policy that the messages were selected with, `function` or `filter`."""
     messages: tuple[Message | None, ...]
-    """The messages; None for one that was part of an earlier run of the thread, which has been deleted."""
+    """The messages; None for those of earlier runs of the thread that have been deleted."""
     sources: tuple[MessageSource, ...]
     """The source of each message."""
     digest: str
@@ -76,41 +76,67 @@ def read_requests(
         keys: The keys of the responses whose requests are wanted; all by default. Of a long run, a few are much
             cheaper than all.
     """
-    reader = _RequestReader([*earlier, events])
+    reader = _RequestReader()
+    for log in earlier:
+        for response, record in reader.responses(log):
+            reader.note(response.key, record)
     found: dict[str, RecordedRequest] = {}
-    for event in events:
-        if isinstance(event, AgentResponded) and event.request is not None:
-            reader.note(event.key, event.request)
-            if keys is None or event.key in keys:
-                found[event.key] = reader.read(event, event.request)
+    for response, record in reader.responses(events):
+        reader.note(response.key, record)
+        if keys is None or response.key in keys:
+            found[response.key] = reader.read(response, record)
     return found
 
 
 _MISSING = MessageSource("same")
+_UNKNOWN = ""
+"""The name of a message of a request that is not in the log any more."""
+
+
+class _Noted(Struct, frozen=True):
+    """A request, by the names of its messages and of its other parts."""
+
+    names: list[str]
+    digest: str
+    parts: str
+
+
+_NOT_NOTED = _Noted([], "", "")
 
 
 class _RequestReader:
-    def __init__(self, logs: Sequence[Sequence[Event]]) -> None:
+    def __init__(self) -> None:
         self._found: dict[str, tuple[Message, MessageSource]] = {}
         self._contents: dict[str, Any] = {}
-        self._names: dict[str, list[str]] = {}
-        self._parts: dict[str, str] = {}
-        for events in logs:
-            for source, entry in _logged_entries(events):
-                for message, form in _forms(entry):
-                    place = MessageSource(form, source.run_id, source.key, source.agent)
-                    self._found.setdefault(content_hash(message), (message, place))
+        self._noted: dict[tuple[str, str], _Noted] = {}
+        self._run_id = ""
+
+    def responses(self, events: Sequence[Event]) -> Iterator[tuple[AgentResponded, types.RequestRecord]]:
+        """Yield the responses of the next log that have a recorded request."""
+        self._run_id = next((event.run_id for event in events if isinstance(event, types.RunStarted)), "")
+        for source, entry in _logged_entries(events):
+            for message, form in _forms(entry):
+                place = MessageSource(form, source.run_id, source.key, source.agent)
+                self._found.setdefault(content_hash(message), (message, place))
+        for event in events:
+            if isinstance(event, AgentResponded) and event.request is not None:
+                yield event, event.request
 
     def note(self, key: str, record: types.RequestRecord) -> None:
-        """Remember the parts of a request, which later ones refer to."""
+        """Remember a request, which later ones refer to."""
         self._contents.update(record.contents)
-        self._names[key] = [*self._names.get(record.base, ())[: record.kept], *record.added]
-        self._parts[key] = record.parts or self._parts.get(record.base, "")
+        base = self._noted.get((record.base_run or self._run_id, record.base), _NOT_NOTED)
+        names = [*base.names[: record.kept], *record.added]
+        digest = MessagesDigest(names).text()
+        if record.digest and _UNKNOWN not in names and digest != record.digest:
+            # The run with the base has been deleted; another run may have got its id since.
+            names = [*[_UNKNOWN] * record.kept, *record.added]
+        self._noted[self._run_id, key] = _Noted(names, record.digest or digest, record.parts or base.parts)
 
     def read(self, response: AgentResponded, record: types.RequestRecord) -> RecordedRequest:
         key = response.key
-        names, parts_name = self._names[key], self._parts[key]
-        found, parts = [self._message(name) for name in names], self._contents.get(parts_name, {})
+        noted = self._noted[self._run_id, key]
+        found, parts = [self._message(name) for name in noted.names], self._contents.get(noted.parts, {})
         given = {part: self._contents.get(parts.get(part)) for part in REQUEST_PARTS}
         schema, cache = given["output_schema"], given["prompt_cache"]
         return RecordedRequest(
@@ -120,7 +146,7 @@ class _RequestReader:
             record.policy,
             tuple([message for message, _ in found]),
             tuple([source for _, source in found]),
-            content_hash(names),
+            noted.digest,
             instructions=given["instructions"] or "",
             tools=convert(given["tools"] or (), tuple[ToolSpec, ...]),
             settings=convert(given["settings"] or {}, ModelSettings),

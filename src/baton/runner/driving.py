@@ -121,8 +121,8 @@ async def replay_run(
     require_known_events(events)
     started = run_started_event(events)
     entries: Sequence[HistoryEntry] = ()
-    if started.previous_run_id and repository is not None:
-        entries = await repository.threads.entries_until(started.previous_run_id)
+    if repository is not None:
+        entries = (await repository.threads.state_after(started.previous_run_id)).entries
     opened = open_run(started, ReadOnlyLog(events), config, args, prior_entries=entries)
     stream: RunStream[Any] = RunStream(NullBackend(started.run_id, opened))
     await stream._drive()

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..context import HistoryEntry
 from ..errors import MessageGoneError, RunExistsError, ThreadBusyError
 from ..events import RunStarted, encode_event
 from ..events.codec import encode_header
 from ..stores import FINISHED_STATUSES, Lease, RunRecord, Store, WaitingMessage, WaitMode
 from .arguments import RunArgs
+from .threads import ThreadState
 from .waiting_messages import ANY_TIME, Schedule, from_message, to_message
 
 _logger = logging.getLogger("baton.runner")
@@ -29,7 +29,7 @@ class CreateRun(Protocol):
         ...
 
 
-PrepareRun = Callable[[RunStarted, RunArgs[Any]], Awaitable[tuple[RunStarted, Sequence[HistoryEntry]]]]
+PrepareRun = Callable[[RunStarted, RunArgs[Any]], Awaitable[tuple[RunStarted, ThreadState]]]
 """Completes the first event of a run; see `RunRepository.prepare`."""
 
 

@@ -12,7 +12,6 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from ..agents.request_records import RequestRecorder
-from ..context import HistoryEntry
 from ..errors import (
     InboxFullError,
     LogError,
@@ -50,7 +49,7 @@ from .observers import Observer
 from .relay import RunRelay
 from .result import Interrupt, StoppedStatus
 from .summaries import summary_note
-from .threads import ThreadReader
+from .threads import NO_THREAD, ThreadReader, ThreadState
 from .waiting_messages import ANY_TIME, Schedule
 
 _logger = logging.getLogger("baton.runner")
@@ -206,10 +205,10 @@ class RunRepository:
                 _logger.warning("a message that came with the resumption of run `%s` is lost", run.id, exc_info=True)
         journal.inbox = journal.inbox or "waiting"
 
-    async def prepare(self, started: RunStarted, args: RunArgs[Any]) -> tuple[RunStarted, Sequence[HistoryEntry]]:
-        """Complete the first event of a new run; return it and the history of its thread."""
+    async def prepare(self, started: RunStarted, args: RunArgs[Any]) -> tuple[RunStarted, ThreadState]:
+        """Complete the first event of a new run; return it and the state of its thread."""
         if not started.thread:
-            return started, ()
+            return started, NO_THREAD
         state = await self.threads.latest(started.thread)
         goes_on = args.get("start_at", "active") == "active"
         tasks = known_tasks(state.tasks, self.config.team.members) if goes_on else ()
@@ -236,7 +235,7 @@ class RunRepository:
             summaries=state.summaries,
             tasks=tasks,
         )
-        return started, state.entries
+        return started, state
 
     async def submit(self, started: RunStarted, args: RunArgs[Any], schedule: Schedule = ANY_TIME) -> str:
         """Create a run for another worker to drive, or a message that waits for its thread."""
@@ -373,10 +372,12 @@ class _StoredBackend:
         self._repository = repository
         self._journal: Journal | None = None
 
-    def _attach(self, opened: OpenRun, journal: Journal, run: SupportsStop) -> OpenRun:
+    def _attach(self, opened: OpenRun, journal: Journal, run: SupportsStop, thread: ThreadState) -> OpenRun:
         """Let the run write to the store from now on, and renew its lease."""
         state = opened.flow.run
-        state.requests = RequestRecorder(state.log, opened.flow.history)
+        state.requests = RequestRecorder(
+            state.id, state.log, opened.flow.history, thread.requests, offset=opened.history_offset
+        )
         state.log.attach(journal)
         state.signals.lease = journal
         self._repository.heartbeat.add(journal, run)
@@ -400,22 +401,22 @@ class NewStoredRun(_StoredBackend):
     async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Open the run; its first lines are stored before any agent runs."""
         repository = self._repository
-        started, prior_entries = await repository.prepare(self._started, self._args)
+        started, thread = await repository.prepare(self._started, self._args)
         journal = self._journal = Journal(
             repository.store, create=partial(self._create, started), sink=sink, thread=started.thread, run=run
         )
         opened = open_run(
-            started, Log(), repository.config, self._args, first_events=[started], prior_entries=prior_entries
+            started, Log(), repository.config, self._args, first_events=[started], prior_entries=thread.entries
         )
-        return self._attach(opened, journal, run)
+        return self._attach(opened, journal, run, thread)
 
     async def create_and_open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Create the run at once and open it. Raises ThreadBusyError."""
         repository, deadline = self._repository, monotonic() + self._repository.ttl
-        started, prior_entries = await repository.prepare(self._started, self._args)
+        started, thread = await repository.prepare(self._started, self._args)
         lease = await self._create(started, [encode_header(), encode_event(started)])
         log = Log()
-        opened = open_run(started, log, repository.config, self._args, prior_entries=prior_entries)
+        opened = open_run(started, log, repository.config, self._args, prior_entries=thread.entries)
         log.events.append(started)
         journal = self._journal = Journal(
             repository.store,
@@ -428,7 +429,7 @@ class NewStoredRun(_StoredBackend):
         )
         if sink is not None:
             sink.put(started)
-        return self._attach(opened, journal, run)
+        return self._attach(opened, journal, run, thread)
 
     async def _create(self, started: RunStarted, lines: Sequence[bytes]) -> Lease:
         repository, sent = self._repository, monotonic()
@@ -499,7 +500,7 @@ class ReopenedRun(_StoredBackend):
                 await repository.store_cancelled(record, lease)
                 raise RunConflictError(self.run_id, "its cancellation was requested; it is cancelled now")
             await repository.check_last(record)
-            opened, seq = await self._load(record, local)
+            opened, thread, seq = await self._load(record, local)
         except BaseException:
             await repository.store.release(lease)
             raise
@@ -520,7 +521,7 @@ class ReopenedRun(_StoredBackend):
         if before.status == "running" and before.lease_until:
             journal.previous_worker = before.worker
             journal.last_heartbeat = before.lease_until - before.lease_seconds
-        return self._attach(opened, journal, run)
+        return self._attach(opened, journal, run, thread)
 
     async def _acquire(self, worker: str) -> Lease:
         """Acquire the lease; if the task is cancelled meanwhile, the lease is released."""
@@ -541,7 +542,7 @@ class ReopenedRun(_StoredBackend):
         finally:
             self._repository.disclaim(self.run_id)
 
-    async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, int]:
+    async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, ThreadState, int]:
         repository = self._repository
         events = await repository.events(self.run_id)
         require_known_events(events)
@@ -555,16 +556,15 @@ class ReopenedRun(_StoredBackend):
         # A suspended run that is driven is one of whose interrupts has expired.
         first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events
         first_events = () if first is None else first(log, await repository.time_for(log))
-        previous = started.previous_run_id
-        entries = await repository.threads.entries_until(previous) if previous else ()
+        thread = await repository.threads.state_after(started.previous_run_id)
         opened = open_run(
             started,
             log,
             repository.config,
             self._args,
             first_events=first_events,
-            prior_entries=entries,
+            prior_entries=thread.entries,
             stopped=local,
             record=record,
         )
-        return opened, len(events) + 1
+        return opened, thread, len(events) + 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..agents.request_records import RequestRef, recent_requests
 from ..context import HistoryEntry
 from ..context.values import THREAD_PREFIX
 from ..errors import RunNotFoundError, SetupError, ThreadBusyError
@@ -33,6 +34,12 @@ class ThreadState(Struct, frozen=True):
     """The summaries that the next run reads instead of the first entries."""
     tasks: tuple[OpenTask, ...] = ()
     """The open tasks, the innermost last."""
+    requests: tuple[RequestRef, ...] = ()
+    """The last model requests, which those of the next run refer to."""
+
+
+NO_THREAD = ThreadState()
+"""The state before the first run of a thread, or without a thread."""
 
 
 class ThreadReader:
@@ -46,16 +53,16 @@ class ThreadReader:
         """Return the state after the last run. Raises ThreadBusyError if it has not finished."""
         page = await self._store.list(thread=thread, limit=1)
         if not page.records:
-            return ThreadState()
+            return NO_THREAD
         last = page.records[0]
         if last.status not in FINISHED_STATUSES:
             raise ThreadBusyError(thread, last.run_id, last.status)
         return await self.read(last)
 
-    async def entries_until(self, run_id: str) -> tuple[HistoryEntry, ...]:
-        """Return the history up to and including a run; empty if that run has been deleted."""
-        record = await self._store.record(run_id)
-        return () if record is None else (await self.read(record)).entries
+    async def state_after(self, run_id: str) -> ThreadState:
+        """Return the state after a run; an empty one if there is no such run or it has been deleted."""
+        record = await self._store.record(run_id) if run_id else None
+        return NO_THREAD if record is None else await self.read(record)
 
     async def read(self, record: RunRecord) -> ThreadState:
         """Return the state after a run: go back to the first or a cached run, then forward again."""
@@ -75,17 +82,18 @@ class ThreadReader:
             unread.append((current, events))
             previous = run_started_event(events).previous_run_id
             current = await self._store.record(previous) if previous else None
-        state = cached or ThreadState()
+        state = cached or NO_THREAD
         if not unread:
             return state
         # One list for all runs: a copy for each of them would make long threads cost the square of their length.
-        entries, active = list(state.entries), state.active_agent
-        for _, events in reversed(unread):
+        entries, active, requests = list(state.entries), state.active_agent, state.requests
+        for run, events in reversed(unread):
             extend_history(entries, events)
             active = last_active_agent(events) or active
+            requests = recent_requests(requests, run.run_id, events)
         last, events = unread[0]
         values, summaries, tasks = _thread_values(events), summaries_from_log(events), open_tasks(events)
-        state = ThreadState(last.run_id, first_run, tuple(entries), active, values, summaries, tasks)
+        state = ThreadState(last.run_id, first_run, tuple(entries), active, values, summaries, tasks, requests)
         self._cache[last.run_id, last.seq] = state
         while len(self._cache) > _CACHE_SIZE:
             self._cache.popitem(last=False)
@@ -189,6 +197,6 @@ class Thread:
     async def _state(self) -> ThreadState:
         page = await self._store.list(thread=self.id, limit=1)
         try:
-            return await self._reader.read(page.records[0]) if page.records else ThreadState()
+            return await self._reader.read(page.records[0]) if page.records else NO_THREAD
         except RunNotFoundError:
-            return ThreadState()
+            return NO_THREAD

@@ -162,8 +162,7 @@ class WaitingRun:
         repository = self._repository
         record, events = await repository.record(run_id), await repository.events(run_id)
         started, args = run_started_event(events), ResumeArgs[Any](context=self._args.get("context"))
-        previous = started.previous_run_id
-        entries = await repository.threads.entries_until(previous) if previous else ()
+        entries = (await repository.threads.state_after(started.previous_run_id)).entries
         is_completed = record.status == "completed"
         log = ReadOnlyLog(events) if is_completed else Log(events)
         opened = open_run(started, log, repository.config, args, prior_entries=entries)
