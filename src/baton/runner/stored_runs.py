@@ -258,16 +258,15 @@ class RunRepository:
             thread: A new thread, of which it is the first run.
         """
         started = run_started_event(events)
-        options = CreateOptions(status="suspended", previous=started.previous_run_id)
+        previous = started.previous_run_id
         if thread:
-            started = replace(started, thread=thread)
-            options["previous"] = ""
-        if await self.store.record(source.run_id) is not None:
-            options["forked_from"] = source.run_id
-        else:
-            options["origins"] = origins_of(source.owner, source.thread)
+            started, previous = replace(started, thread=thread), ""
         lines = [encode_header(), encode_event(started), *map(encode_event, events[1:])]
-        await self.create(started, lines, **options)
+        if await self.store.record(source.run_id) is not None:
+            await self.create(started, lines, status="suspended", previous=previous, forked_from=source.run_id)
+        else:
+            origins = origins_of(source.owner, source.thread)
+            await self.create(started, lines, status="suspended", previous=previous, origins=origins)
         return started.run_id
 
     async def check_last(self, record: RunRecord) -> None:
