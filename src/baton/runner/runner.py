@@ -304,10 +304,11 @@ class Runner(StoredRunMethods[C, Out]):
             The id of the new run; resume it with `resume`.
         """
         recorded = await self.events(run) if isinstance(run, str) else list(run)
-        events = fork_events(recorded, run_id or new_id(), at=at, edit=edit)
+        source = run_started_event(recorded)
+        events = fork_events(recorded, run_id or new_id(source.run_id), at=at, edit=edit)
         if self._stored_runs is None:
             return self.load_log(events)
-        return await self._stored_runs.create_fork(events, run_started_event(recorded))
+        return await self._stored_runs.create_fork(events, source)
 
     @check_types
     async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:
