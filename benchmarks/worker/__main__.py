@@ -1,12 +1,17 @@
-"""`python -m benchmarks.worker`: measure workers of one engine on this machine (scale G16)."""
+"""`python -m benchmarks.worker`: measure the workers of each engine on this machine (scale G16).
+
+It prints a table, and fails if the engine `postgres` misses a limit. Run it on a quiet machine; it takes about four
+minutes.
+"""
 
 import asyncio
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from tests.postgres import PostgresServer
@@ -20,6 +25,27 @@ from benchmarks.worker.target import CALL_SECONDS, CALLS, LEASE, STORE, make_run
 
 CONCURRENCY = 20
 TARGET = "benchmarks.worker.target:runner"
+ENGINES = ("postgres", "local", "temporal")
+
+
+class Figure(NamedTuple):
+    """A measured value, and the figures around it."""
+
+    value: float
+    """The value that a limit applies to: milliseconds, or percent of the ideal throughput."""
+    details: str
+
+
+class Limit(NamedTuple):
+    """A limit of G16, or of G15 for the take-over."""
+
+    value: float
+    text: str
+    is_minimum: bool = False
+
+    def is_met(self, value: float) -> bool:
+        """Return whether a measured value keeps the limit."""
+        return value >= self.value if self.is_minimum else value <= self.value
 
 
 class Site:
@@ -60,12 +86,17 @@ class Site:
             yield started
 
 
-def describe(seconds: Sequence[float]) -> str:
-    """Return the percentiles of some durations in milliseconds."""
+def percentiles(seconds: Sequence[float], *, share: float = 0.99) -> Figure:
+    """Return a percentile of some durations in milliseconds, and others beside it."""
     ordered = sorted(seconds)
     chosen = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-    values = {name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in chosen.items()}
-    return ", ".join(f"{name} {value * 1000:.0f} ms" for name, value in values.items()) + f" of {len(ordered)}"
+    values = {name: _percentile(ordered, each) for name, each in chosen.items()}
+    figures = ", ".join(f"{name} {value:,.0f}" for name, value in values.items())
+    return Figure(_percentile(ordered, share), f"{figures} ms of {len(ordered)}")
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -91,7 +122,7 @@ async def first_event(runner: Runner[Any, Any], run_id: str, kind: type[Any], *,
     return times[-1 if last else 0]
 
 
-async def submit_to_first_event(site: Site, count: int) -> str:
+async def submit_to_first_event(site: Site, count: int) -> Figure:
     """Measure an idle worker: from the call of `submit` to the start of the first agent."""
     async with site.new_runner() as runner:
         store, waits = runner._require_store("benchmark"), list[float]()
@@ -102,10 +133,10 @@ async def submit_to_first_event(site: Site, count: int) -> str:
                 await finished(store, [run_id])
                 if number >= 10:
                     waits.append(await first_event(runner, run_id, AgentStarted) - called)
-    return f"submit → first event: {describe(waits)}"
+    return percentiles(waits)
 
 
-async def answer_to_resumed(site: Site, count: int) -> str:
+async def answer_to_resumed(site: Site, count: int) -> Figure:
     """Measure an idle worker: from the call of `answer` to the first new step."""
     async with site.new_runner() as runner:
         store, waits = runner._require_store("benchmark"), list[float]()
@@ -118,10 +149,10 @@ async def answer_to_resumed(site: Site, count: int) -> str:
                 await finished(store, [run_id])
                 waits.append(await first_event(runner, run_id, StepCompleted) - called)
                 assert await first_event(runner, run_id, InterruptRaised) < called
-    return f"answer → resumed: {describe(waits)}"
+    return percentiles(waits)
 
 
-async def throughput(site: Site, count: int) -> str:
+async def throughput(site: Site, count: int) -> Figure:
     """Measure three workers with simulated model calls."""
     async with site.new_runner() as runner:
         run_ids = [await runner.submit("work") for _ in range(count)]
@@ -129,14 +160,14 @@ async def throughput(site: Site, count: int) -> str:
             await finished(runner._require_store("benchmark"), run_ids)
         begun = [await first_event(runner, run_id, AgentStarted) for run_id in run_ids]
         ended = [(await runner.events(run_id))[-1].timestamp for run_id in run_ids]
-    # From the tenth start to the last end, with all workers up: ideal are 60 runs at once without a gap.
+    # From the sixtieth start to the last end, with all workers up: ideal are 60 runs at once without a gap.
     seconds = max(ended) - sorted(begun)[CONCURRENCY * 3 - 1]
     ideal = (count - CONCURRENCY * 3) * CALLS * CALL_SECONDS / (CONCURRENCY * 3) + CALLS * CALL_SECONDS
     rate = count / (max(ended) - min(begun))
-    return f"throughput: {rate:.1f} runs/s with three workers, {100 * ideal / seconds:.0f} % of ideal ({count} runs)"
+    return Figure(100 * ideal / seconds, f"{rate:.1f} runs/s, {100 * ideal / seconds:.0f} % of ideal, {count} runs")
 
 
-async def other_owner(site: Site, count: int) -> str:
+async def other_owner(site: Site, count: int) -> Figure:
     """Measure how long the run of one owner waits behind many of another, with limits."""
     async with site.new_runner() as runner:
         store, waits = runner._require_store("benchmark"), list[float]()
@@ -149,10 +180,10 @@ async def other_owner(site: Site, count: int) -> str:
                 waits.append(await first_event(runner, run_id, AgentStarted) - called)
             for run_id in busy:
                 await runner.cancel(run_id)
-    return f"another owner's run under load: {describe(waits)}"
+    return percentiles(waits, share=1.0)
 
 
-async def take_over(site: Site, count: int) -> str:
+async def take_over(site: Site, count: int) -> Figure:
     """Measure how long a run of a killed worker waits for another worker."""
     async with site.new_runner() as runner:
         store, waits = runner._require_store("benchmark"), list[float]()
@@ -177,26 +208,69 @@ async def take_over(site: Site, count: int) -> str:
                     waits.append(time.time() - killed)
                     await runner.cancel(run_id)
                     await finished(store, [run_id])
-    return f"take-over after kill -9, lease {LEASE:g} s: {describe(waits)}"
+    return percentiles(waits, share=1.0)
+
+
+class Measurement(NamedTuple):
+    """Something to measure, with the number of runs for the engine with limits, the others, and a quick look."""
+
+    title: str
+    measure: Callable[[Site, int], Coroutine[Any, Any, Figure]]
+    limit: Limit
+    runs: int
+    runs_of_others: int
+    quick_runs: int
+
+
+MEASUREMENTS = {
+    "submit": Measurement("submit → first event", submit_to_first_event, Limit(30, "p99 ≤ 30 ms"), 300, 100, 50),
+    "answer": Measurement("answer → resumed", answer_to_resumed, Limit(40, "p99 ≤ 40 ms"), 200, 100, 40),
+    "throughput": Measurement(
+        f"three workers, {CALLS} calls of {CALL_SECONDS:g} s", throughput, Limit(85, "≥ 85 %", True), 600, 120, 120
+    ),
+    "owner": Measurement("start of another owner's run", other_owner, Limit(500, "max ≤ 500 ms"), 30, 0, 10),
+    "takeover": Measurement(
+        f"take-over after kill -9, lease {LEASE:g} s",
+        take_over,
+        Limit(1000 * LEASE + 5000, "max ≤ lease + 5 s"),
+        3,
+        1,
+        1,
+    ),
+}
+
+
+def measure_all(engine: str, names: Sequence[str], *, quick: bool) -> Iterator[tuple[str, str, str, str]]:
+    """Measure one engine; yield a row of the table for each measurement."""
+    has_limits = engine == "postgres"
+    for name in names:
+        chosen = MEASUREMENTS[name]
+        runs = chosen.runs if has_limits else chosen.runs_of_others
+        if quick:
+            runs = min(runs, chosen.quick_runs)
+        if runs == 0:
+            continue
+        with ExitStack() as stack:
+            figure = asyncio.run(chosen.measure(Site(engine, stack), runs))
+        verdict = ("PASS" if chosen.limit.is_met(figure.value) else "FAIL") if has_limits else ""
+        yield chosen.title, figure.details, chosen.limit.text if has_limits else "", verdict
 
 
 @click.command()
-@click.option("--engine", type=click.Choice(["local", "postgres", "temporal"]), default="postgres", show_default=True)
+@click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES), help="Only this one; may be repeated.")
 @click.option("--quick", is_flag=True, help="Fewer runs.")
-@click.option("--only", multiple=True, help="Only the measurement with this name; may be repeated.")
-def main(engine: str, quick: bool, only: tuple[str, ...]) -> None:
-    """Measure workers with one engine: latency, throughput, limits and take-over."""
-    measurements = {
-        "submit": (submit_to_first_event, 300, 50),
-        "answer": (answer_to_resumed, 200, 40),
-        "throughput": (throughput, 600, 240),
-        "owner": (other_owner, 30, 10),
-        "takeover": (take_over, 5, 1),
-    }
-    for name, (measure, many, few) in measurements.items():
-        if not only or name in only:
-            with ExitStack() as stack:
-                click.echo(f"{engine}: {asyncio.run(measure(Site(engine, stack), few if quick else many))}")
+@click.option("--only", multiple=True, type=click.Choice([*MEASUREMENTS]), help="Only this one; may be repeated.")
+def main(engines: tuple[str, ...], quick: bool, only: tuple[str, ...]) -> None:
+    """Measure the workers of each engine: latency, throughput, limits and take-over."""
+    begun, has_failed = time.monotonic(), False
+    for engine in engines or ENGINES:
+        for title, details, limit, verdict in measure_all(engine, only or [*MEASUREMENTS], quick=quick):
+            click.echo(f"{engine:<9} {title:<36} {details:<52} {limit:<18} {verdict}".rstrip())
+            has_failed = has_failed or verdict == "FAIL"
+    click.echo(
+        f"took {time.monotonic() - begun:.0f} s; the limits are those of the engine `postgres` on a quiet machine"
+    )
+    sys.exit(has_failed)
 
 
 main()

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -167,6 +168,25 @@ async def test_the_queue_holds_no_state_of_runs(postgres_url: str) -> None:
             return await site.query(f"SELECT count(*) FROM {await site.queue()}.procrastinate_jobs") == [(0,)]
 
         await until(is_empty)
+    await site.runner.close()
+
+
+async def test_an_erased_run_leaves_no_job(postgres_url: str) -> None:
+    # G14
+    site = Site(postgres_url)
+    site.go.set()
+    async with site.working():
+        await site.runner.submit("hi")
+        await site.until_completed(1)
+    later = timedelta(days=1)
+    for owner in ("ada", "bob"):
+        await site.runner.submit("hi", owner=owner, not_before=later)
+        await site.runner.submit("hi", owner=owner)
+    store, jobs = site.runner._require_store("test"), f"{await site.queue()}.procrastinate_jobs"
+    owners = f"SELECT args ->> 'owner', count(*) FROM {jobs} GROUP BY 1 ORDER BY 1"
+    assert await site.query(owners) == [("ada", 2), ("bob", 2)]
+    assert await store.erase(owner="ada") == 2
+    assert await site.query(owners) == [("bob", 2)]
     await site.runner.close()
 
 

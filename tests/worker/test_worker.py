@@ -265,5 +265,8 @@ def test_mistakes_are_reported() -> None:
         Worker(runner, engine="redis")
     with pytest.raises(SetupError, match="needs a PostgresStore"):
         Worker(runner, engine="postgres")
+    with pytest.raises(SetupError, match="the engine `temporal` has no limits per owner or in total; use the engine"):
+        Worker(runner, engine="temporal", limits=Concurrency(per_owner=2))  # G10
+    assert Worker(runner, engine="temporal", limits=Concurrency()).engine.name == "temporal"
     with pytest.raises(SetupError, match="per_owner"):
         Concurrency(per_owner=0)

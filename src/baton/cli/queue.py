@@ -54,13 +54,13 @@ def show(store: str) -> None:
 @store_option
 @options.debug
 def pause(store: str) -> None:
-    """Let no worker take runs until `baton queue resume`; runs in progress continue."""
+    """Let no worker with the engine `postgres` take runs until `baton queue resume`; runs in progress continue."""
 
     async def change(engine: "PostgresEngine") -> None:
         await engine.pause()
 
     _with_engine(store, change)
-    write("the queue is paused; workers notice within seconds", err=True)
+    write("the queue is paused; workers with the engine `postgres` notice within seconds", err=True)
 
 
 @queue_command.command()

@@ -110,8 +110,13 @@ async def run_worker(worker: Worker, *, health: int | None, health_host: str) ->
 )
 @click.option("--address", metavar="HOST:PORT", help="The Temporal server; needs --engine temporal.")
 @click.option("--lease", type=POSITIVE, metavar="SECONDS", help="Others take runs over after this long (default: 30).")
-@click.option("--per-owner", type=COUNT, metavar="N", help="Drive at most N runs of one owner at once.")
-@click.option("--total", type=COUNT, metavar="N", help="Drive at most N runs at once in all workers together.")
+@click.option(
+    "--per-owner",
+    type=COUNT,
+    metavar="N",
+    help="Drive at most N runs of one owner at once: in all workers with the engine `postgres`, here with `local`.",
+)
+@click.option("--total", type=COUNT, metavar="N", help="Drive at most N runs at once, like --per-owner for all owners.")
 @options.number_option("--max-deaths", 5, "N", "Fail a run after N workers died while they drove it.", kind=COUNT)
 @click.option("--accept-changes", is_flag=True, help="Also drive runs that another version of the team started.")
 @click.option("--health", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /healthz and /metrics here.")

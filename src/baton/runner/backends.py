@@ -271,7 +271,7 @@ def new_id(thread: str = "") -> str:
     """Return a unique id: the start time of this process, a random part and a counter.
 
     Args:
-        thread: The thread that the run belongs to; the id then has the shard key of the thread.
+        thread: The thread that the run belongs to, or the run that it is a copy of; the id then has its shard key.
     """
     id = f"{_process_id}{next(_counter):06x}"
     return add_shard_key(id, thread) if thread else id

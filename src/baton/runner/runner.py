@@ -310,11 +310,13 @@ class Runner(StoredRunMethods[C, Out]):
             ThreadBusyError: The thread has runs.
         """
         recorded = await self.events(run) if isinstance(run, str) else list(run)
-        events = fork_events(recorded, run_id or new_id(), at=at, edit=edit)
+        source = run_started_event(recorded)
+        # The fork is kept beside the other run or, in a new thread, beside the runs of that thread.
+        events = fork_events(recorded, run_id or new_id(thread or source.run_id), at=at, edit=edit)
         repository = self._require_repository("fork(thread=…)") if thread else self._stored_runs
         if repository is None:
             return self.load_log(events)
-        return await repository.create_fork(events, run_started_event(recorded), thread=thread or "")
+        return await repository.create_fork(events, source, thread=thread or "")
 
     @check_types
     async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:

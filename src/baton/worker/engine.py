@@ -32,7 +32,7 @@ class RunDriver(Protocol):
     concurrency: int
     """The number of runs that it drives at once."""
     limits: Concurrency
-    """Limits for all workers together, if the engine can enforce them."""
+    """Its limits; none if the engine does not have them."""
     teams: Sequence[str] | None
     """The teams whose runs it drives, as `RunRecord.team` has them; None for all."""
     failures: FailedAttempts
@@ -75,6 +75,8 @@ class Engine(Protocol):
 
     name: str
     """The name on the command line, such as `local`."""
+    has_limits: bool
+    """True if it delivers runs only as far as the limits of the workers allow."""
 
     async def serve(self, driver: RunDriver) -> None:
         """Deliver runs to a worker until `stop` is called, and wait for these deliveries.

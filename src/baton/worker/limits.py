@@ -11,7 +11,7 @@ from ..arguments import check_positive
 class Concurrency(Struct, frozen=True):
     """Limits on the runs of a store that workers drive at once.
 
-    With the PostgreSQL engine they hold for all workers together, with other engines for each worker.
+    With the engine `postgres` they hold for all workers together, with `local` for each worker; `temporal` has none.
     """
 
     per_owner: int | None = None

@@ -20,6 +20,7 @@ class LocalEngine:
     """
 
     name = "local"
+    has_limits = True
 
     @check_arguments
     def __init__(self, *, interval: float = 0.1) -> None:

@@ -63,6 +63,7 @@ class PostgresEngine:
     """
 
     name = "postgres"
+    has_limits = True
 
     def __init__(self, store: Store) -> None:
         if not isinstance(store, PostgresStore):

@@ -10,7 +10,7 @@ from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-LAYOUT = 1
+LAYOUT = 2
 """The version of this schema; raise it with every change below, and with procrastinate's own schema."""
 TASK = "baton.drive"
 """The name of procrastinate's task."""
@@ -51,8 +51,9 @@ LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
         WHERE status IN ('todo', 'doing') AND (scheduled_at IS NULL OR scheduled_at <= clock_timestamp())
             AND (an_owner IS NULL OR args ->> 'owner' = an_owner)
         UNION
-        SELECT run_id FROM {store}.baton_runs WHERE status = 'running' AND (an_owner IS NULL OR owner = an_owner)
-            AND lease_until > extract(epoch FROM clock_timestamp())) AS busy WHERE queueing_lock <> ALL(besides)
+        SELECT run_id FROM {store}.baton_runs WHERE status = 'running' AND worker <> ''
+            AND (an_owner IS NULL OR owner = an_owner) AND lease_until > extract(epoch FROM clock_timestamp())
+    ) AS busy WHERE queueing_lock <> ALL(besides)
 $$;
 """
 # The lock of all owners comes before that of one, so that two transactions never wait for each other.
@@ -134,6 +135,20 @@ _TRIGGER = """
 CREATE OR REPLACE TRIGGER baton_enqueue AFTER INSERT OR UPDATE OF wake_at ON {store}.baton_runnable
 FOR EACH ROW EXECUTE FUNCTION {queue}.baton_enqueue()"""
 
+# A deleted run leaves nothing here: its owner may have been erased.
+_FORGET = """
+CREATE FUNCTION {queue}.baton_forget() RETURNS trigger
+LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
+BEGIN
+    DELETE FROM procrastinate_jobs WHERE queueing_lock = OLD.run_id AND status = 'todo';
+    RETURN NULL;
+END
+$$;
+"""
+_FORGET_TRIGGER = """
+CREATE OR REPLACE TRIGGER baton_forget AFTER DELETE ON {store}.baton_runs
+FOR EACH ROW WHEN (OLD.status IN ('running', 'suspended')) EXECUTE FUNCTION {queue}.baton_forget()"""
+
 
 class QueueSchema:
     """The names and the statements of one queue.
@@ -175,7 +190,8 @@ class QueueSchema:
         await connection.execute(self.format("CREATE SCHEMA {queue}"))
         await connection.execute(self.format("SET LOCAL search_path = {queue}"))
         await connection.execute(SchemaManager.get_schema().encode())
-        for statement in (_TABLES, _ADD, _BUSY, _OFFER, _ADMIT, _DROP_STALLED, _ENQUEUE, _TRIGGER):
+        functions = (_ADD, _BUSY, _OFFER, _ADMIT, _DROP_STALLED, _ENQUEUE, _FORGET)
+        for statement in (_TABLES, *functions, _TRIGGER, _FORGET_TRIGGER):
             await connection.execute(self.format(statement))
 
     async def _layout(self, connection: AsyncConnection[Any]) -> int:

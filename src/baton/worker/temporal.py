@@ -96,6 +96,7 @@ class TemporalEngine:
     """
 
     name = "temporal"
+    has_limits = False
 
     @check_arguments
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..arguments import check_arguments, check_positive
-from ..errors import RunConflictError, RunNotFoundError
+from ..errors import RunConflictError, RunNotFoundError, SetupError
 from ..runner import Runner
 from ..runner.recovery import FailedAttempts
 from ..stores import RunRecord
@@ -66,7 +66,8 @@ class Worker:
             PostgreSQL store if its extra is installed, and `"local"` otherwise.
         concurrency: The number of runs that are driven at once.
         drain: Seconds for turns in flight to finish when the worker is stopped.
-        limits: Limits for each owner and for all owners.
+        limits: Limits for each owner and for all owners. They hold for all workers together with the engine
+            `"postgres"`, and for this worker alone with `"local"`; `"temporal"` has none.
         max_deaths: Fail a run after this many workers died while they drove it, without anything new in its log.
         accept_changes: Also drive runs that another version of the team started.
     """
@@ -93,6 +94,11 @@ class Worker:
         """The engine that delivers the runs."""
         self.concurrency = concurrency
         """The number of runs that are driven at once."""
+        if limits not in (None, NO_LIMITS) and not self.engine.has_limits:
+            raise SetupError(
+                f"the engine `{self.engine.name}` has no limits per owner or in total; use the engine `postgres`, "
+                "or only limit each worker with concurrency=…"
+            )
         self.limits = limits or NO_LIMITS
         """Limits for each owner and for all owners."""
         self.teams: Sequence[str] | None = None if accept_changes else (runner.fingerprint, "")

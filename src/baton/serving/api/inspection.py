@@ -137,7 +137,8 @@ class InspectionEndpoints(ApiEndpoints):
         parse = partial(msgspec.json.decode, type=ForkBody)
         body = await self.guard.parse_body(request, parse, default=ForkBody())
         _, events = await self._load(principal, path_id(request, "run"))
-        args, id = self._fork_args(body), body.run_id or new_id()
+        source = run_started_event(events)
+        args, id = self._fork_args(body), body.run_id or new_id(source.run_id)
         try:
             forked = fork_events(events, principal.to_store_id(id), at=body.at, edit=body.edit)
         except RunError as error:
@@ -145,7 +146,7 @@ class InspectionEndpoints(ApiEndpoints):
         assert isinstance(forked[0], RunStarted)
         forked[0] = replace(forked[0], owner=principal.name)
         repository = self.background.runner._require_repository("fork")
-        run_id = await repository.create_fork(forked, run_started_event(events))
+        run_id = await repository.create_fork(forked, source)
         if body.start:
             await self.background.resume(run_id, None, **args)
         root = request.url.path.rpartition("/runs/")[0]

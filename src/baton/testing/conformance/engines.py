@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 from ...agents import agent
-from ...events import AgentStarted
+from ...events import AgentStarted, Default, InterruptAnswered
 from ...runner import Runner
 from ...stores import FINISHED_STATUSES, RunStatus, Store
 from ...worker import Engine, Worker
@@ -83,7 +83,7 @@ class EngineBench:
             bench.most_at_once = max(bench.most_at_once, bench.at_once)
             try:
                 await ctx.step("work", lambda: bench._work(text))
-                answer = await ctx.interrupt({"question": text}) if text == "ask" else text
+                answer = await bench._answer(ctx, text)
                 if text == "fail":
                     raise ValueError("this run fails")
                 await ctx.say(f"{answer}!")
@@ -93,6 +93,12 @@ class EngineBench:
         store = self._place.open_store()
         self.stores.append(store)
         return Runner(echo, store=store, lease_seconds=_LEASE)
+
+    async def _answer(self, ctx: Any, text: str) -> Any:
+        if text == "expire":
+            deadline = timedelta(seconds=1)
+            return await ctx.interrupt({"question": text}, deadline=deadline, on_expiry=Default("late"))
+        return await ctx.interrupt({"question": text}) if text == "ask" else text
 
     async def _work(self, text: str) -> str:
         if text == "wait":
@@ -303,6 +309,17 @@ async def runs_are_not_driven_before_their_time(place: Place) -> None:
         await bench.until_status(later, "completed")
         started = [event.timestamp for event in await bench.runner.events(later) if isinstance(event, AgentStarted)]
         expect(started[0] >= wake_at, f"it was driven {wake_at - started[0]:.3f} s too early")
+
+
+@_engine_check
+async def deadlines_wake_suspended_runs(place: Place) -> None:
+    """A suspended run whose interrupt expires is driven again."""
+    # G3
+    async with _bench(place) as bench, bench.working():
+        run_id = await bench.runner.submit("expire")
+        await bench.until_status(run_id, "completed")
+        answered = [event for event in await bench.runner.events(run_id) if isinstance(event, InterruptAnswered)]
+        expect_same([(event.answer, event.expired) for event in answered], [("late", True)], "the answers")
 
 
 @_engine_check
