@@ -61,11 +61,11 @@ def growth_costs(rounds: int, *, postgres: str | None) -> list[Growth]:
             asyncio.run(_sync_tool(rounds)),
             *asyncio.run(_resumes(folder, rounds)),
             *asyncio.run(_long_thread(folder, rounds)),
-            asyncio.run(_many_runs("SQLite", str(folder / "many.db"), rounds, least=900)),
+            *asyncio.run(_many_runs("SQLite", str(folder / "many.db"), rounds, least=900, share=0.7)),
             asyncio.run(_listeners(rounds)),
         ]
         if postgres is not None:
-            rows.append(asyncio.run(_many_runs("PostgreSQL", postgres, rounds, least=400)))
+            rows += asyncio.run(_many_runs("PostgreSQL", postgres, rounds, least=400, share=0.5))
     return rows
 
 
@@ -203,18 +203,23 @@ async def _long_thread(folder: Path, rounds: int) -> list[Growth]:
     ]
 
 
-async def _many_runs(name: str, store: str, rounds: int, *, least: int) -> Growth:
+async def _many_runs(name: str, store: str, rounds: int, *, least: int, share: float) -> list[Growth]:
+    """Measure runs that commit together: the wall time of one, and its CPU time beside that of a run alone."""
     workload = tool_loop("many", "many", tool_calls=5)
-    agent, best = _stepping(workload, Script(workload)), float("inf")
+    agent, best, ratios = _stepping(workload, Script(workload)), float("inf"), list[float]()
     async with Runner(agent, model=StubModel(Script(workload)), limits=LIMITS, store=store) as runner:
         await runner.run("Go.")
         for _ in range(rounds):
-            started = time.perf_counter()
+            alone = await _best(lambda: runner.run("Go."), MANY_RUNS // 20)
+            started, cpu_started = time.perf_counter(), time.process_time()
             await asyncio.gather(*[runner.run("Go.") for _ in range(MANY_RUNS)])
             best = min(best, (time.perf_counter() - started) / MANY_RUNS)
-    return Growth(
-        f"{name}, {MANY_RUNS} runs at once with acting tools: wall time of a run", best * 1000, 1000 / least, "ms"
-    )
+            ratios.append((time.process_time() - cpu_started) / MANY_RUNS / alone)
+    what = f"{name}, {MANY_RUNS} runs at once with acting tools"
+    return [
+        Growth(f"{what}: wall time of a run", best * 1000, 1000 / least, "ms"),
+        Growth(f"{what}: CPU time of one beside a run alone", min(ratios), share, "x"),
+    ]
 
 
 class Talking:

@@ -133,10 +133,12 @@ async def test_a_refused_write_fails_alone(store: Store) -> None:
         store.append("r4", 1, [b"1"], fence=1),
         store.append("r5", 1, [], fence=1, notes={"n": b"note"}),
         store.create("r0", []),
+        store.create("late", [b"0"], thread="t", previous="gone"),
         store.create("new", [b"0"], thread="t"),
     )
-    expected = [RunFlags, RunFlags, RunConflictError, RunFlags, RunConflictError, RunFlags, RunExistsError, Lease]
-    assert kinds(outcomes) == expected
+    assert kinds(outcomes[:6]) == [RunFlags, RunFlags, RunConflictError, RunFlags, RunConflictError, RunFlags]
+    assert kinds(outcomes[6:]) == [RunExistsError, ThreadBusyError, Lease]
+    assert await store.record("late") is None
     assert "its log has 1 lines, but the writer expected 7" in str(outcomes[2])
     assert "acquired its lease (fence 2; the writer has 1)" in str(outcomes[4])
     assert await lengths(store, 6) == [2, 2, 1, 2, 1, 1]
@@ -224,6 +226,9 @@ async def test_a_store_that_is_closed_has_written_what_waits(store: Store) -> No
     await asyncio.sleep(0)
     await store.close()
     assert kinds(await together(*[_outcome(task) for task in tasks])) == [RunFlags] * 10
+    # Nothing has opened it again.
+    assert not store._pool._pools if isinstance(store, PostgresStore) else True
+    assert store._file._connection is None if isinstance(store, SQLiteStore) else True
     assert await lengths(store, 10) == [2] * 10
 
 

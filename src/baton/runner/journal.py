@@ -124,7 +124,9 @@ class Journal:
         """The number of events, also of those that are not stored yet."""
         self.reader = 0
         """The version that the record must name from the next append on; 0 if it does so already."""
-        self._writing: asyncio.Future[None] | None = None
+        self._is_writing = False
+        self._written: asyncio.Future[None] | None = None
+        """The end of the write in progress, for tasks that wait for it."""
         self.sink = sink
         self.failure: BaseException | None = None
 
@@ -159,7 +161,7 @@ class Journal:
             self.relay.put(self.lease.run_id, self._count, event)
         if self.sink is None or self.failure is not None:
             return
-        if self._lines or self._writing is not None:
+        if self._lines or self._is_writing:
             self._undelivered.append((self.sink.put, event))
         else:
             self.sink.put(event)
@@ -172,13 +174,16 @@ class Journal:
 
     async def drain(self) -> None:
         """Return when everything is stored and delivered. Raises the store's error."""
-        while self._lines or self._status is not None or self._writing is not None:
+        while self._lines or self._status is not None or self._is_writing:
             if self.failure is not None:
                 raise self.failure
-            if self._writing is not None:
-                await asyncio.wait([self._writing])
+            if self._is_writing:
+                self._written = self._written or asyncio.get_running_loop().create_future()
+                await asyncio.wait([self._written])
             else:
-                await self._write_pending()
+                batch = _Batch(self._lines, self._status, self._undelivered, self._wake_at, self._notes)
+                self._lines, self._status, self._undelivered = [], None, []
+                await self._write(batch)
         if self.failure is not None:
             raise self.failure
         if self.sink is not None and self.sink.is_full:
@@ -261,14 +266,8 @@ class Journal:
             self._lines.append(encode_event(event))
             self._count += 1
 
-    async def _write_pending(self) -> None:
-        batch = _Batch(self._lines, self._status, self._undelivered, self._wake_at, self._notes)
-        self._lines, self._status, self._undelivered = [], None, []
-        await self._write(batch)
-
     async def _write(self, batch: _Batch) -> None:
-        writing = self._writing = asyncio.get_running_loop().create_future()
-        started = monotonic()
+        self._is_writing, started = True, monotonic()
         try:
             if self._create is not None:
                 await self._finish_despite_cancel(self._commit(batch))
@@ -281,8 +280,9 @@ class Journal:
                 left = max(_LAST_SECONDS, started + self._store_seconds - monotonic())
                 await self._finish_despite_cancel(self._commit(batch, is_retry=True), seconds=left)
         finally:
-            self._writing = None
-            writing.set_result(None)
+            written, self._is_writing, self._written = self._written, False, None
+            if written is not None:
+                written.set_result(None)
 
     async def _commit(self, batch: _Batch, *, is_retry: bool = False) -> None:
         try:

@@ -240,6 +240,23 @@ def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseEx
         RUN_LOGGER.debug("run `%s` failed", run.id, exc_info=error)
 
 
+def total_usage(events: Iterable[Event]) -> Usage:
+    """Add up the usage of the model calls in a log, without the parts of `usage_from_events`.
+
+    Args:
+        events: The events of one or several runs.
+    """
+    total = Usage()
+    for event in events:
+        if isinstance(event, AgentResponded | HistoryCompacted) and event.model:
+            total += _usage_of_call(event)
+    return total
+
+
+def _usage_of_call(event: AgentResponded | HistoryCompacted) -> Usage:
+    return msgspec.structs.replace(event.usage or Usage(), model_calls=1)
+
+
 def usage_from_events(events: Iterable[Event]) -> RunUsage:
     """Add up the usage of the model calls in a log.
 
@@ -255,7 +272,7 @@ def usage_from_events(events: Iterable[Event]) -> RunUsage:
     by_edge: dict[tuple[str, str], Usage] = {}
     for event in events:
         if isinstance(event, AgentResponded | HistoryCompacted) and event.model:
-            usage = msgspec.structs.replace(event.usage or Usage(), model_calls=1)
+            usage = _usage_of_call(event)
             total += usage
             by_agent[event.agent] = by_agent.get(event.agent, Usage()) + usage
             by_model[event.model] = by_model.get(event.model, Usage()) + usage

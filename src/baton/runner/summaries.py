@@ -10,7 +10,7 @@ from ..events import AgentStarted, Event, RunFailed, RunResumed, UserMessageAdde
 from ..messages import Usage, UserMessage, text_of
 from ..stores import SUMMARY_NOTE, Store
 from .backends import run_started_event
-from .result import usage_from_events
+from .result import total_usage
 
 _MAX_TEXT = 200
 _MAX_AGENTS = 50
@@ -59,7 +59,7 @@ def summarize(events: Sequence[Event]) -> RunSummary:
         "" if first is None else " ".join(text_of(first.content)[: 2 * _MAX_TEXT].split())[:_MAX_TEXT],
         started.root_agent,
         tuple([*agents][:_MAX_AGENTS]),
-        usage_from_events(events).total,
+        total_usage(events),
         error,
         started.forked_from,
     )
