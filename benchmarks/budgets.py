@@ -21,6 +21,7 @@ MOST_TIMES_BARE = {
     "single_turn": 10.0,
     "tool_loop": 2.5,
     "handoff_chain": 4.0,
+    "ping_pong_50": 4.0,
     "stream": 3.0,
     # At least 0.3 of the bare loop's throughput.
     "concurrent": 1 / 0.3,

@@ -20,7 +20,7 @@ from typing import Any
 from baton import Agent, Runner, tool
 from baton.context.history import MessageWindow
 from baton.events import Event, encode_log
-from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
 from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
 from baton.runner import BackgroundRunner
 from benchmarks.contenders.baton import LIMITS, MAX_TURNS, StubModel
@@ -55,7 +55,7 @@ def growth_costs(rounds: int, *, postgres: str | None) -> list[Growth]:
         folder = Path(name)
         rows = [
             Growth("first run, including the import: CPU time", _first_run(rounds), 120, "ms"),
-            Growth(f"request body after {BODY_MESSAGES:,} messages beside 20", _body_growth(rounds), 4, "x"),
+            *_body_growths(rounds),
             asyncio.run(_long_input(rounds)),
             asyncio.run(_branch_growth(rounds)),
             asyncio.run(_sync_tool(rounds)),
@@ -109,22 +109,38 @@ def _first_run(rounds: int) -> float:
     return min(map(float, found)) * 1000
 
 
-def _body_growth(rounds: int) -> float:
-    # Imported here because the package brings HTTP clients along.
+def _body_growths(rounds: int) -> list[Growth]:
+    # Imported here because the packages bring HTTP clients along.
+    from baton.models.anthropic.request import build_parameters as for_anthropic
+    from baton.models.google.request import build_parameters as for_google
     from baton.models.openai.chat import ChatDialect
+    from baton.models.openai.responses import ResponsesDialect
 
-    dialect = ChatDialect("m", "openai:m")
+    builders: dict[str, Callable[[ModelRequest], object]] = {
+        "OpenAI": ChatDialect("m", "openai:m").body,
+        "OpenAI Responses": ResponsesDialect("m", "openai:m").body,
+        "Anthropic": lambda request: for_anthropic(request, "claude-opus-5-5", "anthropic:claude-opus-5-5"),
+        "Google": lambda request: for_google(request, "gemini-3.8-flash", "google:gemini-3.8-flash"),
+    }
 
-    def body_of(length: int) -> float:
+    def cost_of(build: Callable[[ModelRequest], object], length: int) -> float:
         source, forms, samples = _conversation(length), dict[Any, Any](), list[float]()
-        for _ in range(20 * rounds):
-            source.append(UserMessage("next"))
+        for number in range(20 * rounds):
+            source += (UserMessage("next"), AssistantMessage(f"answer {number}"), UserMessage("go on"))
             started = time.process_time()
-            dialect.body(ModelRequest(MessageWindow(source, len(source), forms)))
+            build(ModelRequest(MessageWindow(source, len(source), forms), tools=(ToolSpec("step"),)))
             samples.append(time.process_time() - started)
         return min(samples)
 
-    return body_of(BODY_MESSAGES) / body_of(20)
+    return [
+        Growth(
+            f"{name}: request after {BODY_MESSAGES:,} messages beside 20",
+            cost_of(build, BODY_MESSAGES) / cost_of(build, 20),
+            4,
+            "x",
+        )
+        for name, build in builders.items()
+    ]
 
 
 async def _long_input(rounds: int) -> Growth:

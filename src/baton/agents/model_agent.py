@@ -21,6 +21,7 @@ from ..events import (
     ResponseRestarted,
     TextDelta,
     ToolCallDelta,
+    ToolReturned,
 )
 from ..log import DeltaSink, ReadOnlyLog
 from ..messages import AssistantMessage, ToolCall, Usage, UserMessage, is_empty, text_of
@@ -43,6 +44,7 @@ from ..wording import type_of
 from .activation import AgentContext
 from .base import C, Out
 from .behavior import stop_after_tools
+from .calls import PendingTransfer
 from .compactor import Compactor, count_recorded_compaction, replay_compaction
 from .compiled import (
     CompiledAgent,
@@ -61,7 +63,7 @@ from .middleware import MiddlewareStack
 from .middleware_chains import MiddlewareContext, ModelCallChain
 from .steering import add_recorded_messages, add_sent_messages
 from .tracing import ModelCallSpan
-from .turn import CONTINUE, TurnOutcome, execute_turn
+from .turn import CONTINUE, TurnExecutor, TurnOutcome, execute_turn, finish_lone, follow_pending
 
 E = TypeVar("E", bound=BaseException)
 _logger = logging.getLogger("baton.agents")
@@ -138,19 +140,30 @@ class ModelLoop(Struct):
                 raise TurnLimitError(agent.name, agent.max_turns)
             if ctx._run.signals.stop == "after_response":
                 raise SuspendRun
-            ctx._turn_start = len(entries)
-            executed = execute_turn(agent, ctx, response, self._compiled.tools)
-            outcome = executed if type(executed) is TurnOutcome else await executed
-            if outcome is not CONTINUE or self._faults is not None:
+            turn_start, tools = len(entries), self._compiled.tools
+            executed = execute_turn(agent, ctx, response, tools)
+            done = executed if type(executed) is TurnOutcome else await executed
+            # The only call of a response is awaited here, without a coroutine of its own around it.
+            if type(done) is ToolReturned:
+                outcome = finish_lone(ctx, response, done)
+            elif type(done) is TurnOutcome:
+                outcome = done
+            else:
+                turn_executor = TurnExecutor(agent, ctx, response, tools)
+                outcome = await follow_pending(turn_executor, cast("PendingTransfer", done))
+            if outcome.fault is not None or self._faults is not None:
                 self._count_fault(outcome)
+            if outcome is not CONTINUE:
                 if outcome.action is not None:
+                    ctx._turn_start = turn_start
                     return outcome.action
                 if outcome.answer is not None:
                     self._set_output(self._parse_final_result(outcome.answer))
                     return None
-            if agent.tool_use_behavior != "run_again" and not outcome.is_denied:
-                names = self._compiled.tools.by_name
-                if answer := await stop_after_tools(agent.tool_use_behavior, ctx, response, names):
+            behavior = agent.tool_use_behavior
+            if behavior != "run_again" and not outcome.is_denied:
+                answer = await stop_after_tools(behavior, ctx, response, tools.by_name)
+                if answer is not None:
                     self._set_output(self._parse_final_result(answer.text))
                     return None
 
@@ -307,7 +320,8 @@ class ModelLoop(Struct):
             model = resolve_model(request.model, wanted_by=self._agent.name)
             if caller is not None:
                 caller._model = model.name
-        self._sent = request
+        if run.requests is not None:
+            self._sent = request
         lost: Usage | None = None
         while True:
             run.meter.start_model_call(origin)

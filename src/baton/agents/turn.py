@@ -86,7 +86,7 @@ class _ExitArguments(msgspec.Struct):
 
 def execute_turn(
     agent: AgentWithTools[Any, Any], ctx: AgentContext[Any], response: AgentResponded, tools: ToolTable
-) -> TurnOutcome | Coroutine[Any, Any, TurnOutcome]:
+) -> TurnOutcome | Coroutine[Any, Any, TurnOutcome | ToolReturned | PendingTransfer]:
     """Execute the calls of one response.
 
     Args:
@@ -96,7 +96,8 @@ def execute_turn(
         tools: The tools that the model was offered.
 
     Returns:
-        The outcome, or a coroutine that returns it if there is something to wait for.
+        The outcome, or a coroutine that returns it if there is something to wait for. The coroutine of a response with
+        one tool call returns the result of that call, for `finish_lone` or `follow_pending`.
     """
     calls, log, key = response.message.tool_calls, ctx._run.log, f"{response.key}.0"
     if len(calls) == 1 and not (log.has_past and log.has(f"{key}/{DISMISSED}")):
@@ -113,27 +114,23 @@ def execute_turn(
             # Without hooks, recorded calls are read without awaiting, so that replaying a long log is fast.
             done = recorded_call(ctx, key) if log.has_past and ctx._hooks is None else None
             if done is None:
-                return _call_lone(agent, ctx, response, tools, execute_call(ctx, tool, call, key=key))
+                return execute_call(ctx, tool, call, key=key)
             if type(done) is ToolReturned:
-                return _finish_lone(ctx, response, done)
+                return finish_lone(ctx, response, done)
     return TurnExecutor(agent, ctx, response, tools).run()
 
 
-async def _call_lone(
-    agent: AgentWithTools[Any, Any],
-    ctx: AgentContext[Any],
-    response: AgentResponded,
-    tools: ToolTable,
-    executed: Awaitable[ToolReturned | PendingTransfer],
-) -> TurnOutcome:
-    """Wait for the only call of a response, and follow the transfer that it may return."""
-    done = await executed
-    if type(done) is ToolReturned:
-        return _finish_lone(ctx, response, done)
-    target, content = cast("PendingTransfer", done).target, cast("PendingTransfer", done).content
-    if _get_accepts(ctx, target) is not None:
-        return await TurnExecutor(agent, ctx, response, tools).decide_on(_TransferRequest(0, target, content))
-    outcome = _follow_lone(ctx, response, target, content, response.message.tool_calls[0].name)
+async def follow_pending(turn: "TurnExecutor", pending: PendingTransfer) -> TurnOutcome:
+    """Follow the transfer that the only call of a response has returned, unless the target declines.
+
+    Args:
+        turn: Executes the response.
+        pending: The result of the call.
+    """
+    ctx, response = turn.ctx, turn.response
+    if _get_accepts(ctx, pending.target) is not None:
+        return await turn.decide_on(_TransferRequest(0, pending.target, pending.content))
+    outcome = _follow_lone(ctx, response, pending.target, pending.content, response.message.tool_calls[0].name)
     await ctx._run.log.settle()
     return outcome
 
@@ -154,8 +151,14 @@ async def _transfer_lone(turn: "TurnExecutor", route: Route) -> TurnOutcome:
     return outcome
 
 
-def _finish_lone(ctx: AgentContext[Any], response: AgentResponded, returned: ToolReturned) -> TurnOutcome:
-    """Add the only call of a response and its result to the history."""
+def finish_lone(ctx: AgentContext[Any], response: AgentResponded, returned: ToolReturned) -> TurnOutcome:
+    """Add the only call of a response and its result to the history.
+
+    Args:
+        ctx: The context of the activation.
+        response: The recorded response.
+        returned: The result of the call.
+    """
     entries, origin = ctx._history.entries, ctx._origin
     entries.append(HistoryEntry(response.message, origin))
     entries.append(HistoryEntry(returned.message, origin, returned.is_final))

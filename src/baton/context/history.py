@@ -294,7 +294,7 @@ class History:
     def fork(self) -> "History":
         """Return an independent history that starts with the same entries."""
         forked = History(self.entries)
-        forked.inputs = self.inputs
+        forked.inputs, forked.first_messages = self.inputs, self.first_messages
         if self.hidden_at:
             forked.hidden_at.extend(self.hidden_at)
         if self.compacted:

@@ -197,7 +197,8 @@ async def _follow(
         ctx = _activate(flow, member, origin, edge) or await _activate_with_function(flow, member, origin, edge)
         key = f"{ctx._scope}/start"
         is_past = log.has_past and log.find(key, AgentStarted) is not None
-        flow.span = None if run.trace is None else run.trace.start_activation(ctx, member.agent)
+        if run.trace is not None:
+            flow.span = run.trace.start_activation(ctx, member.agent)
         if ctx._hooks is not None:
             await ctx._hooks.call(ctx, "start", is_past=is_past)
         if not is_past:

@@ -28,8 +28,6 @@ class LoopDetector(Struct):
     """The agents since the last new content, the one that the next transfer starts from last."""
     _marks: list[int] = []
     """The positions in the history at which they began, except the last one's."""
-    _count: int = 0
-    """The number of transfers between them."""
     _read: int = 0
     """The number of agents whose messages were read."""
     _visited: dict[str, None] = {}
@@ -47,15 +45,16 @@ class LoopDetector(Struct):
         Raises:
             LoopError: A cycle was repeated too often without progress.
         """
-        allowed, agents, visited = self.allowed, self._agents, self._visited
+        allowed, agents, marks, visited = self.allowed, self._agents, self._marks, self._visited
         if allowed is None:
             return
         if not agents:
             agents += (source.agent,)
             visited[source.agent] = None
         agents += (target,)
-        self._marks += (mark,)
-        last = self._count = self._count + 1
+        marks.append(mark)
+        # The number of transfers between them.
+        last = len(marks)
         if target not in visited:
             visited[target] = None
             return
@@ -85,18 +84,17 @@ class LoopDetector(Struct):
 
     def reset(self) -> None:
         """Start counting from zero, after another agent has taken over."""
-        self._agents, self._marks, self._visited = [], [], {}
-        self._count = self._read = 0
+        self._agents, self._marks, self._visited, self._read = [], [], {}, 0
 
     def _find_news(self, history: History) -> int:
         """Forget the agents before the last one with new content; return its position, or 0."""
-        last, marks = self._count, [*self._marks, len(history.entries)]
+        last, marks = len(self._marks), [*self._marks, len(history.entries)]
         found = 0
         for position in range(self._read, last):
             if self._has_new_content(history.entries[marks[position] : marks[position + 1]]):
                 found = position
         self._agents, self._marks = self._agents[found:], self._marks[found:]
-        self._count = self._read = last - found
+        self._read = last - found
         self._visited = dict.fromkeys(self._agents)
         return found
 

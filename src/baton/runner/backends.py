@@ -178,11 +178,9 @@ def open_run(
         factory = config.context_factory
         context = stopped.context if factory is None else factory(record or _record_of(started))
     meter = UsageMeter(args.get("limits") or stopped.limits or _limits_of_run(started) or config.limits)
-    run = RunState(started.run_id, log, context, dict(started.values), meter)
-    run.live = config.live
+    run = RunState(started.run_id, log, context, dict(started.values), meter, dict(stopped.guests), config.live)
     if log.has_past:
         run.signals.messages = unread_messages([*log.events, *first_events])
-    run.dynamic_agents.update(stopped.guests)
     history = History([*prior_entries, *map(HistoryEntry, started.input)])
     history.is_main = True
     if not log.has_past and not prior_entries:
