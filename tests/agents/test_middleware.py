@@ -175,6 +175,38 @@ async def test_every_next_counts_as_a_model_call_and_usage_is_summed() -> None:
         )
 
 
+async def test_middleware_can_read_the_usage_of_the_run() -> None:
+    # control M3: a resumed run counts recorded calls again, so that the same model is chosen.
+    seen: list[tuple[int, int]] = []
+    small = ScriptedModel(["from the small one"], name="small")
+
+    @model_middleware
+    async def save(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
+        seen.append((ctx.usage.total_tokens, ctx.usage.model_calls))
+        return await next(replace(request, model=small) if ctx.usage.total_tokens > 30 else request)
+
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        return f"{await ctx.interrupt('well?')}: {ctx.usage.output_tokens}"
+
+    used = Usage(input_tokens=10, output_tokens=3)
+    # A part with limits of its own reads the usage of the whole run.
+    inner = Agent("Helper", description="Helps.", model=ScriptedModel([say("ok", usage=used)]), middleware=[save])
+    helper = inner.as_tool("help_out", limits=Limits(model_calls=5))
+    large = ScriptedModel([say("", call("help_out", request="x"), usage=used), say("", call("ask"), usage=used)])
+    store = MemoryStore()
+
+    def runner() -> Runner[Any, Any]:
+        return Runner(Agent("A", model=large, tools=[helper, ask], middleware=[save]), store=store)
+
+    await runner().run("hi", run_id="r")
+    result = await runner().resume("r", "fine")
+    assert result.output == "from the small one"
+    assert seen == [(0, 0), (13, 1), (26, 2), (39, 3)]
+    assert [event.content for event in result.events if isinstance(event, ToolReturned)][-1] == "fine: 9"
+
+
 async def test_limits_count_recorded_model_calls_of_middleware_again_after_a_resume() -> None:
     # control M3
     @model_middleware

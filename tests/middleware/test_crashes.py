@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from baton import Agent, RunContext, Runner, tool
+from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, guardrail, tool
 from baton.middleware import (
     Cache,
     ClearToolResults,
@@ -101,6 +101,31 @@ async def test_it_does_if_results_of_next_are_recorded_as_well() -> None:
     await assert_survives_crashes(
         lambda store: new_team(store, Audited()), "I am ada@example.org, pay me.", answers="yes"
     )
+
+
+async def passes(ctx: Any, messages: Any) -> bool:
+    """Pass."""
+    return True
+
+
+def new_workflow(store: Any) -> Runner[Any, Any]:
+    """Return a workflow whose steps have tools, agents as tools, guardrails and a typed answer."""
+    reader = Agent("Reader", tools=[look], input_guardrails=[guardrail(passes, parallel=True)])
+    helper = Agent("Helper", description="Helps.", tools=[ask])
+    writers = [Agent("Writer", tools=[pay]), Agent("Editor", tools=[helper.as_tool("help_out")], output_type=int)]
+    steps = {
+        "Reader": [call("look", page=1), "Read."],
+        "Writer": [call("pay", address="[email 1]"), "x" * 80, "Written to [email 1]."],
+        "Editor": [call("help_out", request="Edit."), "seven", "7"],
+        "Helper": [call("ask", question="Well?"), "Helped."],
+    }
+    flow = SequentialAgent("Flow", sub_agents=[reader, ParallelAgent("Both", sub_agents=writers)])
+    return Runner(flow, model=ScriptedModel(steps), middleware=stock(), store=store)
+
+
+async def test_a_workflow_with_every_ready_made_middleware_survives_crashes() -> None:
+    # control M3, M5
+    await assert_survives_crashes(new_workflow, "I am ada@example.org, write to me.", answers="yes")
 
 
 async def test_a_replay_of_the_team_gives_the_same_outcome() -> None:

@@ -304,7 +304,8 @@ class HeldDeltas(Struct):
         """Pass on the deltas from now on, and those that were kept, unless others hold them back."""
         self.holders -= 1
         if not self.holders:
-            for each in self._kept:
+            kept, self._kept = self._kept, []
+            for each in kept:
                 self.put(each)
 
     @property

@@ -24,7 +24,7 @@ from ..events import (
     StepCompleted,
     ValueChanges,
 )
-from ..messages import ToolCall
+from ..messages import ToolCall, Usage
 from .run_state import LiveConversation, RunState, resolve_time
 from .values import Values, to_json_value
 
@@ -121,6 +121,17 @@ class RunContext(Struct, Generic[C], eq=False):
         if self._values is None:
             self._values = Values(self._run.values)
         return self._values
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens and cost of the run's recorded model calls, and the number of calls so far.
+
+        In a resumed run it grows again as it did before, so that decisions that depend on it are the same.
+        """
+        meter = self._run.meter
+        while meter.parent is not None:
+            meter = meter.parent
+        return meter.usage
 
     @property
     def run_id(self) -> str:

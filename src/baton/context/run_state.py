@@ -69,6 +69,14 @@ class UsageMeter(Struct):
     tokens: int = 0
     cost: float = 0.0
     unpriced_calls: int = 0
+    _added: list[Usage] = []
+
+    @property
+    def usage(self) -> Usage:
+        """The sum of what was counted so far."""
+        # Added up when it is read: most runs never read it.
+        self._added = [sum(self._added, Usage())]
+        return replace(self._added[0], model_calls=self.model_calls)
 
     def start_model_call(self, origin: Origin) -> None:
         """Count a model call before it is made.
@@ -105,6 +113,7 @@ class UsageMeter(Struct):
         """
         if self.parent is not None:
             self.parent.add_usage(usage, origin)
+        self._added.append(usage)
         self.tokens += usage.input_tokens + usage.output_tokens
         self.cost += usage.cost
         self.unpriced_calls += usage.unpriced_calls
