@@ -7,7 +7,7 @@ Run: TypeAlias = tuple[str, str, bool]
 """Text, the name of its colour, and whether it is bold."""
 Row: TypeAlias = list[Run]
 Frame: TypeAlias = tuple[float, list[Row]]
-"""How many seconds a screen is shown, and its rows."""
+"""The seconds that a screen is shown, and its rows."""
 
 WIDTH, HEIGHT = 8.4, 19
 """The size of a character cell."""
