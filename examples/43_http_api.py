@@ -1,4 +1,4 @@
-"""Lesson 43: a team behind an HTTP API; its runs do not depend on connections. The model is scripted: no network, no key.
+"""Lesson 43: a team behind an HTTP API; runs outlive connections. The model is scripted: no network, no key.
 
 python examples/43_http_api.py
 baton check examples/43_http_api.py:desk

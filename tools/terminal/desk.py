@@ -27,7 +27,7 @@ router = Agent("Router", description="Finds the right colleague.", sub_agents=[r
 
 
 def next_step(request: ModelRequest) -> ToolCall | str:
-    """Choose the next step from what was done, because a process that resumes starts a new script."""
+    """Choose the next step from the history, because a process that resumes has a new script."""
     called = {entry.name for message in request.messages for entry in getattr(message, "tool_calls", ())}
     if "find_order" not in called:
         return call("find_order", order="A-17")

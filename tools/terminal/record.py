@@ -127,7 +127,7 @@ def child_of(pid: int) -> int:
 
 
 def record(folder: str) -> list[Frame]:
-    """Play the session: a transfer, an approval, `kill -9`, and the same conversation in a new process."""
+    """Play the session: transfer, approval, `kill -9`, and resume in a new process."""
     recorder = Recorder(folder)
     chat, shell = recorder.chat, recorder.shell
     recorder.wait(lambda: "$" in chat.text and "$" in shell.text)

@@ -7,7 +7,7 @@ Run: TypeAlias = tuple[str, str, bool]
 """Text, the name of its colour, and whether it is bold."""
 Row: TypeAlias = list[Run]
 Frame: TypeAlias = tuple[float, list[Row]]
-"""How many seconds a screen is shown, and its rows."""
+"""The seconds that a screen is shown, and its rows."""
 
 WIDTH, HEIGHT = 8.4, 19
 """The size of a character cell."""
@@ -62,7 +62,7 @@ def render(frames: list[Frame], columns: int, *, split: int) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
         "<title>A chat hands over, asks for approval, is killed with kill -9, and is resumed</title>"
         f"<style>{STYLE.replace('TOTAL', f'{total:.2f}')}{''.join(rules)}</style>"
-        f'<rect width="100%" height="100%" rx="10" fill="#0b1220"/>{dots}'
+        f'<rect width="100%" height="100%" rx="10" fill="#0b1220" stroke="#26334d"/>{dots}'
         f'<path d="M0 {lower_top - MARGIN / 2}h{width:.0f}" stroke="#26334d"/>'
         f"<defs>{definitions}</defs>{''.join(groups)}</svg>\n"
     )
