@@ -150,6 +150,7 @@ def open_run(
     *,
     first_events: Sequence[Event] = (),
     prior_entries: Sequence[HistoryEntry] = (),
+    is_whole: bool = True,
     stopped: StoppedRun = _NOT_STOPPED,
     record: RunRecord | None = None,
 ) -> OpenRun:
@@ -162,6 +163,7 @@ def open_run(
         args: The context and the limits that the caller passed.
         first_events: Events to write before any agent runs.
         prior_entries: History of the thread's earlier runs.
+        is_whole: False if the entries that a summary for all readers replaces were left out of it.
         stopped: The state in which the run stopped, if it is resumed.
         record: The run's record, if it is stored already.
 
@@ -189,7 +191,7 @@ def open_run(
     history = History([*prior_entries, *map(HistoryEntry, started.input)])
     history.is_main = True
     if started.summaries:
-        history.restore(started.summaries)
+        history.restore(started.summaries, is_whole=is_whole)
     if len(history.entries) > 1:
         given = [entry.message for entry in history.entries]
         run.call_ids.update(

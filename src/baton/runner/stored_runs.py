@@ -35,7 +35,7 @@ from ..events.codec import READER_VERSION, encode_header, require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.requests import RecordedRequest, read_requests
 from ..flow.tasks import known_tasks
-from ..flow.team import fingerprint_hash
+from ..flow.team import fingerprint_hash, history_policies
 from ..log import EventSink, Log
 from ..stores import FINISHED_STATUSES, CancelWhen, Lease, RunRecord, RunStatus, Store
 from ..stores.records import check_is_last
@@ -72,7 +72,7 @@ class RunRepository:
         self.config = config
         self.ttl = ttl
         self.heartbeat = LeaseHeartbeat(store, ttl)
-        self.threads = ThreadReader(store)
+        self.threads = ThreadReader(store, reads_all=_reads_all(config))
         self.fingerprint = fingerprint
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
@@ -175,8 +175,7 @@ class RunRepository:
             if status == "completed" and flow.run.signals.messages and journal.thread:
                 await self._keep_unread(flow, journal)
             wake_at = first_deadline(flow.run.log.open_interrupts().values()) if status == "suspended" else 0.0
-            notes = summary_note(flow.run.log.events) if journal.failure is None else None
-            await journal.finish(status, wake_at=wake_at, notes=notes)
+            await journal.finish(status, wake_at=wake_at, notes=self._notes_at_end(flow, journal, status))
             if status == "suspended" and journal.cancel_requested and journal.failure is None:
                 status = "cancelled"
                 flow.run.log.write(RunCancelled(f"cancelled{len(flow.run.log.events)}", RUN_ORIGIN, time()))
@@ -195,6 +194,14 @@ class RunRepository:
         if journal.inbox and status in FINISHED_STATUSES and journal.failure is None:
             await self.inbox.promote_safely(journal.thread)
         return status
+
+    def _notes_at_end(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> dict[str, bytes]:
+        """Return the notes with which the end of a run is stored."""
+        events = flow.run.log.events
+        if journal.failure is not None:
+            return {}
+        in_thread = journal.thread and status in FINISHED_STATUSES
+        return summary_note(events) | (self.threads.finish(events) if in_thread else {})
 
     async def _keep_unread(self, flow: TeamFlow, journal: Journal) -> None:
         """Let messages that came with a resumption wait for the next run: no agent has read them."""
@@ -343,6 +350,12 @@ class RunRepository:
             await self.inbox.promote_safely(record.thread)
 
 
+def _reads_all(config: FlowConfig) -> bool:
+    """Return whether an agent may read entries that a summary for all readers replaces."""
+    policies = {config.history, *history_policies(config.team)}
+    return not policies.isdisjoint({"lineage", "answers", "none"})
+
+
 def first_deadline(interrupts: Iterable[InterruptRaised | Interrupt]) -> float:
     """Return the earliest deadline of open interrupts; 0 if they have none."""
     return min([asked.deadline for asked in interrupts if asked.deadline], default=0.0)
@@ -397,7 +410,13 @@ class NewStoredRun(_StoredBackend):
             repository.store, create=partial(self._create, started), sink=sink, thread=started.thread, run=run
         )
         opened = open_run(
-            started, Log(), repository.config, self._args, first_events=[started], prior_entries=thread.entries
+            started,
+            Log(),
+            repository.config,
+            self._args,
+            first_events=[started],
+            prior_entries=thread.entries,
+            is_whole=thread.is_whole,
         )
         return self._attach(opened, journal, run, thread)
 
@@ -407,7 +426,9 @@ class NewStoredRun(_StoredBackend):
         started, thread = await repository.prepare(self._started, self._args)
         lease = await self._create(started, [encode_header(), encode_event(started)])
         log = Log()
-        opened = open_run(started, log, repository.config, self._args, prior_entries=thread.entries)
+        opened = open_run(
+            started, log, repository.config, self._args, prior_entries=thread.entries, is_whole=thread.is_whole
+        )
         log.events.append(started)
         journal = self._journal = Journal(
             repository.store,
@@ -555,6 +576,7 @@ class ReopenedRun(_StoredBackend):
             self._args,
             first_events=first_events,
             prior_entries=thread.entries,
+            is_whole=thread.is_whole,
             stopped=local,
             record=record,
         )
