@@ -48,6 +48,7 @@ from .observers import Observer
 from .relay import RunRelay
 from .result import Interrupt, StoppedStatus
 from .summaries import summary_note
+from .thread_parts import part_from_log, thread_note
 from .threads import NO_THREAD, ThreadReader, ThreadState
 from .waiting_messages import ANY_TIME, Schedule
 
@@ -175,7 +176,15 @@ class RunRepository:
             if status == "completed" and flow.run.signals.messages and journal.thread:
                 await self._keep_unread(flow, journal)
             wake_at = first_deadline(flow.run.log.open_interrupts().values()) if status == "suspended" else 0.0
-            await journal.finish(status, wake_at=wake_at, notes=self._notes_at_end(flow, journal, status))
+            events, part, notes = flow.run.log.events, None, dict[str, bytes]()
+            if journal.failure is None:
+                notes |= summary_note(events)
+                if journal.thread and status in FINISHED_STATUSES:
+                    part = part_from_log(events)
+                    notes |= thread_note(part, len(events) + 1)
+            await journal.finish(status, wake_at=wake_at, notes=notes)
+            if part is not None:
+                self.threads.remember(part, len(events) + 1)
             if status == "suspended" and journal.cancel_requested and journal.failure is None:
                 status = "cancelled"
                 flow.run.log.write(RunCancelled(f"cancelled{len(flow.run.log.events)}", RUN_ORIGIN, time()))
@@ -194,14 +203,6 @@ class RunRepository:
         if journal.inbox and status in FINISHED_STATUSES and journal.failure is None:
             await self.inbox.promote_safely(journal.thread)
         return status
-
-    def _notes_at_end(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> dict[str, bytes]:
-        """Return the notes with which the end of a run is stored."""
-        events = flow.run.log.events
-        if journal.failure is not None:
-            return {}
-        in_thread = journal.thread and status in FINISHED_STATUSES
-        return summary_note(events) | (self.threads.finish(events) if in_thread else {})
 
     async def _keep_unread(self, flow: TeamFlow, journal: Journal) -> None:
         """Let messages that came with a resumption wait for the next run: no agent has read them."""

@@ -23,7 +23,7 @@ from ..stores import (
     WaitingMessage,
     iter_records,
 )
-from .thread_parts import ThreadPart, part_from_log, part_from_note, thread_note
+from .thread_parts import ThreadPart, part_from_log, part_from_note
 
 _CACHE_SIZE = 256
 _MAX_PAGE = 1000
@@ -83,15 +83,14 @@ class ThreadReader:
         record = await self._store.record(run_id) if run_id else None
         return NO_THREAD if record is None else await self.read(record)
 
-    def finish(self, events: Sequence[Event]) -> dict[str, bytes]:
-        """Return the note with which the end of a run is stored, and remember its content.
+    def remember(self, part: ThreadPart, seq: int) -> None:
+        """Keep the part of a run that has ended here, which the next run of its thread needs.
 
         Args:
-            events: The whole log of the run.
+            part: The part.
+            seq: The number of lines that the log of the run has.
         """
-        part, seq = part_from_log(events), len(events) + 1
         _keep(self._parts, (part.run_id, seq), part)
-        return thread_note(part, seq)
 
     async def read(self, record: RunRecord, *, whole: bool = False) -> ThreadState:
         """Return the state after a run: go back to the first or a cached run, then forward again.
