@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from baton import Agent, Runner, tool
+from baton.agents import Compaction
 from baton.context.history import MessageWindow
 from baton.events import Event, encode_log
 from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
@@ -204,19 +205,39 @@ def _stepping(workload: Workload, script: Script) -> Agent:
 
 
 async def _long_thread(folder: Path, rounds: int) -> list[Growth]:
-    path, agent = folder / "thread.db", Agent("A")
-    async with Runner(agent, model=Answering(), store=path) as runner:
-        for number in range(THREAD_RUNS):
-            await runner.run(f"question {number:04}", thread="t", run_id=f"r{number:04}")
+    def summarize(ctx: object, messages: object) -> str:
+        return "The user asked questions."
+
+    compaction = Compaction(at_tokens=500, keep_last=4, summarizer=summarize)
+    path = folder / "thread.db"
+    await _add_runs(path, THREAD_RUNS, None)
+    async with Runner(Agent("A"), model=Answering(), store=path) as runner:
         sizes = [len(encode_log(await runner.events(f"r{number:04}"))) for number in (9, THREAD_RUNS - 1)]
-    samples: list[float] = []
-    for _ in range(rounds):
-        async with Runner(agent, model=Answering(), store=path) as cold:
-            samples.append(await _best(lambda cold=cold: cold.run("next", thread="t"), 1))
+    cold, compacted = await _next_run(path, rounds, None), list[float]()
+    for count in (THREAD_RUNS // 10, THREAD_RUNS):
+        path = folder / f"compacted-{count}.db"
+        await _add_runs(path, count, compaction)
+        compacted.append(await _next_run(path, rounds, compaction))
     return [
-        Growth(f"next run of a thread of {THREAD_RUNS:,}, cold runner", min(samples) * 1000, 60, "ms"),
+        Growth(f"next run of a thread of {THREAD_RUNS:,}, cold runner", cold * 1000, 60, "ms"),
+        Growth("the same with Compaction", compacted[1] * 1000, 10, "ms"),
+        Growth(f"the same beside a thread of {THREAD_RUNS // 10:,}", compacted[1] / compacted[0], 1.3, "x"),
         Growth(f"bytes of run {THREAD_RUNS:,} of a thread beside run 10", sizes[1] / sizes[0], 1.1, "x"),
     ]
+
+
+async def _add_runs(path: Path, count: int, compaction: Compaction | None) -> None:
+    async with Runner(Agent("A"), model=Answering(), store=path, compaction=compaction) as runner:
+        for number in range(count):
+            await runner.run(f"question {number:04}", thread="t", run_id=f"r{number:04}")
+
+
+async def _next_run(path: Path, rounds: int, compaction: Compaction | None) -> float:
+    samples: list[float] = []
+    for _ in range(2 * rounds):
+        async with Runner(Agent("A"), model=Answering(), store=path, compaction=compaction) as cold:
+            samples.append(await _best(lambda cold=cold: cold.run("next", thread="t"), 1))
+    return min(samples)
 
 
 async def _many_runs(name: str, store: str, rounds: int, *, least: int, share: float) -> list[Growth]:

@@ -159,12 +159,13 @@ class Thread:
 
     async def run_all(self) -> list[str]:
         """Execute all runs; return what the models said."""
-        said: list[str] = []
-        for number in range(len(self.conversation.runs)):
-            self.model.run, self.model.taken = number, 0
-            result = await self.new_runner().run(f"fact:u{number}", thread="t", run_id=f"r{number}")
-            said += [event.text for event in result.events if isinstance(event, AgentResponded)]
-        return said
+        return [text for number in range(len(self.conversation.runs)) for text in await self.run(number)]
+
+    async def run(self, number: int) -> list[str]:
+        """Execute one run after the others before it; return what the models said."""
+        self.model.run, self.model.taken = number, 0
+        result = await self.new_runner().run(f"fact:u{number}", thread="t", run_id=f"r{number}")
+        return [event.text for event in result.events if isinstance(event, AgentResponded)]
 
     async def fork(self, run_id: str, pick: int) -> tuple[int, list[str]]:
         """Fork a run at some event and run the fork to its end; return the place, and what all its models said."""

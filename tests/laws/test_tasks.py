@@ -7,6 +7,7 @@ from tests.laws.executions import run_in_loop
 from tests.laws.facts import compactions, identity
 from tests.laws.providers import objections
 from tests.laws.task_oracle import NAMES, Move, Oracle, Turn, conversations, make_team
+from tests.laws.thread_notes import check_notes
 
 from baton import Limits, Runner, RunResult
 from baton.agents import Compaction, HistoryPolicy
@@ -71,6 +72,7 @@ async def _talk(
         assert await thread.active_agent() == oracle.active
         assert [task.agent for task in await thread.open_tasks()] == oracle.agents_of_tasks
         assert [task.agent for task in result.open_tasks] == oracle.agents_of_tasks
+        await check_notes(store)  # B3
     return oracle, store, results
 
 

@@ -17,7 +17,7 @@ from ..messages import ToolSpec
 from ..tools import NeedsApproval, Tool, ToolCondition, ToolResult
 from ..tools.wrappers import ApprovalTool
 from ..wording import show
-from .activation import AgentContext, HistoryPolicy, compile_history
+from .activation import AgentContext, HistoryFunction, HistoryPolicy, compile_history
 from .agent_tool import AgentTool, AgentToolResult
 from .hooks import AgentHooks, C
 from .middleware import Middleware, check_middleware
@@ -125,6 +125,10 @@ class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
         return ()
 
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
+        return ()
+
+    def _inner_policies(self) -> "tuple[str | HistoryFunction, ...]":
+        """The history policies of the agents that are its tools, if they read its history."""
         return ()
 
     def _referenced_agents(self) -> "tuple[BaseAgent[Any, Any], ...]":

@@ -23,7 +23,7 @@ from ..tools.function import referenced_objects
 from ..tools.guardrails import GuardrailFunction, GuardrailReturn, to_guardrails
 from ..tools.wrappers import tool_effect
 from ..wording import show
-from .activation import AgentContext, HistoryPolicy, compile_history
+from .activation import AgentContext, HistoryFunction, HistoryPolicy, compile_history
 from .agent_tool import AgentTool
 from .base import Accepts, BaseAgent, C, Out, check_agents, check_examples, check_name, to_handoffs
 from .behavior import ToolUseBehavior, check_behavior
@@ -217,6 +217,10 @@ class AgentWithTools(BaseAgent[C, Out]):
         """Return the agents among its tools."""
         tools = [unwrap_tool(entry) for entry in self._own_tools]
         return tuple(dict.fromkeys(each.agent for each in tools if isinstance(each, AgentTool)))
+
+    def _inner_policies(self) -> tuple[str | HistoryFunction, ...]:
+        tools = [unwrap_tool(entry) for entry in self._own_tools]
+        return tuple([each._projection for each in tools if isinstance(each, AgentTool) and each._projection])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

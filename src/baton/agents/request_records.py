@@ -73,7 +73,7 @@ class MessagesDigest:
         return self._hash.hexdigest()
 
 
-class RequestRef(Struct, frozen=True, array_like=True):
+class RequestRef(Struct, frozen=True, array_like=True, gc=False):
     """The beginning of a recorded request, which later ones can refer to."""
 
     agent: str
@@ -90,26 +90,34 @@ class RequestRef(Struct, frozen=True, array_like=True):
     """True for the messages before the input of the run."""
 
 
-def recent_requests(earlier: Iterable[RequestRef], run_id: str, events: Iterable[Event]) -> tuple[RequestRef, ...]:
-    """Return the last requests of each agent, which its next request may begin with.
+def recent_requests(run_id: str, events: Iterable[Event]) -> tuple[RequestRef, ...]:
+    """Return the last request of each agent of a run, which its next request may begin with.
 
     Handoffs add messages that later runs do not read. So there is also the beginning of each, before the input of the
     run: later requests of the agent begin with it, unless the history was compacted.
 
     Args:
-        earlier: The last requests before the run.
         run_id: The run.
         events: Its log.
     """
-    whole = {ref.agent: ref for ref in earlier if not ref.is_start}
-    starts = {ref.agent: ref for ref in earlier if ref.is_start}
+    found: list[RequestRef] = []
     for event in events:
         if type(event) is AgentResponded and (record := event.request) is not None and record.digest:
-            agent, count = event.agent, record.kept + len(record.added)
-            whole[agent] = RequestRef(agent, run_id, event.key, count, record.digest)
+            count = record.kept + len(record.added)
+            found.append(RequestRef(event.agent, run_id, event.key, count, record.digest))
             if record.start_digest:
-                starts[agent] = RequestRef(agent, run_id, event.key, record.start, record.start_digest, is_start=True)
-    return (*starts.values(), *whole.values())
+                start, digest = record.start, record.start_digest
+                found.append(RequestRef(event.agent, run_id, event.key, start, digest, is_start=True))
+    return latest_requests(found)
+
+
+def latest_requests(refs: Iterable[RequestRef]) -> tuple[RequestRef, ...]:
+    """Return the last reference of each agent and kind.
+
+    Args:
+        refs: The references, oldest first.
+    """
+    return tuple({(ref.agent, ref.is_start): ref for ref in refs}.values())
 
 
 class _SentMessages(Struct):
@@ -176,7 +184,7 @@ class RequestRecorder:
         self._first_input = history.entries[offset].message if 0 < offset < len(history.entries) else None
         self._started: set[str] = set()
         """The agents whose first request has been recorded by this process."""
-        self._recorded = {ref.digest: ref for ref in recent_requests(earlier, run_id, log.events)}
+        self._recorded = {ref.digest: ref for ref in latest_requests([*earlier, *recent_requests(run_id, log.events)])}
         """Requests that were recorded before this process drove the run, by digest."""
         self._counts = {ref.count for ref in self._recorded.values()}
         self._input_ids = {id(entry.message): entry.message for entry in history.entries}

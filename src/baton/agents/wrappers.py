@@ -18,7 +18,7 @@ from ..handoffs import TRANSFER_TOOL, Handoff
 from ..log import FAILED
 from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
 from ..wording import error_text
-from .activation import AgentContext
+from .activation import AgentContext, HistoryFunction
 from .base import BaseAgent, BaseAgentOptions, C, Out
 from .turn import record_result
 
@@ -40,6 +40,9 @@ class AgentWrapper(BaseAgent[C, Out]):
 
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
         return self.inner._tool_specs()
+
+    def _inner_policies(self) -> tuple[str | HistoryFunction, ...]:
+        return self.inner._inner_policies()
 
     def _referenced_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
         return self.inner._referenced_agents()

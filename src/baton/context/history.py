@@ -215,7 +215,17 @@ class History:
         entries: The input of the run, or of the flow.
     """
 
-    __slots__ = ("compacted", "entries", "first_messages", "hidden_at", "inputs", "is_main", "retry_at", "views")
+    __slots__ = (
+        "compacted",
+        "entries",
+        "first_messages",
+        "hidden_at",
+        "inputs",
+        "is_main",
+        "retry_at",
+        "skipped",
+        "views",
+    )
 
     def __init__(self, entries: Sequence[HistoryEntry] = ()) -> None:
         self.entries: list[HistoryEntry] = list(entries)
@@ -229,6 +239,8 @@ class History:
         """The positions of entries with hidden parts, in ascending order."""
         self.compacted: list[CompactedPrefix] = []
         """The summaries of its first entries, oldest first."""
+        self.skipped = _NO_PREFIX
+        """The summary of entries that are not here, because no agent reads them; empty if there are none."""
         self.retry_at = 0
         """After a summary that failed: the number of tokens from which on it is tried again."""
         self.is_main = False
@@ -248,12 +260,12 @@ class History:
         """Return the summary that some readers read; it is empty if there is none.
 
         Args:
-            readers: The readers.
+            readers: The readers. An agent that is not part of the team reads the summary of entries that are not here.
         """
         for prefix in reversed(self.compacted):
             if prefix.readers == readers:
                 return prefix
-        return _NO_PREFIX
+        return self.skipped
 
     def entries_for(self, readers: SummaryReaders) -> list[HistoryEntry]:
         """Return the entries that some readers read: their summary, and the entries after it.
@@ -266,17 +278,20 @@ class History:
         prefix = self.prefix_for(readers)
         return [*prefix.entries, *self.entries[prefix.stop :]]
 
-    def restore(self, summaries: Iterable[HistorySummary]) -> None:
+    def restore(self, summaries: Iterable[HistorySummary], *, is_whole: bool = True) -> None:
         """Read the summaries of a thread instead of its first entries.
 
         Args:
-            summaries: The summaries. One that covers only runs that have been deleted precedes all entries.
+            summaries: The summaries. One that covers only entries that are not here precedes all entries.
+            is_whole: False if the entries that the summary for all readers covers were left out.
         """
         for each in summaries:
             found = (place for place, entry in enumerate(self.entries) if entry.event == each.upto)
             stop = end_of_turn(self.entries, next(found, -1))
             entries = tuple(to_entries(each.messages))
             self.compacted.append(CompactedPrefix(each.readers, stop, entries, -1, len(entries)))
+        if not is_whole:
+            self.skipped = self.prefix_for("all")
 
     def truncate(self, length: int) -> None:
         """Remove all but the first entries; readers start from the beginning.
@@ -299,6 +314,7 @@ class History:
             forked.hidden_at.extend(self.hidden_at)
         if self.compacted:
             forked.compacted.extend(self.compacted)
+            forked.skipped = self.skipped
         return forked
 
     def join(self, branch: "History", mark: int) -> None:

@@ -5,9 +5,10 @@ except for messages that handoffs added.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..agents.definition import EXIT_TOOL
@@ -53,26 +54,47 @@ def history_from_log(events: Sequence[Event], earlier: Sequence[HistoryEntry] = 
         LogError: The log holds an event that this version does not know.
     """
     entries = list(earlier)
-    extend_history(entries, events)
+    extend_history(entries, entries_from_log(events))
     return entries
 
 
-def extend_history(entries: list[HistoryEntry], events: Sequence[Event]) -> None:
-    """Append the history of a run to that of its thread.
+class RunEntries(Struct, frozen=True, gc=False):
+    """The entries that a run adds to the history of its thread."""
+
+    entries: Sequence[HistoryEntry]
+    """The entries in reading order."""
+    ended_tasks: Mapping[int, tuple[types.TaskEnded, Collection[EventRef]]] = {}
+    """The tasks that ended, by position of the entry that stands for each, with the ends of the summaries by then."""
+
+
+def entries_from_log(events: Sequence[Event]) -> RunEntries:
+    """Return the entries that a run adds to the history of its thread.
 
     Args:
-        entries: The history of the thread before the run. The result of a call whose task the run ended is replaced.
         events: The log of the run.
 
     Raises:
         LogError: The log holds an event that this version does not know.
     """
     reader = _LogReader(require_known_events(events))
-    if not reader.ended_tasks:
-        entries.extend(reader.entries())
+    entries, ended = list(reader.entries()), reader.ended_tasks
+    if not ended:
+        return RunEntries(entries)
+    return RunEntries(entries, {at: ended[id(entry)] for at, entry in enumerate(entries) if id(entry) in ended})
+
+
+def extend_history(entries: list[HistoryEntry], run: RunEntries) -> None:
+    """Append the entries of a run to the history of its thread.
+
+    Args:
+        entries: The history of the thread before the run. The result of a call whose task the run ended is replaced.
+        run: The entries of the run.
+    """
+    if not run.ended_tasks:
+        entries.extend(run.entries)
         return
-    for entry in reader.entries():
-        ended, upto = reader.ended_tasks.get(id(entry), (None, ()))
+    for position, entry in enumerate(run.entries):
+        ended, upto = run.ended_tasks.get(position, (None, ()))
         # As in the run itself: the end of a task is read in the place of the call that opened it, if that is there.
         if ended is None or not replace_result(entries, ended, _count_summarized(entries, upto)):
             entries.append(entry)

@@ -230,6 +230,18 @@ def _member(agent: AnyAgent, agents: _AgentsByName, parents: list[str], language
     return TeamMember(agent, Routes(agent.name, edges, language=language), tuple(edges), history)
 
 
+def history_policies(team: Team) -> Iterator[str | HistoryFunction]:
+    """Yield the history policies of a team: of its agents, their handoffs, and the agents that are their tools.
+
+    Args:
+        team: The team.
+    """
+    for each in (team, *team.inner.values()):
+        for member in each.members.values():
+            yield from filter(None, [member.history, *[route.history for route in member.edges]])
+            yield from member.agent._inner_policies()
+
+
 def _check_tasks(agent: AnyAgent, edges: Sequence[Route], agents: _AgentsByName) -> None:
     """Check that the targets of task handoffs can end their tasks."""
     for route in edges:

@@ -147,6 +147,7 @@ def open_run(
     *,
     first_events: Sequence[Event] = (),
     prior_entries: Sequence[HistoryEntry] = (),
+    is_whole: bool = True,
     stopped: StoppedRun = _NOT_STOPPED,
     record: RunRecord | None = None,
 ) -> OpenRun:
@@ -159,6 +160,7 @@ def open_run(
         args: The context and the limits that the caller passed.
         first_events: Events to write before any agent runs.
         prior_entries: History of the thread's earlier runs.
+        is_whole: False if the entries that a summary for all readers replaces were left out of it.
         stopped: The state in which the run stopped, if it is resumed.
         record: The run's record, if it is stored already.
 
@@ -187,7 +189,7 @@ def open_run(
         # The input of a new run has no empty messages, which readers would skip.
         history.first_messages = started.input
     if started.summaries:
-        history.restore(started.summaries)
+        history.restore(started.summaries, is_whole=is_whole)
     if len(history.entries) > 1:
         run.call_ids.update(call_ids_in(started.input), call_ids_in([entry.message for entry in prior_entries]))
     flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))

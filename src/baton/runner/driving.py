@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..context import HistoryEntry
 from ..errors import RunConflictError
 from ..events import Event
 from ..events.codec import require_known_events
@@ -21,6 +20,7 @@ from .backends import NullBackend, open_run, run_started_event
 from .result import Interrupt, RunResult, to_interrupt
 from .stored_runs import ReopenedRun, RunRepository, first_deadline, is_drivable
 from .stream import RunStream
+from .threads import NO_THREAD
 
 _logger = logging.getLogger("baton.runner")
 _MAX_RECOVERED = 1000
@@ -120,10 +120,10 @@ async def replay_run(
     """
     require_known_events(events)
     started = run_started_event(events)
-    entries: Sequence[HistoryEntry] = ()
-    if repository is not None:
-        entries = (await repository.threads.state_after(started.previous_run_id)).entries
-    opened = open_run(started, ReadOnlyLog(events), config, args, prior_entries=entries)
+    thread = NO_THREAD if repository is None else await repository.threads.state_after(started.previous_run_id)
+    opened = open_run(
+        started, ReadOnlyLog(events), config, args, prior_entries=thread.entries, is_whole=thread.is_whole
+    )
     stream: RunStream[Any] = RunStream(NullBackend(started.run_id, opened))
     await stream._drive()
     return stream.result

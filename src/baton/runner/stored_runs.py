@@ -35,7 +35,7 @@ from ..events.codec import READER_VERSION, encode_header, require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.requests import RecordedRequest, read_requests
 from ..flow.tasks import known_tasks
-from ..flow.team import fingerprint_hash
+from ..flow.team import fingerprint_hash, history_policies
 from ..log import EventSink, Log
 from ..stores import FINISHED_STATUSES, CancelWhen, Lease, RunRecord, RunStatus, Store
 from ..stores.base import CreateOptions
@@ -49,6 +49,7 @@ from .observers import Observer
 from .relay import RunRelay
 from .result import Interrupt, StoppedStatus
 from .summaries import summary_note
+from .thread_parts import part_from_log, thread_note
 from .threads import NO_THREAD, ThreadReader, ThreadState
 from .waiting_messages import ANY_TIME, Schedule
 
@@ -73,7 +74,7 @@ class RunRepository:
         self.config = config
         self.ttl = ttl
         self.heartbeat = LeaseHeartbeat(store, ttl)
-        self.threads = ThreadReader(store)
+        self.threads = ThreadReader(store, reads_all=_reads_all(config))
         self.fingerprint = fingerprint
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
@@ -169,8 +170,15 @@ class RunRepository:
             if status == "completed" and flow.run.signals.messages and journal.thread:
                 await self._keep_unread(flow, journal)
             wake_at = first_deadline(flow.run.log.open_interrupts().values()) if status == "suspended" else 0.0
-            notes = summary_note(flow.run.log.events) if journal.failure is None else None
+            events, part, notes = flow.run.log.events, None, dict[str, bytes]()
+            if journal.failure is None:
+                notes |= summary_note(events)
+                if journal.thread and status in FINISHED_STATUSES:
+                    part = part_from_log(events)
+                    notes |= thread_note(part, len(events) + 1)
             await journal.finish(status, wake_at=wake_at, notes=notes)
+            if part is not None:
+                self.threads.remember(part, len(events) + 1)
             if status == "suspended" and journal.cancel_requested and journal.failure is None:
                 status = "cancelled"
                 flow.run.log.write(RunCancelled(f"cancelled{len(flow.run.log.events)}", RUN_ORIGIN, time()))
@@ -351,6 +359,12 @@ class RunRepository:
             await self.inbox.promote_safely(record.thread)
 
 
+def _reads_all(config: FlowConfig) -> bool:
+    """Return whether an agent may read entries that a summary for all readers replaces."""
+    policies = {config.history, *history_policies(config.team)}
+    return not policies.isdisjoint({"lineage", "answers", "none"})
+
+
 def first_deadline(interrupts: Iterable[InterruptRaised | Interrupt]) -> float:
     """Return the earliest deadline of open interrupts; 0 if they have none."""
     return min([asked.deadline for asked in interrupts if asked.deadline], default=0.0)
@@ -405,7 +419,13 @@ class NewStoredRun(_StoredBackend):
             repository.store, create=partial(self._create, started), sink=sink, thread=started.thread, run=run
         )
         opened = open_run(
-            started, Log(), repository.config, self._args, first_events=[started], prior_entries=thread.entries
+            started,
+            Log(),
+            repository.config,
+            self._args,
+            first_events=[started],
+            prior_entries=thread.entries,
+            is_whole=thread.is_whole,
         )
         return self._attach(opened, journal, run, thread)
 
@@ -415,7 +435,9 @@ class NewStoredRun(_StoredBackend):
         started, thread = await repository.prepare(self._started, self._args)
         lease = await self._create(started, [encode_header(), encode_event(started)])
         log = Log()
-        opened = open_run(started, log, repository.config, self._args, prior_entries=thread.entries)
+        opened = open_run(
+            started, log, repository.config, self._args, prior_entries=thread.entries, is_whole=thread.is_whole
+        )
         log.events.append(started)
         journal = self._journal = Journal(
             repository.store,
@@ -563,6 +585,7 @@ class ReopenedRun(_StoredBackend):
             self._args,
             first_events=first_events,
             prior_entries=thread.entries,
+            is_whole=thread.is_whole,
             stopped=local,
             record=record,
         )

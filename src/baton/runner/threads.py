@@ -2,23 +2,31 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ..agents.request_records import RequestRef, recent_requests
+from ..agents.request_records import RequestRef, latest_requests
 from ..context import HistoryEntry
-from ..context.values import THREAD_PREFIX
+from ..context.history import end_of_turn
 from ..errors import RunNotFoundError, SetupError, ThreadBusyError
-from ..events import Event, HistorySummary, OpenTask, ValueChanges, decode_lines
-from ..events.codec import require_known_events
-from ..flow.log_history import extend_history, last_active_agent, summaries_from_log
-from ..flow.tasks import open_tasks
+from ..events import Event, HistorySummary, OpenTask, decode_lines
+from ..flow.log_history import extend_history
 from ..messages import Message
-from ..stores import FINISHED_STATUSES, RunRecord, RunStatus, Store, WaitingMessage, iter_records
-from .backends import run_started_event
+from ..stores import (
+    FINISHED_STATUSES,
+    THREAD_NOTE,
+    RunNote,
+    RunRecord,
+    RunStatus,
+    Store,
+    WaitingMessage,
+    iter_records,
+)
+from .thread_parts import ThreadPart, part_from_log, part_from_note
 
 _CACHE_SIZE = 256
+_MAX_PAGE = 1000
 
 
 class ThreadState(Struct, frozen=True):
@@ -36,6 +44,8 @@ class ThreadState(Struct, frozen=True):
     """The open tasks, the innermost last."""
     requests: tuple[RequestRef, ...] = ()
     """The last model requests, which those of the next run refer to."""
+    is_whole: bool = True
+    """False if the entries that the summary for all readers replaces are left out."""
 
 
 NO_THREAD = ThreadState()
@@ -43,11 +53,20 @@ NO_THREAD = ThreadState()
 
 
 class ThreadReader:
-    """Reads threads from a store and caches their state: finished runs do not change."""
+    """Reads threads from a store and caches their state: finished runs do not change.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        store: The store.
+        reads_all: Whether some agent may read entries that a summary for all readers replaces. If not, they are left
+            out, and a thread that is compacted costs the same however long it is.
+    """
+
+    def __init__(self, store: Store, *, reads_all: bool = True) -> None:
         self._store = store
-        self._cache: OrderedDict[tuple[str, int], ThreadState] = OrderedDict()
+        self._reads_all = reads_all
+        self._cache: OrderedDict[tuple[str, int, bool], ThreadState] = OrderedDict()
+        self._parts: OrderedDict[tuple[str, int], ThreadPart] = OrderedDict()
+        """The parts of runs that ended here, which the next runs of their threads read."""
 
     async def latest(self, thread: str) -> ThreadState:
         """Return the state after the last run. Raises ThreadBusyError if it has not finished."""
@@ -64,52 +83,130 @@ class ThreadReader:
         record = await self._store.record(run_id) if run_id else None
         return NO_THREAD if record is None else await self.read(record)
 
-    async def read(self, record: RunRecord) -> ThreadState:
-        """Return the state after a run: go back to the first or a cached run, then forward again."""
-        unread: list[tuple[RunRecord, list[Event]]] = []
-        cached: ThreadState | None = None
-        current: RunRecord | None = record
+    def remember(self, part: ThreadPart, seq: int) -> None:
+        """Keep the part of a run that has ended here, which the next run of its thread needs.
+
+        Args:
+            part: The part.
+            seq: The number of lines that the log of the run has.
+        """
+        _keep(self._parts, (part.run_id, seq), part)
+
+    async def read(self, record: RunRecord, *, whole: bool = False) -> ThreadState:
+        """Return the state after a run: go back to the first or a cached run, then forward again.
+
+        Args:
+            record: The run.
+            whole: Whether to read all entries, also those that no agent reads.
+        """
+        whole = whole or self._reads_all
+        unread: list[ThreadPart] = []
+        state, pages = NO_THREAD, _RunPages(self._store, record)
+        current: RunRecord | RunNote | None = record
         oldest = await self._store.list(thread=record.thread, limit=1, oldest_first=True)
         first_run = oldest.records[0].run_id if oldest.records else ""
         while current is not None:
-            cached = self._cache.get((current.run_id, current.seq))
+            cached = self._cache.get((current.run_id, current.seq, whole))
             # Another worker may have trimmed the thread since.
             if cached is not None and cached.first_run == first_run:
+                state = cached
                 break
-            cached = None
-            events = decode_lines(await self._store.load(current.run_id))
-            require_known_events(events)
-            unread.append((current, events))
-            previous = run_started_event(events).previous_run_id
-            current = await self._store.record(previous) if previous else None
-        state = cached or NO_THREAD
-        if not unread:
-            return state
-        # One list for all runs: a copy for each of them would make long threads cost the square of their length.
-        entries, active, requests = list(state.entries), state.active_agent, state.requests
-        for run, events in reversed(unread):
-            extend_history(entries, events)
-            active = last_active_agent(events) or active
-            requests = recent_requests(requests, run.run_id, events)
-        last, events = unread[0]
-        values, summaries, tasks = _thread_values(events), summaries_from_log(events), open_tasks(events)
-        state = ThreadState(last.run_id, first_run, tuple(entries), active, values, summaries, tasks, requests)
-        self._cache[last.run_id, last.seq] = state
-        while len(self._cache) > _CACHE_SIZE:
-            self._cache.popitem(last=False)
+            part = self._parts.get((current.run_id, current.seq))
+            if part is None:
+                part = await pages.part(current if isinstance(current, RunNote) else await pages.newest(current))
+            unread.append(part)
+            if not whole and _reaches_summary(unread):
+                break
+            current = await pages.get(part.previous)
+        if unread:
+            state = _continue(state, unread, first_run, whole=whole)
+            _keep(self._cache, (record.run_id, record.seq, whole), state)
         return state
 
 
-def _thread_values(events: Sequence[Event]) -> dict[str, Any]:
-    """Return the values for the next run: those that this run started with, and its changes."""
-    values = {k: v for k, v in run_started_event(events).values.items() if k.startswith(THREAD_PREFIX)}
-    for event in events:
-        changes: ValueChanges | None = getattr(event, "value_changes", None)
-        if changes is not None:
-            values.update({key: value for key, value in changes.written.items() if key.startswith(THREAD_PREFIX)})
-            for key in changes.removed:
-                values.pop(key, None)
-    return values
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _keep(cache: OrderedDict[K, V], key: K, value: V) -> None:
+    cache[key] = value
+    while len(cache) > _CACHE_SIZE:
+        cache.popitem(last=False)
+
+
+def _shared_summary(part: ThreadPart | ThreadState) -> HistorySummary | None:
+    return next((summary for summary in part.summaries if summary.readers == "all"), None)
+
+
+def _reaches_summary(parts: Sequence[ThreadPart]) -> bool:
+    """Return whether all runs before these, the newest first, are covered by the summary of the newest."""
+    summary = _shared_summary(parts[0]) if parts[0].summaries else None
+    if summary is None or summary.upto.run_id != parts[-1].run_id:
+        return False
+    # The end of a task is read where the task was opened, if no summary covered that place at the time.
+    known = {"", *[part.run_id for part in parts]}
+    return all(ended.task.run_id in known for part in parts for ended, _ in part.entries.ended_tasks.values())
+
+
+def _continue(state: ThreadState, parts: Sequence[ThreadPart], first_run: str, *, whole: bool) -> ThreadState:
+    """Return the state of a thread after more runs, given with the newest first."""
+    # One list for all runs: a copy for each of them would make long threads cost the square of their length.
+    entries, active, requests = list(state.entries), state.active_agent, list(state.requests)
+    for part in reversed(parts):
+        extend_history(entries, part.entries)
+        active = part.active_agent or active
+        requests += part.requests
+    last = parts[0]
+    summary = None if whole else _shared_summary(last)
+    if summary is not None:
+        found = (place for place, entry in enumerate(entries) if entry.event == summary.upto)
+        del entries[: end_of_turn(entries, next(found, -1))]
+    return ThreadState(
+        last.run_id,
+        first_run,
+        tuple(entries),
+        active,
+        last.values,
+        last.summaries,
+        last.tasks,
+        latest_requests(requests),
+        summary is None,
+    )
+
+
+class _RunPages:
+    """Reads the runs of a thread backwards: the last two alone, because most are cached, then ever larger pages."""
+
+    def __init__(self, store: Store, newest: RunRecord) -> None:
+        self._store = store
+        self._thread, self._before = newest.thread, newest.number
+        self._found: dict[str, RunNote] = {}
+        self._size = 0
+
+    async def newest(self, record: RunRecord) -> RunNote:
+        """Return the newest run with its note."""
+        notes = await self._store.read_notes([record.run_id], THREAD_NOTE)
+        return RunNote(record.run_id, record.number, record.seq, notes.get(record.run_id))
+
+    async def get(self, run_id: str) -> RunNote | None:
+        """Return a run with its note; None if there is no such run."""
+        if not run_id or run_id in self._found:
+            return self._found.pop(run_id, None)
+        self._size = min(self._size * 8 or 1, _MAX_PAGE)
+        if self._before:
+            page = await self._store.thread_notes(self._thread, THREAD_NOTE, before=self._before, limit=self._size)
+            self._before = page[-1].number if len(page) == self._size else 0
+            self._found.update({one.run_id: one for one in page})
+        if run_id in self._found:
+            return self._found.pop(run_id)
+        # A log that was imported may follow a run of another thread.
+        record = await self._store.record(run_id)
+        return None if record is None else await self.newest(record)
+
+    async def part(self, run: RunNote) -> ThreadPart:
+        """Return the part of a run, from its note or else from its log."""
+        part = None if run.note is None else part_from_note(run.note, run.run_id, run.seq)
+        return part or part_from_log(decode_lines(await self._store.load(run.run_id)))
 
 
 class Thread:
@@ -134,7 +231,7 @@ class Thread:
 
     async def messages(self) -> tuple[Message, ...]:
         """Return all messages of the conversation."""
-        return tuple([entry.message for entry in (await self._state()).entries])
+        return tuple([entry.message for entry in (await self._state(whole=True)).entries])
 
     async def active_agent(self) -> str:
         """Return the agent that the next run starts with; "" if no agent was active yet."""
@@ -194,9 +291,9 @@ class Thread:
                 raise ThreadBusyError(self.id, record.run_id, record.status)
         return sum([await self._store.delete(record.run_id) for record in records])
 
-    async def _state(self) -> ThreadState:
+    async def _state(self, *, whole: bool = False) -> ThreadState:
         page = await self._store.list(thread=self.id, limit=1)
         try:
-            return await self._reader.read(page.records[0]) if page.records else NO_THREAD
+            return await self._reader.read(page.records[0], whole=whole) if page.records else NO_THREAD
         except RunNotFoundError:
             return NO_THREAD

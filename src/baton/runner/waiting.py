@@ -162,10 +162,11 @@ class WaitingRun:
         repository = self._repository
         record, events = await repository.record(run_id), await repository.events(run_id)
         started, args = run_started_event(events), ResumeArgs[Any](context=self._args.get("context"))
-        entries = (await repository.threads.state_after(started.previous_run_id)).entries
+        thread = await repository.threads.state_after(started.previous_run_id)
+        entries = thread.entries
         is_completed = record.status == "completed"
         log = ReadOnlyLog(events) if is_completed else Log(events)
-        opened = open_run(started, log, repository.config, args, prior_entries=entries)
+        opened = open_run(started, log, repository.config, args, prior_entries=entries, is_whole=thread.is_whole)
         if is_completed:
             stream: RunStream[Any] = RunStream(NullBackend(run_id, opened))
             await stream._drive()

@@ -44,6 +44,8 @@ SUMMARY_NOTE = "baton.summary"
 """The name of the note that summarises a run, for lists that do not read logs."""
 SNAPSHOT_NOTE = "baton.snapshot"
 """The name of the note with the state of a run and the number of lines that it covers."""
+THREAD_NOTE = "baton.thread"
+"""The name of the note with what later runs of its thread need of a run, and the number of lines that it covers."""
 INTERNAL_NOTES = "baton."
 """The prefix of the names of notes that `Store.notes` leaves out."""
 
@@ -177,6 +179,19 @@ class RecordPage(Struct, frozen=True):
     """The cursor of the next page; "" on the last one."""
     total: int | None = None
     """The number of records on all pages, if requested."""
+
+
+class RunNote(Struct, frozen=True, gc=False):
+    """A run of a thread with one of its notes."""
+
+    run_id: str
+    """The run's id."""
+    number: int
+    """Its place in the order in which the store's runs were created."""
+    seq: int
+    """The number of lines in its log."""
+    note: bytes | None = None
+    """The note; None if the run has none of that name."""
 
 
 class Lease(Struct, frozen=True):
@@ -376,6 +391,17 @@ class Store(Protocol):
         Args:
             run_ids: The runs.
             name: The note's name.
+        """
+        ...
+
+    async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
+        """Return runs of a thread, newest first, each with one note, in as few statements as possible.
+
+        Args:
+            thread: The thread.
+            name: The note's name.
+            before: Only runs with a smaller number.
+            limit: The maximum number of runs.
         """
         ...
 

@@ -19,6 +19,7 @@ from .base import (
     RecordPage,
     RunFilters,
     RunFlags,
+    RunNote,
     RunRecord,
     RunStatus,
     WaitingMessage,
@@ -153,6 +154,9 @@ SELECT name, note FROM baton_notes JOIN baton_runs r ON run = r.number
 WHERE run_id = %s AND name NOT LIKE 'baton.%%' ORDER BY baton_notes.number"""
 _READ_NOTES: LiteralString = """
 SELECT run_id, note FROM baton_notes JOIN baton_runs r ON run = r.number WHERE run_id = ANY(%s) AND name = %s"""
+_THREAD_NOTES: LiteralString = """
+SELECT run_id, r.number, seq, note FROM baton_runs r LEFT JOIN baton_notes n ON n.run = r.number AND name = %s
+WHERE thread = %s AND thread <> '' AND r.number < %s ORDER BY r.number DESC LIMIT %s"""
 _DELETE: LiteralString = "DELETE FROM baton_runs WHERE run_id = %s RETURNING number"
 
 
@@ -349,6 +353,13 @@ class PostgresStore(WriteMethods):
     async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
         """Return one note of several runs; see `Store.read_notes`."""
         return {run_id: bytes(note) for run_id, note in await self._pool.fetch(_READ_NOTES, ([*run_ids], name))}
+
+    async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
+        """Return runs of a thread with a note; see `Store.thread_notes`."""
+        rows = await self._pool.fetch(_THREAD_NOTES, (name, thread, before, limit))
+        return [
+            RunNote(run_id, number, seq, None if note is None else bytes(note)) for run_id, number, seq, note in rows
+        ]
 
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""

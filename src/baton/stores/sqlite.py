@@ -24,6 +24,7 @@ from .base import (
     RecordPage,
     RunFilters,
     RunFlags,
+    RunNote,
     RunRecord,
     RunStatus,
     WaitingMessage,
@@ -77,6 +78,9 @@ SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id =
     AND name NOT LIKE '{INTERNAL_NOTES}%' ORDER BY notes.number"""
 _READ_NOTES = """
 SELECT run_id, note FROM json_each(?1) JOIN runs ON run_id = value JOIN notes ON run = runs.number AND name = ?2"""
+_THREAD_NOTES = """
+SELECT run_id, runs.number, seq, note FROM runs LEFT JOIN notes ON run = runs.number AND name = ?
+WHERE thread = ? AND thread <> '' AND runs.number < ? ORDER BY runs.number DESC LIMIT ?"""
 _ENQUEUE = "INSERT INTO inbox(run_id, thread, mode, owner, body, created_at) VALUES (?, ?, ?, ?, ?, ?)"
 _MESSAGE = f"SELECT {inboxes.INBOX_COLUMNS} FROM inbox WHERE run_id = ?"
 _INBOX = f"SELECT {inboxes.INBOX_COLUMNS} FROM inbox WHERE thread = ? ORDER BY number LIMIT ?"
@@ -264,6 +268,12 @@ class SQLiteStore(LeaseMethods):
         """Return one note of several runs; see `Store.read_notes`."""
         values = (json.dumps([*run_ids]), name)
         return dict(await self._read(lambda connection: connection.execute(_READ_NOTES, values).fetchall()))
+
+    async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
+        """Return runs of a thread with a note; see `Store.thread_notes`."""
+        values = (name, thread, before, limit)
+        rows = await self._read(lambda connection: connection.execute(_THREAD_NOTES, values).fetchall())
+        return [RunNote(*row) for row in rows]
 
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""

@@ -25,6 +25,7 @@ Operation: TypeAlias = Literal[
     "put_note",
     "notes",
     "read_notes",
+    "thread_notes",
     "delete",
     "expire",
     "erase",
@@ -172,6 +173,7 @@ class FaultyStore:
     put_note = _faulty(Store.put_note)
     notes = _faulty(Store.notes)
     read_notes = _faulty(Store.read_notes)
+    thread_notes = _faulty(Store.thread_notes)
     delete = _faulty(Store.delete)
     expire = _faulty(Store.expire)
     erase = _faulty(Store.erase)

@@ -342,6 +342,24 @@ async def notes_are_written_with_lines(store: Store) -> None:
     expect_same(dict(await store.read_notes(["a"], "baton.summary")), {}, "the summary of a deleted run")
 
 
+@store_check
+async def the_runs_of_a_thread_are_read_with_their_notes(store: Store) -> None:
+    """`thread_notes` returns pages of a thread's runs, newest first, with and without the note."""
+    for number in range(5):
+        notes = {} if number == 2 else {"baton.thread": bytes([number]), "other": b"x"}
+        await store.create(f"r{number}", [b"one"] * (number + 1), thread="t", status="completed", notes=notes)
+        await store.create(f"o{number}", [b"one"], thread="other", status="completed", notes={"baton.thread": b"no"})
+    last = (await known(store, "r4")).number
+    first = await store.thread_notes("t", "baton.thread", before=last, limit=2)
+    expect_same([(one.run_id, one.seq, one.note) for one in first], [("r3", 4, b"\x03"), ("r2", 3, None)], "a page")
+    rest = await store.thread_notes("t", "baton.thread", before=first[-1].number)
+    expect_same([(one.run_id, one.note) for one in rest], [("r1", b"\x01"), ("r0", b"\x00")], "the next page")
+    await store.delete("r1")
+    rest = await store.thread_notes("t", "baton.thread", before=first[-1].number)
+    expect_same([(one.run_id, one.seq) for one in rest], [("r0", 1)], "the page without a deleted run")
+    expect_same([*await store.thread_notes("t", "baton.thread", before=rest[-1].number)], [], "the last page")
+
+
 @add_check
 async def notes_are_kept_by_name(open: Open) -> None:
     """Notes are bytes by name, oldest first; the last write wins, and None deletes."""
