@@ -1,14 +1,18 @@
 /** The horizontal axis: time with idle parts folded, or steps. Pure. */
+import { textWidth } from "./labels";
+import { duration } from "./model";
 import { union, type Point, type Timeline } from "./timeline";
 
 export const FOLD = 44;
+/** The size of the labels of the axis. */
+const SIZE = 11;
 export interface Tick { x: number; label: string }
 export interface Fold { x: number; seconds: number }
 export interface Scale { x: (at: Point) => number; ticks: Tick[]; folds: Fold[]; width: number }
 
 const STEPS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600];
 const label = (seconds: number, step: number): string =>
-  seconds >= 60 ? `${Math.floor(seconds / 60)}m${seconds % 60 ? ` ${Math.round(seconds % 60)}s` : ""}` : step < 1 ? `${+seconds.toFixed(3)}s` : `${Math.round(seconds)}s`;
+  seconds >= 60 ? `${Math.floor(seconds / 60)}m${seconds % 60 ? ` ${+(seconds % 60).toFixed(step < 1 ? 3 : 0)}s` : ""}` : step < 1 ? `${+seconds.toFixed(3)}s` : `${Math.round(seconds)}s`;
 
 export function stepScale(timeline: Timeline, width: number): Scale {
   const steps = Math.max(timeline.end.step, 1), per = width / steps;
@@ -42,13 +46,17 @@ export function timeScale(timeline: Timeline, width: number): Scale {
   };
   const step = STEPS.find((each) => each * per > 84) ?? 7200, ticks: Tick[] = [];
   const inCut = (time: number): boolean => cuts.some(([a, b]) => time > a && time < b);
+  const folds = cuts.map(([a, b], index) => ({ x: starts[index]! + FOLD / 2, seconds: b - a }));
+  // The label of a fold is in the same row.
+  const taken = folds.map((fold): [number, number] => [fold.x, textWidth(duration(fold.seconds), SIZE) / 2 + 6]);
+  const isFree = (at: number, text: string): boolean => taken.every(([middle, half]) => Math.abs(middle - at) > half + textWidth(text, SIZE) / 2);
   for (let time = 0; time <= end.time - start.time; ) {
     const cut = cuts.find(([a, b]) => start.time + time > a && start.time + time < b);
     if (cut) { time = Math.max(time + step, Math.floor((cut[1] - start.time) / step) * step + step); continue; }
-    const at = x({ time: start.time + time, step: 0 });
-    if (!inCut(start.time + time) && (!ticks.length || at - ticks.at(-1)!.x > 62)) ticks.push({ x: at, label: label(+time.toFixed(4), step) });
+    const at = x({ time: start.time + time, step: 0 }), text = label(+time.toFixed(4), step);
+    if (!inCut(start.time + time) && (!ticks.length || at - ticks.at(-1)!.x > Math.max(62, textWidth(text, SIZE) + 12)) && isFree(at, text)) ticks.push({ x: at, label: text });
     time += step;
     if (ticks.length > 20_000) break;
   }
-  return { x, ticks, folds: cuts.map(([a, b], index) => ({ x: starts[index]! + FOLD / 2, seconds: b - a })), width };
+  return { x, ticks, folds, width };
 }

@@ -126,15 +126,14 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
   for (const open of began.values()) out.stays.push({ lane: open.lane, from: open.at, to: out.end });
   if (asked.size) {
     // An open question has no end; it is drawn a little further than the last event.
-    const end: Point = { time: out.end.time + Math.max(0.4, (out.end.time - start.time) * 0.06), step: out.end.step + 1 };
+    const end: Point = { time: out.end.time + Math.max(0.4, busy(out.bars) * 0.06), step: out.end.step + 1 };
     for (const key of [...asked.keys()]) endWait(key, end);
     out.end = end;
   }
   addSpeech(out, events);
   out.bars.sort((a, b) => a.from.step - b.from.step);
   out.stays.sort((a, b) => a.from.step - b.from.step);
-  const merged = union(out.bars.filter((bar) => bar.kind === "model" || bar.kind === "tool" || bar.kind === "speech").map((bar) => [bar.from.time, bar.to.time]));
-  out.busy = merged.reduce((sum, [from, to]) => sum + to - from, 0);
+  out.busy = busy(out.bars);
   return out;
 }
 
@@ -185,6 +184,10 @@ function pointOf(events: Event[]): (time: number) => Point {
     return { time, step: next - 1 + (time - before) / (times[next]! - before) };
   };
 }
+
+/** Return the seconds in which something happened: a model or a tool worked, or something was said. */
+const busy = (bars: Bar[]): number =>
+  union(bars.filter((bar) => bar.kind !== "wait" && bar.kind !== "gap").map((bar) => [bar.from.time, bar.to.time])).reduce((sum, [from, to]) => sum + to - from, 0);
 
 /** Merge overlapping intervals. */
 export function union(intervals: [number, number][]): [number, number][] {

@@ -87,9 +87,18 @@ describe("scale", () => {
     expect(x(3605)).toBeCloseTo(1000, 0);
     for (const [a, b] of [[0, 1], [1, 3], [3, 3603], [3603, 3605]]) expect(x(a!)).toBeLessThan(x(b!));
   });
-  test("has ticks that do not overlap", () => {
-    const { ticks } = timeScale(drawn, 1000);
-    for (let index = 1; index < ticks.length; index++) expect(ticks[index]!.x - ticks[index - 1]!.x).toBeGreaterThan(50);
+  test("has ticks that overlap neither each other nor a fold (S4)", () => {
+    for (const width of [300, 600, 1000, 4000]) {
+      const { ticks, folds } = timeScale(drawn, width);
+      const boxes = [...ticks.map((tick) => [tick.x, textWidth(tick.label, 11)] as const), ...folds.map((fold) => [fold.x, textWidth(duration(fold.seconds), 11)] as const)].toSorted((a, b) => a[0] - b[0]);
+      for (let index = 1; index < boxes.length; index++) expect(boxes[index]![0] - boxes[index]![1] / 2).toBeGreaterThan(boxes[index - 1]![0] + boxes[index - 1]![1] / 2);
+      expect(new Set(ticks.map((tick) => tick.label)).size).toBe(ticks.length);
+    }
+  });
+  test("draws an open question without an invented time", () => {
+    const waiting = buildTimeline([...log.slice(0, 3), ...log.slice(8, 12).map((each) => ({ ...each, timestamp: each.timestamp + 7200 }))]);
+    const wait = waiting.bars.find((bar) => bar.kind === "wait")!;
+    expect(wait.to.time - wait.from.time).toBeLessThan(1);
   });
   test("counts steps", () => expect(stepScale(drawn, 180).x({ time: 0, step: 9 })).toBeCloseTo(90));
 });

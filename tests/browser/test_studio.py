@@ -92,13 +92,14 @@ def test_nested_agents_are_indented(open_page: Open) -> None:
     assert float(left[1] or 0) > float(left[0] or 0)
 
 
-def test_labels_do_not_overlap(open_page: Open) -> None:
+@pytest.mark.parametrize("place", ["long@5000", "forked", "broken"])
+def test_labels_do_not_overlap(open_page: Open, place: str) -> None:
     # S4
-    page = open_page("long@5000")
+    page = open_page(place)
     page.locator(".lanes .bar").first.wait_for()
     for _ in range(4):
         boxes: list[dict[str, float]] = page.evaluate(
-            "() => [...document.querySelectorAll('.lanes text.label, .lanes .tick text')].map(t => t.getBBox())"
+            "() => [...document.querySelectorAll('.lanes text.label, .lanes .tick text, .lanes .fold text')].map(t => t.getBBox())"
             ".map(b => ({x: b.x, y: b.y, w: b.width, h: b.height}))"
         )
         assert boxes

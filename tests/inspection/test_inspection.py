@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from baton import Agent, Runner, handoff, tool
+from baton.events import RunResumed
 from baton.handoffs.filters import remove_all_tools
 from baton.inspection.comparison import compare_runs
 from baton.inspection.policies import estimate_policies
@@ -84,6 +86,11 @@ async def test_two_runs_are_compared_up_to_the_first_difference() -> None:
     assert compared.differs_in == ("message",)
     same = compare_runs(("a", ours), ("a", ours))
     assert (same.shared, same.differs_in) == (len(ours), ())
+    # A fork that is run an hour later has not taken an hour.
+    later = [replace(event, timestamp=event.timestamp + 3600) for event in ours[2:]]
+    resumed = RunResumed("resumed1", ours[0].origin, later[0].timestamp)
+    forked = compare_runs(("a", ours), ("b", [*ours[:2], resumed, *later]))
+    assert forked.second.seconds == pytest.approx(forked.first.seconds, abs=1)
 
 
 @pytest.mark.parametrize(

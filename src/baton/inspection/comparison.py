@@ -1,12 +1,13 @@
 """The comparison of two recorded runs: their common beginning, the first difference, and their ends."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from ..events import Event, RunStarted, UnknownEvent, encode_event
+from ..events import Event, RunResumed, RunStarted, UnknownEvent, encode_event
 from ..flow.log_history import history_from_log
 from ..messages import Usage, text_of
 from ..runner import usage_from_events
@@ -29,7 +30,7 @@ class ComparedRun(Struct, frozen=True):
     path: tuple[str, ...]
     """The agents that were active, in order."""
     seconds: float
-    """The time from its first to its last event."""
+    """The time from its first to its last event, without the time in which it was stopped."""
     usage: Usage
     """Its tokens and cost."""
 
@@ -96,5 +97,9 @@ def _plain_events(events: Sequence[Event]) -> list[dict[str, Any]]:
 
 def _side(id: str, events: Sequence[Event]) -> ComparedRun:
     seconds = events[-1].timestamp - events[0].timestamp if events else 0.0
+    # Not the time in which it was stopped, or for a fork, until it was started.
+    seconds -= sum(
+        [event.timestamp - before.timestamp for before, event in pairwise(events) if type(event) is RunResumed]
+    )
     output = last_answer(events) if events and isinstance(events[0], RunStarted) else None
     return ComparedRun(id, len(events), output, agents_of(events), seconds, usage_from_events(events).total)

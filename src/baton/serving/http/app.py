@@ -177,8 +177,9 @@ def runner_lifespan(
 ) -> Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]:
     """Return a lifespan for an app of your own.
 
-    Pass it to Starlette or FastAPI: `FastAPI(lifespan=runner_lifespan(background))`. While the app is served, it takes over runs whose worker has died. At shutdown it takes no more runs, lets turns in
-    flight finish, and leaves its runs to other processes. With `baton.serving.serve`, event streams end at once.
+    Pass it to Starlette or FastAPI: `FastAPI(lifespan=runner_lifespan(background))`. While the app is served, it takes
+    over runs whose worker has died. At shutdown it takes no more runs, lets turns in flight finish, and leaves its runs
+    to other processes. With `baton.serving.serve`, event streams end at once.
 
     Args:
         background: The runner that drives the app's runs.
