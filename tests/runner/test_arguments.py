@@ -77,8 +77,8 @@ async def test_public_objects_show_only_public_attributes() -> None:
     }
     assert _public(runner) == {
         *("answer", "cancel", "close", "drive", "events", "fork", "lease_seconds", "limits", "list_unfinished"),
-        *("load_log", "model", "recover", "replay", "requests", "resume", "run", "run_sync", "stream", "stream_drive"),
-        *("fingerprint", "stream_resume", "submit", "team", "thread", "watch", "with_store"),
+        *("load_log", "model", "record", "recover", "replay", "requests", "resume", "run", "run_sync", "stream"),
+        *("fingerprint", "stream_drive", "stream_resume", "submit", "team", "thread", "watch", "with_store"),
     }
 
 
