@@ -12,8 +12,8 @@ from .postgres_pool import PostgresPool, Row, Values
 
 _MAX_GROUP = 500
 """The number of statements in one transaction."""
-_PATIENCE = 0.1
-"""The part of the time limit for which a statement that waits for a lock may hold up the statements of other runs."""
+_PATIENCE = 0.25
+"""Seconds for which a statement that waits for a lock may hold up other runs and the renewal of leases."""
 
 
 class _Job:
@@ -42,7 +42,7 @@ class _Queue:
         self.task: asyncio.Task[None] | None = None
         """Commits what waits, group by group."""
         self._pool = pool
-        self._patience = pool.timeout * _PATIENCE
+        self._patience = min(_PATIENCE, pool.timeout / 10)
         self._waiting: list[_Job] = []
         self._is_alone = False
         self._alone_ended = asyncio.Event()
