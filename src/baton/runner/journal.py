@@ -220,7 +220,7 @@ class Journal:
     async def finish(
         self, status: RunStatus, *, wake_at: float = 0.0, notes: Mapping[str, bytes] | None = None
     ) -> None:
-        """Store the remaining events together with the status; a finished one also releases the lease.
+        """Store the remaining events and the status; a finished run's lease ends with it.
 
         Args:
             status: The status.

@@ -12,8 +12,8 @@ from .postgres_pool import PostgresPool, Row, Values
 
 _MAX_GROUP = 500
 """The number of statements in one transaction."""
-_PATIENCE = 0.1
-"""The part of the time limit for which a statement that waits for a lock may hold up the statements of other runs."""
+_PATIENCE = 0.25
+"""Seconds for which a statement that waits for a lock may hold up other runs and the renewal of leases."""
 
 
 class _Job:
@@ -42,7 +42,7 @@ class _Queue:
         self.task: asyncio.Task[None] | None = None
         """Commits what waits, group by group."""
         self._pool = pool
-        self._patience = pool.timeout * _PATIENCE
+        self._patience = min(_PATIENCE, pool.timeout / 10)
         self._waiting: list[_Job] = []
         self._is_alone = False
         self._alone_ended = asyncio.Event()
@@ -82,6 +82,8 @@ class _Queue:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._patience):
                         await self._alone_ended.wait()
+                # If it still waits for a lock, nothing waits for it any more.
+                self._is_alone = False
             while self._waiting:
                 jobs, self._waiting = self._waiting[:_MAX_GROUP], self._waiting[_MAX_GROUP:]
                 commit = self.loop.create_task(self._commit(jobs))
@@ -141,7 +143,7 @@ def _copy(failure: StoreError | _RepeatError) -> Exception:
 
 
 class PipelineCommitter:
-    """Executes statements in pipelines, in one transaction with others that wait at the same time.
+    """Executes statements that wait at the same time in one pipeline and transaction.
 
     A statement is executed alone and at once if no other one is in progress. While a transaction is in progress,
     further statements wait for the next one.

@@ -16,7 +16,9 @@ Outcome = tuple[Any, BatonError | None]
 
 
 def write_group(file: SQLiteConnection, works: Sequence[Work[Any]]) -> list[Outcome] | None:
-    """Run writes in one transaction, each in a savepoint: one that is refused does not affect the others.
+    """Run writes in one transaction, each in a savepoint of its own.
+
+    One that is refused does not affect the others.
 
     Returns:
         The outcomes in order; None, with nothing written, if the transaction failed.
@@ -79,7 +81,7 @@ class _Iteration:
 
 
 class LoopCommitter:
-    """Combines writes of several runs in one iteration of the event loop, and commits them in its thread.
+    """Combines the writes of several runs in one iteration of the event loop.
 
     The first run that writes in an iteration commits at once, so that a run alone never waits for others.
     """
@@ -115,7 +117,7 @@ Job = tuple[Work[Any], Future[Any]]
 
 
 class ThreadCommitter:
-    """Combines concurrent writes to a file into one commit, which waits for the disk in a thread."""
+    """Combines concurrent writes into one commit, which waits for the disk in a thread."""
 
     def __init__(self, file: SQLiteConnection) -> None:
         self._file = file

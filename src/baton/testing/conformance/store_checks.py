@@ -189,7 +189,7 @@ async def a_lease_can_be_released(store: Store) -> None:
 
 @store_check
 async def an_append_can_release_the_lease(store: Store) -> None:
-    """An append that releases the lease ends it together with the status; a refused one does not."""
+    """An append can end the lease together with the status; a refused one does not."""
     await store.create("r", [b"one"], worker="me", ttl=60)
     refused = store.append("r", 7, [b"two"], status="completed", fence=1, release=True)
     await expect_error(refused, RunConflictError, "append to a run of another length")
