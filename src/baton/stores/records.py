@@ -7,7 +7,8 @@ from types import CoroutineType
 from typing import Any, Literal, LiteralString, TypeVar, Unpack
 from zlib import crc32
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import DecodeError, Struct, convert
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from ..arguments import check_choice, check_keywords
@@ -446,10 +447,13 @@ _NAMES = COLUMNS.split(", ")
 
 
 def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
-    """Convert a row of `COLUMNS` to a record. Raises StoreError if it is damaged."""
+    """Convert a row of `COLUMNS` to a record; `origins` may be JSON. Raises StoreError if it is damaged."""
+    fields = dict(zip(_NAMES, row, strict=True))
     try:
-        return read_at(convert(dict(zip(_NAMES, row, strict=True)), RunRecord), now)
-    except ValidationError as problem:
+        if isinstance(origins := fields["origins"], str):
+            fields["origins"] = () if origins == "[]" else decode(origins)
+        return read_at(convert(fields, RunRecord), now)
+    except DecodeError as problem:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
 
 
