@@ -295,7 +295,7 @@ def after_fork(record: RunRecord, source: RunRecord) -> RunRecord:
 
 
 def erased_origin(owner: str, thread: str) -> str:
-    """Return the origin of the forks that `erase` deletes. Raises SetupError unless exactly one name is given."""
+    """Return the origin of the forks to erase. Raises SetupError unless one name is given."""
     if bool(owner) == bool(thread):
         raise SetupError("erase() needs either owner=… or thread=…, and not an empty one")
     return origins_of(owner, thread)[0]
@@ -346,7 +346,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
     @property
     def by_time(self) -> bool:
-        """True if the order is that of a time and then of the numbers, rather than of the numbers alone."""
+        """True if the order is that of a time, then of the numbers."""
         return self.order_by == "changed" or self.since is not None or self.until is not None
 
     def time_of(self, record: RunRecord) -> float:
@@ -447,7 +447,7 @@ _NAMES = COLUMNS.split(", ")
 
 
 def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
-    """Convert a row of `COLUMNS` to a record; `origins` may be JSON. Raises StoreError if it is damaged."""
+    """Convert a row of `COLUMNS`; `origins` may be JSON. Raises StoreError if it is damaged."""
     fields = dict(zip(_NAMES, row, strict=True))
     try:
         if isinstance(origins := fields["origins"], str):
