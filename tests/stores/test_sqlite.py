@@ -486,3 +486,16 @@ def _run_in_process(program: str, argument: str) -> str:
     finished = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout.strip()
+
+
+@pytest.mark.parametrize("damaged", ["[", '{"a": 1}', "[1]", b"\xff", 7])
+async def test_damaged_origins_are_reported(path: Path, damaged: object) -> None:
+    # G14
+    await _fill(path, runs=1, lines=3)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE runs SET origins = ?", (damaged,))
+        connection.commit()
+    store = SQLiteStore(path)
+    with pytest.raises(StoreError, match="the record of run `run0` is damaged"):
+        await store.record("run0")
+    await store.close()

@@ -54,7 +54,10 @@ def show(store: str) -> None:
 @store_option
 @options.debug
 def pause(store: str) -> None:
-    """Let no worker with the engine `postgres` take runs until `baton queue resume`; runs in progress continue."""
+    """Let no worker with the engine `postgres` take runs until `baton queue resume`.
+
+    Runs in progress continue.
+    """
 
     async def change(engine: "PostgresEngine") -> None:
         await engine.pause()

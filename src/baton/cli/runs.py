@@ -116,7 +116,7 @@ def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: 
 
 
 async def _read_usage(store: Store, run_ids: Sequence[str]) -> dict[str, Usage]:
-    """Return the usage of runs from their summaries, or from the logs of runs that are older than summaries."""
+    """Return the usage of runs from their summaries, or from their logs if they have none."""
     summaries = await read_summaries(store, run_ids)
     return {
         run_id: summaries[run_id].usage

@@ -138,7 +138,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     reader: int = 1
     """The version that a reader of its log must have: the newest `READER_VERSION` of its writers."""
     origins: tuple[str, ...] = ()
-    """Whose data a fork has: `owner:NAME` and `thread:ID` of the runs that it descends from."""
+    """The owners and threads of the runs that a fork descends from: `owner:NAME`, `thread:ID`."""
 
 
 class RunFilters(TypedDict, total=False):

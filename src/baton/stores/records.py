@@ -7,7 +7,8 @@ from types import CoroutineType
 from typing import Any, Literal, LiteralString, TypeVar, Unpack, cast
 from zlib import crc32
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import DecodeError, Struct, convert
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from ..arguments import check_choice, check_keywords
@@ -304,7 +305,7 @@ def after_fork(record: RunRecord, source: RunRecord) -> RunRecord:
 
 
 def erased_origin(owner: str, thread: str) -> str:
-    """Return the origin of the forks that `erase` deletes. Raises SetupError unless exactly one name is given."""
+    """Return the origin of the forks to erase. Raises SetupError unless one name is given."""
     if bool(owner) == bool(thread):
         raise SetupError("erase() needs either owner=… or thread=…, and not an empty one")
     return origins_of(owner, thread)[0]
@@ -355,7 +356,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
     @property
     def by_time(self) -> bool:
-        """True if the order is that of a time and then of the numbers, rather than of the numbers alone."""
+        """True if the order is that of a time, then of the numbers."""
         return self.order_by == "changed" or self.since is not None or self.until is not None
 
     def time_of(self, record: RunRecord) -> float:
@@ -456,10 +457,13 @@ _NAMES = COLUMNS.split(", ")
 
 
 def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
-    """Convert a row of `COLUMNS` to a record. Raises StoreError if it is damaged."""
+    """Convert a row of `COLUMNS`; `origins` may be JSON. Raises StoreError if it is damaged."""
+    fields = dict(zip(_NAMES, row, strict=True))
     try:
-        return read_at(convert(dict(zip(_NAMES, row, strict=True)), RunRecord), now)
-    except ValidationError as problem:
+        if isinstance(origins := fields["origins"], str):
+            fields["origins"] = () if origins == "[]" else decode(origins)
+        return read_at(convert(fields, RunRecord), now)
+    except DecodeError as problem:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
 
 

@@ -446,7 +446,7 @@ class SQLiteStore(LeaseMethods):
 
     def _to_records(self, rows: Sequence[Sequence[Any]]) -> Sequence[RunRecord]:
         now = self._clock()
-        return [row_to_record((*row[:-1], json.loads(row[-1])), now=now, store=self._name) for row in rows]
+        return [row_to_record(row, now=now, store=self._name) for row in rows]
 
     def _get(self, connection: Connection, run_id: str) -> RunRecord:
         return require_run(self._find(connection, run_id), run_id, self)

@@ -78,7 +78,7 @@ async def a_person_can_be_erased(store: Store) -> None:
 
 @store_check
 async def forks_are_erased_with_a_person(store: Store) -> None:
-    """`erase` deletes forks of a person's runs and forks of those, also if the originals are gone."""
+    """`erase` deletes forks of a person's runs, and forks of those."""
     await store.create("r", [b"one"], owner="ada", thread="t", status="completed")
     await store.create("fork", [b"one"], forked_from="r", status="completed")
     await store.create("of bob", [b"one"], owner="bob", forked_from="fork")
