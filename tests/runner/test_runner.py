@@ -27,6 +27,7 @@ from baton.events import (
     decode_log,
     encode_log,
 )
+from baton.messages import Message, UserMessage, text_of
 from baton.models import ModelRequest
 from baton.testing import ScriptedModel, call, transcript, transfer_to
 
@@ -50,6 +51,22 @@ async def test_run_sync_inside_an_event_loop_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
     with pytest.raises(SetupError, match=r"run_sync\(\) was called inside a running event loop; use `await"):
         runner.run_sync("hi")
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        pytest.param("", [], id="empty text"),
+        pytest.param(" ", [" "], id="a space"),
+        pytest.param([UserMessage("")], [], id="an empty message"),
+        pytest.param([UserMessage("a"), UserMessage("")], ["a"], id="a message and an empty one"),
+        pytest.param([UserMessage("a")] * 20, ["a"] * 20, id="a long input"),
+    ],
+)
+async def test_models_read_the_input_without_empty_messages(given: str | list[Message], read: list[str]) -> None:
+    model = ScriptedModel(["hello"])
+    await Runner(Agent("A", model=model)).run(given)
+    assert [text_of(message.content) for message in model.requests[0].messages] == read
 
 
 async def test_every_run_gets_a_unique_id_unless_one_is_given() -> None:

@@ -121,7 +121,7 @@ def execute_turn(
 
 
 async def follow_pending(turn: "TurnExecutor", pending: PendingTransfer) -> TurnOutcome:
-    """Follow the transfer that the only call of a response has returned, unless the target declines.
+    """Follow the transfer that the only call of a response returned, unless the target declines.
 
     Args:
         turn: Executes the response.

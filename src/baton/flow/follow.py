@@ -181,8 +181,7 @@ async def _follow(
 ) -> FlowOutcome:
     run, log, history, stack, member, origin = flow.run, flow.run.log, flow.history, flow.stack, start, after
     loops: LoopDetector | None = None
-    answer: Any = None
-    breaks_loop, hop, first = False, 0, None
+    breaks_loop, hop, first, answer = False, 0, None, cast("Any", None)
     while True:
         if origin is not None and log.sink is not None and run.live is None:
             # A reader can cancel the run when it reads of a handoff, before the next agent starts.

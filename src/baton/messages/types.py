@@ -336,7 +336,7 @@ def _is_paired(messages: Sequence[Message]) -> bool:
 
 
 class PairingCheck:
-    """Checks piece by piece whether `pair_calls_with_results` would change nothing in a conversation."""
+    """Checks piece by piece whether `pair_calls_with_results` would change a conversation."""
 
     __slots__ = ("_used", "open_calls")
 

@@ -71,7 +71,9 @@ class AlternatingTurns(ABC):
         self.count += len(messages)
 
     def turns(self, *, is_request: bool = True) -> list[Block]:
-        """Return the turns, of which the first and last are the user's. Do not change the blocks in them.
+        """Return the turns, of which the first and last are the user's.
+
+        Later requests share the blocks in them: copy a block to change it.
 
         Args:
             is_request: Whether the model is to respond; otherwise the last turn may be the model's.

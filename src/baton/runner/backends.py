@@ -185,8 +185,8 @@ def open_run(
         run.signals.messages = unread_messages([*log.events, *first_events])
     history = History([*prior_entries, *map(HistoryEntry, started.input)])
     history.is_main = True
-    if not log.has_past and not prior_entries:
-        # The input of a new run has no empty messages, which readers would skip.
+    if not log.has_past and not prior_entries and started.input and started.input[0].content:
+        # Readers skip empty messages; except for an empty text alone, the input of a new run has none.
         history.first_messages = started.input
     if started.summaries:
         history.restore(started.summaries, is_whole=is_whole)
