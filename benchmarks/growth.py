@@ -214,14 +214,14 @@ async def _long_thread(folder: Path, rounds: int) -> list[Growth]:
     async with Runner(Agent("A"), model=Answering(), store=path) as runner:
         sizes = [len(encode_log(await runner.events(f"r{number:04}"))) for number in (9, THREAD_RUNS - 1)]
     cold, compacted = await _next_run(path, rounds, None), list[float]()
-    for count in (THREAD_RUNS // 10, THREAD_RUNS):
+    for count in (THREAD_RUNS // 4, THREAD_RUNS):
         path = folder / f"compacted-{count}.db"
         await _add_runs(path, count, compaction)
         compacted.append(await _next_run(path, rounds, compaction))
     return [
         Growth(f"next run of a thread of {THREAD_RUNS:,}, cold runner", cold * 1000, 60, "ms"),
         Growth("the same with Compaction", compacted[1] * 1000, 10, "ms"),
-        Growth(f"the same beside a thread of {THREAD_RUNS // 10:,}", compacted[1] / compacted[0], 1.3, "x"),
+        Growth(f"the same beside a thread of {THREAD_RUNS // 4:,}", compacted[1] / compacted[0], 1.3, "x"),
         Growth(f"bytes of run {THREAD_RUNS:,} of a thread beside run 10", sizes[1] / sizes[0], 1.1, "x"),
     ]
 

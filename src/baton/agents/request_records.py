@@ -298,7 +298,7 @@ class RequestRecorder:
         _add_names(sent, sent.messages, count)
 
     def _find_start(self, sent: _SentMessages, agent: str) -> int:
-        """Return the number of messages before the input of the run; 0 if the agent has had a request."""
+        """Return the number of messages before the run's input; 0 after the agent's first request."""
         if agent in self._started:
             return 0
         self._started.add(agent)

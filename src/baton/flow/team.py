@@ -231,7 +231,7 @@ def _member(agent: AnyAgent, agents: _AgentsByName, parents: list[str], language
 
 
 def history_policies(team: Team) -> Iterator[str | HistoryFunction]:
-    """Yield the history policies of a team: of its agents, their handoffs, and the agents that are their tools.
+    """Yield the history policies of all agents of a team, their handoffs and agents as tools.
 
     Args:
         team: The team.

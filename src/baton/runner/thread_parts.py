@@ -28,7 +28,7 @@ _CHECKSUM_BYTES = 4
 
 
 class ThreadPart(Struct, frozen=True, gc=False):
-    """What the later runs of a thread need of one run."""
+    """The part of a thread that one run adds: all that later runs need of it."""
 
     run_id: str
     """The run."""

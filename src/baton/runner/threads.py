@@ -139,7 +139,7 @@ def _shared_summary(part: ThreadPart | ThreadState) -> HistorySummary | None:
 
 
 def _reaches_summary(parts: Sequence[ThreadPart]) -> bool:
-    """Return whether all runs before these, the newest first, are covered by the summary of the newest."""
+    """Return whether the newest run, given first, has a summary of all runs before these."""
     summary = _shared_summary(parts[0]) if parts[0].summaries else None
     if summary is None or summary.upto.run_id != parts[-1].run_id:
         return False
@@ -175,7 +175,10 @@ def _continue(state: ThreadState, parts: Sequence[ThreadPart], first_run: str, *
 
 
 class _RunPages:
-    """Reads the runs of a thread backwards: the last two alone, because most are cached, then ever larger pages."""
+    """Reads the runs of a thread backwards.
+
+    The last two are read alone, because all before them are cached in most cases; the rest in ever larger pages.
+    """
 
     def __init__(self, store: Store, newest: RunRecord) -> None:
         self._store = store

@@ -395,7 +395,9 @@ class Store(Protocol):
         ...
 
     async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
-        """Return runs of a thread, newest first, each with one note, in as few statements as possible.
+        """Return runs of a thread, newest first, each with one note.
+
+        It takes as few statements as possible.
 
         Args:
             thread: The thread.
