@@ -49,7 +49,7 @@ export function Compare({ first, second }: { first: string; second: string }) {
       {comparison.first.output === comparison.second.output
         ? <section class="msg same"><p>{comparison.first.output ?? "Neither has an answer."}</p></section>
         : <section class="msg"><Words before={comparison.first.output ?? ""} after={comparison.second.output ?? ""} /></section>}
-      {sides.map((side) => side.output == null && comparison.first.output !== comparison.second.output && <p class="shared"><code>{side.id}</code> has no answer yet.</p>)}
+      {sides.map((side) => side.output == null && comparison.first.output !== comparison.second.output && <p class="lead"><code>{side.id}</code> has no answer yet.</p>)}
       <h2>Events</h2>
       <p class="shared">{shared === comparison.first.events && shared === comparison.second.events ? "All events are the same." : <>The first {count(shared)} events are the same. {comparison.differs_in.length ? <>Event {shared + 1} differs in <b>{comparison.differs_in.join(", ")}</b>.</> : "Then one of the runs ends."}</>}</p>
       <div class="columns"><Column events={loaded.first} from={shared} run={first} /><Column events={loaded.second} from={shared} run={second} /></div>

@@ -2,15 +2,9 @@
 import { useState } from "preact/hooks";
 import { api, exported } from "./api";
 import { copyText, curlOf, pythonOf, testOf } from "./copy";
-import { count, duration, money, messageOf, textOf, type Event, type ReplayVerdict } from "./model";
+import { count, duration, money, messageOf, textOf, totals, type ReplayVerdict } from "./model";
 import { Fact, Status } from "./parts";
 import { attempt, axis, config, detail, go, isRunning, log, refreshRun, runId, runs, timeline, zoom } from "./state";
-
-export function totals(events: Event[]): { tokens: number; cost: number; cached: number } {
-  let tokens = 0, cost = 0, cached = 0;
-  for (const { usage } of events) if (usage) { tokens += (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0); cost += usage.cost ?? 0; cached += usage.cached_tokens ?? 0; }
-  return { tokens, cost, cached };
-}
 
 /** A short name for the team's fingerprint, so that two runs of the same team can be recognised. */
 export function fingerprint(prints: Record<string, string> | undefined): string {
@@ -43,7 +37,7 @@ export function RunHeader() {
           <Fact name="Took">{duration(drawn.busy)}{drawn.waited >= 0.05 && <small> +{duration(drawn.waited)} waiting</small>}</Fact>
           <Fact name="Transfers">{count(transfers)}{drawn.refused > 0 && <small class="bad"> +{drawn.refused} refused</small>}</Fact>
           <Fact name="Tokens">{count(sum.tokens)}</Fact>
-          {sum.cost > 0 && <Fact name="Cost">{money(sum.cost)}</Fact>}
+          {(sum.cost > 0 || sum.unpriced > 0) && <Fact name="Cost">{sum.cost > 0 && money(sum.cost)}{sum.unpriced > 0 && <small title="The prices of the models of these calls are unknown."> {sum.cost > 0 && "+"}{count(sum.unpriced)} unpriced</small>}</Fact>}
         </dl>
       </div>
       {failed && status === "failed" && <button class="failure" onClick={() => go(runId.value, events.indexOf(failed) + 1)}><b>{failed.error_type}</b> {typeof failed.message === "string" ? failed.message : ""}</button>}

@@ -25,7 +25,8 @@ export function placeLabels<T extends Label>(labels: T[], taken: Map<string, [nu
   for (const label of labels.toSorted((a, b) => (a.rank ?? 0) - (b.rank ?? 0) || a.x - b.x)) {
     const size = label.size ?? 11, used = rows.get(label.row) ?? [], end = label.align === "end";
     let [left, right] = end ? [edge[0], label.x] : [label.x, edge[1]];
-    let blocked = false;
+    // A label that begins outside would be cut off.
+    let blocked = label.x < edge[0] || label.x > edge[1];
     for (const [from, to] of used) {
       if (end) { if (from < label.x && to > label.x - 1) blocked = true; if (to <= label.x) left = Math.max(left, to + gap); }
       else { if (from < label.x + 1 && to > label.x) blocked = true; if (from >= label.x) right = Math.min(right, from - gap); }

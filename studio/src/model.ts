@@ -167,3 +167,9 @@ export function ago(time: number, now = Date.now() / 1000): string {
   if (seconds < 86400) return `${Math.floor(seconds / 3600)}h`;
   return `${Math.floor(seconds / 86400)}d`;
 }
+
+export function totals(events: Event[]): { tokens: number; cost: number; cached: number; unpriced: number } {
+  let tokens = 0, cost = 0, cached = 0, unpriced = 0;
+  for (const { usage } of events) if (usage) { tokens += (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0); cost += usage.cost ?? 0; cached += usage.cached_tokens ?? 0; unpriced += usage.unpriced_calls ?? 0; }
+  return { tokens, cost, cached, unpriced };
+}

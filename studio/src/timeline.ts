@@ -74,7 +74,7 @@ export function buildTimeline(events: Event[], order: string[] = []): Timeline {
     const since = latest(last.get(id) ?? resumed, resumed);
     switch (event.type) {
       case "RunStarted":
-        out.notes.push({ index, lane: 0, at, text: (event.input ?? []).filter((each) => each.role === "user").map((each) => textOf(each.content)).at(-1) ?? "", kind: "input" });
+        if (event.input?.length) out.notes.push({ index, lane: 0, at, text: event.input.filter((each) => each.role === "user").map((each) => textOf(each.content)).at(-1) ?? "", kind: "input" });
         break;
       case "UserMessageAdded":
         out.notes.push({ index, lane: 0, at, text: textOf(messageOf(event)?.content), kind: "input" });

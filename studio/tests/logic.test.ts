@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { curlOf, testOf } from "../src/copy";
 import { placeLabels, shorten, textWidth, type Label } from "../src/labels";
-import { describe as line, duration, openInterrupts, textOf, type Event } from "../src/model";
+import { describe as line, duration, openInterrupts, textOf, totals, type Event } from "../src/model";
 import { parseReport } from "../src/reports";
 import { FOLD, stepScale, timeScale } from "../src/scale";
 import { buildTimeline } from "../src/timeline";
@@ -117,6 +117,9 @@ describe("labels", () => {
       }
     }
   });
+  test("are left out if they begin outside", () => {
+    expect(placeLabels([{ row: "0", x: 40, text: "→ Refunds" }, { row: "1", x: 140, text: "→ Refunds" }], new Map(), [100, 500]).map((each) => each.row)).toEqual(["1"]);
+  });
   test("are shortened to their room", () => {
     expect(shorten("short", 100)).toBe("short");
     expect(textWidth(shorten("a rather long label that does not fit", 80))).toBeLessThanOrEqual(80);
@@ -134,6 +137,10 @@ describe("model", () => {
     expect(line(log[6]!)).toEqual(["transfer", "Desk → Sales"]);
   });
   test("shows content as text", () => expect(textOf([{ type: "text", text: "<b>x</b>" }, { type: "image" }, { type: "file", name: "a.txt" }])).toBe("<b>x</b> [image] [a.txt]"));
+  test("counts calls without a price instead of letting them cost nothing", () => {
+    const used = (more: object) => event("AgentResponded", "m", 1, "A", "1", { usage: { input_tokens: 5, output_tokens: 1, ...more } as Event["usage"] });
+    expect(totals([used({ cost: 0.5 }), used({ unpriced_calls: 1 })])).toEqual({ tokens: 12, cost: 0.5, cached: 0, unpriced: 1 });
+  });
   test("shows durations", () => expect([0.0204, 5.25, 65, 3700, 200000].map(duration)).toEqual(["20 ms", "5.3 s", "1 m 5 s", "1 h 2 m", "2 d"]));
 });
 

@@ -29,6 +29,8 @@ def _diff(page: Page) -> None:
 def _fork(page: Page) -> None:
     page.keyboard.press("f")
     page.locator(".form fieldset select").select_option("transfer_to_refunds")
+    page.get_by_label("Arguments (JSON)").fill('{"reason": "refund", "priority": 1, "order": "D-3"}')
+    page.locator(".form .primary").scroll_into_view_if_needed()
 
 
 def _speech(page: Page) -> None:

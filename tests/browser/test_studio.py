@@ -99,8 +99,8 @@ def test_labels_do_not_overlap(open_page: Open, place: str) -> None:
     page.locator(".lanes .bar").first.wait_for()
     for _ in range(4):
         boxes: list[dict[str, float]] = page.evaluate(
-            "() => [...document.querySelectorAll('.lanes text.label, .lanes .tick text, .lanes .fold text')].map(t => t.getBBox())"
-            ".map(b => ({x: b.x, y: b.y, w: b.width, h: b.height}))"
+            "() => [...document.querySelectorAll('.lanes text.label, .lanes .tick text, .lanes .fold text')]"
+            ".map(t => t.getBBox()).map(b => ({x: b.x, y: b.y, w: b.width, h: b.height}))"
         )
         assert boxes
         for number, a in enumerate(boxes):

@@ -48,7 +48,8 @@ def note_requests() -> None:
 
 def keep_logs() -> None:
     """Give every runner a store, and keep what is written to stores."""
-    make, resolve, numbers = Runner.__init__, runners.resolve_store, count(1)
+    make: Any = Runner.__init__
+    resolve, numbers = runners.resolve_store, count(1)
 
     def with_store(self: Any, *args: Any, **options: Any) -> None:
         make(self, *args, **{**options, "store": options.get("store") or MemoryStore()})

@@ -311,7 +311,7 @@ class ReloaderState(NamedTuple):
     """The value of Studio's cookie, so that browsers stay signed in."""
 
 
-def _serve_reloaded(arguments: list[str], studio_secret: str, sockets: list[socket]) -> None:
+def _serve_reloaded(arguments: list[str], studio_secret: str, sockets: list[socket] | None) -> None:
     from .main import main
 
-    main(arguments, obj=ReloaderState(sockets, studio_secret))
+    main(arguments, obj=ReloaderState(sockets or [], studio_secret))
