@@ -20,7 +20,7 @@ from benchmarks.contract.table import READMES, full_table, load, save, short_tab
 @click.option("--readme", is_flag=True, help="Write the short table into README.md and README.zh.md.")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Frameworks at once.")
 def main(only: tuple[str, ...], recorded: bool, upgrade: bool, readme: bool, jobs: int) -> None:
-    """Run the handoff probes, each framework in its own environment, with a scripted model and without a network."""
+    """Run the handoff probes, each framework in its own environment, with a scripted model."""
     results = load()
     names = [] if recorded else [*(only or ENVIRONMENTS)]
 

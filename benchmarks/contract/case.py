@@ -1,4 +1,4 @@
-"""What probes and peers share: the scripted replies, the record of what happened, and the protocol of a peer."""
+"""Scripted replies, the record of a run, and the protocol of a peer: shared by probes and peers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Seen:
-    """A message of a model request: its role, its text, the ids of its calls, and the ids of the calls it answers."""
+    """A message of a model request, with the ids of its calls and of the calls it answers."""
 
     role: str
     text: str = ""
@@ -79,7 +79,7 @@ class Script:
         self.requests: list[Request] = []
 
     def encode(self, reply: Reply, transfer: Callable[[str], Call]) -> list[tuple[str, str, dict[str, Any]]]:
-        """Return the calls of a reply as id, name and arguments; `transfer` makes the call that hands over."""
+        """Return the calls of a reply as id, name and arguments; `transfer` makes a handoff."""
         calls: list[tuple[str, str, dict[str, Any]]] = []
         for each in reply.calls:
             call = transfer(each.target) if isinstance(each, Transfer) else each
@@ -125,7 +125,7 @@ class Script:
         return f"{item} is reserved"
 
     def charge_result(self, amount: int) -> str:
-        """Do what the tool `charge` does: act, and kill the process the first time, before anything is recorded."""
+        """Do what the tool `charge` does: act, and the first time kill the process."""
         self.act("charge")
         if self.effects.count("charge") == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -133,15 +133,16 @@ class Script:
 
 
 class Peer(Protocol):
-    """A framework behind the probes. Its agents are those of `TRIAGE`, their model is the script's.
+    """A framework behind the probes.
 
+    Its agents are `TRIAGE` and the others, and their model is the script's.
     Tools of triage: `look_up(order)`, `reserve(item)`, `charge(amount)` and, where a tool can ask a person,
     `ask_first()`, which acts ("before"), asks, and acts ("after").
     """
 
     distribution: str
     handoffs: str
-    """How the team is made, in a few words."""
+    """The way the team is made, in a few words."""
     notes: Mapping[str, str]
     """Options that a probe uses, or that would change its outcome, by probe."""
     missing: Mapping[str, str]
@@ -156,7 +157,7 @@ class Peer(Protocol):
         ...
 
     async def resume(self, script: Script, folder: Path) -> str:
-        """Continue after the crash as the framework's documentation says; return the status or answer."""
+        """Continue after the crash as the framework documents it; return what that was."""
         ...
 
     async def interrupt(self, script: Script) -> str:

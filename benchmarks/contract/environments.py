@@ -22,10 +22,12 @@ QUIET = {**TELEMETRY_OFF, "AGNO_TELEMETRY": "false"}
 
 @dataclass(frozen=True)
 class Environment:
-    """A framework: the module of its runner, and the packages to install; none for the current environment."""
+    """A framework."""
 
     module: str
+    """The module of its runner."""
     packages: tuple[str, ...] = ()
+    """The packages to install; none for the current environment."""
 
 
 ENVIRONMENTS = {

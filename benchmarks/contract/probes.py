@@ -34,7 +34,7 @@ MAX_ERROR = 110
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was observed: in a few words for a table, and in a sentence."""
+    """An outcome in a few words for a table, and its details."""
 
     short: str
     detail: str = ""
@@ -67,7 +67,7 @@ async def attempt(running: Awaitable[object]) -> str:
 
 
 def history_problems(request: Request) -> list[str]:
-    """Return what a provider would refuse in a request: calls and results that do not fit together."""
+    """Return the calls and results of a request that a provider would refuse."""
     called = [id for message in request.messages for id in message.calls]
     answered = [id for message in request.messages for id in message.answers]
     missing = [id for id in called if id not in answered]
@@ -87,7 +87,7 @@ def joined(texts: list[str]) -> str:
 
 
 def after_triage(script: Script) -> list[str]:
-    """Return the agents whose models were asked after the first reply, in order and without repetitions."""
+    """Return the agents that were asked after the first reply, in order, without repetitions."""
     agents: list[str] = []
     for request in script.requests[1:]:
         if not agents or agents[-1] != request.agent:
@@ -96,7 +96,7 @@ def after_triage(script: Script) -> list[str]:
 
 
 def facts(script: Script, error: str, tools: tuple[str, ...]) -> Outcome:
-    """Say which tools ran, who got control, what that agent reads of the results, and whether its history is valid."""
+    """Describe what ran, who got control, and what that agent reads."""
     ran = [f"{script.effects.count(name)}x" for name in tools]
     ran_text = f"{sum(name in script.effects for name in tools)}/{len(tools)} tools run" if tools else ""
     if any(count not in ("0x", "1x") for count in ran):
@@ -182,7 +182,7 @@ async def ping_pong(peer: Peer) -> Outcome:
 
 
 async def target_reads(peer: Peer) -> Outcome:
-    """What the target of a handoff reads: triage used a tool, said something, and handed over."""
+    """A handoff after triage used a tool and said something: what the target reads."""
     script = script_of(Reply(calls=(LOOK_UP,)), Reply("One moment, please.", (Transfer(BILLING),)))
     error = await attempt(peer.converse(script, "my bill is wrong"))
     request = next((request for request in script.requests if request.agent == BILLING), None)
@@ -199,7 +199,7 @@ async def target_reads(peer: Peer) -> Outcome:
 
 
 async def next_message(peer: Peer) -> Outcome:
-    """Who answers the next message of the user after a handoff."""
+    """A second message after a handoff: who answers it."""
     script = script_of(Reply(calls=(Transfer(BILLING),)))
     error = await attempt(peer.converse(script, "first", "second"))
     second = next((each for each in script.requests if any("second" in seen.text for seen in each.messages)), None)
@@ -211,7 +211,7 @@ async def next_message(peer: Peer) -> Outcome:
 
 
 class CrashScript(Script):
-    """A model that charges unless it reads that this was done, so that a new process decides as the first one did."""
+    """A model that charges unless it reads that this was done, also in a new process."""
 
     def respond(self, agent: str, messages: Sequence[Seen]) -> Reply:
         """Answer a request by what it contains."""
@@ -226,7 +226,7 @@ def crash_script(folder: Path) -> Script:
 
 
 async def crash(peer: Peer) -> Outcome:
-    """A process that is killed after a tool acted and before that was recorded, then resumed in a new process."""
+    """A process that is killed after a tool acted, before that is recorded; then resumed."""
     with TemporaryDirectory(prefix="baton-contract-") as name:
         folder, module = Path(name), sys.modules[type(peer).__module__].__name__.rpartition(".")[2]
         command = [sys.executable, "-W", "ignore", "-m", "benchmarks.contract.probe", module]

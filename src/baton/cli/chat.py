@@ -153,7 +153,7 @@ class ChatSession:
         self._screen.line(f"{label}{kept}", "dim")
 
     def _fork(self, number: str) -> None:
-        """Continue in a copy of the conversation without its last messages; the original stays as it is."""
+        """Continue in a copy of the conversation without its last messages."""
         if not number.isdecimal():
             self._screen.line(f"/fork {number}: write how many messages to leave out, such as /fork 1", "red")
             return
