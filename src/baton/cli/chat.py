@@ -169,7 +169,11 @@ class ChatSession:
             )
         else:
             thread, values = new_id(), self._values
-            result = self._setup.loop.run(self._copy(last.run_id, thread))
+            try:
+                result = self._setup.loop.run(self._copy(last.run_id, thread))
+            except BatonError as error:
+                print_error(error)
+                return
             self._start_thread("a copy of the conversation", thread)
             self._values, self._tasks = _own_values(result.values) if without else values, result.open_tasks
 
