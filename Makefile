@@ -13,7 +13,7 @@ BROWSER_READY := $(VENV)/.browser-ready
 STUDIO_STORE := studio.db
 
 .PHONY: demo studio test test-browser shots studio-build studio-types test-minimum coverage check fix docs pictures bench shape soak \
-	interop interop-mcp interop-migration interop-phoenix clean
+	interop interop-mcp interop-migration interop-phoenix probes release-check clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -115,6 +115,13 @@ interop-phoenix: $(READY)  ## a traced run in Phoenix, read back through its API
 	.phoenix/bin/python -m pip install --quiet arize-phoenix playwright
 	PYTHONPATH=. $(BIN)/python tests/interop/phoenix.py .phoenix $(ARGS)
 
+probes: $(READY)  ## the handoff probes on Baton and other frameworks, which are installed in .peers; `ARGS='--only agno'`
+	$(BIN)/python -m benchmarks.contract $(ARGS)
+
+release-check: $(READY)  ## builds sdist and wheel, checks them, and runs the quickstart of README from the wheel
+	PYTHONPATH=. $(BIN)/python tests/release/check.py
+
 clean:
-	rm -rf studio/node_modules $(VENV) .phoenix .minimum .mermaid .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage \
+	rm -rf studio/node_modules $(VENV) .phoenix .minimum .peers .mermaid .cache .pytest_cache .ruff_cache .import_linter_cache \
+		.hypothesis .coverage \
 		htmlcov site dist

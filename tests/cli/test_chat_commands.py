@@ -100,6 +100,20 @@ def test_a_run_that_has_not_completed_is_not_forked(write: Write, baton: Invoke)
     assert "Back." in shown
 
 
+def test_a_conversation_of_another_team_is_not_forked(write: Write, baton: Invoke) -> None:
+    write(TEAM)
+    store = ("--store", "runs.db", "--thread", "u42")
+    baton("chat", "desk:router", *store, input="one\n")
+    write(
+        TEAM.replace('"Routes."', '"Routes.", tools=[tool(lambda: "x", name="more", description="More.")]'), "other.py"
+    )
+    result = baton("chat", "other:router", *store, input="/fork\ntwo\n")
+    assert result.exit_code == 0
+    assert "began with a different team" in result.output
+    assert "a copy of the conversation" not in result.output
+    assert "read: one / two." in result.output
+
+
 def test_the_commands_wait_for_the_end_of_a_run(write: Write, terminal: Callable[..., Any]) -> None:
     go = (
         write(

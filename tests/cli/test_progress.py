@@ -59,7 +59,7 @@ def test_the_spinner_appears_when_nothing_was_written_for_a_moment() -> None:
     assert file.getvalue().endswith("\r\x1b[K")
 
 
-def test_what_is_typed_after_the_spinner_stays_in_place() -> None:
+def test_typed_text_after_the_spinner_stays_in_place() -> None:
     progress, file, clock = spinner()
     progress.set("Router")
     clock.now = 1.0

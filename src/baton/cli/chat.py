@@ -153,7 +153,7 @@ class ChatSession:
         self._screen.line(f"{label}{kept}", "dim")
 
     def _fork(self, number: str) -> None:
-        """Continue in a copy of the conversation without its last messages; the original stays as it is."""
+        """Continue in a copy of the conversation without its last messages."""
         if not number.isdecimal():
             self._screen.line(f"/fork {number}: write how many messages to leave out, such as /fork 1", "red")
             return
@@ -169,7 +169,11 @@ class ChatSession:
             )
         else:
             thread, values = new_id(), self._values
-            result = self._setup.loop.run(self._copy(last.run_id, thread))
+            try:
+                result = self._setup.loop.run(self._copy(last.run_id, thread))
+            except BatonError as error:
+                print_error(error)
+                return
             self._start_thread("a copy of the conversation", thread)
             self._values, self._tasks = _own_values(result.values) if without else values, result.open_tasks
 

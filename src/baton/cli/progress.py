@@ -11,14 +11,15 @@ from rich.console import Console
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.1
 _QUIET_SECONDS = 0.3
-"""How long nothing is written before the spinner appears: quick steps do not flicker."""
+"""The spinner appears when nothing was written for this long, so that quick steps do not flicker."""
 _SAVE_CURSOR, _RESTORE_CURSOR, _CURSOR_UP, _CLEAR_LINE = "\x1b7", "\x1b8", "\x1b[A", "\r\x1b[K"
 
 
 class Spinner:
-    """A spinner in a terminal; does nothing where the output is no terminal, or one that cannot move the cursor.
+    """A spinner in a terminal.
 
-    What the user types meanwhile is echoed after it, and is left alone when the next frame is drawn.
+    It does nothing if the output is not a terminal, or is one that cannot move the cursor. Text that the user types
+    meanwhile is echoed after it, and is left alone when the next frame is drawn.
 
     Args:
         console: Where to draw.
@@ -45,7 +46,11 @@ class Spinner:
         self._is_drawn, self._is_paused, self._last_output = False, is_midline, self._clock()
 
     def leave(self, typed: str) -> None:
-        """Continue on the next line, because the user has ended the line of the spinner; leave only what was typed."""
+        """Continue on the next line, because the user has ended that of the spinner.
+
+        Args:
+            typed: The line, which is shown without the spinner.
+        """
         if self._is_drawn and cell_len(self._text + typed) < self._console.width:
             self._write(f"{_CURSOR_UP}{_CLEAR_LINE}{typed}\n")
         self._is_drawn, self._last_output = False, self._clock()

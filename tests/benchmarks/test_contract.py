@@ -1,0 +1,134 @@
+"""The handoff probes: Baton's outcomes are those that are recorded, and the tables show what is recorded."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Reply, Request, Script, Seen, Transfer
+from benchmarks.contract.environments import BATON, ENVIRONMENTS
+from benchmarks.contract.peers.baton import Runner
+from benchmarks.contract.probes import PROBES, Outcome, facts, history_problems, observe
+from benchmarks.contract.table import END, READMES, START, TITLES, full_table, load, short_table, write_readmes
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("probe", PROBES)
+async def test_the_outcomes_of_baton_are_those_that_are_recorded(probe: str) -> None:
+    # X1: the README shows them.
+    recorded = load()["peers"][BATON]["probes"][probe]
+    outcome = await observe(Runner(), probe)
+    assert (outcome.short, outcome.detail) == (recorded["short"], recorded.get("detail", ""))
+
+
+def test_every_framework_has_every_probe() -> None:
+    results = load()
+    assert [*results["peers"]] == [*ENVIRONMENTS]
+    assert results["date"] >= "2026-11-01"
+    for name, peer in results["peers"].items():
+        assert [*peer["probes"]] == [*PROBES] == [*TITLES], name
+        assert peer["version"], name
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_a_readme_with_a_table_shows_the_recorded_outcomes(name: str) -> None:
+    file = REPOSITORY / name
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    if START in text:
+        shown = text.partition(START)[2].partition(END)[0].strip()
+        assert shown == short_table(load(), READMES[name]), "run: python -m benchmarks.contract --recorded --readme"
+
+
+def test_the_table_is_written_between_the_markers(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(f"before\n{START}\nold\n{END}\nafter\n", encoding="utf-8")
+    results = load()
+    assert write_readmes(results, tmp_path) == ["README.zh.md"]
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert text == f"before\n{START}\n{short_table(results, READMES['README.md'])}\n{END}\nafter\n"
+    assert f"| baton {results['peers'][BATON]['version']} | 2/2 tools run; control: billing;" in text
+    assert (tmp_path / "README.zh.md").exists() is False
+
+
+def test_the_whole_table_has_every_outcome() -> None:
+    results = load()
+    table = full_table(results)
+    for peer in results["peers"].values():
+        for outcome in peer["probes"].values():
+            assert outcome["short"] in table
+            assert outcome.get("note", "") in table
+
+
+CALL, ANSWER = Seen("assistant", calls=("1",)), Seen("tool", "done", answers=("1",))
+
+
+@pytest.mark.parametrize(
+    ("messages", "problems"),
+    [
+        ((CALL, ANSWER), []),
+        ((CALL,), ["1 call without a result"]),
+        ((CALL, ANSWER, ANSWER), ["1 call with two results"]),
+        ((ANSWER,), ["1 call of results without a call"]),
+        ((Seen("assistant", calls=("1", "2")), ANSWER), ["1 call without a result"]),
+    ],
+)
+def test_histories_that_a_provider_would_refuse(messages: tuple[Seen, ...], problems: list[str]) -> None:
+    assert history_problems(Request(TRIAGE, messages)) == problems
+
+
+def played(*requests: tuple[str, tuple[Seen, ...]], effects: tuple[str, ...] = ()) -> Script:
+    """Return a script with these requests and effects."""
+    script = Script({name: [Reply("done")] for name in (TRIAGE, BILLING, SHIPPING)})
+    for agent, messages in requests:
+        script.respond(agent, messages)
+    for effect in effects:
+        script.act(effect)
+    return script
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "short"),
+    [
+        (
+            played((TRIAGE, ()), (BILLING, (Seen("user", "order A-17 is paid"),)), effects=("look_up",)),
+            "",
+            "1/1 tools run; control: billing; 1/1 results read; valid history",
+        ),
+        (
+            played((TRIAGE, ()), (BILLING, (CALL,))),
+            "",
+            "0/1 tools run; control: billing; 0/1 results read; invalid history (1 call without a result)",
+        ),
+        (played((TRIAGE, ())), "Broken: it is", "Broken; 0/1 tools run; no agent continues"),
+        (
+            played((TRIAGE, ()), (BILLING, ()), (SHIPPING, ()), effects=("look_up", "look_up")),
+            "",
+            "1/1 tools run (2x); control: billing → shipping; 0/1 results read; valid history",
+        ),
+    ],
+)
+def test_the_facts_are_read_off_what_happened(script: Script, error: str, short: str) -> None:
+    assert facts(script, error, ("look_up",)).short == short
+
+
+async def test_a_framework_that_never_stops_is_stopped() -> None:
+    class Endless(Runner):
+        async def converse(self, script: Script, *messages: str) -> list[str]:
+            while True:
+                script.respond(TRIAGE, [])
+
+    assert (await observe(Endless(), "ping_pong")).short == "no limit: still going after 600 model calls"
+
+
+async def test_a_missing_feature_is_said_with_what_there_is_instead() -> None:
+    class Without(Runner):
+        missing: Mapping[str, str] = {"interrupt": "approval before a call"}
+
+    assert await observe(Without(), "interrupt") == Outcome("no such feature", "approval before a call")
+
+
+def test_calls_get_ids_and_transfers_become_calls_of_the_framework() -> None:
+    script = played()
+    calls = script.encode(
+        Reply(calls=(Call("look_up", {"order": "1"}), Transfer(BILLING))), lambda to: Call(f"to_{to}")
+    )
+    assert calls == [("call_1", "look_up", {"order": "1"}), ("call_2", "to_billing", {})]

@@ -1,0 +1,138 @@
+"""Check a release: `PYTHONPATH=. python tests/release/check.py`, or `make release-check`.
+
+Builds the sdist, and the wheel from it; checks their metadata and contents; installs the wheel without extras in a new
+environment, and runs the quickstart of the README, `baton` and Studio's page there. The files stay in `dist/`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from zipfile import ZipFile
+
+from tests.architecture.test_fences import fences_in
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "baton"
+_GENERATED = ("__pycache__", ".pyc")
+_HEADING = re.compile(r"^## .*quick ?start.*$", re.IGNORECASE | re.MULTILINE)
+_STUDIO = """
+from importlib.resources import files
+page = files("baton.studio") / "assets" / "index.html"
+assert "<script" in page.read_text(encoding="utf-8"), page
+import baton
+assert "site-packages" in baton.__file__, baton.__file__
+print("Studio's page is installed")
+"""
+
+
+class ReleaseError(Exception):
+    """A release that must not be published."""
+
+
+def build(folder: Path, *options: str) -> list[Path]:
+    """Build into a folder; return the files."""
+    _run(sys.executable, "-m", "build", "--outdir", str(folder), *options, str(ROOT))
+    return sorted(folder.iterdir())
+
+
+def package_files() -> set[str]:
+    """Return the files that the wheel must contain: every file of the package, also what is not Python."""
+    files = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*") if path.is_file()}
+    return {name for name in files if not any(part in name for part in _GENERATED)}
+
+
+def check_wheel(names: Iterable[str]) -> None:
+    """Check the names in a wheel. Raises ReleaseError if files of the package are missing, or others are there."""
+    found = {name for name in names if ".dist-info/" not in name}
+    wanted = package_files()
+    assets = {name for name in wanted if name.startswith("baton/studio/assets/")}
+    if "baton/studio/assets/index.html" not in assets:
+        raise ReleaseError("Studio's page has not been built: make studio-build")
+    if missing := wanted - found:
+        raise ReleaseError(f"the wheel lacks {', '.join(sorted(missing))}")
+    if more := found - wanted:
+        raise ReleaseError(f"the wheel has files that are not part of the package: {', '.join(sorted(more))}")
+
+
+def check_sdist(names: Iterable[str]) -> None:
+    """Check the names in an sdist. Raises ReleaseError if something is missing that a build needs."""
+    found = {name.partition("/")[2] for name in names}
+    if missing := {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/baton/py.typed"} - found:
+        raise ReleaseError(f"the sdist lacks {', '.join(sorted(missing))}")
+
+
+def check_changelog(version: str) -> None:
+    """Check that the changelog has a section for the version."""
+    if f"## [{version}]" not in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"):
+        raise ReleaseError(f"CHANGELOG.md has no section [{version}]")
+
+
+def quickstart(readme: str) -> str:
+    """Return the code of the section of a README whose heading names the quickstart."""
+    heading = _HEADING.search(readme)
+    section = readme[heading.end() :].partition("\n## ")[0] if heading else ""
+    code = "\n".join(code for _, code in fences_in(section))
+    if not code:
+        raise ReleaseError("README.md has no section called quickstart with a python fence that runs")
+    return code
+
+
+def check_installed(wheel: Path, folder: Path) -> None:
+    """Install a wheel in a new environment, and use it from an empty folder."""
+    _run(sys.executable, "-m", "venv", str(folder / "environment"))
+    scripts = folder / "environment" / ("Scripts" if os.name == "nt" else "bin")
+    python = str(scripts / "python")
+    _run(python, "-m", "pip", "install", "--quiet", str(wheel))
+    work = folder / "work"
+    work.mkdir()
+    program = work / "quickstart.py"
+    program.write_text(quickstart((ROOT / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
+    _run(python, str(program), cwd=work)
+    _run(python, "-c", _STUDIO, cwd=work)
+    _run(str(scripts / "baton"), "--version", cwd=work)
+    _run(str(scripts / "baton"), "init", "desk", cwd=work)
+    _run(str(scripts / "baton"), "check", "desk/desk/team.py:triage", cwd=work)
+    _run(python, "-m", "pip", "check")
+
+
+def _run(*command: str, cwd: Path = ROOT) -> None:
+    print(f"$ {' '.join(command)}", flush=True)
+    hidden = ("PYTHONPATH", "BATON_MODEL", "BATON_STORE")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    if subprocess.run(command, cwd=cwd, env=environment, check=False).returncode:
+        raise ReleaseError(f"`{' '.join(command)}` failed")
+
+
+def main() -> int:
+    """Build and check a release; return the exit code."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    try:
+        check_changelog(version)
+        built = build(dist)
+        wheel = next(path for path in built if path.suffix == ".whl")
+        sdist = next(path for path in built if path.suffix == ".gz")
+        with ZipFile(wheel) as archive:
+            check_wheel(archive.namelist())
+        with tarfile.open(sdist) as archive:
+            check_sdist(archive.getnames())
+        _run(sys.executable, "-m", "twine", "check", "--strict", *map(str, built))
+        with tempfile.TemporaryDirectory(prefix="baton-release-") as folder:
+            check_installed(wheel, Path(folder))
+    except ReleaseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"\n{wheel.name} and {sdist.name} in dist/ can be published")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The quick part of `make release-check`: what the wheel contains, and the quickstart of the README."""
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from tests.release.check import (
+    ROOT,
+    ReleaseError,
+    build,
+    check_changelog,
+    check_sdist,
+    check_wheel,
+    package_files,
+    quickstart,
+)
+
+
+def test_the_wheel_has_every_file_of_the_package(tmp_path: Path) -> None:
+    # X9
+    (wheel,) = build(tmp_path, "--wheel", "--no-isolation")
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+    check_wheel(names)
+    assert {"baton/studio/assets/index.html", "baton/cli/project/team.py.tmpl", "baton/py.typed"} <= set(names)
+
+
+def test_a_wheel_without_studio_or_with_other_files_is_refused() -> None:
+    # X9
+    names = package_files()
+    check_wheel([*names, "baton_adk-0.1.0.dist-info/METADATA"])
+    with pytest.raises(ReleaseError, match=r"the wheel lacks baton/studio/assets/studio\.js$"):
+        check_wheel(names - {"baton/studio/assets/studio.js"})
+    with pytest.raises(ReleaseError, match=r"not part of the package: tests/secret\.py"):
+        check_wheel([*names, "tests/secret.py"])
+
+
+def test_an_sdist_without_a_licence_is_refused() -> None:
+    names = ["pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/baton/py.typed"]
+    check_sdist([f"baton_adk-0.1.0/{name}" for name in names])
+    with pytest.raises(ReleaseError, match="the sdist lacks LICENSE"):
+        check_sdist([f"baton_adk-0.1.0/{name}" for name in names if name != "LICENSE"])
+
+
+def test_the_changelog_must_have_the_version() -> None:
+    with pytest.raises(ReleaseError, match=r"has no section \[9\.9\.9\]"):
+        check_changelog("9.9.9")
+
+
+def test_the_quickstart_is_found() -> None:
+    # X9
+    code = quickstart((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert "from baton import" in code
+    assert "Runner(" in code
+    compile(code, "README.md", "exec")
+
+
+def test_only_the_section_of_the_quickstart_is_run() -> None:
+    page = "# A\n## Quick start\n```python\nx = 1\n```\n```python no-run\n!\n```\n## Next\n```python\ny = 2\n```\n"
+    assert quickstart(page) == "x = 1\n"
+    with pytest.raises(ReleaseError, match="no section called quickstart"):
+        quickstart("# A\n```python\nx = 1\n```\n")
