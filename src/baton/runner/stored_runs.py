@@ -261,7 +261,12 @@ class RunRepository:
         return started.run_id
 
     async def import_log(self, events: Sequence[Event], *, thread: str = "") -> str:
-        """Store a log as a suspended run, so that no worker drives it unasked; `thread` is a new thread for it."""
+        """Store a log as a suspended run, so that no worker drives it unasked.
+
+        Args:
+            events: The log.
+            thread: A new thread, which the run is the first one of.
+        """
         started = run_started_event(events)
         if thread:
             started = replace(started, thread=thread)
