@@ -13,7 +13,7 @@ from typing import Any, Protocol
 TRIAGE, BILLING, SHIPPING, NOBODY = "triage", "billing", "shipping", "nobody"
 """The agents of every probe. Triage has the tools and can hand over to the others, which can hand over to triage.
 There is no agent `nobody`."""
-MAX_MODEL_CALLS, MAX_CPU_SECONDS = 600, 20.0
+MAX_MODEL_CALLS, MAX_CPU_SECONDS = 600, 120.0
 """A probe is stopped after so many model calls, or at the next hundred after so much CPU time."""
 
 

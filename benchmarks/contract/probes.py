@@ -176,7 +176,7 @@ async def ping_pong(peer: Peer) -> Outcome:
     error = await attempt(run())
     calls = len(script.requests)
     if error.startswith("still running"):
-        return Outcome(f"no limit: still going after {calls - 1} model calls", "stopped by the probe")
+        return Outcome(f"not stopped within {calls - 1} model calls", "stopped by the probe")
     how = error.partition(":")[0] or "the run ends without an error"
     return Outcome(f"stops after {calls} model calls: {how}", error or f"answer: {answers}")
 

@@ -37,9 +37,9 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_the_make_commands_that_are_named_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     for page in PAGES:
-        named = set(re.findall(r"(?:`|^)make ([a-z]+)\b", page.read_text(encoding="utf-8"), re.MULTILINE))
+        named = set(re.findall(r"(?:`|^)make ([a-z-]+)\b", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert named <= targets, f"{page.name} names {named - targets}"
 
 

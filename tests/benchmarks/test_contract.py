@@ -116,7 +116,7 @@ async def test_a_framework_that_never_stops_is_stopped() -> None:
             while True:
                 script.respond(TRIAGE, [])
 
-    assert (await observe(Endless(), "ping_pong")).short == "no limit: still going after 600 model calls"
+    assert (await observe(Endless(), "ping_pong")).short == "not stopped within 600 model calls"
 
 
 async def test_a_missing_feature_is_said_with_what_there_is_instead() -> None:

@@ -101,6 +101,7 @@ class Runner:
     distribution = "google-adk"
     handoffs = "`sub_agents=[…]`, session service"
     notes: Mapping[str, str] = {
+        "ping_pong": "`RunConfig.max_llm_calls`, 500 by default",
         "crash": "with `ResumabilityConfig(is_resumable=True)`",
         "interrupt": "`request_confirmation()` returns, and the tool is called again with the answer",
     }

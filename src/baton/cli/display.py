@@ -307,7 +307,7 @@ class Screen:
 
 
 def _activity(event: AnyEvent) -> str:
-    """Return what is in progress after an event: the tools of a response, or the agent; "" if nothing changes."""
+    """Return the tools or the agent at work after an event; "" if that does not change."""
     if isinstance(event, events.AgentResponded):
         return ", ".join(call.name for call in event.message.tool_calls if not _is_plain_transfer(call))
     if isinstance(event, events.AgentStarted | events.ToolReturned):
