@@ -19,7 +19,7 @@ ROOT = "(root)"
 """The name of the package's own `__init__.py` among the packages."""
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 70
-MAX_MODULES = 325
+MAX_MODULES = 335
 MAX_CODE_LINES = 43_000
 """It grows only with features: raise it in the commit that adds one."""
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "core", "manager", "impl", "internal", "misc"})

@@ -48,7 +48,7 @@ KEY_LINES = {
     "30_threads.py": "Bookings is active: the second run started there, not with Desk",
     "31_never_twice.py": "completed: Ada has her 100 EUR. The tool ran 1 time.",
     "32_fork.py": "second: You fly to Rome at 07:10.",
-    "33_crash_laboratory.py": "15 crashes in a run of 9 events, 15 resumes: the same outcome every time",
+    "33_crash_laboratory.py": "14 crashes in a run of 9 events, 14 resumes: the same outcome every time",
     "34_middleware.py": "Billing: The bill is on its way to ada@example.org. (5 model calls)",
     "35_compaction.py": "1/m4/compact replaced everything up to 1/m2: Orders A-1 to A-2 were delivered.",
     "36_options_per_run.py": "Help customers. Be brief. [track]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -101,6 +102,8 @@ class Runner:
     async def resume(self, script: Script, folder: Path) -> str:
         """Recover the run that no worker drives."""
         async with BatonRunner(team(script), store=folder / "runs.db", lease_seconds=1) as runner:
+            while not await runner.list_unfinished():
+                await asyncio.sleep(0.1)  # The lease of the killed process has not expired yet.
             result = await runner.drive("r")
             asked = [interrupt.payload for interrupt in result.interrupts]
             if asked and asked[0].get("kind") == "unknown_outcome":

@@ -225,7 +225,7 @@ class SpeechTracker:
         await self.interrupt(cancel_response=detection is None or not detection.interrupt_response)
 
     def user_interval(self, item_id: str) -> SpeechInterval | None:
-        """Return the time in which the user spoke an item, if the provider detected its start and its end."""
+        """Return when the user spoke an item, if the provider detected its start and end."""
         start, end = self._user_speech.pop(item_id, (0.0, None))
         return None if end is None else SpeechInterval(start, end)
 
