@@ -1486,10 +1486,18 @@ export interface components {
         RequestRecord: {
             /** @default  */
             base: string;
+            /** @default  */
+            base_run: string;
             /** @default 0 */
             kept: number;
             /** @default [] */
             added: string[];
+            /** @default  */
+            digest: string;
+            /** @default 0 */
+            start: number;
+            /** @default  */
+            start_digest: string;
             /** @default rewritten */
             policy: string;
             /** @default 0 */

@@ -150,7 +150,11 @@ async def test_a_replay_says_where_the_code_differs(tmp_path: Path) -> None:
     async with client_of(api_app(changed, inspection=True)) as client:
         _, verdict = await client.post("/runs/one/replay")
         assert verdict["matches"] is False
-        assert verdict["message"]
+        _, log = await client.get("/runs/one/log")
+        events = {each["event"]["key"]: each["number"] for each in log["events"]}
+        assert verdict["key"] not in events
+        assert verdict["number"] == events["1/to"]
+        assert "skips the recorded `1/to`" in verdict["message"]
 
 
 async def test_an_export_has_the_log_the_requests_and_the_team() -> None:
