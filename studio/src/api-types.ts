@@ -1455,6 +1455,8 @@ export interface components {
             failed_calls: number;
             /** @default null */
             speech: components["schemas"]["SpeechInterval"] | null;
+            /** @default  */
+            response_id: string;
         };
         /**
          * ValueChanges
@@ -1486,10 +1488,18 @@ export interface components {
         RequestRecord: {
             /** @default  */
             base: string;
+            /** @default  */
+            base_run: string;
             /** @default 0 */
             kept: number;
             /** @default [] */
             added: string[];
+            /** @default  */
+            digest: string;
+            /** @default 0 */
+            start: number;
+            /** @default  */
+            start_digest: string;
             /** @default rewritten */
             policy: string;
             /** @default 0 */
