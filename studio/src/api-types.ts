@@ -1455,6 +1455,8 @@ export interface components {
             failed_calls: number;
             /** @default null */
             speech: components["schemas"]["SpeechInterval"] | null;
+            /** @default  */
+            response_id: string;
         };
         /**
          * ValueChanges

@@ -325,7 +325,7 @@ class AskAfter(Middleware):
 async def test_a_response_is_recorded_before_its_middleware_suspends_the_run(verdict: bool) -> None:
     # control M3
     store, calls = MemoryStore(), Counter[str]()
-    model = ScriptedModel([say("draft", usage=Usage(input_tokens=5)), "never"])
+    model = ScriptedModel([replace(say("draft", usage=Usage(input_tokens=5)), id="r1"), "never"])
     runner = Runner(Agent("A", model=model, middleware=[AskAfter(calls)]), store=store)
     suspended = await runner.run("hi", run_id="r")
     assert [interrupt.payload for interrupt in suspended.interrupts] == [{"send": "draft"}]
@@ -336,6 +336,8 @@ async def test_a_response_is_recorded_before_its_middleware_suspends_the_run(ver
     assert (len(model.requests), result.usage.total.input_tokens, result.values["asked"]) == (1, 5, "draft")
     replayed = await Runner(Agent("A", model=model, middleware=[AskAfter(calls)]), store=store).replay(result.events)
     assert (replayed.output, calls["model"]) == (result.output, 2)
+    # O2
+    assert [e.response_id for e in replayed.events if isinstance(e, AgentResponded)] == ["r1" if verdict else ""]
 
 
 async def test_middleware_does_not_run_again_for_recorded_calls() -> None:

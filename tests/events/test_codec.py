@@ -104,6 +104,7 @@ EVENTS: list[Event] = [
         USAGE,
         "tool_calls",
         CHANGES,
+        response_id="resp_1",
     ),
     AgentResponded("1/say1", A, 2.5, AssistantMessage("plain")),
     AgentResponded("1/m4", A, 2.5, AssistantMessage("plain"), disabled_tools=("refund",)),

@@ -100,6 +100,7 @@ _FIELDS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "value_changes": _changes,
         "disabled_tools": st.lists(texts, max_size=2).map(tuple),
         "speech": _speech,
+        "response_id": texts,
     },
     UserMessageAdded: {"message": st.builds(UserMessage, contents), "item_id": texts, "speech": _speech},
     HistoryCompacted: {

@@ -28,7 +28,8 @@ async def look(city: str) -> str:
 async def test_an_equal_request_is_answered_without_the_model(kind: str, tmp_path: Path) -> None:
     # control M5
     store: Any = {} if kind == "dict" else tmp_path / "cache.db"
-    steps = [say("", call("look", city="Rome"), usage=Usage(5)), say("It is sunny.", usage=Usage(9))]
+    answer = replace(say("It is sunny.", usage=Usage(9)), id="r2")
+    steps = [say("", call("look", city="Rome"), usage=Usage(5)), answer]
     first_cache, second_cache = Cache(store), Cache(store)
     desk = Agent("Desk", tools=[look])
     first = await Runner(desk, model=ScriptedModel(steps), middleware=[first_cache]).run("Rome?")
@@ -36,7 +37,9 @@ async def test_an_equal_request_is_answered_without_the_model(kind: str, tmp_pat
     second = await Runner(desk, model=spent, middleware=[second_cache]).run("Rome?")
     assert (second.output, second.messages) == ("It is sunny.", first.messages)
     assert (first.usage.total.input_tokens, second.usage.total.input_tokens, spent.requests) == (14, 0, [])
-    assert [event.model_calls for event in second.events if isinstance(event, AgentResponded)] == [0, 0]
+    responses = [event for event in second.events if isinstance(event, AgentResponded)]
+    # O2: the id is still that of the response.
+    assert [(event.model_calls, event.response_id) for event in responses] == [(0, ""), (0, "r2")]
     first_cache.close()
     second_cache.close()
 

@@ -56,6 +56,7 @@ def test_repeated_ids_and_names_are_not_concatenated() -> None:
 def test_empty_arguments_become_an_empty_object() -> None:
     assert message_of(ToolCallChunk(0, "a", "now")).tool_calls == (ToolCall("a", "now", "{}"),)
     whole = AssistantMessage("Let me see", (ToolCall("a", "now", ""), ToolCall("b", "then", '{"x":1}')))
+    assert assembled(ModelResponse(whole, id="r1")).id == "r1"
     assert message_of(ModelResponse(whole)) == AssistantMessage(
         "Let me see", (ToolCall("a", "now", "{}"), ToolCall("b", "then", '{"x":1}'))
     )
@@ -177,7 +178,8 @@ def test_any_split_of_a_response_is_assembled_to_that_response(
     case: tuple[AssistantMessage, list[Chunk]],
 ) -> None:
     message, chunks = case
-    assert assembled(*chunks, ModelResponse(stop_reason="stop")) == ModelResponse(message, None, "stop", "fake")
+    end = ModelResponse(stop_reason="stop", id="r1")
+    assert assembled(*chunks, end) == ModelResponse(message, None, "stop", "fake", id="r1")
 
 
 def test_a_restart_discards_all_chunks_before_it() -> None:

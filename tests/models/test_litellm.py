@@ -66,6 +66,14 @@ async def test_calls_and_results_round_trip() -> None:
     assert [each.arguments for each in message.tool_calls] == ['{"times":1}', '{"times":2}']
 
 
+async def test_the_id_of_the_response_is_kept() -> None:
+    # O2
+    async with OpenAIServer([ScriptedStream("Hel", "lo."), "Bye."]) as server:
+        ids = [(await answer(server))[0].id for _ in range(2)]
+    assert [each.startswith("chatcmpl-") for each in ids] == [True, True]
+    assert ids[0] != ids[1]
+
+
 async def test_instructions_settings_and_messages_reach_the_provider() -> None:
     settings = ModelSettings(temperature=0.5, max_tokens=9, stop_sequences=("END",), seed=7)
     async with OpenAIServer(["Yes."]) as server:

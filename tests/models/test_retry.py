@@ -262,7 +262,8 @@ async def test_calls_media_and_complete_messages_are_not_empty(content: list[Chu
 
 
 async def test_after_output_the_response_is_that_of_the_last_attempt() -> None:
-    model = ScriptedModel([ScriptedStream("Good", overloaded()), ScriptedStream("Hel", "lo", ToolCall("a", "wave"))])
+    last = ScriptedStream("Hel", "lo", ToolCall("a", "wave"), ModelResponse(id="r2"))
+    model = ScriptedModel([ScriptedStream("Good", overloaded()), last])
     pieces: list[str] = []
     chunks: list[Chunk] = []
     async for chunk in retrying(model, Delays(), after_output=True).respond(REQUEST):
@@ -273,7 +274,7 @@ async def test_after_output_the_response_is_that_of_the_last_attempt() -> None:
     # F33: nothing said that the first piece is discarded.
     assert chunks[1] == RestartChunk()
     assert sum(isinstance(chunk, RestartChunk) for chunk in chunks) == 1
-    assert chunks[-1] == ModelResponse(AssistantMessage("Hello", (ToolCall("a", "wave"),)), model="scripted")
+    assert chunks[-1] == ModelResponse(AssistantMessage("Hello", (ToolCall("a", "wave"),)), model="scripted", id="r2")
     assert sum(isinstance(chunk, ModelResponse) for chunk in chunks) == 1
 
 

@@ -34,11 +34,12 @@ async def test_the_first_model_that_does_not_fail_answers() -> None:
 async def test_the_answering_model_is_named_even_if_its_response_is_not() -> None:
     a, b = models(
         [ScriptedStream("Hello", ModelResponse()), ScriptedStream(overloaded())],
-        [ScriptedStream("Hi", ModelResponse(stop_reason="stop"))],
+        [ScriptedStream("Hi", ModelResponse(stop_reason="stop", id="r2"))],
     )
     fallback = FallbackModel(a, b)
     assert (await collect_response(fallback.respond(REQUEST), fallback.name)).model == "a"
-    assert (await collect_response(fallback.respond(REQUEST), fallback.name)).model == "b"
+    response = await collect_response(fallback.respond(REQUEST), fallback.name)
+    assert (response.model, response.id) == ("b", "r2")
 
 
 async def test_a_model_that_yields_no_response_is_named_too() -> None:

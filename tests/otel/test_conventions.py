@@ -94,7 +94,11 @@ async def test_spans_have_no_attributes_that_the_table_lacks() -> None:
         asked = [call("look_up", city="Rome"), call("fail"), call("pay", euro=1)]
         transfers = [call("transfer_to_b", topic="a"), call("transfer_to_b", topic="b")]
         model = ScriptedModel(
-            {"A": [replace(say("", *asked, usage=usage), stop_reason="tool_calls"), transfers], "B": ["7"]}, stream=True
+            {
+                "A": [replace(say("", *asked, usage=usage), stop_reason="tool_calls", id="resp_1"), transfers],
+                "B": ["7"],
+            },
+            stream=True,
         )
         runner = Runner(desk, model=model, model_settings=settings, observers=[observer])
         async with runner.stream("Hi", run_id="r1") as run:

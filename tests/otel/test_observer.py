@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 from opentelemetry import trace
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind
@@ -129,6 +130,21 @@ async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
     times = [run.start_time, activation.start_time, at[AgentStarted], model.start_time, model.end_time]
     times.append(at[AgentResponded])
     assert times == sorted(times, key=lambda time: time or 0)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_model_call_has_the_id_of_its_response(stream: bool) -> None:
+    # O2
+    live, later = Traced(), Traced()
+    first = replace(say("", call("look_up", city="Rome")), id="resp_1")
+    runner = office(live, [first, "It is sunny."], stream=stream)
+    result = await runner.run("Hi")
+    assert [e.response_id for e in result.events if isinstance(e, AgentResponded)] == ["resp_1", ""]
+    assert (await runner.replay(result.events)).events == result.events
+    OTelObserver(later.provider).export(decode_log(encode_log(result.events)))
+    for traced in (live, later):
+        chats = [span for span in traced.spans if span.name == "chat scripted"]
+        assert [facts(span).get("gen_ai.response.id") for span in chats] == ["resp_1", None]
 
 
 async def test_tool_calls_of_one_response_are_siblings() -> None:

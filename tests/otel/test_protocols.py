@@ -205,6 +205,8 @@ async def test_a_realtime_session_has_the_same_spans() -> None:
         )
         chats = [span.attributes for span in received.spans if span.name.startswith("chat")]
         assert all(chat["gen_ai.conversation.id"] for chat in chats)
+        # O2
+        assert len({chat["gen_ai.response.id"] for chat in chats}) == 3
     await backend.close()
 
 

@@ -227,6 +227,7 @@ class ModelLoop(Struct):
             response.logprobs,
             sent,
             prepared.hidden,
+            response_id=response.id,
         )
         if prepared.failed_calls:
             recorded = replace(recorded, failed_calls=prepared.failed_calls)

@@ -204,6 +204,8 @@ class AgentResponded(Event, frozen=True):
     """The number of model calls for a summary of the history that failed before it."""
     speech: SpeechInterval | None = None
     """The time in which it is heard, if it is spoken; `ResponseTruncated` says how much of it was played."""
+    response_id: str = ""
+    """The provider's id of the response, if it has one."""
 
     @property
     def text(self) -> str:

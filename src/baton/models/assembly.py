@@ -32,7 +32,7 @@ def assemble_response(chunks: Sequence[Chunk], model_name: str = "") -> ModelRes
     # Some providers send an empty string for a call without arguments.
     calls = [ToolCall(each.id, each.name, each.arguments or "{}") for each in message.tool_calls]
     message = replace(message, tool_calls=tuple(calls))
-    return ModelResponse(message, end.usage, end.stop_reason, end.model or model_name, end.logprobs)
+    return ModelResponse(message, end.usage, end.stop_reason, end.model or model_name, end.logprobs, end.id)
 
 
 async def collect_response(chunks: AsyncIterable[Chunk], model_name: str = "") -> ModelResponse:

@@ -127,6 +127,7 @@ class ModelResponse(Struct, frozen=True, gc=False):
         stop_reason: `stop`, `length`, `tool_calls`, `refusal`, or the provider's own value for anything else.
         model: The name of the model that responded.
         logprobs: The tokens of the response with their log probabilities, if they were requested.
+        id: The provider's id of the response; "" if it has none.
     """
 
     message: AssistantMessage | None = None
@@ -134,6 +135,7 @@ class ModelResponse(Struct, frozen=True, gc=False):
     stop_reason: str = ""
     model: str = ""
     logprobs: tuple[TokenLogprob, ...] = ()
+    id: str = ""
 
 
 Chunk: TypeAlias = TextChunk | ReasoningChunk | ToolCallChunk | PartChunk | RestartChunk | ModelResponse

@@ -30,6 +30,7 @@ class StreamParser:
         self._has_refused = False
         self._is_reasoning = False
         self._logprobs: list[TokenLogprob] = []
+        self._response_id = ""
 
     def _begin(self) -> list[Chunk]:
         """Return the list to which the chunks of the next event are added."""
@@ -72,4 +73,4 @@ class StreamParser:
             stop_reason = "refusal"
         elif stop_reason in ("stop", "tool_calls"):
             stop_reason = "tool_calls" if self._calls else "stop"
-        self._chunks.append(ModelResponse(None, usage, stop_reason, model, tuple(self._logprobs)))
+        self._chunks.append(ModelResponse(None, usage, stop_reason, model, tuple(self._logprobs), self._response_id))

@@ -83,6 +83,7 @@ ATTRIBUTES: Mapping[str, AttributeInfo] = {
     "gen_ai.request.seed": AttributeInfo("chat", "the setting, if it was given"),
     "gen_ai.output.type": AttributeInfo("chat", "`json` if the answer must match a schema"),
     "gen_ai.response.model": AttributeInfo("chat", "the model that answered"),
+    "gen_ai.response.id": AttributeInfo("chat", "the provider's id of the response"),
     "gen_ai.response.finish_reasons": AttributeInfo("chat", "the reason for the end of the response"),
     "gen_ai.response.time_to_first_chunk": AttributeInfo("chat", "seconds, if the response was streamed"),
     "gen_ai.usage.input_tokens": AttributeInfo("run, agent, chat", "tokens; sums on agents and runs"),
@@ -309,6 +310,8 @@ def request_attributes(
 def response_attributes(response: ModelResponse, called: str, content: ContentPolicy) -> Attributes:
     """Return the attributes that a response adds; `called` is the model that was called."""
     found: Attributes = {"gen_ai.response.model": split_model(response.model or called)[1]}
+    if response.id:
+        found["gen_ai.response.id"] = response.id
     if response.stop_reason:
         found["gen_ai.response.finish_reasons"] = [response.stop_reason]
     if response.usage is not None:
@@ -327,6 +330,7 @@ def recorded_response_attributes(run: RunIdentity, response: AgentResponded, con
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": name,
         "gen_ai.response.model": name,
+        "gen_ai.response.id": response.response_id or None,
         "gen_ai.response.finish_reasons": [response.stop_reason] if response.stop_reason else None,
         **usage_attributes(response.usage),
         **_output(response.message, response.stop_reason, content),

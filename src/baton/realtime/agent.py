@@ -205,10 +205,11 @@ class LiveActivation:
             disabled,
             disabled_tools=hidden,
             speech=self._controller.speech.agent_interval(ended.item_ids),
+            response_id=ended.response_id,
         )
         self._log.write(response)
         if ctx._hooks is not None:
-            shown = ModelResponse(message, ended.usage, response.stop_reason, response.model)
+            shown = ModelResponse(message, ended.usage, response.stop_reason, response.model, id=ended.response_id)
             await ctx._hooks.call(ctx, "model_end", shown, turn=slot.position)
         await self._log.settle()
         return response

@@ -63,6 +63,14 @@ def test_the_sdk_is_not_imported_before_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+async def test_the_id_of_the_response_is_kept() -> None:
+    # O2
+    async with scripted(ScriptedStream("Hel", "lo."), "Bye.") as (model, _):
+        ids = [(await answer(model))[0].id for _ in range(2)]
+    assert [each.removeprefix("response").isdigit() for each in ids] == [True, True]
+    assert ids[0] != ids[1]
+
+
 async def test_a_missing_key_names_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"):
         monkeypatch.delenv(name, raising=False)

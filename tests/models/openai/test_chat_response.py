@@ -80,6 +80,25 @@ async def test_interleaved_fragments_of_parallel_calls() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        # Azure begins with an event about the prompt, whose id is empty.
+        (["", "c1", "c1"], "c1"),
+        # Some servers number their responses, or give each event an id of its own.
+        ([17, 17, 17], "17"),
+        (["c1", "c2", None], "c1"),
+        ([None, None, None], ""),
+    ],
+)
+async def test_the_first_id_is_that_of_the_response(sent: list[Any], kept: str) -> None:
+    # O2
+    deltas = [delta(content="Hel"), delta(content="lo"), delta("stop")]
+    payloads = [{"id": id, **each} for id, each in zip(sent, deltas, strict=True)]
+    async with RawServer(stream(*payloads, "[DONE]")) as server:
+        assert (await read_chunks(server.model(), ASK))[-1] == ModelResponse(stop_reason="stop", id=kept)
+
+
 ONE, TWO = ToolCall("c1", "add", '{"a":1}'), ToolCall("c2", "sub", '{"b":2}')
 
 

@@ -12,7 +12,7 @@ from tests.servers import OpenAIServer
 
 from baton import Agent, Runner, SetupError, tool
 from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import ModelRequest, ModelResponse, OutputSchema, TextChunk
+from baton.models import ModelRequest, ModelResponse, OutputSchema, TextChunk, collect_response
 from baton.models.openai import OpenAIModel
 from baton.models.openai.responses import ResponsesDialect, is_reasoning_model
 from baton.testing import ScriptedStream, call, say
@@ -62,6 +62,18 @@ async def test_a_run_with_parallel_calls_and_a_typed_answer(api: Any, is_streame
     total = result.usage.total
     assert total == Usage(30, 11, 4, 2, model_calls=2, cost=total.cost)
     assert list(result.usage.by_model) == ["openai:gpt-5" if api == "chat" else "openai-responses:gpt-5"]
+
+
+@APIS
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_the_id_of_the_response_is_kept(api: Any, is_streamed: bool) -> None:
+    # O2
+    async with OpenAIServer([ScriptedStream("Hel", "lo."), "Bye."]) as server:
+        model, request = _model(server, api), ModelRequest((UserMessage("Hi"),), stream=is_streamed)
+        ids = [(await collect_response(model.respond(request))).id for _ in range(2)]
+    prefix = "chatcmpl-" if api == "chat" else "resp_"
+    assert [each.startswith(prefix) for each in ids] == [True, True]
+    assert ids[0] != ids[1]
 
 
 @APIS

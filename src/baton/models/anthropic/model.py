@@ -86,6 +86,7 @@ class AnthropicStreamParser(EventParser):
                 thinking, self._thinking = self._thinking, {}
                 self._close_reasoning(thinking if thinking.get("signature") else None)
             case "message_start":
+                self._response_id = str(event["message"].get("id") or "")
                 self._add_usage(event["message"].get("usage") or {})
             case "message_delta":
                 self._set_stop_reason(event["delta"])

@@ -55,6 +55,7 @@ class GoogleStreamParser(StreamParser):
         """Return the chunks of one piece. Raises ContentFilterError if the prompt was blocked."""
         chunks = self._begin()
         self._usage = piece.usage_metadata or self._usage
+        self._response_id = piece.response_id or self._response_id
         feedback = piece.prompt_feedback
         if feedback is not None and feedback.block_reason is not None:
             raise provider_errors.rejected(

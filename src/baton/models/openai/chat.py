@@ -155,6 +155,7 @@ class ChatEvent(Struct, gc=False):
     usage: TokenUsage | None = None
     error: Any = None
     kind: str | None = field(default=None, name="object")
+    id: Any = None
 
 
 # Not strict: some servers write numbers as strings.
@@ -192,6 +193,8 @@ class ChatStreamParser(OpenAIStreamParser):
         """Return the chunks of one decoded event."""
         chunks = self._begin()
         self._usage = event.usage or self._usage
+        if not self._response_id and event.id:
+            self._response_id = str(event.id)
         for choice in event.choices or ():
             # Of several choices only the first one is used.
             if not choice.index:

@@ -129,6 +129,7 @@ class _Incomplete(Struct):
 
 
 class _Whole(Struct):
+    id: Any = None
     status: str | None = None
     output: list[_Item] | None = None
     usage: TokenUsage | None = None
@@ -222,6 +223,7 @@ class ResponsesStreamParser(OpenAIStreamParser):
         if whole.status == "cancelled":
             raise ModelError(f"the response of `{self._model}` was cancelled by the provider", model=self._model)
         self._end = whole
+        self._response_id = str(whole.id or "")
         self.is_complete = True
         # It contains everything that was not sent in pieces.
         for index, item in enumerate(whole.output or ()):
