@@ -1,7 +1,4 @@
-"""Every error that Baton raises: one tree under `BatonError`, branched by who can fix the problem.
-
-The page "Errors" of the documentation shows the tree.
-"""
+"""Every error that Baton raises: one tree under `BatonError`, branched by who can fix the problem."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -509,13 +506,12 @@ class ReplayMismatchError(RunError):
         key: The key of the first difference.
         recorded: The recorded event.
         produced: The event that the code produces.
-        skipped: The key of the first recorded event that the code did not produce before it went on to a key that the
-            log does not have; "" if there is none.
+        skipped: The key of the first recorded event that the code skips, if the log has nothing at `key`; else "".
     """
 
     def __init__(self, key: str, recorded: str, produced: str, skipped: str = "") -> None:
-        instead = f" and skips the recorded `{skipped}`" if skipped else ""
-        super().__init__(f"at `{key}` the log has {recorded}, but the code produces {produced}{instead}")
+        end = f" and skips the recorded `{skipped}`" if skipped else ""
+        super().__init__(f"at `{key}` the log has {recorded}, but the code produces {produced}{end}")
         self.key, self.recorded, self.produced, self.skipped = key, recorded, produced, skipped
 
 
