@@ -509,11 +509,14 @@ class ReplayMismatchError(RunError):
         key: The key of the first difference.
         recorded: The recorded event.
         produced: The event that the code produces.
+        skipped: The key of the first recorded event that the code did not produce before it went on to a key that the
+            log does not have; "" if there is none.
     """
 
-    def __init__(self, key: str, recorded: str, produced: str) -> None:
-        super().__init__(f"at `{key}` the log has {recorded}, but the code produces {produced}")
-        self.key, self.recorded, self.produced = key, recorded, produced
+    def __init__(self, key: str, recorded: str, produced: str, skipped: str = "") -> None:
+        instead = f" and skips the recorded `{skipped}`" if skipped else ""
+        super().__init__(f"at `{key}` the log has {recorded}, but the code produces {produced}{instead}")
+        self.key, self.recorded, self.produced, self.skipped = key, recorded, produced, skipped
 
 
 class LogError(RunError):

@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from .errors import ReplayMismatchError
-from .events import AgentResponded, Delta, Event, InterruptAnswered, InterruptRaised, Origin, ToolReturned
+from .events import (
+    AgentFinished,
+    AgentResponded,
+    ControlTransferred,
+    Delta,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    Origin,
+    ToolReturned,
+)
 
 E = TypeVar("E", bound=Event)
 
@@ -325,7 +335,18 @@ class ReadOnlyLog(Log):
         Raises:
             ReplayMismatchError: Always.
         """
-        raise ReplayMismatchError(key, "nothing", kind.__name__)
+        raise ReplayMismatchError(key, "nothing", kind.__name__, self._skipped_before(key))
+
+    def _skipped_before(self, key: str) -> str:
+        """Return the key of the first event of the same activation that was not visited, or ""."""
+        kinds = AgentResponded, ToolReturned, ControlTransferred, AgentFinished
+        scope = key.rpartition("/")[0]
+        while scope:
+            for each, event in self._unvisited.items():
+                if each.startswith(f"{scope}/") and isinstance(event, kinds) and not self._is_inside_visited(each):
+                    return each
+            scope = scope.rpartition("/")[0]
+        return ""
 
     def announce_call(self, key: str) -> None:
         """Refuse the call unless it waits for an answer, and so only raises its interrupt again.

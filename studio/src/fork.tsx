@@ -28,9 +28,12 @@ export function editOf(before: Draft, after: Draft): unknown {
   return { content: after.text, tool_calls: calls };
 }
 
+/** The agent whose instructions the form changes at first: the one of the event, or the team's first for an event of the run. */
+const starter = (event: Event): string => agentOf(event) || team.value.root;
+
 export function ForkForm({ event, number, read }: { event: Event; number: number; read: RequestView | null }) {
-  const before = draftOf(event), [draft, setDraft] = useState(before), [model, setModel] = useState(""), [agent, setAgent] = useState(agentOf(event)), [instructions, setInstructions] = useState(""), [busy, setBusy] = useState(false);
-  useEffect(() => { setDraft(draftOf(event)); setAgent(agentOf(event)); setInstructions(""); }, [event.key, runId.value]);
+  const before = draftOf(event), [draft, setDraft] = useState(before), [model, setModel] = useState(""), [agent, setAgent] = useState(starter(event)), [instructions, setInstructions] = useState(""), [busy, setBusy] = useState(false);
+  useEffect(() => { setDraft(draftOf(event)); setAgent(starter(event)); setInstructions(""); setModel(""); }, [event.key, runId.value]);
   const submit = async (submitted: SubmitEvent): Promise<void> => {
     submitted.preventDefault();
     setBusy(true);

@@ -41,7 +41,7 @@ export function RunHeader() {
         </dl>
       </div>
       {failed && status === "failed" && <button class="failure" onClick={() => go(runId.value, events.indexOf(failed) + 1)}><b>{failed.error_type}</b> {typeof failed.message === "string" ? failed.message : ""}</button>}
-      <Actions status={status} />
+      <Actions status={status} key={runId.value} />
     </header>
   );
 }

@@ -10,7 +10,7 @@ import { exported } from "./api";
 import { Questions } from "./questions";
 import { ReportPage } from "./report";
 import { Sidebar } from "./runs";
-import { config, log, open, place, problem, step, stepTransfer, tab } from "./state";
+import { config, log, open, place, problem, runId, step, stepTransfer, tab } from "./state";
 import { RunGraph, TeamPage } from "./team";
 import { UsagePage } from "./usage";
 import "./studio.css";
@@ -35,7 +35,7 @@ function RunPage() {
   return (
     <main class="run">
       <RunHeader />
-      <Questions />
+      <Questions key={runId.value} />
       <Lanes />
       <div class="below">
         <section class="left" aria-label="Log"><RunGraph /><EventList />{!exported && <Conversation />}</section>

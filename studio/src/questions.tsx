@@ -34,29 +34,25 @@ function Field({ name, schema, value, set }: { name: string; schema: Schema; val
   return <label>{label}<textarea rows={type === "string" ? 1 : 3} value={value} onInput={(event) => set(event.currentTarget.value)} /></label>;
 }
 
-function QuestionForm({ event }: { event: Event }) {
+interface FormProps { event: Event; isOne: boolean; isBusy: boolean; ready: unknown; answer: (make: () => unknown) => void; retract: () => void }
+/** With several questions, the buttons only keep an answer until all are sent; a change of the form retracts it. */
+function QuestionForm({ event, isOne, isBusy, ready, answer, retract }: FormProps) {
   const root = (event.schema ?? {}) as Schema, schema = resolve(root, root);
   const payload = event.payload as { kind?: string } | null, isApproval = !!event.tool_call && payload?.kind === "approval";
-  const [values, setValues] = useState<Record<string, string>>({}), [text, setText] = useState(""), [reason, setReason] = useState(""), [args, setArgs] = useState<string | null>(null), [busy, setBusy] = useState(false);
-  const send = async (make: () => unknown): Promise<void> => {
-    setBusy(true);
-    await attempt(async () => {
-      detail.value = await api.answer(runId.value, { [event.key]: make() });
-      await refreshRun(runId.value);
-    });
-    setBusy(false);
-  };
+  const [values, setValues] = useState<Record<string, string>>({}), [text, setText] = useState(""), [reason, setReason] = useState(""), [args, setArgs] = useState<string | null>(null);
+  const isRefused = ready === false || (ready as { approved?: boolean } | undefined)?.approved === false;
+  const pressed = (is: boolean): { "aria-pressed"?: boolean } => (isOne ? {} : { "aria-pressed": is });
   const set = (name: string) => (value: string): void => setValues({ ...values, [name]: value });
   if (isApproval) {
     return (
-      <form class="question" onSubmit={(submitted) => { submitted.preventDefault(); void send(() => (args === null ? true : { approved: true, arguments: JSON.parse(args) as unknown })); }}>
+      <form class="question" onInput={retract} onSubmit={(submitted) => { submitted.preventDefault(); answer(() => (args === null ? true : { approved: true, arguments: JSON.parse(args) as unknown })); }}>
         <p><Status of="suspended" /><Chip agent={agentOf(event)} /><span>asks: allow <code>{callText(event.tool_call!)}</code>?</span></p>
         {args !== null && <label>Arguments (JSON)<textarea class="mono" rows={3} value={args} onInput={(input) => setArgs(input.currentTarget.value)} /></label>}
         <div class="actions">
           <input aria-label="Reason for a refusal" placeholder="Reason, if you refuse" value={reason} onInput={(input) => setReason(input.currentTarget.value)} />
-          <button type="button" onClick={() => setArgs(args === null ? JSON.stringify(JSON.parse(event.tool_call!.arguments ?? "{}"), null, 2) : null)}>{args === null ? "Edit" : "Keep"} arguments</button>
-          <button type="button" disabled={busy} onClick={() => void send(() => (reason ? { approved: false, reason } : false))}>Refuse</button>
-          <button class="primary" disabled={busy}>Allow</button>
+          <button type="button" onClick={() => { retract(); setArgs(args === null ? JSON.stringify(JSON.parse(event.tool_call!.arguments ?? "{}"), null, 2) : null); }}>{args === null ? "Edit" : "Keep"} arguments</button>
+          <button type="button" disabled={isBusy} {...pressed(isRefused)} onClick={() => answer(() => (reason ? { approved: false, reason } : false))}>Refuse</button>
+          <button class={isOne ? "primary" : ""} disabled={isBusy} {...pressed(ready !== undefined && !isRefused)}>Allow</button>
         </div>
       </form>
     );
@@ -68,20 +64,37 @@ function QuestionForm({ event }: { event: Event }) {
     try { return JSON.parse(text) as unknown; } catch { return text; }
   };
   return (
-    <form class="question" onSubmit={(submitted) => { submitted.preventDefault(); void send(make); }}>
+    <form class="question" onInput={retract} onSubmit={(submitted) => { submitted.preventDefault(); answer(make); }}>
       <p><Status of="suspended" /><Chip agent={agentOf(event)} /><span>asks: {question(event)}</span></p>
       {fields.length ? <div class="fields">{fields.map(([name, each]) => <Field name={name} schema={resolve(each, root)} value={values[name] ?? ""} set={set(name)} />)}</div> : <Field name="Answer" schema={schema.type || schema.enum ? schema : { type: "string" }} value={text} set={setText} />}
-      <div class="actions"><button class="primary" disabled={busy}>Answer</button></div>
+      <div class="actions"><button class={isOne ? "primary" : ""} disabled={isBusy} {...pressed(ready !== undefined)}>Answer</button></div>
     </form>
   );
 }
 
 export function Questions() {
-  const open = openInterrupts(log.value);
+  const [answers, setAnswers] = useState<Record<string, unknown>>({}), [isBusy, setBusy] = useState(false);
+  const open = openInterrupts(log.value), ready = open.filter((event) => answers[event.key] !== undefined);
   if (!open.length || detail.value?.status !== "suspended") return null;
+  const send = async (given: Record<string, unknown>): Promise<void> => {
+    setBusy(true);
+    await attempt(async () => {
+      detail.value = await api.answer(runId.value, given);
+      setAnswers({});
+      await refreshRun(runId.value);
+    });
+    setBusy(false);
+  };
+  const answer = (key: string) => (make: () => unknown): void => void attempt(async () => {
+    const made = make();
+    if (open.length === 1) await send({ [key]: made });
+    else setAnswers({ ...answers, [key]: made });
+  });
+  const retract = (key: string) => (): void => { if (answers[key] !== undefined) setAnswers({ ...answers, [key]: undefined }); };
   return (
     <div class="questions" role="region" aria-label="Open questions">
-      {open.map((event) => (config.value.can_write ? <QuestionForm event={event} key={event.key} /> : <div class="question"><p><Status of="suspended" /><Chip agent={agentOf(event)} /><span>asks: {question(event)}</span></p></div>))}
+      {open.map((event) => (config.value.can_write ? <QuestionForm event={event} key={event.key} isOne={open.length === 1} isBusy={isBusy} ready={answers[event.key]} answer={answer(event.key)} retract={retract(event.key)} /> : <div class="question"><p><Status of="suspended" /><Chip agent={agentOf(event)} /><span>asks: {question(event)}</span></p></div>))}
+      {config.value.can_write && open.length > 1 && <div class="actions"><span>{ready.length} of {open.length} answered</span><button class="primary" disabled={isBusy || !ready.length} onClick={() => void send(Object.fromEntries(ready.map((event) => [event.key, answers[event.key]])))}>Send {ready.length === 1 ? "the answer" : "the answers"}</button></div>}
     </div>
   );
 }

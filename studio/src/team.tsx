@@ -40,7 +40,7 @@ export function Graph({ isCompact = false, active = "", used = new Map(), heat =
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="6.6" refY="4" markerUnits="userSpaceOnUse" markerWidth="9" markerHeight="9" orient="auto"><path d="M1 1 6.6 4 1 7" class="tip" /></marker></defs>
       {graph.edges().map((edge) => {
         const { points, kind } = graph.edge(edge) as { points: Point[]; kind: string }, name = `${edge.v} → ${edge.w}`, weight = (heat.get(name) ?? 0) / hottest;
-        return <path class={`edge ${kind} ${used.get(name) || heat.get(name) ? "used" : ""}`} style={heat.size ? { strokeWidth: `${1.2 + weight * 5}px` } : {}} marker-end="url(#arrow)" d={curve(points)}><title>{`${name} (${kind})${used.get(name) ? `: ${used.get(name)}` : ""}`}</title></path>;
+        return <path class={`edge ${kind} ${used.get(name) || heat.get(name) ? "used" : ""}`} style={heat.size ? { strokeWidth: `${1.2 + weight * 5}px` } : {}} marker-end="url(#arrow)" d={curve(points)}><title>{`${name} (${kind})${note.has(name) ? `: ${note.get(name)}` : used.get(name) ? `: ${used.get(name)}` : ""}`}</title></path>;
       })}
       {team.value.agents.map((agent) => {
         const node = graph.node(agent.name) as { x: number; y: number; width: number; height: number }, second = note.get(agent.name) ?? (agent.tools.length ? `${agent.tools.length} ${agent.tools.length === 1 ? "tool" : "tools"}` : "");
@@ -88,7 +88,11 @@ export function TeamPage() {
   }), [days]);
   const [, value, show] = MEASURES.find(([name]) => name === measure)!;
   const heat = new Map([...rows.agent, ...rows.edge].map((row) => [row.name, value(row)]));
-  const note = new Map(rows.agent.map((row) => [row.name, `${show(value(row))} ${measure !== "count" ? measure : row.count === 1 ? "call" : "calls"}`]));
+  const noteOf = (row: UsageRow, counted: string): [string, string] => {
+    const unit = measure === "count" ? `${counted}s` : measure, many = value(row);
+    return [row.name, `${show(many)} ${many === 1 && measure !== "cost" ? unit.slice(0, -1) : unit}`];
+  };
+  const note = new Map([...rows.agent.map((row) => noteOf(row, "call")), ...rows.edge.map((row) => noteOf(row, "transfer"))]);
   const last = log.value.findLast((event) => event.type === "AgentStarted");
   return (
     <main class="page">

@@ -11,6 +11,7 @@ export function UsagePage() {
   useEffect(() => void attempt(async () => { setReport(await api.usage(by, days ? Math.round(Date.now() / 1000 - days * 86400) : 0)); }), [by, days]);
   const rows = report?.by === by ? report.rows : [], tokens = (row: (typeof rows)[number]): number => (row.usage.input_tokens ?? 0) + (row.usage.output_tokens ?? 0);
   const hasCost = rows.some((row) => row.usage.cost), isTool = by === "tool", weight = (row: (typeof rows)[number]): number => (isTool ? row.count : hasCost ? row.usage.cost ?? 0 : tokens(row));
+  const failures = isTool ? "errors" : by === "edge" ? "refused" : by === "agent" ? "failures" : "";
   const most = Math.max(1e-9, ...rows.map(weight));
   return (
     <main class="page">
@@ -21,9 +22,9 @@ export function UsagePage() {
       </div>
       {rows.length === 0 && <Empty>No usage was recorded.</Empty>}
       {rows.length > 0 && <table class="numbers bars">
-        <thead><tr><th>{by}</th><th>{isTool ? "calls" : by === "edge" ? "transfers" : "model calls"}</th>{(isTool || by === "edge") && <th>{isTool ? "errors" : "refused"}</th>}{!isTool && <><th>input</th><th>cached</th><th>output</th>{hasCost && <th>cost</th>}</>}<td /></tr></thead>
+        <thead><tr><th>{by}</th><th>{isTool ? "calls" : by === "edge" ? "transfers" : "model calls"}</th>{failures && <th>{failures}</th>}{!isTool && <><th>input</th><th>cached</th><th>output</th>{hasCost && <th>cost</th>}</>}<td /></tr></thead>
         <tbody>{rows.map((row) => <tr class={by === "agent" ? tone(row.name) : ""}>
-          <td>{by === "agent" && <i class="dot" />}{row.name}</td><td>{count(row.count)}</td>{(isTool || by === "edge") && <td class={row.failures ? "bad" : ""}>{count(row.failures)}</td>}
+          <td>{by === "agent" && <i class="dot" />}{row.name}</td><td>{count(row.count)}</td>{failures && <td class={row.failures ? "bad" : ""}>{count(row.failures)}</td>}
           {!isTool && <><td>{count(row.usage.input_tokens ?? 0)}</td><td>{count(row.usage.cached_tokens ?? 0)}</td><td>{count(row.usage.output_tokens ?? 0)}</td>{hasCost && <td>{money(row.usage.cost ?? 0)}</td>}</>}
           <td class="meter"><svg width="160" height="8" aria-hidden="true"><rect width={160 * (weight(row) / most)} height="8" rx="3" /></svg></td></tr>)}</tbody>
       </table>}

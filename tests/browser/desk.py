@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -11,9 +12,9 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, Field
 
 from baton import Agent, Limits, ParallelAgent, RunContext, Runner, handoff, tool
-from baton.errors import BatonError, ModelError
+from baton.errors import BatonError, ModelError, SetupError
 from baton.messages import ToolCall, Usage, text_of
-from baton.models import ModelRequest
+from baton.models import ModelRequest, register_model
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, RealtimeSettings
 from baton.testing import ScriptedModel, ScriptedRealtimeModel, ScriptedStream, call, say
 
@@ -117,7 +118,7 @@ def make_desk() -> Agent:
         "Refunds",
         description="Pays money back.",
         instructions=case_of,
-        tools=[find_order, policy, refund],
+        tools=[find_order, policy, refund, ask_rating],
         handoffs=[handoff(closer, history="answers")],
     )
     parcels = Agent("Parcels", description="Finds parcels.", instructions=case_of, tools=[find_order, track])
@@ -161,13 +162,16 @@ def _order(words: str) -> str:
     return next((word.strip(".,!?") for word in words.split() if word[:2] in ("A-", "B-", "C-", "D-")), "A-1")
 
 
-def _triage(request: ModelRequest) -> _Made:
+def _triage(request: ModelRequest, *, is_careful: bool = False) -> _Made:
     words = _words(request)
     order = _order(words)
     if "Thanks" in words:
         return call("transfer_to_closer")
     if "check" in words:
         return call("transfer_to_checks")
+    is_careful = is_careful or "wants a refund" in request.instructions
+    if is_careful and "refund" in words.lower():
+        return call("transfer_to_refunds", reason="refund", priority=1, order=order)
     # A mistake for newcomers to find: a customer who mentions a parcel is always sent to Parcels.
     if "parcel" in words.lower():
         return call("transfer_to_parcels", reason="late parcel", priority=2, order=order)
@@ -183,9 +187,12 @@ def _refunds(request: ModelRequest) -> _Made:
     if "C-9" in words:
         raise ModelError("the provider is overloaded (status 529); try again later")
     if "paid back" in words or "rejected" in words:
-        return call("transfer_to_closer")
+        return (
+            "The money is on its way, and thank you for the rating." if "stars" in words else call("transfer_to_closer")
+        )
     if "shipped" in words:
-        return call("refund", order=order, amount=80)
+        paid = call("refund", order=order, amount=80)
+        return [paid, call("ask_rating")] if "my rating" in words else paid
     return [call("find_order", order=order), call("policy", topic="broken goods")]
 
 
@@ -205,26 +212,42 @@ def _closer(request: ModelRequest) -> _Made:
     return "Your 80.00 EUR are on their way back. Sorry for the broken lamp, and thank you for telling us."
 
 
-def make_model() -> ScriptedModel:
-    """Return the model of the desk; it decides by the words it reads, so any conversation works."""
+def make_model(name: str = "desk-model", *, is_careful: bool = False) -> ScriptedModel:
+    """Return the model of the desk; it decides by the words it reads, so any conversation works.
+
+    Args:
+        name: The model's name.
+        is_careful: True for a model that does not make Triage's mistake.
+    """
     steps: dict[str, list[Any]] = {
-        "Triage": [_timed(_triage)],
+        "Triage": [_timed(partial(_triage, is_careful=is_careful))],
         "Refunds": [_timed(_refunds)],
         "Parcels": [_timed(_parcels)],
         "Closer": [_timed(_closer)],
         "Fraud": [_timed(lambda _: "No signs of fraud.")],
         "Stock": [_timed(lambda _: "Three lamps are in stock.")],
     }
-    return ScriptedModel(steps, cycle=True, name="desk-model")
+    return ScriptedModel(steps, cycle=True, name=name)
 
 
-def make_runner(store: Any) -> Runner[Any, Any]:
+def _named_model(name: str) -> ScriptedModel:
+    """Return the model that `desk:careful` names."""
+    if name != "careful":
+        raise SetupError(f"the desk has no model `desk:{name}`; it has `desk:careful`")
+    return make_model("desk:careful", is_careful=True)
+
+
+register_model("desk", _named_model)
+
+
+def make_runner(store: Any, root: Agent | None = None) -> Runner[Any, Any]:
     """Return a runner of the desk.
 
     Args:
         store: The store.
+        root: The root agent of another team; the desk by default.
     """
-    return Runner(make_desk(), model=make_model(), store=store)
+    return Runner(root or make_desk(), model=make_model(), store=store)
 
 
 def runner() -> Runner[Any, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.browser import desk
 
+from baton import Agent
 from baton.serving import serve_in_background
 from baton.studio import StudioApp, studio_app
 
@@ -37,18 +38,19 @@ class Studio:
 
 
 @contextmanager
-def serve_studio(store: Path, **options: Any) -> Generator[Studio]:
+def serve_studio(store: Path, root: Agent | None = None, **options: Any) -> Generator[Studio]:
     """Serve Studio for the desk.
 
     Args:
         store: The file of the store.
+        root: The root agent of another team than the desk.
         options: Options of `studio_app`.
     """
     served: list[Studio] = []
     is_up, can_end = Event(), Event()
 
     async def serve() -> None:
-        runner = desk.make_runner(store)
+        runner = desk.make_runner(store, root)
         app = studio_app(runner, **options)
         async with serve_in_background(app, drain=0) as url:
             served.append(Studio(app, url))

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.browser import desk
-from tests.browser.serving import Studio
+from tests.browser.serving import Studio, serve_studio
+
+from baton import Agent
 
 AXE = Path(__file__).parents[2] / "studio" / "node_modules" / "axe-core" / "axe.min.js"
 SIZE: Any = {"width": 1440, "height": 900}
@@ -25,17 +27,17 @@ def open_page(browser: Browser, studio: Studio) -> Generator[Open]:
     contexts: list[BrowserContext] = []
     trouble: list[str] = []
 
-    def open_page(place: str, **options: Any) -> Page:
+    def open_page(place: str, served: Studio = studio, **options: Any) -> Page:
         context = browser.new_context(viewport=SIZE, **options)
         context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: trouble.append(m.text) if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith((studio.url, "data:")) else None)
-        page.goto(studio.sign_in_url())
+        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith((served.url, "data:")) else None)
+        page.goto(served.sign_in_url())
         page.locator(".sidebar li a").first.wait_for()
-        page.goto(f"{studio.url}/#{place}")
+        page.goto(f"{served.url}/#{place}")
         return page
 
     yield open_page
@@ -192,6 +194,52 @@ def test_a_question_is_answered_with_a_form(open_page: Open) -> None:
     expect(page.locator(".question")).to_have_count(0)
 
 
+def test_several_questions_are_answered_at_once(open_page: Open) -> None:
+    # S7
+    page = open_page("/new")
+    page.get_by_label("Message").fill("Order A-98 came broken, I want my money back! And here is my rating.")
+    page.get_by_role("button", name="Send").click()
+    questions = page.get_by_role("region", name="Open questions")
+    expect(questions.locator(".question")).to_have_count(2)
+    send = questions.get_by_role("button", name=re.compile("^Send"))
+    expect(send).to_be_disabled()
+    allow, answer = page.get_by_role("button", name="Allow"), page.get_by_role("button", name="Answer", exact=True)
+    allow.click()
+    expect(allow).to_have_attribute("aria-pressed", "true")
+    expect(questions).to_contain_text("1 of 2 answered")
+    page.get_by_label("Stars").fill("9")
+    answer.click()
+    # One refused answer leaves all questions open, with what was entered.
+    send.click()
+    expect(page.get_by_role("alert")).to_contain_text("9 is greater than the maximum of 5")
+    page.get_by_label("Stars").fill("4")
+    expect(answer).to_have_attribute("aria-pressed", "false")
+    expect(questions).to_contain_text("1 of 2 answered")
+    answer.click()
+    with page.expect_request("**/answers") as sent:
+        send.click()
+    assert list(json.loads(sent.value.post_data or "")["answers"].values()) == [True, {"stars": 4}]
+    expect(page.locator(".title")).to_contain_text("completed")
+    expect(questions).to_have_count(0)
+    expect(page.locator(".chat .lines")).to_contain_text("The money is on its way, and thank you for the rating.")
+
+
+def test_what_was_entered_stays_with_its_run(open_page: Open) -> None:
+    # S7: two runs may have questions with the same key.
+    page = open_page("/new")
+    runs: list[str] = []
+    for order in ("A-96", "A-97"):
+        page.goto(re.sub("#.*", "#/new", page.url))
+        page.get_by_label("Message").fill(f"Order {order} came broken, I want my money back!")
+        page.get_by_role("button", name="Send").click()
+        expect(page.locator(".question")).to_contain_text(order)
+        runs.append(page.url.partition("#")[2].partition("@")[0])
+    page.get_by_label("Reason for a refusal").fill("not ours")
+    page.goto(re.sub("#.*", f"#{runs[0]}", page.url))
+    expect(page.locator(".question")).to_contain_text("A-96")
+    expect(page.get_by_label("Reason for a refusal")).to_have_value("")
+
+
 def test_a_conversation_streams_and_continues(open_page: Open) -> None:
     # S8
     page = open_page("/new")
@@ -226,11 +274,82 @@ def test_a_newcomer_finds_the_wrong_agent_and_forks_to_the_right_one(open_page: 
     expect(page.locator(".numbers")).to_contain_text("Triage → Refunds")
 
 
+@pytest.mark.parametrize(
+    ("label", "text", "sent"),
+    [
+        (
+            "New instructions for Triage",
+            "Whoever wants a refund goes to Refunds.",
+            {"at": 1, "agent_options": {"Triage": {"instructions": "Whoever wants a refund goes to Refunds."}}},
+        ),
+        ("Model of all agents", "desk:careful", {"at": 1, "model": "desk:careful"}),
+    ],
+    ids=["instructions", "model"],
+)
+def test_a_fork_runs_with_other_instructions_or_another_model(
+    open_page: Open, label: str, text: str, sent: dict[str, Any]
+) -> None:
+    # S9, S10
+    page = open_page("wrong@1")
+    page.get_by_role("tab", name="Fork").click()
+    page.get_by_text("Instructions and model").click()
+    page.get_by_label(label).fill(text)
+    with page.expect_request("**/fork") as request:
+        page.get_by_role("button", name="Fork and run").click()
+    assert request.value.post_data_json == sent
+    expect(page.locator(".question")).to_contain_text('refund(order: "D-3", amount: 80)')
+    page.get_by_role("button", name="Allow").click()
+    expect(page.locator(".title")).to_contain_text("completed")
+    fork = page.url.partition("#")[2].partition("@")[0]
+    page.goto(re.sub("#.*", f"#{fork}@3", page.url))
+    page.get_by_role("tab", name="What Triage read").click()
+    expect(page.locator(".inspector")).to_contain_text(text)
+    page.get_by_role("link", name="compare").click()
+    path = page.locator(".numbers tr", has_text="Path").locator("td")
+    expect(path).to_have_text(["Triage → Parcels", "Triage → Refunds → Closer"])
+    expect(page.locator(".shared")).to_contain_text(re.compile(r"Event \d+ differs in "))
+    expect(page.locator(".msg ins").last).to_contain_text("EUR are on their way back.")
+
+
+def test_an_unknown_model_of_a_fork_is_refused(open_page: Open) -> None:
+    # S9
+    page = open_page("wrong@1")
+    page.get_by_role("tab", name="Fork").click()
+    page.get_by_text("Instructions and model").click()
+    for model, message in (
+        ("nowhere:x", "nowhere:x"),
+        ("careful", "has no provider prefix; write it as `provider:name`"),
+        ("desk:other", "the desk has no model `desk:other`"),
+    ):
+        page.get_by_label("Model of all agents").fill(model)
+        page.get_by_role("button", name="Fork and run").click()
+        expect(page.get_by_role("alert")).to_contain_text(message)
+    assert page.url.endswith("#wrong@1")
+
+
 def test_a_replay_says_that_the_code_still_matches(open_page: Open) -> None:
     # S12
     page = open_page("broken")
     page.get_by_role("button", name="Replay").click()
     expect(page.locator(".verdict")).to_contain_text("replay matches")
+    page.goto(re.sub("#.*", "#late", page.url))
+    expect(page.locator("h1")).to_contain_text("Where is my parcel?")
+    expect(page.locator(".verdict")).to_have_count(0)
+
+
+def test_a_replay_leads_to_the_first_event_that_the_code_does_not_produce(open_page: Open, seeded: Path) -> None:
+    # S12: Triage of this team cannot hand over to Closer.
+    parcels = Agent("Parcels", description="Finds parcels.", tools=[desk.find_order, desk.track])
+    changed = Agent("Triage", description="Finds out what a customer wants.", handoffs=[parcels])
+    with serve_studio(seeded, changed) as served:
+        page = open_page("thanks", served)
+        page.get_by_role("button", name="Replay").click()
+        verdict = page.locator(".verdict.bad")
+        expect(verdict).to_contain_text("differs at event 5: at `1/m2` the log has nothing")
+        expect(verdict).to_contain_text("skips the recorded `1/to`")
+        verdict.get_by_role("link", name="event 5").click()
+        _row(page, "Triage → Closer").wait_for()
+        assert page.url.endswith("#thanks@5")
 
 
 def test_the_team_and_its_use_are_shown(open_page: Open) -> None:
@@ -241,6 +360,42 @@ def test_the_team_and_its_use_are_shown(open_page: Open) -> None:
     page.goto(re.sub("#.*", "#/usage", page.url))
     page.get_by_role("button", name="edge").click()
     expect(page.locator(".numbers")).to_contain_text("Triage → Refunds")
+
+
+def test_the_heat_of_the_team_follows_the_chosen_measure(open_page: Open) -> None:
+    # S11
+    page = open_page("/team")
+    api = f"{page.url.partition('#')[0]}api/usage?by="
+    agents, edges = (
+        {row["name"]: row for row in page.request.get(f"{api}{by}").json()["rows"]} for by in ("agent", "edge")
+    )
+
+    def opacity(agent: str) -> float:
+        rect = page.locator(".stage .node", has=page.locator(f'text:text-is("{agent}")')).locator("rect")
+        return rect.evaluate("rect => Number(rect.style.fillOpacity)")
+
+    def second(agent: str) -> Locator:
+        return page.locator(".stage .node", has=page.locator(f'text:text-is("{agent}")')).locator(".second")
+
+    page.get_by_label("Heat").select_option("cost")
+    cost = {name: row["usage"].get("cost", 0) for name, row in agents.items()}
+    assert cost["Refunds"] > cost["Fraud"] > 0
+    expect(second("Fraud")).to_have_text(f"${cost['Fraud']:.4f} cost")
+    assert opacity("Refunds") > opacity("Fraud")
+    page.get_by_label("Heat").select_option("failures")
+    # The invalid tickets of Triage were refused; run `failed` ended while Refunds had control.
+    expect(second("Triage")).to_have_text(re.compile(r"^\d+ failures?$"))
+    expect(second("Refunds")).to_have_text(f"{agents['Refunds']['failures']} failure")
+    expect(second("Fraud")).to_have_text("0 failures")
+    assert agents["Refunds"]["failures"] == 1
+    refused = edges["Triage → Refunds"]["failures"]
+    assert refused >= 2
+    assert opacity("Triage") > opacity("Refunds") > opacity("Fraud")
+    edge = page.locator(".stage .edge", has=page.locator('title:text("Triage → Refunds")'))
+    expect(edge.locator("title")).to_have_text(f"Triage → Refunds (handoff): {refused} failures")
+    width = "path => Number.parseFloat(path.style.strokeWidth)"
+    other = page.locator(".stage .edge", has=page.locator('title:text("Triage → Parcels")'))
+    assert edge.evaluate(width) > other.evaluate(width)
 
 
 def test_content_is_text(open_page: Open) -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from baton import Agent, Runner, handoff, tool
+from baton.errors import ModelError
 from baton.events import RunResumed
 from baton.handoffs.filters import remove_all_tools
 from baton.inspection.comparison import compare_runs
@@ -61,6 +62,16 @@ async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
     assert (by_tool.name, by_tool.count, by_tool.failures) == ("find_order", 2, 1)
     (both,) = merge_usage([usage_by(events, "edge"), usage_by(events, "edge")])
     assert (both.count, both.usage.output_tokens) == (2, 14)
+
+
+async def test_failures_of_an_agent_are_errors_of_its_tools_and_failed_runs() -> None:
+    # S11
+    steps: dict[str, list[Any]] = {**_steps(), "Refunds": [call("find_order", order="X"), ModelError("overloaded")]}
+    runner = _runner(steps)
+    with pytest.raises(ModelError):
+        await runner.run("refund A-1", run_id="failed")
+    rows = usage_by(await runner.events("failed"), "agent")
+    assert {row.name: (row.count, row.failures) for row in rows} == {"Desk": (2, 0), "Refunds": (1, 2)}
 
 
 @pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage", "answers", "none"])

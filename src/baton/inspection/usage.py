@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..events import AgentResponded, AgentStarted, ControlTransferred, Event, HistoryCompacted, ToolReturned
+from ..events import AgentResponded, AgentStarted, ControlTransferred, Event, HistoryCompacted, RunFailed, ToolReturned
 from ..messages import Usage
 
 UsageKey: TypeAlias = Literal["agent", "edge", "model", "tool", "day"]
@@ -22,7 +22,10 @@ class UsageRow(Struct, frozen=True):
     count: int
     """The number of model calls; of transfers for an edge, and of calls for a tool."""
     failures: int
-    """The number of tool results that are errors; for an edge, of refused transfers."""
+    """The number of tool results that are errors; for an edge, of refused transfers; 0 for a model or day.
+
+    An agent's failures are its tool results that are errors, and the failures of runs while it had control.
+    """
     usage: Usage
     """The tokens and cost; for an edge, those of the activations that it led to."""
 
@@ -50,6 +53,8 @@ def usage_by(events: Sequence[Event], by: UsageKey) -> tuple[UsageRow, ...]:
         elif isinstance(event, AgentResponded | HistoryCompacted) and event.model:
             names = {"agent": event.agent, "model": event.model, "day": _day(event.timestamp)}
             _add_call(sums.setdefault(names[by], _Sum()), event, count=1)
+    if by == "agent":
+        _add_agent_failures(sums, events)
     return _rows(sums)
 
 
@@ -103,6 +108,17 @@ def _add_tool(sums: dict[str, _Sum], event: Event) -> None:
         total = sums.setdefault(event.tool_name, _Sum())
         total.count += 1
         total.failures += event.is_error
+
+
+def _add_agent_failures(sums: dict[str, _Sum], events: Sequence[Event]) -> None:
+    active = ""
+    for event in events:
+        if isinstance(event, AgentStarted) and "/" not in event.origin.id:
+            active = event.agent
+        elif isinstance(event, ToolReturned) and event.is_error:
+            sums.setdefault(event.agent, _Sum()).failures += 1
+        elif isinstance(event, RunFailed) and active:
+            sums.setdefault(active, _Sum()).failures += 1
 
 
 def _add_edge(sums: dict[str, _Sum], event: Event, arrivals: dict[str, ControlTransferred]) -> None:

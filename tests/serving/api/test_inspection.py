@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.sockets import Client, client_of
 
 from baton import Agent, Runner, handoff, tool
+from baton.errors import ModelError
 from baton.messages import Usage
 from baton.serving import api_app
 from baton.testing import ScriptedModel, call, say
@@ -150,7 +152,27 @@ async def test_a_replay_says_where_the_code_differs(tmp_path: Path) -> None:
     async with client_of(api_app(changed, inspection=True)) as client:
         _, verdict = await client.post("/runs/one/replay")
         assert verdict["matches"] is False
-        assert verdict["message"]
+        _, log = await client.get("/runs/one/log")
+        events = {each["event"]["key"]: each["number"] for each in log["events"]}
+        assert verdict["key"] not in events
+        assert verdict["number"] == events["1/to"]
+        assert "skips the recorded `1/to`" in verdict["message"]
+
+
+async def test_a_replay_of_a_failed_run_differs_if_an_agent_that_has_finished_would_go_on(tmp_path: Path) -> None:
+    # S12
+    store = tmp_path / "runs.db"
+    steps: dict[str, list[Any]] = {"Desk": [call("transfer_to_sales")], "Sales": [ModelError("overloaded")]}
+    sales = Agent("Sales", description="Sells.")
+    for root, matches in ((Agent("Desk", handoffs=[sales]), True), (Agent("Desk"), False)):
+        runner = Runner(root, model=ScriptedModel(steps), store=store)
+        async with client_of(api_app(runner, inspection=True)) as client:
+            if matches:
+                with pytest.raises(ModelError):
+                    await runner.run("tea", run_id="failed")
+            _, verdict = await client.post("/runs/failed/replay")
+            assert verdict["matches"] is matches
+            assert verdict.get("number") == (None if matches else 5)
 
 
 async def test_an_export_has_the_log_the_requests_and_the_team() -> None:

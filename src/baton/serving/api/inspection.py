@@ -174,11 +174,14 @@ class InspectionEndpoints(ApiEndpoints):
         try:
             await self.background.runner.replay(events)
         except ReplayMismatchError as error:
-            if error.recorded == "nothing" and record.status != "completed":
-                # The log of a run that stopped early ends where the code would go on.
-                return json_response(ReplayVerdict(True, message=f"the log ends before {error.produced} `{error.key}`"))
             numbers = {event.key: number for number, event in enumerate(events, 1)}
-            return json_response(ReplayVerdict(False, error.key, numbers.get(error.key), str(error)))
+            has_ended = f"{error.key.rpartition('/')[0]}/end" in numbers
+            if error.recorded == "nothing" and record.status != "completed" and not has_ended:
+                # The log of a run that stopped early ends where the code of the active agents would go on.
+                return json_response(ReplayVerdict(True, message=f"the log ends before {error.produced} `{error.key}`"))
+            return json_response(
+                ReplayVerdict(False, error.key, numbers.get(error.key) or numbers.get(error.skipped), str(error))
+            )
         except BatonError as error:
             is_recorded = isinstance(events[-1], RunFailed) and events[-1].error_type == type(error).__name__
             return json_response(ReplayVerdict(is_recorded, message=f"{type(error).__name__}: {error}"))

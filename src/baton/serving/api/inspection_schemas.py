@@ -127,7 +127,7 @@ class ReplayVerdict(Struct, frozen=True):
     key: str = ""
     """The key of the first difference."""
     number: int | None = None
-    """The number of the event with that key, if the log has it."""
+    """The number of the event with that key; if the log does not have it, of the first event that the code skips."""
     message: str = ""
     """The difference."""
 
