@@ -75,7 +75,7 @@ def comparable(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
     """Return the log as JSON, without the fields that may differ between two runs of one script.
 
     - `timestamp` and `run_id` are different in every run.
-    - `model` is the provider's, and a scripted model does not count `usage.model_calls`.
+    - `model` and `response_id` are the provider's, and a scripted model does not count `usage.model_calls`.
     - Call ids are the provider's or Baton's; results, interrupts and keys refer to them. They are numbered in order of
       appearance, so that the references are still compared.
     - `reasoning` is opaque: Chat Completions does not return it, and the other providers sign it in their own way.
@@ -89,7 +89,7 @@ def comparable(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
         for number, id in enumerate(ids, start=1):
             text = text.replace(id, f"<call {number}>")
         line = cast("dict[str, Any]", msgspec.json.decode(text))
-        for name in ("timestamp", "run_id", "model"):
+        for name in ("timestamp", "run_id", "model", "response_id"):
             line.pop(name, None)
         line.get("usage", {}).pop("model_calls", None)
         line.get("message", {}).pop("reasoning", None)
@@ -180,7 +180,9 @@ async def test_the_log_is_the_same_with_every_provider(
         server.assert_done()
     assert server.rejected == []
     assert result.output == ANSWER
-    assert {event.model for event in result.events if isinstance(event, AgentResponded)} == {model.name}
+    responses = [event for event in result.events if isinstance(event, AgentResponded)]
+    assert {event.model for event in responses} == {model.name}
+    assert len({event.response_id for event in responses if event.response_id}) == len(responses)
     assert comparable(result.events) == comparable((await reference_result(path and tmp_path / "reference.db")).events)
     # The stream delivers the log, and deltas before each response.
     assert not stream or comparable(delivered) == comparable(result.events)
