@@ -23,8 +23,15 @@ class SharedFolder:
 
     def note(self, name: str) -> None:
         """Record an action."""
-        with (self._folder / "notes").open("a") as notes:
-            notes.write(f"{name}\n")
+        self._add("notes", name)
+
+    def note_stored(self, name: str) -> None:
+        """Record that an action is in the log: the code after a step runs once the step is stored."""
+        self._add("stored", name)
+
+    def _add(self, file: str, line: str) -> None:
+        with (self._folder / file).open("a") as lines:
+            lines.write(f"{line}\n")
 
     async def until(self, name: str) -> None:
         """Wait until this file exists."""
@@ -64,6 +71,7 @@ def team(folder: Path) -> Runner:
         if wanted.startswith("ask"):
             answer = await ctx.interrupt("well?")
             await ctx.step("answered", lambda: shared_folder.note(f"{wanted} {answer}"))
+            shared_folder.note_stored(f"{wanted} {answer}")
             if wanted == "ask and work":
                 await shared_folder.until("go")
         elif wanted == "silent":
@@ -71,6 +79,7 @@ def team(folder: Path) -> Runner:
             await asyncio.Event().wait()
         else:
             await ctx.step("begun", lambda: shared_folder.note(wanted))
+            shared_folder.note_stored(wanted)
             await ctx.say("begun")
             await shared_folder.until("go")
         await ctx.say("done")

@@ -66,7 +66,15 @@ class Replicas:
         return path.read_text().splitlines() if path.exists() else []
 
     async def wait_for_note(self, what: str, times: int = 1) -> None:
-        """Wait until an action has been recorded."""
+        """Wait until an action has happened."""
+        await self._wait_for_line("notes", what, times)
+
+    async def wait_until_stored(self, what: str) -> None:
+        """Wait until an action is in the log, so that a kill does not repeat it."""
+        await self._wait_for_line("stored", what, 1)
+
+    async def _wait_for_line(self, file: str, line: str, times: int) -> None:
+        path = self.folder / file
         async with asyncio.timeout(60):
-            while self.notes().count(what) < times:
+            while (path.read_text().splitlines() if path.exists() else []).count(line) < times:
                 await asyncio.sleep(0.02)

@@ -104,7 +104,7 @@ async def test_a_subscriber_at_another_replica_sees_the_end_after_a_kill(replica
     await replicas.wait_until_up(here, there)
     async with client_at(there) as other, client_at(here, streams=False) as one:
         task = await send(one, "work", return_immediately=True)
-        await replicas.wait_for_note("work")
+        await replicas.wait_until_stored("work")
         subscription = asyncio.create_task(read_stream(other.subscribe(SubscribeToTaskRequest(id=task.id))))
         replicas.kill(here)
         replicas.allow("go")
@@ -125,8 +125,8 @@ async def test_a_task_whose_only_process_was_killed_continues_after_a_restart(re
         waiting_task = await send(client, "ask and work")
         answered = await send(client, "yes", task=waiting_task.id, return_immediately=True)
         assert answered.status.state == WORKING
-        await replicas.wait_for_note("work")
-        await replicas.wait_for_note("ask and work yes")
+        await replicas.wait_until_stored("work")
+        await replicas.wait_until_stored("ask and work yes")
     replicas.kill(first)
     replicas.allow("go")
     again = replicas.start()
@@ -194,7 +194,7 @@ async def test_the_replica_that_continues_a_task_notifies_the_webhook(replicas: 
         request = message_request("work", return_immediately=True)
         request.configuration.task_push_notification_config.CopyFrom(TaskPushNotificationConfig(url=address))
         (answer,) = [each async for each in client.send_message(request)]
-        await replicas.wait_for_note("work")
+        await replicas.wait_until_stored("work")
         replicas.kill(here)
         replicas.allow("go")
         async with asyncio.timeout(60):
@@ -216,7 +216,7 @@ async def test_a_remote_agent_killed_during_an_interrupt_still_gets_the_answer(r
     replicas.kill(url)
     resumed_run = asyncio.create_task(runner.resume(waiting_task.run_id, {question.id: "yes"}))
     replicas.start(url)
-    await replicas.wait_for_note("ask and work yes")
+    await replicas.wait_until_stored("ask and work yes")
     # It is killed again, after the answer was recorded and before the work is done.
     replicas.kill(url)
     replicas.start(url)
