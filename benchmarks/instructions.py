@@ -63,5 +63,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--marked"]:
         asyncio.run(run_marked(sys.argv[2:]))
     else:
+        known = [each.name for each in WORKLOADS]
+        if unknown := [name for name in sys.argv[1:] if name not in known]:
+            raise SystemExit(f"unknown workload {', '.join(unknown)}; choose from: {', '.join(known)}")
         for name, bare, baton in count(sys.argv[1:] or list(DEFAULT)):
             print(f"{name:20} {bare:9,.0f} {baton:9,.0f} {baton / bare:6.2f}x")
