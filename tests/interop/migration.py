@@ -19,7 +19,9 @@ PACKAGES = {
     "google-adk": ["google-adk"],
     "pydantic-ai": ["pydantic-ai-slim"],
 }
-BEFORE = re.compile(r"^```python no-run before=(?P<peer>\S+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BEFORE = re.compile(
+    r"^``` \{\.python \.no-run \.before-(?P<peer>[a-z-]+)\}\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 AFTER = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 ANSWER = "The money is on its way."
 
