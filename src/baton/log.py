@@ -4,8 +4,10 @@ The log does not know agents, models or stores. Code with an effect calls `find`
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from .errors import ReplayMismatchError
 from .events import (
@@ -72,6 +74,17 @@ class EventSink(DeltaSink, Protocol):
         """Wait until a reader that is busy with events has asked for the next one."""
 
 
+class LogHead(Struct, frozen=True):
+    """The first events of a log that is resumed from a snapshot. No interrupt is open after them."""
+
+    count: int
+    """The number of events."""
+    read: Callable[[], Sequence[Event]]
+    """Returns the events."""
+    kept: Event | None = None
+    """The one of them that `peek` and `has` find."""
+
+
 class Log:
     """An append-only list of events with unique keys.
 
@@ -79,23 +92,81 @@ class Log:
 
     Args:
         events: The recorded events of a run that is resumed or replayed.
+        head: The events before these, which are read when `events` is used.
     """
 
-    __slots__ = ("_index", "_loaded", "_muted", "_past_keys", "_unvisited", "events", "has_past", "sink", "write")
+    __slots__ = (
+        "_events",
+        "_head",
+        "_index",
+        "_kept",
+        "_loaded",
+        "_muted",
+        "_past_keys",
+        "_unvisited",
+        "has_past",
+        "sink",
+        "write",
+    )
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self.events: list[Event] = list(events)
+    def __init__(self, events: Iterable[Event] = (), *, head: LogHead | None = None) -> None:
+        self._events: list[Event] = list(events)
+        self._head = head
+        self._kept = None if head is None else head.kept
         self.sink: EventSink | None = None
         """The receiver of new events; see `attach`."""
-        self.write: Callable[[Event], None] = self.events.append
+        self.write: Callable[[Event], None] = self._events.append
         """Record an event and pass it to the sink. Its key must be new: call `find` first."""
-        self._loaded = len(self.events)
-        self.has_past = bool(self.events)
+        self._loaded = len(self._events)
+        self.has_past = bool(self._events) or head is not None
         """True if the log was created with events."""
         self._muted: list[str] = []
         self._past_keys: list[str] | None = None
         self._index: dict[str, Event] = {}
         self._unvisited: dict[str, Event] = dict(self._indexed()) if self.has_past else {}
+
+    @property
+    def events(self) -> list[Event]:
+        """All events. A log that was resumed from a snapshot reads its first events from the store."""
+        if self._head is not None:
+            head, self._head = self._head, None
+            first = head.read()
+            self._events[:0] = first
+            self._loaded += len(first)
+            self._index, self._past_keys = {}, None
+        return self._events
+
+    @property
+    def tail(self) -> Sequence[Event]:
+        """The events that are in memory: all of them, or those after the snapshot that the run was resumed from."""
+        return self._events
+
+    @property
+    def count(self) -> int:
+        """The number of events."""
+        return len(self._events) if self._head is None else self._head.count + len(self._events)
+
+    @property
+    def head_count(self) -> int:
+        """The number of first events that have not been read from the store."""
+        return 0 if self._head is None else self._head.count
+
+    def since(self, number: int) -> Sequence[Event]:
+        """Return the events without the first ones; it reads those only if it must.
+
+        Args:
+            number: The number of events to leave out.
+        """
+        first = self.head_count
+        return self._events[number - first :] if number >= first else self.events[number:]
+
+    def add_stored(self, event: Event) -> None:
+        """Add an event that the sink has stored and delivered already.
+
+        Args:
+            event: The event.
+        """
+        self._events.append(event)
 
     def find(self, key: str, kind: type[E]) -> E | None:
         """Return the recorded event with this key, and mark it as visited.
@@ -108,7 +179,7 @@ class Log:
             ReplayMismatchError: The recorded event is of another class.
         """
         index = self._index
-        if len(index) < len(self.events):
+        if len(index) < len(self._events):
             index = self._indexed()
         event = index.get(key)
         if event is None:
@@ -167,7 +238,7 @@ class Log:
         Args:
             key: The key.
         """
-        return key in self._indexed()
+        return key in self._indexed() or (self._kept is not None and self._kept.key == key)
 
     def peek(self, key: str) -> Event | None:
         """Return the event with this key, without marking it as visited.
@@ -175,7 +246,8 @@ class Log:
         Args:
             key: The key.
         """
-        return self._indexed().get(key)
+        event = self._indexed().get(key)
+        return self._kept if event is None and self._kept is not None and self._kept.key == key else event
 
     def attach(self, sink: EventSink | None) -> None:
         """Pass new events to a sink from now on.
@@ -185,7 +257,7 @@ class Log:
         """
         self.sink = sink
         # An attribute, not a method: without a sink, it is the list's own append. It runs several times per turn.
-        self.write = self.events.append if sink is None else _writer(self.events, sink, self._muted)
+        self.write = self._events.append if sink is None else _writer(self._events, sink, self._muted)
 
     def deliver(self, delta: Delta) -> None:
         """Pass a delta to the sink, unless it is muted. It is not recorded.
@@ -233,10 +305,14 @@ class Log:
         if self.sink is not None and self.sink.is_full and not (can_defer and self.sink.can_defer):
             await self.sink.drain()
 
-    def open_interrupts(self) -> dict[str, InterruptRaised]:
-        """Return the open interrupts by id, except those inside calls and branches that have ended."""
+    def open_interrupts(self, *, since: int = 0) -> dict[str, InterruptRaised]:
+        """Return the open interrupts by id, except those inside calls and branches that have ended.
+
+        Args:
+            since: A number of first events after which no interrupt was open; they are not read.
+        """
         waiting: dict[str, InterruptRaised] = {}
-        for event in self.events:
+        for event in self.since(since) if since else self._events:
             if isinstance(event, InterruptRaised):
                 waiting[event.key] = event
             elif isinstance(event, InterruptAnswered):
@@ -267,6 +343,16 @@ class Log:
             self._unvisited.pop(known, None)
         return [index[known] for known in inside]
 
+    @property
+    def is_replayed(self) -> bool:
+        """True if the code has come to the end of the loaded events; of two parallel branches, one may lag behind."""
+        for place in range(self._loaded - 1, -1, -1):
+            event = self._events[place]
+            # Events that concern the run as a whole need no visit.
+            if event.origin.id:
+                return event.key not in self._unvisited or self._is_inside_visited(event.key)
+        return True
+
     def unvisited(self, *kinds: type[Event], besides: str = "") -> Event | None:
         """Return the first loaded event that the code should have visited and has not.
 
@@ -287,7 +373,7 @@ class Log:
         if not self.has_past:
             return []
         if self._past_keys is None:
-            self._past_keys = sorted([event.key for event in self.events[: self._loaded]])
+            self._past_keys = sorted([event.key for event in self._events[: self._loaded]])
         keys = self._past_keys
         # "0" is the character after "/": all keys that continue with a "/" sort between the two.
         return keys[bisect_left(keys, f"{key}/") : bisect_left(keys, f"{key}0")]
@@ -301,7 +387,7 @@ class Log:
         return False
 
     def _indexed(self) -> dict[str, Event]:
-        index, events = self._index, self.events
+        index, events = self._index, self._events
         if len(index) < len(events):
             for event in events[len(index) :]:
                 if event.key in index:

@@ -19,6 +19,7 @@ from baton.messages import AssistantMessage, RunInput
 from baton.middleware import Middleware
 from baton.models import ModelRequest
 from baton.runner.result import Interrupt
+from baton.stores import Store
 
 T = TypeVar("T")
 RUN_ID = "r"
@@ -36,7 +37,9 @@ class Execution:
         agent_options: Mapping[str, AgentOptions] | None = None,
         middleware: Sequence[Middleware] = (),
         compaction: Compaction | None = None,
+        store: Store | None = None,
     ) -> None:
+        self.store = store
         self.scenario = scenario
         self.agent_options = agent_options
         self.environment = Environment()
@@ -53,7 +56,9 @@ class Execution:
     def new_runner(self) -> Runner[Any, Any]:
         """Create a runner without any runs."""
         run, model, compaction = self.scenario.run, self.model, self._compaction
-        return runner_with(self._root, self._others, run, model, self._projection, self._middleware, compaction)
+        return runner_with(
+            self._root, self._others, run, model, self._projection, self._middleware, compaction, self.store
+        )
 
     async def run(self, input: RunInput = "go", *, deliver_to: list[Event | Delta] | None = None) -> RunResult[Any]:
         """Run the scenario to its end, answering every interrupt."""
@@ -62,12 +67,11 @@ class Execution:
         )
 
     async def resume_from(self, events: Sequence[Event]) -> RunResult[Any]:
-        """Resume a run from its log in a new runner, and run it to its end."""
+        """Resume a run from its log, or from the store, in a new runner, and run it to its end."""
         self.runner = self.new_runner()
         self.responses = sum(isinstance(event, AgentResponded) and bool(event.model) for event in events)
-        return await self._run_to_end(
-            self.runner.stream_resume(self.runner.load_log(events), agent_options=self.agent_options), None
-        )
+        run_id = RUN_ID if self.store is not None else self.runner.load_log(events)
+        return await self._run_to_end(self.runner.stream_resume(run_id, agent_options=self.agent_options), None)
 
     async def _run_to_end(self, live: RunStream[Any], deliver_to: list[Event | Delta] | None) -> RunResult[Any]:
         while True:

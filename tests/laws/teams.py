@@ -26,6 +26,7 @@ from baton.events import ToolReturned
 from baton.messages import AssistantMessage, Image, Message, Reasoning, Text, ToolCall, Usage, is_empty
 from baton.middleware import Middleware
 from baton.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
+from baton.stores import Store
 from baton.tools import Final
 
 AnyAgent: TypeAlias = BaseAgent[Any, Any]
@@ -211,10 +212,12 @@ def runner_with(
     projection: HistoryPolicy | None = None,
     middleware: Sequence[Middleware] = (),
     compaction: Compaction | None = None,
+    store: Store | None = None,
 ) -> Runner[Any, Any]:
     """Create a runner for existing agents, as after a restart."""
     return Runner(
         root,
+        store=store,
         extra_agents=others,
         model=model,
         history=projection or run.history,

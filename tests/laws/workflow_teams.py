@@ -215,10 +215,15 @@ class EndedRun:
         return result.status, result._output, result.agent, result.messages, result.values
 
 
-async def run_to_end(team: WorkflowTeam, events: Sequence[Event] = (), *, order: Random | None = None) -> EndedRun:
+async def run_to_end(
+    team: WorkflowTeam, events: Sequence[Event] = (), *, order: Random | None = None, is_stored: bool = False
+) -> EndedRun:
     """Start or resume a run and drive it to its end; with `order`, answer some interrupts at a time, in any order."""
     runner = team.runner()
-    live = runner.stream_resume(runner.load_log(events)) if events else runner.stream("go", run_id=RUN_ID)
+    if is_stored or events:
+        live = runner.stream_resume(runner.load_log(events) if events else RUN_ID)
+    else:
+        live = runner.stream("go", run_id=RUN_ID)
     while True:
         try:
             await live._drive()

@@ -8,7 +8,7 @@ from tests.runner.recording_store import get_record
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import ModelError, StoreError
 from baton.events import codec
-from baton.runner import RunSummary, read_summaries, stored_runs
+from baton.runner import RunSummary, read_summaries, stored_backends
 from baton.stores import SUMMARY_NOTE, MemoryStore
 from baton.testing import ScriptedModel, call, transfer_to
 
@@ -69,7 +69,7 @@ async def test_a_run_that_a_newer_version_wrote_to_is_left_to_newer_workers(monk
 
     await runner(call("ask")).run("hi", run_id="r")
     assert (await get_record(store, "r")).reader == codec.READER_VERSION
-    monkeypatch.setattr(stored_runs, "READER_VERSION", codec.READER_VERSION + 1)
+    monkeypatch.setattr(stored_backends, "READER_VERSION", codec.READER_VERSION + 1)
     await runner(call("ask")).resume("r", "yes")
     assert (await get_record(store, "r")).reader == codec.READER_VERSION + 1
     await runner().answer("r", "yes")

@@ -55,5 +55,5 @@ async def add_sent_messages(ctx: AgentContext[Any], key: str) -> None:
         await log.settle()
     if signals.lease is not None and signals.lease.is_steered:
         for event in await signals.lease.take_messages(record):
-            log.events.append(event)
+            log.add_stored(event)
             ctx._history.add(event.message, None)

@@ -1,7 +1,7 @@
 """The history of a flow of control: an append-only list of messages, and windows on it."""
 
 from abc import ABCMeta
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, overload
 
 from msgspec import UNSET, Struct, StructMeta, UnsetType
@@ -217,11 +217,13 @@ class History:
 
     __slots__ = (
         "compacted",
+        "dropped",
         "entries",
         "first_messages",
         "hidden_at",
         "inputs",
         "is_main",
+        "read_dropped",
         "retry_at",
         "skipped",
         "views",
@@ -245,6 +247,10 @@ class History:
         """After a summary that failed: the number of tokens from which on it is tried again."""
         self.is_main = False
         """True for the history of the run itself, which later runs of the thread continue."""
+        self.dropped = 0
+        """The number of first entries that are not here because a snapshot left them out: no agent reads them."""
+        self.read_dropped: Callable[[], Sequence[HistoryEntry]] = tuple
+        """Returns those of them that belong to the run itself; it reads the log."""
 
     def add(self, message: Message, origin: Origin | None, *, is_answer: bool = False) -> None:
         """Append a message.
@@ -255,6 +261,18 @@ class History:
             is_answer: Whether it is the answer of its activation.
         """
         self.entries.append(HistoryEntry(message, origin, is_answer))
+
+    def between(self, start: int, stop: int) -> Sequence[HistoryEntry]:
+        """Return entries by position.
+
+        Args:
+            start: The position of the first entry; below 0 for one that is not here.
+            stop: The position after the last entry.
+        """
+        if start >= 0:
+            return self.entries[start:stop]
+        dropped = self.read_dropped()
+        return [*dropped[start : stop if stop < 0 else None], *self.entries[: max(stop, 0)]]
 
     def prefix_for(self, readers: SummaryReaders) -> CompactedPrefix:
         """Return the summary that some readers read; it is empty if there is none.

@@ -81,13 +81,22 @@ class EventDecoder:
         self._decoder = msgspec.json.Decoder(KnownEvent, dec_hook=self._decode_special)
         self._list_decoder = msgspec.json.Decoder(list[KnownEvent], dec_hook=self._decode_special)
         self._count = 0
+        self._known: Sequence[Origin] = ()
         self._origins: dict[str, Origin] = {}
         self.restart()
 
-    def restart(self) -> None:
-        """Begin with another log."""
-        self._origins = {RUN_ORIGIN.id: RUN_ORIGIN}
-        self._count = 0
+    def restart(self, known: Sequence[Origin] = (), *, count: int = 0) -> None:
+        """Begin with another log.
+
+        Args:
+            known: Origins of earlier events, if these are not read.
+            count: The number of those events.
+        """
+        self._known, self._count = known, count
+        self._forget_origins()
+
+    def _forget_origins(self) -> None:
+        self._origins = {RUN_ORIGIN.id: RUN_ORIGIN, **{origin.id: origin for origin in self._known}}
 
     def read_all(self, lines: Sequence[bytes]) -> list[Event]:
         """Decode several lines.
@@ -106,7 +115,7 @@ class EventDecoder:
         if len(events) == len(lines):
             self._count += len(lines)
             return cast("list[Event]", events)
-        self._origins = {RUN_ORIGIN.id: RUN_ORIGIN}
+        self._forget_origins()
         return [self.read(line) for line in lines]
 
     def read(self, line: bytes | str) -> Event:
@@ -210,13 +219,28 @@ def decode_lines(lines: Sequence[bytes]) -> list[Event]:
     if header.format > LOG_FORMAT:
         hint = f"this version of Baton reads format {LOG_FORMAT}; install a newer version"
         raise LogError(0, f"it has format {header.format}; {hint}")
+    return decode_tail(lines[1:])
+
+
+def decode_tail(lines: Sequence[bytes], origins: Sequence[Origin] = (), *, count: int = 0) -> list[Event]:
+    """Decode the last lines of a log.
+
+    Args:
+        lines: The event lines.
+        origins: The activations that earlier events come from and that these events name.
+        count: The number of earlier events.
+
+    Raises:
+        LogError: The log is damaged; it names the position.
+    """
     # Making the decoder of all events costs more than reading a short log.
     try:
         decoder = _free_decoders.pop()
     except IndexError:
         decoder = EventDecoder()
     try:
-        return decoder.read_all(lines[1:])
+        decoder.restart(origins, count=count)
+        return decoder.read_all(lines)
     finally:
         decoder.restart()
         _free_decoders.append(decoder)

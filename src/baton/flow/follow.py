@@ -16,7 +16,7 @@ from ..agents.hooks import HookDispatcher
 from ..agents.middleware import stack_for
 from ..agents.middleware_activations import ActivationChain
 from ..context import Limits, RunContext
-from ..context.history import History
+from ..context.history import History, HistoryView
 from ..context.run_context import SuspendRun
 from ..context.run_state import LiveConversation, RunState
 from ..context.values import to_json_value
@@ -69,6 +69,31 @@ class FlowConfig(Struct, frozen=True):
     """Creates the context of runs for which none is given."""
 
 
+class FlowPosition(Struct, eq=False):
+    """The place that the outermost flow of a run has reached: before an activation or, with `ctx`, inside one."""
+
+    hop: int
+    """The number of activations so far."""
+    origin: Origin | None
+    """The last of them."""
+    first: Origin | None
+    """The first of them."""
+    loops: LoopDetector | None
+    """Counts transfers; None before the first one."""
+    answer: Any
+    """The last answer."""
+    breaks_loop: bool
+    """True if a tool has asked to end the loop around the flow."""
+    mark: int = 0
+    """The position in the history at which the last activation began."""
+    agent: str = ""
+    """The next agent; "" inside an activation."""
+    messages: list[Message] | None = None
+    """The filtered messages that the next agent reads; None if it reads the history."""
+    ctx: AgentContext[Any] | None = None
+    """The context of the activation that continues."""
+
+
 class TeamFlow(Struct, eq=False):
     """One flow of control through a team.
 
@@ -88,6 +113,8 @@ class TeamFlow(Struct, eq=False):
     used_fallback: bool = False
     span: Any = None
     """The `ActivationSpan` of the active agent, if the run is traced."""
+    position: "FlowPosition | None" = None
+    """The place to start at, if a snapshot has it; then that of the active agent, for the next snapshot."""
 
     def resolve(self, source: TeamMember, name: str) -> TeamMember:
         """Return the target of a transfer: a member of the team, or a dynamic agent.
@@ -162,7 +189,12 @@ def follow(
         after: The activation that the path continues.
         edge: The view of the first agent on the history.
     """
-    work = _follow(flow, start, prefix, after, edge or _DIRECT)
+    at = flow.position
+    if at is None:
+        at = FlowPosition(0, after, None, None, None, False)
+    elif at.messages is not None:
+        edge = _EdgeView(messages=at.messages)
+    work = _follow(flow, start, prefix, edge or _DIRECT, at)
     return work if flow.run.trace is None else _follow_traced(flow, work)
 
 
@@ -176,36 +208,41 @@ async def _follow_traced(flow: TeamFlow, work: Coroutine[Any, Any, FlowOutcome])
         raise
 
 
-async def _follow(
-    flow: TeamFlow, start: TeamMember, prefix: str, after: Origin | None, edge: "_EdgeView"
-) -> FlowOutcome:
-    run, log, history, stack, member, origin = flow.run, flow.run.log, flow.history, flow.stack, start, after
-    loops: LoopDetector | None = None
-    breaks_loop, hop, first, answer = False, 0, None, cast("Any", None)
+async def _follow(flow: TeamFlow, start: TeamMember, prefix: str, edge: "_EdgeView", at: FlowPosition) -> FlowOutcome:
+    run, log, history, stack, member, inside = flow.run, flow.run.log, flow.history, flow.stack, start, at.ctx
+    hop, origin, first, loops = at.hop, at.origin, at.first, at.loops
+    answer, breaks_loop, mark, snapshots = at.answer, at.breaks_loop, at.mark, None if prefix else run.snapshots
     while True:
-        if origin is not None and log.sink is not None and run.live is None:
-            # A reader can cancel the run when it reads of a handoff, before the next agent starts.
-            # A live session must not pause between two agents: the user may speak meanwhile.
-            await log.sink.catch_up()
-        if stop := run.signals.stop:
-            # An agent may have swallowed the cancellation; no other agent starts.
-            raise asyncio.CancelledError if stop == "now" else SuspendRun
-        hop += 1
-        origin = Origin(f"{prefix}{hop}", member.agent.name, origin)
-        first, mark = first or origin, len(history.entries)
-        ctx = _activate(flow, member, origin, edge) or await _activate_with_function(flow, member, origin, edge)
-        key = f"{ctx._scope}/start"
-        is_past = log.has_past and log.find(key, AgentStarted) is not None
+        if inside is None:
+            if origin is not None and log.sink is not None and run.live is None:
+                # A reader can cancel the run when it reads of a handoff, before the next agent starts.
+                # A live session must not pause between two agents: the user may speak meanwhile.
+                await log.sink.catch_up()
+            if stop := run.signals.stop:
+                # An agent may have swallowed the cancellation; no other agent starts.
+                raise asyncio.CancelledError if stop == "now" else SuspendRun
+            if snapshots is not None and log.count >= snapshots.next_at:
+                _take_snapshot(flow, FlowPosition(hop, origin, first, loops, answer, breaks_loop), member, edge)
+            hop += 1
+            origin = Origin(f"{prefix}{hop}", member.agent.name, origin)
+            first, mark = first or origin, len(history.entries)
+            ctx = _activate(flow, member, origin, edge) or await _activate_with_function(flow, member, origin, edge)
+            key = f"{ctx._scope}/start"
+            is_past = log.has_past and log.find(key, AgentStarted) is not None
+        else:
+            ctx, key, is_past, inside = inside, "", True, None
+        if snapshots is not None:
+            flow.position = FlowPosition(hop, origin, first, loops, answer, breaks_loop, mark)
         if run.trace is not None:
             flow.span = run.trace.start_activation(ctx, member.agent)
-        if ctx._hooks is not None:
+        if ctx._hooks is not None and key:
             await ctx._hooks.call(ctx, "start", is_past=is_past)
         if not is_past:
-            log.write(AgentStarted(key, origin, time()))
+            log.write(AgentStarted(key, ctx._origin, time()))
         action = await (member.agent.run(ctx) if ctx._middleware is None else _run_inside(flow, member, ctx, edge))
         # The agents of a live session end while their tool calls go on; each of these is checked when it ends.
-        if run.suspended_by and (run.live is None or "/" in origin.id):
-            run.check_suspended(f"`{origin.agent}`", origin.id)
+        if run.suspended_by and (run.live is None or "/" in ctx._scope):
+            run.check_suspended(f"`{ctx.agent}`", ctx._scope)
         breaks_loop = breaks_loop or ctx._breaks_loop
         if ctx.output is not None:
             answer = ctx.output
@@ -214,26 +251,17 @@ async def _follow(
         elif (back := stack.leave(action, ctx, member.agent)) is not None:
             transfer, reason, edge = Transfer(back), "returned", _DIRECT
             if stack.result and loops is not None:
-                loops.add_result(origin.agent, stack.result)
+                loops.add_result(ctx.agent, stack.result)
         else:
-            outcome = _outcome(ctx, BreakLoop() if breaks_loop and action is None else action, first)
-            await _end_flow(flow, ctx, outcome)
-            if needs_reply(stack, outcome.action, ctx):
-                await ask_user(ctx, outcome.output)
-                edge = _DIRECT
-                continue
-            # If the last agent said nothing, hooks are told so, but the flow still has an answer.
-            return outcome if outcome.output is not None or answer is None else replace(outcome, output=answer)
+            outcome = _outcome(ctx, BreakLoop() if breaks_loop and action is None else action, first or ctx._origin)
+            if await _end_flow(flow, ctx, outcome):
+                # If the last agent said nothing, hooks are told so, but the flow still has an answer.
+                return outcome if outcome.output is not None or answer is None else replace(outcome, output=answer)
+            edge = _DIRECT
+            continue
         loops = loops or LoopDetector(run.meter.limits.idle_cycles)
-        try:
-            run.meter.start_transfer(origin)
-            if stack.pending is not None:
-                stack.check_depth(run.meter.limits, origin)
-            loops.count(origin, transfer.to, history, mark)
-        except (LimitError, LoopError) as error:
-            transfer, reason, edge = flow.fall_back(error), "loop", _DIRECT
-            loops.reset()
-            stack.clear(ctx)
+        if (fallback := _count_transfer(flow, ctx, transfer, loops, mark)) is not None:
+            transfer, reason, edge = fallback, "loop", _DIRECT
         to = transfer.to
         source, member = member, flow.resolve(member, to) if run.dynamic_agents else flow.team.members[to]
         _record_transfer(ctx, transfer, reason)
@@ -246,6 +274,44 @@ async def _follow(
             await log.settle()
         if edge is not _DIRECT:
             edge = await _apply_edge(flow, edge, transfer, ctx, source)
+
+
+def _count_transfer(
+    flow: TeamFlow, ctx: AgentContext[Any], transfer: Transfer, loops: LoopDetector, mark: int
+) -> Transfer | None:
+    """Count a transfer; return the transfer to the loop fallback if a limit is reached."""
+    run, stack, origin = flow.run, flow.stack, ctx._origin
+    try:
+        run.meter.start_transfer(origin)
+        if stack.pending is not None:
+            stack.check_depth(run.meter.limits, origin)
+        loops.count(origin, transfer.to, flow.history, mark)
+    except (LimitError, LoopError) as error:
+        fallback = flow.fall_back(error)
+        loops.reset()
+        stack.clear(ctx)
+        return fallback
+    return None
+
+
+def _take_snapshot(flow: TeamFlow, position: FlowPosition, member: TeamMember, edge: "_EdgeView") -> None:
+    """Keep the state of the run before an activation, unless its view on the history must be computed."""
+    if edge is _DIRECT or edge.messages is not None:
+        position.agent, position.messages = member.agent.name, edge.messages
+        flow.run.snapshots.take(flow, position)
+
+
+def reenter(flow: TeamFlow, origin: Origin, view: HistoryView) -> AgentContext[Any]:
+    """Return the context of an activation that a snapshot has interrupted.
+
+    Args:
+        flow: The flow, with the state of the snapshot.
+        origin: The activation.
+        view: Its view on the history.
+    """
+    ctx = cast("AgentContext[Any]", _activate(flow, flow.team.members[origin.agent], origin, _EdgeView(messages=[])))
+    ctx._view = view
+    return ctx
 
 
 class _EdgeView(Struct, frozen=True):
@@ -277,7 +343,9 @@ def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeVie
         # User code made these messages; the agent's own calls must not reuse their call ids.
         flow.run.call_ids.update(call_ids_in(edge.messages))
     else:
-        policy = _policy(flow, member, edge)
+        policy = edge.history
+        if policy is None:
+            policy = member.history if member.history is not None else config.history
         if type(policy) is not str:
             return None
         view = view_history(history, origin, policy, hide_transfers=config.hide_transfers)
@@ -382,8 +450,12 @@ def _outcome(ctx: AgentContext[Any], action: Action | None, first: Origin) -> Fl
     return FlowOutcome(action, ctx._origin, output, first)
 
 
-async def _end_flow(flow: TeamFlow, ctx: AgentContext[Any], outcome: FlowOutcome) -> None:
-    """Record the end of the last activation, and the tasks that end with the flow."""
+async def _end_flow(flow: TeamFlow, ctx: AgentContext[Any], outcome: FlowOutcome) -> bool:
+    """Record the end of the last activation, and the tasks that end with the flow.
+
+    Returns:
+        False if the answer is a question in the middle of a nested task; the user has replied to it.
+    """
     if flow.stack.tasks and (type(outcome.action) is Exit or ("/" in ctx._scope and outcome.action is not None)):
         flow.stack.clear(ctx)
     if ctx._hooks is not None:
@@ -392,6 +464,10 @@ async def _end_flow(flow: TeamFlow, ctx: AgentContext[Any], outcome: FlowOutcome
     if ctx._run.log.sink is not None:
         # The outermost flow ends the run, whose end is stored at once.
         await ctx._run.log.settle(can_defer="/" not in ctx._scope)
+    if needs_reply(flow.stack, outcome.action, ctx):
+        await ask_user(ctx, outcome.output)
+        return False
+    return True
 
 
 def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:

@@ -60,9 +60,9 @@ def resume_events(
     args = args or {}
     message = args.get("message")
     said = UserMessage(message) if isinstance(message, str) else message
-    first: list[types.Event] = [types.RunResumed(f"resumed{len(log.events)}", RUN_ORIGIN, time(), message=said)]
+    first: list[types.Event] = [types.RunResumed(f"resumed{log.count}", RUN_ORIGIN, time(), message=said)]
     if not args.get("execute_calls"):
-        first += _cancelled_calls(log.events)
+        first += _cancelled_calls(log.tail)
     interrupts = log.open_interrupts()
     expired = {id: asked for id, asked in interrupts.items() if 0 < asked.deadline <= now}
     if expired:

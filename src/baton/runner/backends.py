@@ -1,6 +1,6 @@
 """Backends that open a run for driving and keep it when it stops, and the functions that set a run up.
 
-`stored_runs` has the backends for runs in a store.
+`stored_backends` has those for runs in a store.
 """
 
 import itertools
@@ -167,6 +167,49 @@ def open_run(
     Raises:
         TeamChangedError: The team does not have the agent that the run started with.
     """
+    run, config, first_events = open_state(
+        started, log, config, args, first_events=first_events, stopped=stopped, record=record
+    )
+    history = History([*prior_entries, *map(HistoryEntry, started.input)])
+    history.is_main = True
+    if not log.has_past and not prior_entries and started.input and started.input[0].content:
+        # Readers skip empty messages; except for an empty text alone, the input of a new run has none.
+        history.first_messages = started.input
+    if started.summaries:
+        history.restore(started.summaries, is_whole=is_whole)
+    if len(history.entries) > 1:
+        run.call_ids.update(call_ids_in(started.input), call_ids_in([entry.message for entry in prior_entries]))
+    flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))
+    return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
+
+
+def open_state(
+    started: RunStarted,
+    log: Log,
+    config: FlowConfig,
+    args: RunArgs[Any] | ResumeArgs[Any],
+    *,
+    first_events: Sequence[Event] = (),
+    stopped: StoppedRun = _NOT_STOPPED,
+    record: RunRecord | None = None,
+) -> tuple[RunState[Any], FlowConfig, Sequence[Event]]:
+    """Set up the state of a run, apart from its history.
+
+    Args:
+        started: The run's first event.
+        log: The run's log.
+        config: The team and its options.
+        args: The context and the limits that the caller passed.
+        first_events: Events to write before any agent runs.
+        stopped: The state in which the run stopped, if it is resumed.
+        record: The run's record, if it is stored already.
+
+    Returns:
+        The state, the configuration with the options of the run, and the first events with these options.
+
+    Raises:
+        TeamChangedError: The team does not have the agent that the run started with.
+    """
     if started.root_agent not in config.team.members:
         differences = diff_fingerprints(started.team_fingerprint, team_fingerprint(config.team))
         raise TeamChangedError(started.run_id, differences, missing_root=started.root_agent)
@@ -182,18 +225,8 @@ def open_run(
     meter = UsageMeter(args.get("limits") or stopped.limits or _limits_of_run(started) or config.limits)
     run = RunState(started.run_id, log, context, dict(started.values), meter, dict(stopped.guests), config.live)
     if log.has_past:
-        run.signals.messages = unread_messages([*log.events, *first_events])
-    history = History([*prior_entries, *map(HistoryEntry, started.input)])
-    history.is_main = True
-    if not log.has_past and not prior_entries and started.input and started.input[0].content:
-        # Readers skip empty messages; except for an empty text alone, the input of a new run has none.
-        history.first_messages = started.input
-    if started.summaries:
-        history.restore(started.summaries, is_whole=is_whole)
-    if len(history.entries) > 1:
-        run.call_ids.update(call_ids_in(started.input), call_ids_in([entry.message for entry in prior_entries]))
-    flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))
-    return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
+        run.signals.messages = unread_messages([*log.tail, *first_events])
+    return run, config, first_events
 
 
 def new_run_started(input: RunInput, args: RunArgs[Any], team: Team, fingerprint: dict[str, str]) -> RunStarted:

@@ -12,13 +12,14 @@ from ..errors import RunConflictError
 from ..events import Event
 from ..events.codec import require_known_events
 from ..flow.follow import FlowConfig
-from ..log import Log, ReadOnlyLog
+from ..log import ReadOnlyLog
 from ..stores import RunRecord, RunStatus
 from .answers import resume_events
 from .arguments import ResumeArgs
 from .backends import NullBackend, open_run, run_started_event
 from .result import Interrupt, RunResult, to_interrupt
-from .stored_runs import ReopenedRun, RunRepository, first_deadline, is_drivable
+from .stored_backends import ReopenedRun
+from .stored_runs import RunRepository, first_deadline, is_drivable
 from .stream import RunStream
 from .threads import NO_THREAD
 
@@ -79,8 +80,8 @@ async def _describe(repository: RunRepository, record: RunRecord) -> DriveResult
     """Return the state of a run that is not driven."""
     interrupts: tuple[Interrupt, ...] = ()
     if record.status == "suspended":
-        raised = Log(await repository.events(record.run_id)).open_interrupts()
-        interrupts = tuple(map(to_interrupt, raised.values()))
+        log, _ = await repository.log(record)
+        interrupts = tuple(map(to_interrupt, log.open_interrupts().values()))
     is_waiting = record.status in ("running", "suspended")
     return DriveResult(record.status, record.wake_at if is_waiting else 0.0, interrupts)
 

@@ -59,7 +59,7 @@ class _Batch(Struct, frozen=True):
     wake_at: float = 0.0
     """The time at which a worker drives the run next; stored together with a status."""
     notes: Mapping[str, bytes] = {}
-    """Notes to store together with a status."""
+    """Notes to store together with the lines."""
     take: Sequence[str] = ()
     """Ids of the waiting messages that the lines record."""
 
@@ -117,7 +117,9 @@ class Journal:
         self._undelivered: list[Delivery] = []
         self._status: RunStatus | None = status
         self._wake_at = 0.0
-        self._notes: Mapping[str, bytes] = {}
+        self._notes: dict[str, bytes] = {}
+        self.bytes_added = 0
+        """The number of bytes of all lines so far."""
         self.relay: RunRelay | None = None
         """Tells other processes that watch the run; None if no one may watch it."""
         self._count = max(seq - 1, 0)
@@ -182,7 +184,7 @@ class Journal:
                 await asyncio.wait([self._written])
             else:
                 batch = _Batch(self._lines, self._status, self._undelivered, self._wake_at, self._notes)
-                self._lines, self._status, self._undelivered = [], None, []
+                self._lines, self._status, self._undelivered, self._notes = [], None, [], {}
                 await self._write(batch)
         if self.failure is not None:
             raise self.failure
@@ -228,8 +230,18 @@ class Journal:
             notes: Notes to store with it.
         """
         if self.failure is None:
-            self._status, self._wake_at, self._notes = status, wake_at, notes or {}
+            self._status, self._wake_at = status, wake_at
+            self._notes.update(notes or {})
             await self.drain()
+
+    def keep_note(self, name: str, note: bytes) -> None:
+        """Store a note together with the next lines.
+
+        Args:
+            name: The note's name.
+            note: Its content.
+        """
+        self._notes[name] = note
 
     async def release(self) -> None:
         """Release the lease; if the store does not answer, the lease expires by itself."""
@@ -263,7 +275,9 @@ class Journal:
     def _add_line(self, event: Event) -> None:
         # Encoded here, so that a value that is not JSON fails where it is produced.
         if self.failure is None:
-            self._lines.append(encode_event(event))
+            line = encode_event(event)
+            self._lines.append(line)
+            self.bytes_added += len(line)
             self._count += 1
 
     async def _write(self, batch: _Batch) -> None:
@@ -289,7 +303,7 @@ class Journal:
             if self._create is not None:
                 self.lease = await self._create([encode_header(), *batch.lines])
                 self._create, self._seq = None, len(batch.lines) + 1
-                if batch.status is not None:
+                if batch.status is not None or batch.notes:
                     await self._append(_Batch((), batch.status, (), batch.wake_at, batch.notes), is_retry=False)
             else:
                 await self._append(batch, is_retry=is_retry)
@@ -335,8 +349,10 @@ class Journal:
     def _options(self, batch: _Batch, lease: Lease) -> AppendOptions:
         options: AppendOptions = {"fence": lease.fence}
         if batch.status is not None:
-            options |= {"status": batch.status, "wake_at": batch.wake_at, "notes": batch.notes}
+            options |= {"status": batch.status, "wake_at": batch.wake_at}
             options["release"] = batch.status in FINISHED_STATUSES
+        if batch.notes:
+            options["notes"] = batch.notes
         if batch.take:
             options["take"] = batch.take
         if self.reader:

@@ -138,7 +138,8 @@ class RunResult(Generic[Out]):
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """All messages of this run, without those of earlier runs of its thread."""
-        return tuple([entry.message for entry in self._history.entries[self._history_offset :]])
+        entries = [*self._history.read_dropped(), *self._history.entries[self._history_offset :]]
+        return tuple([entry.message for entry in entries])
 
     def to_openai(self) -> list[dict[str, Any]]:
         """Return the messages as dicts for OpenAI's Chat Completions; see `baton.models.to_openai`.
@@ -221,8 +222,8 @@ def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseEx
         past_events: The number of events that its log had before.
         error: The exception of a failed run.
     """
-    events, meter = run.log.events, run.meter
-    if len(events) <= past_events:
+    events, meter = run.log.since(past_events), run.meter
+    if not events:
         # A replay.
         return
     cost = f"${meter.cost:.4g}" if meter.cost or not meter.unpriced_calls else "cost unknown"
@@ -233,7 +234,7 @@ def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseEx
     while cause is not None and len(causes) < _MAX_CAUSES:
         causes.append(type(cause).__name__)
         cause = cause.__cause__
-    seconds, reason = events[-1].timestamp - events[past_events].timestamp, " from ".join(causes)
+    seconds, reason = events[-1].timestamp - events[0].timestamp, " from ".join(causes)
     text = "run `%s` %s after %.3f s: %d tokens, %s%s"
     RUN_LOGGER.info(text, run.id, status, seconds, meter.tokens, cost, f"; {reason}" if reason else "")
     if error is not None:

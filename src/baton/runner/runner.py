@@ -57,8 +57,9 @@ from .backends import (
 from .driving import replay_run
 from .observers import Observer, check_observers, current_traceparent, measure_store
 from .result import RunResult
+from .stored_backends import NewStoredRun, ReopenedRun
 from .stored_methods import StoredRunMethods
-from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
+from .stored_runs import RunRepository
 from .stream import RunStream
 from .threads import Thread
 from .waiting import WaitingRun

@@ -1,4 +1,4 @@
-"""Runs in a store: the backends that create and reopen them, and the operations on them."""
+"""Runs in a store, and the operations on them."""
 
 import asyncio
 import logging
@@ -6,12 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from time import monotonic, time
+from time import time
 from typing import Any, Unpack
 
 from msgspec.structs import replace
 
-from ..agents.request_records import RequestRecorder
 from ..errors import (
     InboxFullError,
     LogError,
@@ -31,23 +30,33 @@ from ..events import (
     encode_event,
 )
 from ..events.base import RUN_ORIGIN
-from ..events.codec import READER_VERSION, encode_header, require_known_events
+from ..events.codec import READER_VERSION, decode_tail, encode_header
 from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.requests import RecordedRequest, read_requests
 from ..flow.tasks import known_tasks
 from ..flow.team import fingerprint_hash, history_policies
-from ..log import EventSink, Log
-from ..stores import FINISHED_STATUSES, CancelWhen, Lease, RunRecord, RunStatus, Store
+from ..log import Log, LogHead
+from ..stores import (
+    FINISHED_STATUSES,
+    SNAPSHOT_NOTE,
+    CancelWhen,
+    Lease,
+    RunRecord,
+    RunStatus,
+    Store,
+    SupportsSyncLoad,
+)
 from ..stores.base import CreateOptions
 from ..stores.records import check_is_last, origins_of
 from .answers import resume_events
 from .arguments import ResumeArgs, RunArgs, UserText
-from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_started_event
+from .backends import StoppedRun, new_id, run_started_event
 from .inbox import Inbox
-from .journal import Journal, LeaseHeartbeat, SupportsStop
+from .journal import Journal, LeaseHeartbeat
 from .observers import Observer
 from .relay import RunRelay
 from .result import Interrupt, StoppedStatus
+from .snapshots import SNAPSHOT_INTERVAL, LoadedSnapshot, SnapshotWriter, load_snapshot
 from .summaries import summary_note
 from .thread_parts import part_from_log, thread_note
 from .threads import NO_THREAD, ThreadReader, ThreadState
@@ -74,7 +83,7 @@ class RunRepository:
         self.config = config
         self.ttl = ttl
         self.heartbeat = LeaseHeartbeat(store, ttl)
-        self.threads = ThreadReader(store, reads_all=_reads_all(config))
+        self.threads = ThreadReader(store, reads_all=reads_all(config))
         self.fingerprint = fingerprint
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
@@ -85,6 +94,8 @@ class RunRepository:
         """Tells other processes of events and deltas."""
         self.inbox = Inbox(store, self.prepare, self.create)
         """The messages that wait for threads."""
+        self.snapshot_interval = SNAPSHOT_INTERVAL
+        """The least number of events between two snapshots of a run."""
 
     def with_config(self, config: FlowConfig) -> "RunRepository":
         """Return a repository of the same runs that drives them with another configuration."""
@@ -126,6 +137,32 @@ class RunRepository:
         if run_started_event(events).run_id != run_id:
             raise LogError(0, f"it is not the log of run `{run_id}`")
         return events
+
+    async def log(self, record: RunRecord) -> tuple[Log, LoadedSnapshot | None]:
+        """Load the log of a run: the events after its snapshot, if it has one that fits, else all.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        run_id, note = record.run_id, None
+        if record.seq > self.snapshot_interval:
+            note = (await self.store.read_notes([run_id], SNAPSHOT_NOTE)).get(run_id)
+        team = fingerprint_hash(self.fingerprint)
+        snapshot = load_snapshot(note, team=team, seq=record.seq) if note else None
+        if snapshot is None:
+            return Log(await self.events(run_id)), None
+        count, read = snapshot.state.count, await self._head_reader(run_id)
+        tail = decode_tail(await self.store.load(run_id, start=count + 1), snapshot.origins, count=count)
+        head = LogHead(count, lambda: decode_lines(read()[: count + 1]), snapshot.kept)
+        return Log(tail, head=head), snapshot
+
+    async def _head_reader(self, run_id: str) -> Callable[[], Sequence[bytes]]:
+        """Return a function that loads the lines of a run when they are needed."""
+        store = self.store
+        if isinstance(store, SupportsSyncLoad):
+            return partial(store.load_sync, run_id)
+        lines = await store.load(run_id)
+        return lambda: lines
 
     async def requests(self, run_id: str, keys: Collection[str] | None) -> dict[str, RecordedRequest]:
         """Restore model requests of a run from the logs of its thread."""
@@ -170,18 +207,25 @@ class RunRepository:
             if status == "completed" and flow.run.signals.messages and journal.thread:
                 await self._keep_unread(flow, journal)
             wake_at = first_deadline(flow.run.log.open_interrupts().values()) if status == "suspended" else 0.0
-            events, part, notes = flow.run.log.events, None, dict[str, bytes]()
+            log, part, notes = flow.run.log, None, dict[str, bytes]()
             if journal.failure is None:
-                notes |= summary_note(events)
+                snapshots: SnapshotWriter | None = flow.run.snapshots
+                if snapshots is None or snapshots.summary is None:
+                    notes |= summary_note(log.events)
+                else:
+                    notes |= summary_note(log.since(snapshots.count), snapshots.summary)
+                    if status == "completed":
+                        # The run cannot be resumed.
+                        notes[SNAPSHOT_NOTE] = b""
                 if journal.thread and status in FINISHED_STATUSES:
-                    part = part_from_log(events)
-                    notes |= thread_note(part, len(events) + 1)
+                    part = part_from_log(log.events)
+                    notes |= thread_note(part, log.count + 1)
             await journal.finish(status, wake_at=wake_at, notes=notes)
             if part is not None:
-                self.threads.remember(part, len(events) + 1)
+                self.threads.remember(part, log.count + 1)
             if status == "suspended" and journal.cancel_requested and journal.failure is None:
                 status = "cancelled"
-                flow.run.log.write(RunCancelled(f"cancelled{len(flow.run.log.events)}", RUN_ORIGIN, time()))
+                log.write(RunCancelled(f"cancelled{log.count}", RUN_ORIGIN, time()))
                 await journal.finish(status)
         finally:
             await journal.release()
@@ -302,14 +346,14 @@ class RunRepository:
             if lease.cancel_requested:
                 await self.store_cancelled(await self.record(run_id), lease)
                 raise RunConflictError(run_id, "its cancellation was requested; it is cancelled now")
-            events = await self.events(run_id)
-            if isinstance(events[-1], RunCompleted):
+            record = await self.record(run_id)
+            (log, _), args = await self.log(record), ResumeArgs(values=values, message=message)
+            if log.tail and isinstance(log.tail[-1], RunCompleted):
                 raise RunError(f"run `{run_id}` has completed and has no open interrupts")
-            await self.check_last(await self.record(run_id))
-            log, args = Log(events), ResumeArgs(values=values, message=message)
+            await self.check_last(record)
             first = resume_events(log, await self.time_for(log), answers=answers, args=args)
             lines = [encode_event(event) for event in first]
-            await self.store.append(run_id, len(events) + 1, lines, status="running", fence=lease.fence, wake_at=0.0)
+            await self.store.append(run_id, log.count + 1, lines, status="running", fence=lease.fence, wake_at=0.0)
         finally:
             await self.store.release(lease)
 
@@ -359,7 +403,7 @@ class RunRepository:
             await self.inbox.promote_safely(record.thread)
 
 
-def _reads_all(config: FlowConfig) -> bool:
+def reads_all(config: FlowConfig) -> bool:
     """Return whether an agent may read entries that a summary for all readers replaces."""
     policies = {config.history, *history_policies(config.team)}
     return not policies.isdisjoint({"lineage", "answers", "none"})
@@ -373,220 +417,3 @@ def first_deadline(interrupts: Iterable[InterruptRaised | Interrupt]) -> float:
 def is_drivable(record: RunRecord) -> bool:
     """Return whether a worker should drive a run, apart from its lease."""
     return record.is_due and (record.status == "running" or (record.status == "suspended" and record.wake_at > 0))
-
-
-class _StoredBackend:
-    """The common part of the backends for new and reopened runs."""
-
-    is_waiting = False
-
-    def __init__(self, repository: RunRepository, run_id: str) -> None:
-        self.run_id = run_id
-        self._repository = repository
-        self._journal: Journal | None = None
-
-    def _attach(self, opened: OpenRun, journal: Journal, run: SupportsStop, thread: ThreadState) -> OpenRun:
-        """Let the run write to the store from now on, and renew its lease."""
-        state = opened.flow.run
-        state.requests = RequestRecorder(
-            state.id, state.log, opened.flow.history, thread.requests, offset=opened.history_offset
-        )
-        state.log.attach(journal)
-        state.signals.lease = journal
-        self._repository.heartbeat.add(journal, run)
-        journal.relay = self._repository.relay
-        journal.relay.drive(self.run_id, len(state.log.events))
-        return opened
-
-    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
-        """Store the final status and release the lease; return the status that was stored."""
-        return await self._repository.finish(flow, self._journal, status) if self._journal is not None else status
-
-
-class NewStoredRun(_StoredBackend):
-    """The backend of a run that is created in a store."""
-
-    def __init__(self, repository: RunRepository, started: RunStarted, args: RunArgs[Any]) -> None:
-        super().__init__(repository, started.run_id)
-        self._started = started
-        self._args = args
-
-    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
-        """Open the run; its first lines are stored before any agent runs."""
-        repository = self._repository
-        started, thread = await repository.prepare(self._started, self._args)
-        journal = self._journal = Journal(
-            repository.store, create=partial(self._create, started), sink=sink, thread=started.thread, run=run
-        )
-        opened = open_run(
-            started,
-            Log(),
-            repository.config,
-            self._args,
-            first_events=[started],
-            prior_entries=thread.entries,
-            is_whole=thread.is_whole,
-        )
-        return self._attach(opened, journal, run, thread)
-
-    async def create_and_open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
-        """Create the run at once and open it. Raises ThreadBusyError."""
-        repository, deadline = self._repository, monotonic() + self._repository.ttl
-        started, thread = await repository.prepare(self._started, self._args)
-        lease = await self._create(started, [encode_header(), encode_event(started)])
-        log = Log()
-        opened = open_run(
-            started, log, repository.config, self._args, prior_entries=thread.entries, is_whole=thread.is_whole
-        )
-        log.events.append(started)
-        journal = self._journal = Journal(
-            repository.store,
-            lease=lease,
-            lease_deadline=deadline,
-            seq=2,
-            sink=sink,
-            thread=started.thread,
-            run=run,
-        )
-        if sink is not None:
-            sink.put(started)
-        return self._attach(opened, journal, run, thread)
-
-    async def _create(self, started: RunStarted, lines: Sequence[bytes]) -> Lease:
-        repository, sent = self._repository, monotonic()
-        lease = await repository.create(started, lines, worker=new_id(), ttl=repository.ttl)
-        if self._journal is not None:
-            self._journal.lease_deadline = sent + repository.ttl
-        return lease
-
-
-FirstEvents = Callable[[Log, float], Sequence[Event]]
-"""Returns the events to write first, from the log and the store's time; raises if they are not valid for the log."""
-
-
-class ReopenedRun(_StoredBackend):
-    """The backend of a run that is loaded from a store."""
-
-    def __init__(
-        self,
-        repository: RunRepository,
-        run_id: str,
-        first_events: FirstEvents | None,
-        args: ResumeArgs[Any],
-        *,
-        only_if_due: bool = False,
-        worker: str | None = None,
-    ) -> None:
-        """Create the backend.
-
-        Args:
-            repository: Access to the stored runs.
-            run_id: The run to reopen.
-            first_events: Returns the events to write first; None for none.
-            args: The arguments that the caller passed.
-            only_if_due: Raise RunConflictError in `open` if no worker should drive the run now.
-            worker: The name to hold the lease by; a lease with this name is taken at once.
-        """
-        super().__init__(repository, run_id)
-        self._first_events = first_events
-        self._args = args
-        self._only_if_due = only_if_due
-        self._worker = worker
-
-    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
-        """Acquire the lease, so that no one else writes, and load the log."""
-        repository = self._repository
-        repository.claim(self.run_id)
-        if self._only_if_due:
-            # Such a run is driven for readers in other processes.
-            repository.relay.start()
-        try:
-            return await self._open(sink, run)
-        except BaseException:
-            repository.disclaim(self.run_id)
-            raise
-
-    async def _open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
-        repository = self._repository
-        local = repository.local_states.get(self.run_id) or StoppedRun()
-        before = await repository.record(self.run_id)
-        deadline = monotonic() + repository.ttl
-        lease = await self._acquire(self._worker or local.worker or new_id())
-        try:
-            record = await repository.record(self.run_id)
-            if self._only_if_due and not is_drivable(record):
-                raise RunConflictError(self.run_id, f"another worker drove it meanwhile; it is {record.status}")
-            if lease.cancel_requested and record.status in ("running", "suspended"):
-                # Its driver stopped before it saw the request, which is still valid.
-                await repository.store_cancelled(record, lease)
-                raise RunConflictError(self.run_id, "its cancellation was requested; it is cancelled now")
-            await repository.check_last(record)
-            opened, thread, seq = await self._load(record, local)
-        except BaseException:
-            await repository.store.release(lease)
-            raise
-        repository.local_states.pop(self.run_id, None)
-        # From the first new line on the status is `running`, so that the run is recovered if this process dies.
-        status = None if record.status == "running" and not record.wake_at else "running"
-        journal = self._journal = Journal(
-            repository.store,
-            lease=lease,
-            lease_deadline=deadline,
-            seq=seq,
-            status=status,
-            sink=sink,
-            thread=record.thread,
-            run=run,
-        )
-        journal.reader = READER_VERSION if record.reader < READER_VERSION else 0
-        if before.status == "running" and before.lease_until:
-            journal.previous_worker = before.worker
-            journal.last_heartbeat = before.lease_until - before.lease_seconds
-        return self._attach(opened, journal, run, thread)
-
-    async def _acquire(self, worker: str) -> Lease:
-        """Acquire the lease; if the task is cancelled meanwhile, the lease is released."""
-        store = self._repository.store
-        acquiring = asyncio.ensure_future(store.acquire(self.run_id, worker, ttl=self._repository.ttl))
-        try:
-            return await asyncio.shield(acquiring)
-        except asyncio.CancelledError:
-            await asyncio.wait([acquiring])
-            if not acquiring.cancelled() and acquiring.exception() is None:
-                await store.release(acquiring.result())
-            raise
-
-    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
-        """Store the final status and release the lease; return the status that was stored."""
-        try:
-            return await super().close(flow, status)
-        finally:
-            self._repository.disclaim(self.run_id)
-
-    async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, ThreadState, int]:
-        repository = self._repository
-        events = await repository.events(self.run_id)
-        require_known_events(events)
-        started = run_started_event(events)
-        if isinstance(events[-1], RunCompleted):
-            raise RunError(f"run `{self.run_id}` has completed and cannot be resumed")
-        if len(events) == 1 and started.thread and record.previous != started.previous_run_id:
-            raise RunConflictError(self.run_id, f"it does not follow the last run of thread `{started.thread}`")
-        check_team(started, repository.fingerprint, self._args)
-        log = Log(events)
-        # A suspended run that is driven is one of whose interrupts has expired.
-        first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events
-        first_events = () if first is None else first(log, await repository.time_for(log))
-        thread = await repository.threads.state_after(started.previous_run_id)
-        opened = open_run(
-            started,
-            log,
-            repository.config,
-            self._args,
-            first_events=first_events,
-            prior_entries=thread.entries,
-            is_whole=thread.is_whole,
-            stopped=local,
-            record=record,
-        )
-        return opened, thread, len(events) + 1

@@ -299,7 +299,7 @@ class RunStream(Generic[Out]):
             return
         self._opened = opened
         flow, log = opened.flow, opened.flow.run.log
-        hooks, past_events = flow.config.options.hooks, len(log.events)
+        hooks, past_events = flow.config.options.hooks, log.count
         first_events = opened.first_events
         if observed is not None:
             first_events = observed.enter(flow.run, first_events)
@@ -391,7 +391,7 @@ class RunStream(Generic[Out]):
         flow, log = opened.flow, opened.flow.run.log
         first = flow.team.members[opened.first_agent]
         if hooks is not None:
-            is_past = log.has_past and log.has("1/start")
+            is_past = log.head_count > 0 or (log.has_past and log.has("1/start"))
             await dispatch(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
         seconds = flow.run.meter.limits.seconds
         if seconds is None:
@@ -411,7 +411,7 @@ class RunStream(Generic[Out]):
 
     async def _notify_interrupts(self, hooks: RunHooks | None, past_events: int) -> None:
         if hooks is not None:
-            for event in self._log.events[past_events:]:
+            for event in self._log.since(past_events):
                 if isinstance(event, types.InterruptRaised):
                     await maybe_await(hooks.on_interrupt(self._root_context(), to_interrupt(event)))
 
@@ -495,11 +495,14 @@ class RunStream(Generic[Out]):
             raise ReplayMismatchError(missing.key, type(missing).__name__, "nothing there")
 
     def _last_path(self) -> tuple[str, ...]:
-        return next((event.path for event in reversed(self._log.events) if event.path), ())
+        log = self._log
+        path = next((event.path for event in reversed(log.tail) if event.path), ())
+        # The first events of a run that was resumed from a snapshot are read only if they must be.
+        return path or next((event.path for event in reversed(log.events) if event.path), ())
 
     async def _stop(self, kind: type[types.Event], *fields: Any, failure: BaseException | None = None) -> None:
         """Record an event of this kind, which a run may have several times, and stop."""
-        key = f"{STATUS_BY_EVENT[kind]}{len(self._log.events)}"
+        key = f"{STATUS_BY_EVENT[kind]}{self._log.count}"
         closing = self._finish(kind(key, RUN_ORIGIN, time(), *fields), failure=failure)
         if closing is not None:
             status = await closing

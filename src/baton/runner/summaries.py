@@ -36,19 +36,23 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(RunSummary)
 
 
-def summarize(events: Sequence[Event]) -> RunSummary:
+def summarize(events: Sequence[Event], before: RunSummary | None = None) -> RunSummary:
     """Summarize a run.
 
     Args:
-        events: Its log.
+        events: Its log or, with `before`, the events after it.
+        before: The summary of the events before these.
     """
-    started = run_started_event(events)
-    first = next((message for message in started.input if isinstance(message, UserMessage)), None)
-    agents, error = dict[str, None](), ""
+    first: UserMessage | None = None
+    if before is None:
+        started = run_started_event(events)
+        first = next((message for message in started.input if isinstance(message, UserMessage)), None)
+        before = RunSummary("", started.root_agent, forked_from=started.forked_from)
+    agents, error = dict.fromkeys(before.agents), before.error
     for event in events:
         if type(event) is AgentStarted:
             agents[event.agent] = None
-        elif type(event) is UserMessageAdded and first is None:
+        elif type(event) is UserMessageAdded and first is None and not before.text:
             # A live conversation starts without input.
             first = event.message
         elif type(event) is RunFailed:
@@ -56,22 +60,23 @@ def summarize(events: Sequence[Event]) -> RunSummary:
         elif type(event) is RunResumed:
             error = ""
     return RunSummary(
-        "" if first is None else " ".join(text_of(first.content)[: 2 * _MAX_TEXT].split())[:_MAX_TEXT],
-        started.root_agent,
+        before.text if first is None else " ".join(text_of(first.content)[: 2 * _MAX_TEXT].split())[:_MAX_TEXT],
+        before.root_agent,
         tuple([*agents][:_MAX_AGENTS]),
-        total_usage(events),
+        before.usage + total_usage(events),
         error,
-        started.forked_from,
+        before.forked_from,
     )
 
 
-def summary_note(events: Sequence[Event]) -> dict[str, bytes]:
+def summary_note(events: Sequence[Event], before: RunSummary | None = None) -> dict[str, bytes]:
     """Return the note with the summary of a run, to be stored with its lines.
 
     Args:
-        events: Its log.
+        events: Its log or, with `before`, the events after it.
+        before: The summary of the events before these.
     """
-    return {SUMMARY_NOTE: msgspec.json.encode(summarize(events))}
+    return {SUMMARY_NOTE: msgspec.json.encode(summarize(events, before))}
 
 
 async def read_summaries(store: Store, run_ids: Sequence[str]) -> Mapping[str, RunSummary]:

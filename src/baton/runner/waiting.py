@@ -19,7 +19,8 @@ from .driving import drive_run
 from .journal import SupportsStop
 from .options import refuse_unrecorded
 from .result import RunResult, StoppedStatus
-from .stored_runs import NewStoredRun, ReopenedRun, RunRepository
+from .stored_backends import NewStoredRun, ReopenedRun
+from .stored_runs import RunRepository
 from .stream import RunStream
 from .watching import watch_run
 

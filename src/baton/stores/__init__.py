@@ -27,6 +27,7 @@ from .base import (
     RunStatus,
     Store,
     SupportsChannel,
+    SupportsSyncLoad,
     WaitingMessage,
     WaitMode,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "SQLiteStore",
     "Store",
     "SupportsChannel",
+    "SupportsSyncLoad",
     "WaitMode",
     "WaitingMessage",
     "iter_records",

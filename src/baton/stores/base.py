@@ -285,6 +285,19 @@ class SupportsChannel(Protocol):
 
 
 @runtime_checkable
+class SupportsSyncLoad(Protocol):
+    """A store that can be read without an event loop, so that a resumed run need not load what no one asks for."""
+
+    def load_sync(self, run_id: str) -> Sequence[bytes]:
+        """Load the lines of a run; see `Store.load`. It blocks.
+
+        Args:
+            run_id: The run.
+        """
+        ...
+
+
+@runtime_checkable
 class Store(Protocol):
     """A place for the logs of runs. All methods may be called from several tasks at once."""
 

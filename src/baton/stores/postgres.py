@@ -317,7 +317,15 @@ class PostgresStore(WriteMethods):
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
-        rows = require_run(await self._pool.fetch(_LOAD, {"run_id": run_id, "start": start}) or None, run_id, self)
+        rows = await self._pool.fetch(_LOAD, {"run_id": run_id, "start": start})
+        return self._to_lines(run_id, rows, start)
+
+    def load_sync(self, run_id: str) -> Sequence[bytes]:
+        """Load all lines on a connection of its own; see `SupportsSyncLoad.load_sync`."""
+        return self._to_lines(run_id, self._pool.fetch_sync(_LOAD, {"run_id": run_id, "start": 0}), 0)
+
+    def _to_lines(self, run_id: str, rows: Sequence[tuple[Any, ...]], start: int) -> Sequence[bytes]:
+        rows = require_run(rows or None, run_id, self)
         pieces = [(first, lines) for _, first, lines in rows if lines is not None]
         return records.join_pieces(pieces, start=start, end=rows[0][0])
 

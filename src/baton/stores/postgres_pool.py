@@ -10,6 +10,7 @@ from typing import Any, LiteralString, TypeVar
 from weakref import WeakSet
 
 from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, Error, IntegrityError, OperationalError, errors
+from psycopg import Connection as SyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL, Identifier
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -180,6 +181,14 @@ class PostgresPool:
     async def fetch(self, statement: LiteralString, values: Values) -> list[Row]:
         """Run a statement, which may be executed twice if the connection is lost; return its rows."""
         return await self.change(statement, values) or []
+
+    def fetch_sync(self, statement: LiteralString, values: Values) -> list[Row]:
+        """Run a statement without an event loop, on a connection of its own; return its rows."""
+        try:
+            with SyncConnection.connect(self._url, **self._options) as connection:
+                return connection.execute(statement, values, binary=True).fetchall()
+        except Error as failure:
+            raise self._to_store_error(failure) from failure
 
     async def change(self, statement: LiteralString, values: Values, *, since: float | None = None) -> list[Row] | None:
         """Like `fetch`, but return None if the statement violates a unique constraint.

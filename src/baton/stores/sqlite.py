@@ -209,7 +209,15 @@ class SQLiteStore(LeaseMethods):
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
+        seq, found = require_run(await self._read(self._select_pieces(run_id, start)), run_id, self)
+        return records.join_pieces(found, start=start, end=seq)
 
+    def load_sync(self, run_id: str) -> Sequence[bytes]:
+        """Load all lines; see `SupportsSyncLoad.load_sync`."""
+        seq, found = require_run(self._file.read(self._select_pieces(run_id, 0)), run_id, self)
+        return records.join_pieces(found, start=0, end=seq)
+
+    def _select_pieces(self, run_id: str, start: int) -> Work[tuple[int, Sequence[tuple[int, bytes]]] | None]:
         def pieces(connection: Connection) -> tuple[int, Sequence[tuple[int, bytes]]] | None:
             row = connection.execute(_NUMBER, (run_id,)).fetchone()
             if row is None:
@@ -222,8 +230,7 @@ class SQLiteStore(LeaseMethods):
             (place,) = connection.execute(_FROM, (origin, origin + start)).fetchone() if start else (origin,)
             return seq, connection.execute(_LOAD, (origin, place, origin + MAX_LINES - 1)).fetchall()
 
-        seq, found = require_run(await self._read(pieces), run_id, self)
-        return records.join_pieces(found, start=start, end=seq)
+        return pieces
 
     async def record(self, run_id: str) -> RunRecord | None:
         """Return a run's record; see `Store.record`."""

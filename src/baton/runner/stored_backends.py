@@ -1,0 +1,293 @@
+"""The backends of runs in a store: they create a run or reopen it, and let it write to the store."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from ..agents.request_records import RequestRecorder
+from ..errors import RunConflictError, RunError
+from ..events import Event, RunCompleted, RunStarted, encode_event
+from ..events.codec import READER_VERSION, encode_header, require_known_events
+from ..flow.follow import TeamFlow
+from ..flow.team import fingerprint_hash
+from ..log import EventSink, Log
+from ..stores import Lease, RunRecord
+from .answers import resume_events
+from .arguments import ResumeArgs, RunArgs
+from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_started_event
+from .journal import Journal, SupportsStop
+from .result import StoppedStatus
+from .snapshots import LoadedSnapshot, SnapshotWriter, restore_run
+from .stored_runs import RunRepository, is_drivable, reads_all
+from .threads import NO_THREAD, ThreadState
+
+
+class _StoredBackend:
+    """The common part of the backends for new and reopened runs."""
+
+    is_waiting = False
+
+    def __init__(self, repository: RunRepository, run_id: str) -> None:
+        self.run_id = run_id
+        self._repository = repository
+        self._journal: Journal | None = None
+
+    def _attach(
+        self,
+        opened: OpenRun,
+        journal: Journal,
+        run: SupportsStop,
+        thread: ThreadState,
+        started: RunStarted,
+        snapshot: LoadedSnapshot | None = None,
+    ) -> OpenRun:
+        """Let the run write to the store from now on, and renew its lease."""
+        repository, state, history, offset = (
+            self._repository,
+            opened.flow.run,
+            opened.flow.history,
+            opened.history_offset,
+        )
+        found = None if snapshot is None else snapshot.state
+        state.requests = RequestRecorder(
+            state.id,
+            state.log,
+            history,
+            thread.requests if found is None else found.requests,
+            offset=offset,
+            known=() if found is None else found.contents,
+        )
+        ctx = None if opened.flow.position is None else opened.flow.position.ctx
+        inside = None if found is None else found.position.inside
+        if ctx is not None and inside is not None and inside.request is not None:
+            state.requests.continue_from(inside.request, ctx)
+        state.snapshots = SnapshotWriter(
+            journal,
+            started,
+            team=fingerprint_hash(repository.fingerprint),
+            reads_all=reads_all(repository.config),
+            interval=repository.snapshot_interval,
+            prior=history.entries[:offset],
+            requests=thread.requests,
+            snapshot=found,
+            entries=() if found is None else history.entries[offset:],
+        )
+        state.log.attach(journal)
+        state.signals.lease = journal
+        repository.heartbeat.add(journal, run)
+        journal.relay = repository.relay
+        journal.relay.drive(self.run_id, state.log.count)
+        return opened
+
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
+        """Store the final status and release the lease; return the status that was stored."""
+        return await self._repository.finish(flow, self._journal, status) if self._journal is not None else status
+
+
+class NewStoredRun(_StoredBackend):
+    """The backend of a run that is created in a store."""
+
+    def __init__(self, repository: RunRepository, started: RunStarted, args: RunArgs[Any]) -> None:
+        super().__init__(repository, started.run_id)
+        self._started = started
+        self._args = args
+
+    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        """Open the run; its first lines are stored before any agent runs."""
+        repository = self._repository
+        started, thread = await repository.prepare(self._started, self._args)
+        journal = self._journal = Journal(
+            repository.store, create=partial(self._create, started), sink=sink, thread=started.thread, run=run
+        )
+        opened = open_run(
+            started,
+            Log(),
+            repository.config,
+            self._args,
+            first_events=[started],
+            prior_entries=thread.entries,
+            is_whole=thread.is_whole,
+        )
+        return self._attach(opened, journal, run, thread, started)
+
+    async def create_and_open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        """Create the run at once and open it. Raises ThreadBusyError."""
+        repository, deadline = self._repository, monotonic() + self._repository.ttl
+        started, thread = await repository.prepare(self._started, self._args)
+        lease = await self._create(started, [encode_header(), encode_event(started)])
+        log = Log()
+        opened = open_run(
+            started, log, repository.config, self._args, prior_entries=thread.entries, is_whole=thread.is_whole
+        )
+        log.add_stored(started)
+        journal = self._journal = Journal(
+            repository.store,
+            lease=lease,
+            lease_deadline=deadline,
+            seq=2,
+            sink=sink,
+            thread=started.thread,
+            run=run,
+        )
+        if sink is not None:
+            sink.put(started)
+        return self._attach(opened, journal, run, thread, started)
+
+    async def _create(self, started: RunStarted, lines: Sequence[bytes]) -> Lease:
+        repository, sent = self._repository, monotonic()
+        lease = await repository.create(started, lines, worker=new_id(), ttl=repository.ttl)
+        if self._journal is not None:
+            self._journal.lease_deadline = sent + repository.ttl
+        return lease
+
+
+FirstEvents = Callable[[Log, float], Sequence[Event]]
+"""Returns the events to write first, from the log and the store's time; raises if they are not valid for the log."""
+
+
+class ReopenedRun(_StoredBackend):
+    """The backend of a run that is loaded from a store."""
+
+    def __init__(
+        self,
+        repository: RunRepository,
+        run_id: str,
+        first_events: FirstEvents | None,
+        args: ResumeArgs[Any],
+        *,
+        only_if_due: bool = False,
+        worker: str | None = None,
+    ) -> None:
+        """Create the backend.
+
+        Args:
+            repository: Access to the stored runs.
+            run_id: The run to reopen.
+            first_events: Returns the events to write first; None for none.
+            args: The arguments that the caller passed.
+            only_if_due: Raise RunConflictError in `open` if no worker should drive the run now.
+            worker: The name to hold the lease by; a lease with this name is taken at once.
+        """
+        super().__init__(repository, run_id)
+        self._first_events = first_events
+        self._args = args
+        self._only_if_due = only_if_due
+        self._worker = worker
+
+    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        """Acquire the lease, so that no one else writes, and load the log."""
+        repository = self._repository
+        repository.claim(self.run_id)
+        if self._only_if_due:
+            # Such a run is driven for readers in other processes.
+            repository.relay.start()
+        try:
+            return await self._open(sink, run)
+        except BaseException:
+            repository.disclaim(self.run_id)
+            raise
+
+    async def _open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        repository = self._repository
+        local = repository.local_states.get(self.run_id) or StoppedRun()
+        before = await repository.record(self.run_id)
+        deadline = monotonic() + repository.ttl
+        lease = await self._acquire(self._worker or local.worker or new_id())
+        try:
+            record = await repository.record(self.run_id)
+            if self._only_if_due and not is_drivable(record):
+                raise RunConflictError(self.run_id, f"another worker drove it meanwhile; it is {record.status}")
+            if lease.cancel_requested and record.status in ("running", "suspended"):
+                # Its driver stopped before it saw the request, which is still valid.
+                await repository.store_cancelled(record, lease)
+                raise RunConflictError(self.run_id, "its cancellation was requested; it is cancelled now")
+            await repository.check_last(record)
+            opened, thread, started, snapshot = await self._load(record, local)
+        except BaseException:
+            await repository.store.release(lease)
+            raise
+        repository.local_states.pop(self.run_id, None)
+        # From the first new line on the status is `running`, so that the run is recovered if this process dies.
+        status = None if record.status == "running" and not record.wake_at else "running"
+        journal = self._journal = Journal(
+            repository.store,
+            lease=lease,
+            lease_deadline=deadline,
+            seq=opened.flow.run.log.count + 1,
+            status=status,
+            sink=sink,
+            thread=record.thread,
+            run=run,
+        )
+        journal.reader = READER_VERSION if record.reader < READER_VERSION else 0
+        if before.status == "running" and before.lease_until:
+            journal.previous_worker = before.worker
+            journal.last_heartbeat = before.lease_until - before.lease_seconds
+        return self._attach(opened, journal, run, thread, started, snapshot)
+
+    async def _acquire(self, worker: str) -> Lease:
+        """Acquire the lease; if the task is cancelled meanwhile, the lease is released."""
+        store = self._repository.store
+        acquiring = asyncio.ensure_future(store.acquire(self.run_id, worker, ttl=self._repository.ttl))
+        try:
+            return await asyncio.shield(acquiring)
+        except asyncio.CancelledError:
+            await asyncio.wait([acquiring])
+            if not acquiring.cancelled() and acquiring.exception() is None:
+                await store.release(acquiring.result())
+            raise
+
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
+        """Store the final status and release the lease; return the status that was stored."""
+        try:
+            return await super().close(flow, status)
+        finally:
+            self._repository.disclaim(self.run_id)
+
+    async def _load(
+        self, record: RunRecord, local: StoppedRun
+    ) -> tuple[OpenRun, ThreadState, RunStarted, LoadedSnapshot | None]:
+        repository, thread = self._repository, NO_THREAD
+        log, snapshot = await repository.log(record)
+        if snapshot is not None and snapshot.needs_thread:
+            thread = await repository.threads.state_after(snapshot.started.previous_run_id)
+            if len(thread.entries) != snapshot.state.history.offset:
+                # Earlier runs were deleted meanwhile.
+                log, snapshot = Log(await repository.events(self.run_id)), None
+        require_known_events(log.tail)
+        started = run_started_event(log.events) if snapshot is None else snapshot.started
+        if log.tail and isinstance(log.tail[-1], RunCompleted):
+            raise RunError(f"run `{self.run_id}` has completed and cannot be resumed")
+        if log.count == 1 and started.thread and record.previous != started.previous_run_id:
+            raise RunConflictError(self.run_id, f"it does not follow the last run of thread `{started.thread}`")
+        check_team(started, repository.fingerprint, self._args)
+        # A suspended run that is driven is one of whose interrupts has expired.
+        first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events
+        first_events = () if first is None else first(log, await repository.time_for(log))
+        if snapshot is None:
+            thread = await repository.threads.state_after(started.previous_run_id)
+            opened = open_run(
+                started,
+                log,
+                repository.config,
+                self._args,
+                first_events=first_events,
+                prior_entries=thread.entries,
+                is_whole=thread.is_whole,
+                stopped=local,
+                record=record,
+            )
+        else:
+            opened = restore_run(
+                snapshot,
+                log,
+                repository.config,
+                self._args,
+                first_events=first_events,
+                prior_entries=thread.entries,
+                stopped=local,
+                record=record,
+            )
+        return opened, thread, started, snapshot
