@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +22,9 @@ from typing import Any
 from baton import Agent, Runner, tool
 from baton.agents import Compaction
 from baton.context.history import MessageWindow
-from baton.events import Event, encode_log
-from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
+from baton.errors import ModelError
+from baton.events import encode_log
+from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
 from baton.runner import BackgroundRunner
 from benchmarks.contenders.baton import LIMITS, MAX_TURNS, StubModel
@@ -184,19 +187,63 @@ async def _sync_tool(rounds: int) -> Growth:
 
 async def _resumes(folder: Path, rounds: int) -> list[Growth]:
     rows: list[Growth] = []
-    for events, limit in ((1_000, 1.5), (10_000, 15.0)):
-        workload = tool_loop("log", "log", tool_calls=events // 2)
-        agent = _stepping(workload, Script(workload))
-        run = await Runner(agent, model=StubModel(Script(workload)), limits=LIMITS).run("Go.")
-        log: list[Event] = list(run.events)[:-2]
-
-        async def resume(agent: Agent = agent, log: list[Event] = log) -> None:
-            runner = Runner(agent, model=Answering(), limits=LIMITS)
-            await runner.resume(runner.load_log(log))
-
-        cost = await _best(resume, rounds)
-        rows.append(Growth(f"resume of {events:,} events in memory", cost * 1000, limit, "ms"))
+    costs: dict[int, float] = {}
+    for events, limit in ((1_000, 1.5), (10_000, 15.0), (100_000, 150.0)):
+        cost = await _resume_cost(folder / f"log{events}.db", rounds, events, None)
+        rows.append(Growth(f"resume of {events:,} events in SQLite: CPU time", cost * 1000, limit, "ms"))
+    compaction = Compaction(at_tokens=20_000, keep_last=5, summarizer=_summarize)
+    for events in (2_000, 20_000):
+        costs[events] = await _resume_cost(folder / f"compacted{events}.db", rounds, events, compaction)
+    rows.append(Growth("the same with Compaction, 20,000 events: CPU time", costs[20_000] * 1000, 5.0, "ms"))
+    rows.append(Growth("beside 2,000 events", costs[20_000] / costs[2_000], 1.3, "x"))
     return rows
+
+
+def _summarize(ctx: object, messages: object) -> str:
+    return "a summary of all messages so far"
+
+
+class Stopping:
+    """A model that calls a tool in every turn, and fails in the last one."""
+
+    name = "stub"
+
+    def __init__(self, turns: int) -> None:
+        self._turns, self._made = turns, 0
+
+    def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]:
+        self._made += 1
+        if self._made > self._turns:
+            raise ConnectionError("the provider is down")
+        call = ToolCall(f"call_{self._made:024d}", "step", '{"n": 1}')
+        return CompleteResponse(ModelResponse(AssistantMessage("", (call,)), Usage(40 * len(request.messages), 20)))
+
+
+async def _resume_cost(path: Path, rounds: int, events: int, compaction: Compaction | None) -> float:
+    """Return the CPU seconds of a runner that resumes a run which failed in its last turn."""
+
+    @tool(effect="read", in_thread=False)
+    def step(n: int) -> str:
+        """Take a step."""
+        return "the result of a step, which has about as many words as many such results have"
+
+    def runner(model: Any, path: Path) -> Runner[Any, Any]:
+        agent = Agent("Worker", instructions=INSTRUCTIONS, tools=[step], max_turns=MAX_TURNS)
+        return Runner(agent, model=model, store=path, limits=LIMITS, compaction=compaction)
+
+    async with runner(Stopping(events // 2), path) as first:
+        with suppress(ModelError):
+            await first.run("Go.", run_id="r")
+    samples: list[float] = []
+    for number in range(rounds):
+        copy = Path(shutil.copy(path, path.with_suffix(f".{number}.db")))
+        async with runner(Answering(), copy) as resumed:
+            await resumed._repository_with("r").record("r")
+            gc.collect()
+            started = time.process_time()
+            await resumed.resume("r")
+            samples.append(time.process_time() - started)
+    return min(samples)
 
 
 def _stepping(workload: Workload, script: Script) -> Agent:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -57,6 +57,12 @@ def facts_in(messages: Sequence[Message]) -> list[str]:
         if isinstance(message, AssistantMessage):
             texts += [call.arguments for call in message.tool_calls]
     return _FACT.findall(" ".join(texts))
+
+
+def with_shared_summaries(conversation: Conversation) -> Conversation:
+    """Replace policies whose readers have summaries of their own."""
+    own = {"lineage": "rewritten", "answers": "verbatim", "none": "filter"}
+    return replace(conversation, policies=tuple([own.get(each, each) for each in conversation.policies]))
 
 
 class FactModel:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from tests.laws.executions import RUN_ID, Execution, run_in_loop
-from tests.laws.facts import NAMES, Conversation, Thread, compactions, conversations
+from tests.laws.facts import NAMES, Conversation, Thread, compactions, conversations, with_shared_summaries
 from tests.laws.plans import Scenario
 from tests.laws.snapshots import EverySnapshot, SnapshotStore, check_same, describe, take_often
 from tests.laws.strategies import scenarios
@@ -108,7 +108,11 @@ class SnapshottedThread(Thread):
 
 # History policies, filters and functions; with a summary for all readers, the first entries are left out.
 @settings(max_examples=settings().max_examples // 2)
-@given(conversation=conversations, compaction=st.none() | compactions, pick=st.integers(0, 10**6))
+@given(
+    conversation=conversations | conversations.map(with_shared_summaries),
+    compaction=st.none() | compactions,
+    pick=st.integers(0, 10**6),
+)
 def test_a_run_of_a_thread_continues_the_same_with_and_without_its_snapshots(
     conversation: Conversation, compaction: Compaction | None, pick: int
 ) -> None:

@@ -1,12 +1,11 @@
 """A thread is read the same from the notes beside its logs as from the logs (performance B3)."""
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, note
 from hypothesis import strategies as st
 from tests.laws.executions import run_in_loop
-from tests.laws.facts import Conversation, Thread, compactions, conversations
+from tests.laws.facts import Conversation, Thread, compactions, conversations, with_shared_summaries
 from tests.laws.thread_notes import check_notes
 
 from baton import Runner
@@ -39,13 +38,7 @@ class WholeThread(Thread):
         return runner
 
 
-def _with_shared_summaries(conversation: Conversation) -> Conversation:
-    """Replace policies whose readers have summaries of their own."""
-    own = {"lineage": "rewritten", "answers": "verbatim", "none": "filter"}
-    return replace(conversation, policies=tuple([own.get(each, each) for each in conversation.policies]))
-
-
-@given(conversation=conversations.map(_with_shared_summaries), compaction=compactions)
+@given(conversation=conversations.map(with_shared_summaries), compaction=compactions)
 def test_entries_that_a_summary_replaces_need_not_be_read(conversation: Conversation, compaction: Compaction) -> None:
     # B3: what the models read is the same, to the message.
     note(f"{conversation!r}\n{compaction!r}")

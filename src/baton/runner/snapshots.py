@@ -135,6 +135,7 @@ class SnapshotWriter:
         """The number of events that were read for snapshots; no interrupt was open after them."""
         self._size = 0
         self._size_at = keeper.bytes_added
+        self._taken_at = 0
         self._offset = len(prior)
         self._live: list[HistoryEntry] = [*entries]
         """The entries of the run that are part of the history, as of the last snapshot."""
@@ -156,7 +157,8 @@ class SnapshotWriter:
 
     def _continue(self, snapshot: Snapshot) -> None:
         history = snapshot.history
-        self.count, self.summary, self._offset = snapshot.count, snapshot.summary, history.offset
+        self.count = self._taken_at = snapshot.count
+        self.summary, self._offset = snapshot.summary, history.offset
         self._saved, self._dropped = history.entries, decode_dropped(history.dropped)
         self._origins = snapshot.origins
         self._places = {id: place for place, (id, _, _) in enumerate(self._origins)}
@@ -174,13 +176,12 @@ class SnapshotWriter:
         flow, position = ctx._flow, None
         if "/" not in ctx._scope and isinstance(flow, TeamFlow):
             position = flow.position
-        if position is None or not isinstance(flow, TeamFlow):
+        if position is None or not isinstance(flow, TeamFlow) or not self._is_possible(ctx._run):
             return
         agent, view = flow.team.members[ctx.agent].agent, save_view(ctx._view)
         is_plain = isinstance(agent, Agent) and type(agent).run is Agent.run and agent._guards is None
         has_layers = ctx._middleware is not None and ctx._middleware.activation
         if not is_plain or has_layers or view is None or not _is_text(ctx.output) or _has_changes(ctx):
-            self._postpone(ctx._run.log)
             return
         last = ctx._run.log.peek(f"{ctx._scope}/m{loop.turn}")
         response = _NULL if last is None else msgspec.Raw(encode_event(last))
@@ -207,14 +208,12 @@ class SnapshotWriter:
             inside: The state inside the last activation, if it has not ended.
         """
         run, log = flow.run, flow.run.log
-        is_steady = not (run.dynamic_agents or run.signals.messages or run.suspended_by) and run.live is None
-        is_steady = is_steady and log.is_replayed
-        is_worthwhile = self._keeper.bytes_added - self._size_at >= LEAST_SHARE * self._size
-        if not is_steady or not is_worthwhile or not _is_text(position.answer):
-            self._postpone(log)
+        if inside is None and not self._is_possible(run):
             return
-        if log.open_interrupts(since=self.count) or not self._update(run, flow.history):
-            self._postpone(log)
+        if not _is_text(position.answer) or log.open_interrupts(since=self.count):
+            return
+        self._update(run, flow.history)
+        if self.next_at == sys.maxsize:
             return
         try:
             note = encode_snapshot(self._snapshot(flow, position, inside))
@@ -223,14 +222,22 @@ class SnapshotWriter:
             self.next_at = sys.maxsize
             return
         self._keeper.keep_note(SNAPSHOT_NOTE, note)
-        self._size, self._size_at = len(note), self._keeper.bytes_added
+        self._size, self._size_at, self._taken_at = len(note), self._keeper.bytes_added, log.count
         self.next_at = log.count + self._interval
 
-    def _postpone(self, log: Log) -> None:
-        self.next_at = log.count + min(_RETRY_INTERVAL, self._interval)
+    def _is_possible(self, run: RunState[Any]) -> bool:
+        """Return whether a snapshot is worthwhile, and nothing but the outermost flow holds state of the run.
 
-    def _update(self, run: RunState[Any], history: History) -> bool:
-        """Read the events and entries since the last snapshot; return whether a snapshot is possible."""
+        If not, or if it turns out that the agent prevents it, the next attempt comes some events later.
+        """
+        log, added = run.log, self._keeper.bytes_added - self._size_at
+        missing, per_event = LEAST_SHARE * self._size - added, added // max(1, log.count - self._taken_at) + 1
+        self.next_at = log.count + max(min(_RETRY_INTERVAL, self._interval), int(missing / per_event))
+        is_steady = not (run.dynamic_agents or run.signals.messages or run.suspended_by) and run.live is None
+        return is_steady and missing <= 0 and log.is_replayed
+
+    def _update(self, run: RunState[Any], history: History) -> None:
+        """Read the events and entries since the last snapshot."""
         log = run.log
         new = log.since(self.count)
         self._started = replace(self._started, options=recorded_options(new) or self._started.options)
@@ -258,7 +265,6 @@ class SnapshotWriter:
             live.append(entry)
             self._saved.append(self._save(entry, *_place_in(places, entry.message)))
         self._drop(history)
-        return self.next_at < sys.maxsize
 
     def _replace_entries(self, entries: Sequence[HistoryEntry]) -> None:
         live, skipped = self._live, len(self._live) - len(self._saved)

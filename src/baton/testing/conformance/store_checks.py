@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TypeAlias, TypeVar
 
 from ...errors import RunConflictError, RunNotFoundError, ThreadBusyError
-from ...stores import FINISHED_STATUSES, Lease, RunRecord, Store
+from ...stores import FINISHED_STATUSES, Lease, RunRecord, Store, SupportsSyncLoad
 
 E = TypeVar("E", bound=BaseException)
 
@@ -320,6 +320,20 @@ async def the_clock_is_that_of_the_records(store: Store) -> None:
     record, after = await known(store, "r"), await store.now()
     expect(before <= record.created_at <= after, f"created at {record.created_at}, between {before} and {after}")
     expect(before + 60 <= record.lease_until <= after + 60, "the lease does not last for its seconds")
+
+
+@store_check
+async def lines_can_be_read_synchronously(store: Store) -> None:
+    """`load_sync`, if the store has it, returns the lines that `load` returns."""
+    if isinstance(store, SupportsSyncLoad):
+        await store.create("a", [b"one", b"two"])
+        await store.append("a", 2, [b"three"])
+        expect_same([*store.load_sync("a")], [b"one", b"two", b"three"], "the lines")
+        try:
+            store.load_sync("missing")
+        except RunNotFoundError:
+            return
+        expect(False, "load_sync of a run that does not exist raises no RunNotFoundError")
 
 
 @store_check
