@@ -21,7 +21,7 @@ NOT_EVEN_YET = frozenset({"asyncio", "msgspec", "typing_extensions", "dataclasse
 
 NOT_FOR_A_FIRST_RUN = frozenset(
     {
-        *("email", "urllib", "json", "difflib"),
+        *("email", "urllib", "json", "difflib", "random", "secrets", "hashlib"),
         *("baton.models.retry", "baton.models.provider_errors", "baton.stores.urls", "baton.flow.requests"),
         *("baton.runner.answers", "baton.runner.background", "baton.runner.driving", "baton.runner.stored_runs"),
         *("baton.runner.threads", "baton.runner.waiting"),
