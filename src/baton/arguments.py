@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from functools import cache, wraps
 from inspect import get_annotations, signature
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from msgspec import StructMeta
+from msgspec import Struct, StructMeta
 
 from .errors import SetupError, nearest, quote_names
 from .wording import show, with_article
@@ -94,7 +94,7 @@ def unknown_argument(callee: str, argument: str, known: Iterable[str]) -> SetupE
     return SetupError(f"{callee} has no argument `{argument}`; {hint}")
 
 
-class _Expected(NamedTuple):
+class _Expected(Struct, frozen=True):
     """The values that an annotation accepts, and their description in messages."""
 
     accepts: Callable[[Any], bool]

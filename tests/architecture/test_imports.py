@@ -19,6 +19,16 @@ HEAVY = frozenset(
 NOT_EVEN_YET = frozenset({"asyncio", "msgspec", "typing_extensions", "dataclasses", "inspect", "logging", "json"})
 """Modules that `import baton` alone must not load; names are loaded on first use."""
 
+NOT_FOR_A_FIRST_RUN = frozenset(
+    {
+        *("email", "urllib", "json", "difflib", "random", "secrets", "hashlib"),
+        *("baton.models.retry", "baton.models.provider_errors", "baton.stores.urls", "baton.flow.requests"),
+        *("baton.runner.answers", "baton.runner.background", "baton.runner.driving", "baton.runner.stored_runs"),
+        *("baton.runner.threads", "baton.runner.waiting"),
+    }
+)
+"""Modules that a run without a store does not need; each is loaded when it is used first."""
+
 _A_TEAM = """
 from baton import Agent, Limits, RunContext, Runner, handoff, tool
 from baton.testing import ScriptedModel
@@ -28,7 +38,33 @@ assert runner.run_sync("Hello").output == "Hi."
 """
 
 
+_A_FIRST_RUN = """
+import asyncio
+from baton import Agent, Runner, tool
+from baton.messages import AssistantMessage, ToolCall
+from baton.models import CompleteResponse, ModelResponse
+
+@tool
+async def step(n: int) -> str:
+    'Take a step.'
+    return str(n)
+
+class Stub:
+    name = "stub"
+
+    def respond(self, request):
+        calls = (ToolCall("c", "step", '{"n": 1}'),) if len(request.messages) == 1 else ()
+        return CompleteResponse(ModelResponse(AssistantMessage("" if calls else "done", calls)))
+
+assert asyncio.run(Runner(Agent("A", tools=[step]), model=Stub()).run("Go.")).output == "done"
+"""
+
+
 def _loaded_by(code: str) -> set[str]:
+    return {name.partition(".")[0] for name in _modules_loaded_by(code)}
+
+
+def _modules_loaded_by(code: str) -> set[str]:
     program = f"{code}\nimport sys as _sys; print(*_sys.modules, sep=chr(10))"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     before = subprocess.run(
@@ -37,7 +73,7 @@ def _loaded_by(code: str) -> set[str]:
         text=True,
         check=True,
     )
-    return {name.partition(".")[0] for name in set(finished.stdout.split()) - set(before.stdout.split())}
+    return set(finished.stdout.split()) - set(before.stdout.split())
 
 
 def test_import_baton_loads_next_to_nothing() -> None:
@@ -50,6 +86,12 @@ def test_a_first_team_without_tools_loads_nothing_heavy() -> None:
     loaded = _loaded_by(_A_TEAM)
     assert "msgspec" in loaded
     assert loaded & HEAVY == set()
+
+
+def test_a_first_run_loads_only_what_it_needs() -> None:
+    loaded = _modules_loaded_by(_A_FIRST_RUN)
+    assert "baton.runner.stream" in loaded
+    assert loaded & (HEAVY | NOT_FOR_A_FIRST_RUN) == set()
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,10 @@ from typing import Any
 
 import msgspec
 
-from baton import Agent, Runner
+from baton import Agent, Runner, stores
 from baton.events import AgentResponded
 from baton.flow import RecordedRequest
 from baton.models import ModelRequest
-from baton.runner import runner as runners
 from baton.stores import MemoryStore
 from baton.stores.urls import resolve_store
 from baton.testing import ScriptedModel
@@ -49,7 +48,7 @@ def note_requests() -> None:
 def keep_logs() -> None:
     """Give every runner a store, and keep what is written to stores."""
     make: Any = Runner.__init__
-    resolve, numbers = runners.resolve_store, count(1)
+    resolve, numbers = stores.resolve_store, count(1)
 
     def with_store(self: Any, *args: Any, **options: Any) -> None:
         make(self, *args, **{**options, "store": options.get("store") or MemoryStore()})
@@ -65,7 +64,7 @@ def keep_logs() -> None:
         return store
 
     Runner.__init__ = with_store
-    runners.resolve_store = kept
+    stores.resolve_store = kept
 
 
 async def _write(store: str, method: Any, run_id: str, *args: Any, **options: Any) -> Any:
@@ -76,7 +75,7 @@ async def _write(store: str, method: Any, run_id: str, *args: Any, **options: An
 
 async def compare() -> int:
     """Restore the requests of all runs, and return their number."""
-    runners.resolve_store = resolve_store
+    stores.resolve_store = resolve_store
     restored: Counter[str] = Counter()
     for runs in [*LINES.values()]:
         memory = MemoryStore()

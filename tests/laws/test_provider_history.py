@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, note
@@ -15,6 +16,7 @@ from tests.laws.strategies import scenarios
 
 from baton.context import HistoryEntry
 from baton.messages import AssistantMessage, Content, Message, ToolMessage, pair_calls_with_results
+from baton.messages.types import PairingCheck
 
 
 def _with_repeats(picks: list[int]) -> Callable[[Sequence[HistoryEntry]], Sequence[Message]]:
@@ -75,6 +77,22 @@ def test_pairing_is_idempotent(conversation: list[Message]) -> None:
     paired = pair_calls_with_results(conversation)
 
     assert pair_calls_with_results(paired) == paired
+
+
+@given(
+    conversation=unpaired_conversations | unpaired_conversations.map(pair_calls_with_results),
+    cuts=st.lists(st.integers(0, 8), max_size=3).map(sorted),
+)
+def test_a_conversation_that_pairing_would_not_change_is_accepted_in_pieces(
+    conversation: list[Message], cuts: list[int]
+) -> None:
+    check = PairingCheck()
+    pieces = [conversation[start:stop] for start, stop in pairwise([0, *cuts, max(len(conversation), 8)])]
+    accepted = all(map(check.accept, pieces)) and not check.open_calls
+
+    # A result without a call is dropped, so that every message is looked at one by one.
+    paired = pair_calls_with_results([*conversation, ToolMessage("a call that does not exist", "any", "")])
+    assert accepted == (paired == conversation)
 
 
 @given(conversation=unpaired_conversations)

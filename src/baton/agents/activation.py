@@ -1,7 +1,6 @@
 """The context of one activation of an agent, and the flow of control that it is part of."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from inspect import signature
 from time import time
 from typing import Any, Literal, Protocol, TypeAlias, get_args
@@ -91,8 +90,7 @@ MultipleTransfers: TypeAlias = Literal["first", "last", "error"]
 """Which of several transfers in one response is followed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunConfig:
+class RunConfig(Struct, frozen=True):
     """Settings of the runner for all agents of a run."""
 
     model: Model | None = None
@@ -104,9 +102,9 @@ class RunConfig:
     """Middleware around the calls and activations of all agents, outermost first."""
     compaction: Compaction | None = None
     """The compaction of agents that have none of their own."""
-    middleware_stacks: dict[str, Any] = field(default_factory=dict[str, Any])
+    middleware_stacks: dict[str, Any] = {}
     """The middleware around each agent by name, with the agent; compiled once."""
-    compiled_agents: dict[str, Any] = field(default_factory=dict[str, Any])
+    compiled_agents: dict[str, Any] = {}
     """Compiled agents by name, shared by all their activations."""
     prices: Prices | None = None
     """The prices of models; None if costs are not computed."""

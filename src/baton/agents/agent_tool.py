@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, cast
 
 import msgspec
@@ -62,8 +61,7 @@ class _InnerRun(Struct, frozen=True, gc=False):
     meter: UsageMeter
 
 
-@dataclass(eq=False, repr=False)
-class AgentTool:
+class AgentTool(Struct, dict=True, eq=False):
     """A tool that runs an agent with its own history; its events are logged under the call."""
 
     agent: Any

@@ -27,7 +27,7 @@ from .definition import EXIT_TOOL, AgentDefinition, AgentWithTools, ToolTable
 from .hooks import gather_callbacks, maybe_await
 from .options import apply_options
 
-_FIELD = re.compile(r"\{([^{}\s]+)\}")
+_FIELD = r"\{([^{}\s]+)\}"
 
 
 async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, template: bool) -> str:
@@ -56,7 +56,7 @@ def render_template(text: str, values: Mapping[str, Any]) -> str:
         name = match.group(1)
         return str(values[name]) if name in values else match.group(0)
 
-    return _FIELD.sub(fill, text)
+    return re.sub(_FIELD, fill, text)
 
 
 _DEFAULT_SETTINGS = ModelSettings()

@@ -31,7 +31,7 @@ from .compaction import Compaction, check_compaction
 from .hooks import AgentHooks
 from .middleware import Middleware, check_middleware
 
-_FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
+_FENCED = r"(?s)^\s*```(?:json)?\s*\n(.*?)\n?```\s*$"
 _WRAPPER = "response"
 
 
@@ -56,7 +56,7 @@ class OutputParser(TypedJson):
         """Validate an answer. Raises ValueError that lists the problems."""
         from pydantic import ValidationError
 
-        fenced = _FENCED.match(text)
+        fenced = re.match(_FENCED, text)
         try:
             value: Any = msgspec.json.decode(fenced.group(1) if fenced else text)
         except msgspec.DecodeError as error:
@@ -129,7 +129,8 @@ InputCheck: TypeAlias = Callable[[RunContext[Ctx], Sequence[Message]], Guardrail
 Instructions: TypeAlias = str | Callable[[AgentContext[Ctx]], str | Awaitable[str]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+# Its subclasses are dataclasses too, whose `__init__` takes these fields as well.
+@dataclass(init=False, frozen=True, eq=False, repr=False)
 class AgentWithTools(BaseAgent[C, Out]):
     """The options of any agent that has instructions, tools and handoffs."""
 

@@ -167,7 +167,7 @@ class TrackedValues(_ReadableValues, MutableMapping[str, Any]):
     __slots__ = ("touched",)
 
     def __init__(self, data: MutableMapping[str, Any]) -> None:
-        super().__init__(data)
+        self._data = data
         self.touched: dict[str, None] = {}
         """The changed keys, in order."""
 

@@ -3,7 +3,16 @@
 May import agents and what is below them. `follow` is the only reader of Transfer. Must not know runners or stores.
 """
 
-from .requests import MessageSource, RecordedRequest, read_requests
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_exports
 from .team import Finding, Team, TeamMember
 
+if TYPE_CHECKING:
+    from .requests import MessageSource, RecordedRequest, read_requests
+
+_MODULES = {"requests": ("MessageSource", "RecordedRequest", "read_requests")}
+
 __all__ = ["Finding", "MessageSource", "RecordedRequest", "Team", "TeamMember", "read_requests"]
+
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

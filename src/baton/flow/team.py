@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -317,6 +316,8 @@ def fingerprint_hash(fingerprint: Mapping[str, str]) -> str:
     """
     if not fingerprint:
         return ""
+    from hashlib import sha256
+
     return sha256("\n".join([f"{name} {line}" for name, line in sorted(fingerprint.items())]).encode()).hexdigest()[:16]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2s
 from typing import Any, Generic, Literal, Protocol, Required, TypeAlias, cast, overload, runtime_checkable
 
 from msgspec import Struct, structs
@@ -334,7 +333,7 @@ def _check_callback(target: str, callback: Any, *, has_input: bool) -> None:
 
 
 _MAX_LENGTH = 64
-_FORBIDDEN = re.compile(r"[^A-Za-z0-9_]")
+_FORBIDDEN = r"[^A-Za-z0-9_]"
 
 
 def default_tool_name(agent_name: str) -> str:
@@ -383,9 +382,11 @@ def tool_name_for(agent_name: str, *, prefix: str = "") -> str:
     underscored = re.sub(r"\s+", "_", agent_name.strip())
     decomposed = unicodedata.normalize("NFKD", underscored)
     base_letters = "".join(letter for letter in decomposed if not unicodedata.combining(letter)).replace("-", "_")
-    allowed = _FORBIDDEN.sub("", base_letters)
+    allowed = re.sub(_FORBIDDEN, "", base_letters)
     name = prefix + allowed.lower()
     if len(allowed) == len(base_letters) and len(name) <= _MAX_LENGTH:
         return name
+    from hashlib import blake2s
+
     suffix = blake2s(agent_name.encode(), digest_size=4).hexdigest()
     return f"{name[: _MAX_LENGTH - 9].rstrip('_')}_{suffix}".lstrip("_")

@@ -3,6 +3,9 @@
 May import messages and errors. A provider's SDK is imported when a model of that provider is first used.
 """
 
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_exports
 from .assembly import assemble_response, collect_response
 from .base import (
     Chunk,
@@ -21,8 +24,12 @@ from .base import (
 from .formats import to_anthropic, to_openai, to_responses
 from .prices import GenAIPrices, ModelPrice, Prices, PriceTable
 from .registry import MODEL_ENV_VAR, register_model, resolve_model
-from .retry import FallbackModel, RetryModel
 from .settings import ModelSettings
+
+if TYPE_CHECKING:
+    from .retry import FallbackModel, RetryModel
+
+_MODULES = {"retry": ("FallbackModel", "RetryModel")}
 
 __all__ = [
     "MODEL_ENV_VAR",
@@ -53,3 +60,5 @@ __all__ = [
     "to_openai",
     "to_responses",
 ]
+
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

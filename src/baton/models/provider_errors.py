@@ -1,6 +1,5 @@
 """Errors of providers as ModelErrors, with advice on what to do about them."""
 
-import email.utils
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, cast
@@ -218,5 +217,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         except (KeyError, ValueError):
             continue
         return max(0.0, seconds) if seconds == seconds else None  # Not for "nan".
-    date = email.utils.parsedate_tz(headers.get("retry-after", ""))
-    return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())
+    # Imported here because it takes milliseconds to import, and few providers send a date.
+    from email.utils import mktime_tz, parsedate_tz
+
+    date = parsedate_tz(headers.get("retry-after", ""))
+    return None if date is None else max(0.0, mktime_tz(date) - time.time())

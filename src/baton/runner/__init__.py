@@ -3,15 +3,27 @@
 May import `flow` and the layers below it. Every run is driven by `RunStream._drive`; all other code opens or reads it.
 """
 
-from .answers import Dismiss
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_exports
 from .arguments import ContextFactory, ResumeArgs, RunArgs, WhenBusy
-from .background import BackgroundRunner
-from .driving import DriveResult
 from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
 from .runner import Runner
 from .stream import RunStream
-from .summaries import RunSummary, read_summaries, summarize
+
+if TYPE_CHECKING:
+    from .answers import Dismiss
+    from .background import BackgroundRunner
+    from .driving import DriveResult
+    from .summaries import RunSummary, read_summaries, summarize
+
+_MODULES = {
+    "answers": ("Dismiss",),
+    "background": ("BackgroundRunner",),
+    "driving": ("DriveResult",),
+    "summaries": ("RunSummary", "read_summaries", "summarize"),
+}
 
 __all__ = [
     "BackgroundRunner",
@@ -36,3 +48,5 @@ __all__ = [
     "summarize",
     "usage_from_events",
 ]
+
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

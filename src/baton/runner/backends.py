@@ -5,7 +5,6 @@
 
 import itertools
 import os
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import time
 from typing import Any, Protocol
@@ -293,7 +292,7 @@ _process_id = ""
 
 def _set_process_id() -> None:
     global _process_id
-    _process_id = f"{int(time() * 1000):011x}{secrets.token_hex(4)}"
+    _process_id = f"{int(time() * 1000):011x}{os.urandom(4).hex()}"
 
 
 _set_process_id()

@@ -1,7 +1,6 @@
 """Options of one run: read from the arguments, recorded, restored when it is resumed, and applied to the team."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace as replace_fields
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -165,7 +164,7 @@ def with_options(config: FlowConfig, options: RunOptions) -> FlowConfig:
         config: The configuration of the runner.
         options: The options of the run.
     """
-    own = replace_fields(config.options, run_options=options, compiled_agents={})
+    own = replace(config.options, run_options=options, compiled_agents={})
     return replace(config, options=own, team=_with_agent_tools(config.team, options))
 
 

@@ -7,10 +7,10 @@ lost: the log is the truth, and watchers poll the store as well.
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from secrets import token_hex
 from time import monotonic
 
 import msgspec
@@ -111,7 +111,7 @@ class RunRelay:
         if self._channel is None or (self._loop is loop and self._tasks):
             return
         # A new name for each event loop: it may be that of a forked process.
-        self._loop, self._flush_timer, self._sender = loop, None, token_hex(8)
+        self._loop, self._flush_timer, self._sender = loop, None, os.urandom(8).hex()
         self._tasks = {
             asyncio.create_task(self._listen(self._channel), name="baton relay"),
             asyncio.create_task(self._announce_often(), name="baton relay announcements"),

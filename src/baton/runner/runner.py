@@ -4,11 +4,11 @@ import asyncio
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from time import time
 from types import TracebackType
-from typing import Any, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 import msgspec
 from typing_extensions import TypeVar
@@ -31,9 +31,8 @@ from ..log import Log
 from ..messages import RunInput
 from ..models import Model, ModelSettings, Prices, resolve_model
 from ..models.prices import check_prices
-from ..stores import Store, resolve_store
+from ..stores import Store
 from ..wording import show
-from .answers import fork_events, resume_events
 from .arguments import (
     ContextFactory,
     ResumeArgs,
@@ -54,15 +53,15 @@ from .backends import (
     open_run,
     run_started_event,
 )
-from .driving import replay_run
 from .observers import Observer, check_observers, current_traceparent, measure_store
 from .result import RunResult
-from .stored_backends import NewStoredRun, ReopenedRun
 from .stored_methods import StoredRunMethods
-from .stored_runs import RunRepository
 from .stream import RunStream
-from .threads import Thread
-from .waiting import WaitingRun
+
+# What resumed, forked and stored runs need is loaded at the first of them: a process starts faster without it.
+if TYPE_CHECKING:
+    from .stored_runs import RunRepository
+    from .threads import Thread
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -135,8 +134,6 @@ class Runner(StoredRunMethods[C, Out]):
         self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
         """The compiled team."""
         self._fingerprint = team_fingerprint(self.team)
-        self.fingerprint = fingerprint_hash(self._fingerprint)
-        """A short hash of the team, the same in every process: `RunRecord.team` of the runs that it creates."""
         self.limits = limits or Limits()
         """Limits that apply to each run."""
         self.model = None if model is None else resolve_model(model)
@@ -178,6 +175,14 @@ class Runner(StoredRunMethods[C, Out]):
         agents = len(self.team.members)
         store = "" if self._stored_runs is None else f", store={self._stored_runs.store!r}"
         return f"Runner({self.team.root!r}, {agents} agent{'s' if agents != 1 else ''}{store})"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of the team, the same in every process.
+
+        It is `RunRecord.team` of the runs that the runner creates.
+        """
+        return fingerprint_hash(self._fingerprint)
 
     async def run(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> RunResult[Out]:
         """Run the team until it completes or is suspended by an interrupt.
@@ -274,9 +279,13 @@ class Runner(StoredRunMethods[C, Out]):
             The stream, not opened yet. Opening it raises the errors of `resume`.
         """
         check_resume_args("Runner.stream_resume()", args)
+        from .answers import resume_events
+
         first_events = partial(resume_events, answers=answers, args=args)
         stopped = self._stopped.get(run_id)
         if stopped is None:
+            from .stored_backends import ReopenedRun
+
             return self._create_stream(ReopenedRun(self._repository_with(run_id), run_id, first_events, args))
         started, log = run_started_event(stopped.events), Log(stopped.events)
         check_team(started, self._fingerprint, args)
@@ -310,6 +319,8 @@ class Runner(StoredRunMethods[C, Out]):
         Raises:
             ThreadBusyError: The thread has runs.
         """
+        from .answers import fork_events
+
         recorded = await self.events(run) if isinstance(run, str) else list(run)
         source = run_started_event(recorded)
         # The fork is kept beside the other run or, in a new thread, beside the runs of that thread.
@@ -333,6 +344,8 @@ class Runner(StoredRunMethods[C, Out]):
         Raises:
             ReplayMismatchError: The code does not produce what the log recorded.
         """
+        from .driving import replay_run
+
         recorded = await self.events(run) if isinstance(run, str) else list(run)
         return await replay_run(self._repository, self._config, recorded, ResumeArgs(context=context))
 
@@ -381,12 +394,14 @@ class Runner(StoredRunMethods[C, Out]):
         return twin
 
     @check_types
-    def thread(self, id: str) -> Thread:
+    def thread(self, id: str) -> "Thread":
         """Return a conversation: its messages, runs and active agent.
 
         Args:
             id: The thread's id, as passed to `run(thread=…)`.
         """
+        from .threads import Thread
+
         repository = self._repository or self._threads_in_memory()
         return Thread(id, repository.store, repository.threads)
 
@@ -409,8 +424,9 @@ class Runner(StoredRunMethods[C, Out]):
         started = self._run_started(input, args)
         repository = self._repository or self._threads_in_memory() if started.thread else self._stored_runs
         if repository is not None:
-            mode, new = args.get("when_busy", "error"), NewStoredRun(repository, started, args)
-            return self._create_stream(new if mode == "error" else WaitingRun(repository, started, args, mode))
+            from .waiting import new_stored_run
+
+            return self._create_stream(new_stored_run(repository, started, args))
         opened = open_run(started, Log(), self._config, args, first_events=[started])
         return self._create_stream(MemoryBackend(started.run_id, opened, self._stopped, is_new=True))
 
@@ -447,24 +463,27 @@ class Runner(StoredRunMethods[C, Out]):
         return RunStream(backend, observers=self._observers, capacity=capacity)
 
     @property
-    def _repository(self) -> RunRepository | None:
+    def _repository(self) -> "RunRepository | None":
         return self._stored_runs or self._thread_runs
 
-    def _create_repository(self, store: "Store | str | PathLike[str]") -> RunRepository:
+    def _create_repository(self, store: "Store | str | PathLike[str]") -> "RunRepository":
+        from ..stores import resolve_store
+        from .stored_runs import RunRepository
+
         opened = measure_store(resolve_store(store), self._observers)
         return RunRepository(opened, self._config, self._fingerprint, ttl=self.lease_seconds, observers=self._observers)
 
-    def _threads_in_memory(self) -> RunRepository:
+    def _threads_in_memory(self) -> "RunRepository":
         if self._thread_runs is None:
             self._thread_runs = self._create_repository("memory:")
         return self._thread_runs
 
-    def _repository_with(self, run_id: str) -> RunRepository:
+    def _repository_with(self, run_id: str) -> "RunRepository":
         if self._repository is None:
             raise RunNotFoundError(run_id, [*self._stopped])
         return self._repository
 
-    def _require_repository(self, method: str) -> RunRepository:
+    def _require_repository(self, method: str) -> "RunRepository":
         return self._repository or self._no_store(f"Runner.{method}()")
 
     def _require_store(self, feature: str) -> Store:

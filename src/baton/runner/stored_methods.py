@@ -2,23 +2,25 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Generic, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Generic, Unpack, get_args
 
 from typing_extensions import TypeVar
 
 from ..arguments import check_choice, check_positive, check_types
 from ..context.run_state import resolve_time
 from ..events import Delta, Event, RunStarted
-from ..flow.requests import RecordedRequest
 from ..messages import RunInput
 from ..stores import CancelWhen, RunRecord, RunStatus
 from .arguments import ResumeArgs, RunArgs, UserText, check_submit_args
-from .driving import DriveResult, drive_run, list_runnable, recover_runs, stream_run
 from .options import refuse_unrecorded
-from .stored_runs import RunRepository
 from .stream import RunStream
 from .waiting_messages import Schedule
-from .watching import watch_run
+
+# What drives stored runs is loaded at the first of them: a process without a store starts faster.
+if TYPE_CHECKING:
+    from ..flow import RecordedRequest
+    from .driving import DriveResult
+    from .stored_runs import RunRepository
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -58,7 +60,7 @@ class StoredRunMethods(Generic[C, Out]):
     @check_types
     async def drive(
         self, run_id: str, *, context: C | None = None, accept_changes: bool = False, worker: str | None = None
-    ) -> DriveResult:
+    ) -> "DriveResult":
         """Drive a stored run until it finishes, is suspended or cancelled.
 
         Any worker may call it at any time: a run that is not `running`, or not due yet, is left unchanged, and a run
@@ -79,6 +81,8 @@ class StoredRunMethods(Generic[C, Out]):
             RunNotFoundError: There is no such run.
             RunConflictError: Another worker, or another task of this process, is driving it.
         """
+        from .driving import drive_run
+
         args = ResumeArgs(context=context, accept_changes=accept_changes)
         return await drive_run(self._require_repository("drive"), run_id, args, worker=worker)
 
@@ -99,6 +103,8 @@ class StoredRunMethods(Generic[C, Out]):
         Returns:
             The stream, not opened yet. Opening it raises RunConflictError if the run is not available.
         """
+        from .driving import stream_run
+
         args = ResumeArgs(context=context, accept_changes=accept_changes)
         return stream_run(self._require_repository("stream_drive"), run_id, args, worker=worker, resumes=True)
 
@@ -149,6 +155,8 @@ class StoredRunMethods(Generic[C, Out]):
 
     async def list_unfinished(self) -> list[RunRecord]:
         """Return stored runs that should be running but have no live worker, oldest first."""
+        from .driving import list_runnable
+
         return await list_runnable(self._require_repository("list_unfinished"))
 
     @check_types
@@ -162,12 +170,14 @@ class StoredRunMethods(Generic[C, Out]):
         Returns:
             Statuses by run id. A run that cannot be driven stays `running`, and the reason is logged.
         """
+        from .driving import recover_runs
+
         check_positive("recover(max_concurrency=…)", max_concurrency)
         repository = self._require_repository("recover")
         return await recover_runs(repository, context=context, max_concurrency=max_concurrency)
 
     @check_types
-    async def requests(self, run_id: str, *, keys: Collection[str] | None = None) -> dict[str, RecordedRequest]:
+    async def requests(self, run_id: str, *, keys: Collection[str] | None = None) -> "dict[str, RecordedRequest]":
         """Return the model requests of a stored run by the keys of their responses.
 
         They are shown as the models received them, restored from the log; no agent, filter or middleware runs.
@@ -189,17 +199,21 @@ class StoredRunMethods(Generic[C, Out]):
         Returns:
             An iterator over event numbers, starting at 1, and events.
         """
+        from .watching import watch_run
+
         return _events_only(watch_run(self._require_repository("watch"), run_id, after=after))
 
     def _watch_all(self, run_id: str, *, after: int) -> AsyncIterator[tuple[int, Event | Delta]]:
         """Watch a run with the deltas that its driver sends."""
+        from .watching import watch_run
+
         return watch_run(self._require_repository("watch"), run_id, after=after)
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
         """Return the first event of a new run."""
         raise NotImplementedError
 
-    def _require_repository(self, method: str) -> RunRepository:
+    def _require_repository(self, method: str) -> "RunRepository":
         """Return the access to stored runs. Raises SetupError if there is no store."""
         raise NotImplementedError
 

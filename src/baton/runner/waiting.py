@@ -31,6 +31,12 @@ _ABANDONED_AFTER = 2.0
 """Seconds without a driver after which the run that the message waits for is driven here."""
 
 
+def new_stored_run(repository: RunRepository, started: RunStarted, args: RunArgs[Any]) -> "NewStoredRun | WaitingRun":
+    """Return the backend of a new run: what it does in a busy thread is up to `when_busy`."""
+    mode = args.get("when_busy", "error")
+    return NewStoredRun(repository, started, args) if mode == "error" else WaitingRun(repository, started, args, mode)
+
+
 class WaitingRun:
     """The backend of a run that starts at once, or waits for the unfinished run of its thread.
 

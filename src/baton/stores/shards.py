@@ -5,7 +5,6 @@ is in one place, and the key can be read off an id without asking any database.
 """
 
 import re
-from hashlib import sha256
 
 SHARD_KEYS = 4096
 """The number of keys; assign ranges of them to databases."""
@@ -22,6 +21,8 @@ def shard_key(id: str) -> int:
     """
     if (found := _SUFFIX.search(id)) is not None:
         return int(found.group(1), 16)
+    from hashlib import sha256
+
     return int.from_bytes(sha256(id.encode(errors="surrogatepass")).digest()[:2], "big") >> 4
 
 

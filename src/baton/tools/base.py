@@ -1,6 +1,5 @@
 """The tool protocol, the result of a call, and the base class of tools that wrap another tool."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -170,6 +169,8 @@ def argument_checker(tool: Tool) -> Callable[[str], dict[str, Any] | ToolResult]
 
 def parse_json_object(arguments: str, tool_name: str) -> dict[str, Any] | ToolResult:
     """Parse arguments as a JSON object, or return an error result."""
+    import json
+
     try:
         value = json.loads(arguments.strip() or "{}")
     except ValueError as error:

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property, partial
 from inspect import isfunction, ismethod, ismodule
 from types import CodeType, CoroutineType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, cast, overload
 
+from msgspec import Struct
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from ..arguments import check_arguments, check_choice, check_keywords
@@ -52,8 +52,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@dataclass(eq=False, repr=False)
-class FunctionInvoker:
+class FunctionInvoker(Struct, dict=True, eq=False):
     """The bare call of a function; schema and validator are compiled at first use."""
 
     signature: FunctionSignature

@@ -21,7 +21,7 @@ Source: TypeAlias = Callable[[RunContext[Any]], Any]
 """Supplies the value of a parameter that the model does not see."""
 
 # Every provider accepts these function names.
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = r"[a-zA-Z0-9_-]{1,64}"
 
 
 class FunctionSignature(Struct, frozen=True):
@@ -134,7 +134,7 @@ def get_call_method(thing: Any) -> Any:
 
 def _tool_name(function: Any, name: str | None) -> str:
     chosen = str(name or getattr(function, "__name__", None) or type(function).__name__)
-    if not _NAME.fullmatch(chosen):
+    if not re.fullmatch(_NAME, chosen):
         raise SetupError(
             f"a tool cannot be named `{chosen}`; give it a name of up to 64 letters, digits, `_` and `-`: "
             "write a def, or tool(function, name=…)"
@@ -207,18 +207,16 @@ def _get_context(ctx: RunContext[Any]) -> RunContext[Any]:
 _Style: TypeAlias = Literal["google", "numpy", "sphinx"]
 
 _SECTIONS = r"Returns?|Yields?|Receives?|Raises|Exceptions?|Warns|Examples?|Attributes"
-_PARAMETERS: dict[_Style, re.Pattern[str]] = {
-    "numpy": re.compile(r"^(?:Other )?Parameters[ ]*\n-{3,}[ ]*$", re.MULTILINE),
-    "google": re.compile(
-        r"^(?:Args|Arguments|Params|Parameters|(?:Keyword|Other) (?:Args|Arguments|Parameters)):[ ]*$", re.MULTILINE
-    ),
-    "sphinx": re.compile(r"^:(?:param|parameter|arg|argument|key|keyword)\b[^:\n]*:", re.MULTILINE),
+# Compiled at their first use; most tools have a docstring of one line.
+_PARAMETERS: dict[_Style, str] = {
+    "numpy": r"^(?:Other )?Parameters[ ]*\n-{3,}[ ]*$",
+    "google": r"^(?:Args|Arguments|Params|Parameters|(?:Keyword|Other) (?:Args|Arguments|Parameters)):[ ]*$",
+    "sphinx": r"^:(?:param|parameter|arg|argument|key|keyword)\b[^:\n]*:",
 }
-_OTHER_SECTIONS = re.compile(
+_OTHER_SECTIONS = (
     rf"^(?:{_SECTIONS}):[ ]*$"
     rf"|^(?:{_SECTIONS}|See Also|Notes|References)[ ]*\n-{{3,}}[ ]*$"
-    r"|^:(?:type|raises?|except|exception|returns?|rtype|var|ivar|cvar|vartype)\b[^:\n]*:",
-    re.MULTILINE,
+    r"|^:(?:type|raises?|except|exception|returns?|rtype|var|ivar|cvar|vartype)\b[^:\n]*:"
 )
 
 
@@ -230,16 +228,28 @@ def get_docstring(compiled: FunctionSignature) -> str:
     return inspect.cleandoc(text) if text else ""
 
 
+def _may_have_sections(docstring: str) -> bool:
+    """Return whether a section is possible: its heading has a colon, or a line below it."""
+    return ":" in docstring or "\n" in docstring
+
+
 def get_description(docstring: str) -> str:
     """Return the text before the first section of a docstring."""
-    sections = (pattern.search(docstring) for pattern in (*_PARAMETERS.values(), _OTHER_SECTIONS))
+    if not _may_have_sections(docstring):
+        return docstring.strip()
+    patterns = (*_PARAMETERS.values(), _OTHER_SECTIONS)
+    sections = (re.search(pattern, docstring, re.MULTILINE) for pattern in patterns)
     return docstring[: min((found.start() for found in sections if found), default=None)].strip()
 
 
 def get_parameter_descriptions(docstring: str) -> dict[str, str]:
     """Parse the parameter descriptions of a docstring in Google, NumPy or Sphinx style."""
+    if not _may_have_sections(docstring):
+        return {}
     # Without a parameter section the parser is not even imported.
-    styles: list[_Style] = [style for style, pattern in _PARAMETERS.items() if pattern.search(docstring)]
+    styles: list[_Style] = [
+        style for style, pattern in _PARAMETERS.items() if re.search(pattern, docstring, re.MULTILINE)
+    ]
     if not styles:
         return {}
     import griffe

@@ -1,7 +1,6 @@
 """Tools that wrap another tool: approval, exactly-once calls, timeouts and guardrails."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
@@ -127,6 +126,8 @@ class ApprovalTool(ToolWrapper):
         return bool(await decision if isawaitable(decision) else decision)
 
     async def _call_edited(self, ctx: RunContext[Any], edited: dict[str, Any]) -> ToolResult:
+        import json
+
         arguments = json.dumps(edited)
         parsed = self._check_arguments(arguments)
         if isinstance(parsed, ToolResult):
@@ -225,6 +226,8 @@ class OnceTool(ToolWrapper):
 
 def _to_shown(arguments: str) -> Any:
     """Parse arguments for a question; None if they are not JSON, or a log cannot hold them."""
+    import json
+
     try:
         return to_json_value("the arguments", json.loads(arguments.strip() or "{}"))
     except (ValueError, NotEncodableError):

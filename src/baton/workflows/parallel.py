@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from time import time
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -132,7 +132,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         if raised:
             self._raise_first(raised)
         for branch, outcome in zip(branches, ended, strict=True):
-            branch.outcome = cast("FlowOutcome | None", outcome)
+            branch.outcome = outcome
 
     def _raise_first(self, raised: Mapping[str, BaseException]) -> None:
         errors = {name: error for name, error in raised.items() if isinstance(error, Exception)}
@@ -251,8 +251,9 @@ def _unique_names(names: Sequence[str]) -> list[str]:
 
 def _strongest(outcomes: Sequence[FlowOutcome], ctx: AgentContext[Any]) -> Action | None:
     """Return the strongest action: an exit, the end of a task, a break of the loop, or None."""
-    for kind in (Exit, Finish, CancelTask, BreakLoop):
-        for outcome in outcomes:
+    acted = [outcome for outcome in outcomes if outcome.action is not None]
+    for kind in (Exit, Finish, CancelTask, BreakLoop) if acted else ():
+        for outcome in acted:
             if type(outcome.action) is kind:
                 if kind is Exit:
                     ctx.output = outcome.output
