@@ -75,7 +75,7 @@ class EventSink(DeltaSink, Protocol):
 
 
 class LogHead(Struct, frozen=True):
-    """The first events of a log that is resumed from a snapshot. No interrupt is open after them."""
+    """The first events of a log that are not in memory. No interrupt is open after them."""
 
     count: int
     """The number of events."""
@@ -138,7 +138,7 @@ class Log:
 
     @property
     def tail(self) -> Sequence[Event]:
-        """The events that are in memory: all of them, or those after the snapshot that the run was resumed from."""
+        """The events in memory: all of them, or those after the snapshot of a resumed run."""
         return self._events
 
     @property
@@ -345,7 +345,7 @@ class Log:
 
     @property
     def is_replayed(self) -> bool:
-        """True if the code has come to the end of the loaded events; of two parallel branches, one may lag behind."""
+        """True if the code has produced the last of the loaded events again."""
         for place in range(self._loaded - 1, -1, -1):
             event = self._events[place]
             # Events that concern the run as a whole need no visit.

@@ -238,7 +238,7 @@ async def test_with_compaction_snapshots_do_not_grow() -> None:
 
 
 async def test_ids_of_tool_calls_stay_unique_after_a_snapshot() -> None:
-    # B3: the provider counts its calls anew in every process.
+    # B3: the provider starts to count its calls again in every process.
     for uses_snapshot in (True, False):
         store = MemoryStore()
         await start(store, model=Working(TURNS, ids="call_{}"))

@@ -222,7 +222,7 @@ class RequestRecorder:
         self._last_parts = ""
 
     def last_request(self, ctx: AgentContext[Any]) -> SentRequest | None:
-        """Return the last request of an activation; None if it is not made of the list that the next one extends.
+        """Return the last request of an activation; None if the next one does not extend it.
 
         Args:
             ctx: The context of the activation.
@@ -233,7 +233,7 @@ class RequestRecorder:
         return SentRequest(sent.key, sent.hashes[: sent.count], sent.parts)
 
     def continue_from(self, request: SentRequest, ctx: AgentContext[Any]) -> None:
-        """Let the next request of an activation extend the last one, whose messages are not hashed again.
+        """Let the next request extend the last one, whose messages are not hashed again.
 
         Args:
             request: The last request.

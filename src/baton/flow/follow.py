@@ -70,7 +70,10 @@ class FlowConfig(Struct, frozen=True):
 
 
 class FlowPosition(Struct, eq=False):
-    """The place that the outermost flow of a run has reached: before an activation or, with `ctx`, inside one."""
+    """The place that the outermost flow of a run has reached.
+
+    It is before an activation or, with `ctx`, inside one.
+    """
 
     hop: int
     """The number of activations so far."""
@@ -295,7 +298,7 @@ def _count_transfer(
 
 
 def _take_snapshot(flow: TeamFlow, position: FlowPosition, member: TeamMember, edge: "_EdgeView") -> None:
-    """Keep the state of the run before an activation, unless its view on the history must be computed."""
+    """Keep the state of the run before an activation, unless a function chooses its messages."""
     if edge is _DIRECT or edge.messages is not None:
         position.agent, position.messages = member.agent.name, edge.messages
         flow.run.snapshots.take(flow, position)

@@ -522,7 +522,9 @@ class _RunningView(Struct):
             self.read_summary(prefix.stop)
 
     def read_summary(self, stop: int) -> None:
-        """Start with a summary that covers messages of this activation, which are not for the shared list.
+        """Start with a summary that covers messages of this activation.
+
+        They are not for the shared list.
 
         Args:
             stop: The number of entries that it covers.

@@ -220,7 +220,7 @@ _dropped_decoder = msgspec.json.Decoder(DroppedEntries)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Encode a snapshot. Raises `msgspec.MsgspecError`, TypeError or ValueError if JSON cannot represent it."""
+    """Encode a snapshot. Raises TypeError, ValueError or MsgspecError if it is not JSON."""
     encoded = _encoder.encode(snapshot)
     return crc32(encoded).to_bytes(_CHECKSUM_BYTES) + encoded
 

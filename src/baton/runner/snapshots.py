@@ -71,7 +71,7 @@ _logger = logging.getLogger("baton.runner")
 SNAPSHOT_INTERVAL = 128
 """The least number of events between two snapshots."""
 LEAST_SHARE = 0.25
-"""What must have been added to the log since the last snapshot, as a share of that snapshot's size.
+"""The growth of the log after which a snapshot is taken again, as a share of the last one's size.
 
 So all snapshots of a run together stay in proportion to its log.
 """
@@ -226,7 +226,7 @@ class SnapshotWriter:
         self.next_at = log.count + self._interval
 
     def _is_possible(self, run: RunState[Any]) -> bool:
-        """Return whether a snapshot is worthwhile, and nothing but the outermost flow holds state of the run.
+        """Return whether a snapshot is worthwhile, and only the outermost flow holds state.
 
         If not, or if it turns out that the agent prevents it, the next attempt comes some events later.
         """
@@ -358,7 +358,7 @@ class SnapshotWriter:
         return SavedEntry(entry.message, author, place, key, entry.is_answer, entry.hidden, entry.followed)
 
     def _place_of(self, origin: Origin | None) -> int:
-        """Return the position of an activation in `_origins`; those that its path continues come before it."""
+        """Return the position of an activation in `_origins`; add it after those before it."""
         new: list[Origin] = []
         while origin is not None and origin.id not in self._places:
             new.append(origin)

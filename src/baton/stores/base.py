@@ -286,7 +286,10 @@ class SupportsChannel(Protocol):
 
 @runtime_checkable
 class SupportsSyncLoad(Protocol):
-    """A store that can be read without an event loop, so that a resumed run need not load what no one asks for."""
+    """A store that can be read without an event loop.
+
+    So a resumed run need not load what no one asks for.
+    """
 
     def load_sync(self, run_id: str) -> Sequence[bytes]:
         """Load the lines of a run; see `Store.load`. It blocks.

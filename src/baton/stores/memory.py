@@ -102,7 +102,11 @@ class MemoryStore(LeaseMethods):
             return self._lines[run_id][start:]
 
     def load_sync(self, run_id: str) -> Sequence[bytes]:
-        """Load all lines; see `SupportsSyncLoad.load_sync`."""
+        """Load all lines; see `SupportsSyncLoad.load_sync`.
+
+        Args:
+            run_id: The run.
+        """
         with self._lock:
             self._get(run_id)
             return self._lines[run_id][:]

@@ -213,7 +213,11 @@ class SQLiteStore(LeaseMethods):
         return records.join_pieces(found, start=start, end=seq)
 
     def load_sync(self, run_id: str) -> Sequence[bytes]:
-        """Load all lines; see `SupportsSyncLoad.load_sync`."""
+        """Load all lines; see `SupportsSyncLoad.load_sync`.
+
+        Args:
+            run_id: The run.
+        """
         seq, found = require_run(self._file.read(self._select_pieces(run_id, 0)), run_id, self)
         return records.join_pieces(found, start=0, end=seq)
 
