@@ -129,12 +129,19 @@ class Log:
     def events(self) -> list[Event]:
         """All events. A log that was resumed from a snapshot reads its first events from the store."""
         if self._head is not None:
-            head, self._head = self._head, None
-            first = head.read()
-            self._events[:0] = first
-            self._loaded += len(first)
-            self._index, self._past_keys = {}, None
+            self.prepend(self._head.read())
         return self._events
+
+    def prepend(self, first: Sequence[Event]) -> None:
+        """Add the first events, which were not in memory.
+
+        Args:
+            first: As many events as `head_count` says.
+        """
+        self._head = None
+        self._events[:0] = first
+        self._loaded += len(first)
+        self._index, self._past_keys = {}, None
 
     @property
     def tail(self) -> Sequence[Event]:

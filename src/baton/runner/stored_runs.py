@@ -157,9 +157,10 @@ class RunRepository:
         return Log(tail, head=head), snapshot
 
     async def _head_reader(self, run_id: str) -> Callable[[], Sequence[bytes]]:
-        """Return a function that loads the lines of a run when they are needed."""
+        """Return a function that returns the lines of a run, and loads them if it can."""
         store = self.store
-        if isinstance(store, SupportsSyncLoad):
+        # Observers are given all events, so that these are loaded without blocking the event loop.
+        if isinstance(store, SupportsSyncLoad) and not self.observers:
             return partial(store.load_sync, run_id)
         lines = await store.load(run_id)
         return lambda: lines
@@ -218,6 +219,8 @@ class RunRepository:
                         # The run cannot be resumed.
                         notes[SNAPSHOT_NOTE] = b""
                 if journal.thread and status in FINISHED_STATUSES:
+                    if log.head_count:
+                        log.prepend(decode_lines((await self.store.load(flow.run.id))[: log.head_count + 1]))
                     part = part_from_log(log.events)
                     notes |= thread_note(part, log.count + 1)
             await journal.finish(status, wake_at=wake_at, notes=notes)
