@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tests.architecture.shape import REPOSITORY
 
-EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
+FOLDER = REPOSITORY / "examples"
+EXAMPLES = sorted(FOLDER.glob("*/[0-9][0-9]_*.py"), key=lambda example: example.name)
 MOST_LINES = 60
 
 KEY_LINES = {
@@ -87,10 +88,27 @@ def _commands_in(example: Path) -> list[list[str]]:
     return [shlex.split(line) for line in lines if line.startswith(("python ", "baton "))]
 
 
-def test_every_example_has_a_key_line_and_a_line_in_the_list() -> None:
+def test_every_example_has_a_key_line() -> None:
     assert [example.name for example in EXAMPLES] == list(KEY_LINES), "add a line that the lesson prints to KEY_LINES"
-    listed = re.findall(r"\(([0-9]{2}_\w+\.py)\)", (REPOSITORY / "examples" / "README.md").read_text(encoding="utf-8"))
-    assert listed == list(KEY_LINES), "add the lesson to the table in examples/README.md"
+
+
+def test_the_index_lists_every_example_in_the_section_of_its_folder() -> None:
+    _, *sections = re.split(r"^## ", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    listed: dict[str, list[str]] = {}
+    for section in sections:
+        lessons = re.findall(r"\((\w+)/([0-9]{2}_\w+\.py)\)", section)
+        folders = re.findall(r"^In \[`(\w+)/`\]", section, re.MULTILINE)
+        assert {folder for folder, _ in lessons} == {*folders}, "each section is about one folder"
+        for folder in folders:
+            listed[folder] = [name for _, name in lessons]
+    expected: dict[str, list[str]] = {}
+    for example in EXAMPLES:
+        expected.setdefault(example.parent.name, []).append(example.name)
+    assert listed == expected, "add the lesson to the table in examples/README.md, in the order of the numbers"
+
+
+def test_no_example_is_outside_the_folders() -> None:
+    assert [*FOLDER.glob("*.py")] == []
 
 
 # A lesson may fetch a server with npx the first time.
@@ -116,11 +134,11 @@ def test_an_example_is_one_page(example: Path) -> None:
 @pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda example: example.stem)
 def test_the_commands_in_its_docstring_work(example: Path) -> None:
     (python, script), *others = _commands_in(example)
-    assert (python, script) == ("python", f"examples/{example.name}")
-    checks = f"add a line `baton check examples/{example.name}:AGENT` to the docstring"
+    assert (python, script) == ("python", str(example.relative_to(REPOSITORY)))
+    checks = f"add a line `baton check {script}:AGENT` to the docstring"
     assert any(command[:2] == ["baton", "check"] for command in others), checks
     for _, verb, target, *rest in others:
-        assert target.startswith(f"examples/{example.name}:")
+        assert target.startswith(f"{script}:")
         strict = ["--strict"] if verb == "check" else []
         finished = _run("-m", "baton", verb, target, *rest, *strict)
         assert finished.returncode == 0, finished.stdout + finished.stderr
