@@ -7,7 +7,7 @@ import pytest
 from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Reply, Request, Script, Seen, Transfer
 from benchmarks.contract.environments import BATON, ENVIRONMENTS
 from benchmarks.contract.peers.baton import Runner
-from benchmarks.contract.probes import PROBES, Outcome, facts, history_problems, observe
+from benchmarks.contract.probes import PROBES, Outcome, facts, history_problems, merged, observe
 from benchmarks.contract.table import END, READMES, START, TITLES, full_table, load, short_table, write_readmes
 
 REPOSITORY = Path(__file__).parents[2]
@@ -108,6 +108,35 @@ def played(*requests: tuple[str, tuple[Seen, ...]], effects: tuple[str, ...] = (
 )
 def test_the_facts_are_read_off_what_happened(script: Script, error: str, short: str) -> None:
     assert facts(script, error, ("look_up",)).short == short
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "short"),
+    [
+        (["control: billing; valid history"] * 2, "control: billing; valid history"),
+        (
+            ["control: shipping; valid history", "control: billing; valid history"],
+            "control: billing or shipping (varies); valid history",
+        ),
+        (["no agent continues", "control: billing"], "control: billing or no agent continues (varies)"),
+        (["Broken; a", "a"], "Broken; a or a (varies)"),
+    ],
+)
+def test_facts_that_vary_from_run_to_run_are_joined(outcomes: list[str], short: str) -> None:
+    assert merged([Outcome(each, f"detail of {each}") for each in outcomes]).short == short
+
+
+async def test_a_race_inside_one_response_is_found() -> None:
+    class Racing(Runner):
+        runs = 0
+
+        async def converse(self, script: Script, *messages: str) -> list[str]:
+            self.runs += 1
+            script.respond(TRIAGE, [])
+            script.respond(SHIPPING if self.runs == 7 else BILLING, [])
+            return []
+
+    assert (await observe(Racing(), "two_transfers")).short == "control: billing or shipping (varies); valid history"
 
 
 async def test_a_framework_that_never_stops_is_stopped() -> None:
