@@ -11,7 +11,7 @@ from baton import Agent, BaseAgent, Runner, then_transfer, tool
 from baton.agents import HistoryPolicy
 from baton.context import HistoryEntry
 from baton.messages import Message, ToolMessage, UserMessage, text_of
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 
 @tool
@@ -38,10 +38,10 @@ nurse = team("rewritten")
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
     projections: list[HistoryPolicy] = ["rewritten", "verbatim", "lineage", "answers", "none", in_brief]
+    model = scripted_or_real([call("file_of", patient="Ada"), "Ada must not eat nuts.", "No cake, then."], cycle=True)
+    print(model.notice)
     for projection in projections:
-        model = ScriptedModel([call("file_of", patient="Ada"), "Ada must not eat nuts.", "No cake, then."])
         Runner(team(projection), model=model, show_transfers=False).run_sync("May Ada have cake?")
         print(f"\nwith history={projection if isinstance(projection, str) else 'a function'} the doctor reads:")
         for message in model.requests[-1].messages:

@@ -11,7 +11,7 @@ from typing import Any
 from baton import Agent, GuardrailVerdict, RunContext, Runner, guardrail, tool
 from baton.errors import GuardrailTrippedError
 from baton.messages import Message, text_of
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 paid: list[float] = []
 
@@ -39,17 +39,19 @@ def no_promises(ctx: RunContext[Any], output: str) -> bool:
 
 
 desk = Agent("Clerk", tools=[pay], input_guardrails=[no_legal_advice], output_guardrails=[no_promises])
-refunds = [call("pay", amount=500), call("pay", amount=80), "80 EUR are on their way."]
+too_much, enough = call("pay", amount=500), call("pay", amount=80)
+model = scripted_or_real([too_much, enough, "80 EUR are on their way.", enough])
+runner = Runner(desk, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
-    result = await Runner(desk, model=ScriptedModel(refunds)).run("Refund my 500 EUR.")
+    print(model.notice)
+    result = await runner.run("Refund my 500 EUR.")
     print(f"{result.output} Paid: {paid}")
     for each in result.guardrail_results:
         print(f"  {each.stage} {each.name}: {'passed' if each.verdict.passed else each.verdict.reason}")
     try:
-        await Runner(desk, model=ScriptedModel([call("pay", amount=80)])).run("Pay or I sue you.")
+        await runner.run("Pay or I sue you.")
     except GuardrailTrippedError as trip:
         print(f"{trip} (paid is still {paid})")
 

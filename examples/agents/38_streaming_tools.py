@@ -12,7 +12,7 @@ from typing import Any
 from baton import Agent, RunContext, Runner, tool
 from baton.agents import StopAt
 from baton.events import CustomDelta, ProgressDelta, ToolReturned
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 from baton.tools import Final
 
 
@@ -35,12 +35,12 @@ async def export(ctx: RunContext[Any]) -> str:
 # The calls of one response run at once, but no more than two. After `export` the model is not asked again.
 stop = StopAt(["export"])
 archivist = Agent("Archivist", tools=[search, export], max_parallel_tools=2, tool_use_behavior=stop)
-model = ScriptedModel([call("search", word="Vienna"), call("export")], cycle=True)
+model = scripted_or_real([call("search", word="Vienna"), call("export")], cycle=True)
 runner = Runner(archivist, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     async with runner.stream("Find the letters.") as run:
         async for event in run:
             if isinstance(event, ProgressDelta | CustomDelta):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from baton import Agent, Runner, tool
 from baton.stores import resolve_store
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 
 @tool(needs_approval=True, effect="once")
@@ -25,7 +25,8 @@ clerk = Agent("Clerk", instructions="Settle complaints.", tools=[refund])
 
 async def monday(file: Path) -> None:
     """The customer complains, and a person must decide. Then the process ends."""
-    model = ScriptedModel([call("refund", order="A-17", amount=80)])
+    model = scripted_or_real([call("refund", order="A-17", amount=80)])
+    print(model.notice)
     async with Runner(clerk, model=model, store=file) as runner:
         result = await runner.run("My lamp is broken.")
     print(f"monday:  {result.status}, {result.interrupts[0].payload}")
@@ -34,7 +35,7 @@ async def monday(file: Path) -> None:
 async def tuesday(file: Path) -> None:
     """Another process, another runner: all it has is the file."""
     store = resolve_store(file)
-    async with Runner(clerk, model=ScriptedModel(["The money is on its way."]), store=store) as runner:
+    async with Runner(clerk, model=scripted_or_real(["The money is on its way."]), store=store) as runner:
         (waiting,) = (await store.list(status=["suspended"])).records
         print(f"tuesday: {waiting.run_id} waits since monday, with {waiting.seq - 1} events on record")
         result = await runner.resume(waiting.run_id, True)
@@ -42,7 +43,6 @@ async def tuesday(file: Path) -> None:
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "runs.db"
         await monday(file)

@@ -8,7 +8,7 @@ import asyncio
 
 from baton import Agent, Runner
 from baton.models import ModelRequest
-from baton.testing import ScriptedModel, transfer_to
+from baton.testing import scripted_or_real, transfer_to
 
 bookings = Agent("Bookings", description="Books tables and changes bookings.")
 desk = Agent("Desk", description="Finds out who can help.", sub_agents=[bookings])
@@ -19,11 +19,11 @@ def as_told(request: ModelRequest) -> str:
     return f"[{len(request.messages)} messages read] It is noted."
 
 
-model = ScriptedModel({"Desk": [transfer_to("Bookings"), "Hello again!"], "Bookings": [as_told, as_told]})
+model = scripted_or_real({"Desk": [transfer_to("Bookings"), "Hello again!"], "Bookings": [as_told, as_told]})
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     runner = Runner(desk, model=model, store="memory:")  # A file or a database keeps threads for longer.
     thread = runner.thread("u42")
 

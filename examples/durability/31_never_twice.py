@@ -7,7 +7,7 @@ baton check examples/durability/31_never_twice.py:bank
 import asyncio
 
 from baton import Agent, Runner, tool
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 transfers = 0
 has_sent = asyncio.Event()
@@ -24,11 +24,11 @@ async def send_money(to: str, amount: float) -> str:
 
 
 bank = Agent("Bank", instructions="Send what is asked for.", tools=[send_money])
-model = ScriptedModel([call("send_money", to="Ada", amount=100), "Ada has her 100 EUR."])
+model = scripted_or_real([call("send_money", to="Ada", amount=100), "Ada has her 100 EUR."])
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     runner = Runner(bank, model=model, store="memory:")
 
     # A crash leaves the same behind: it is on record that the tool was about to run, and nothing else.

@@ -10,7 +10,7 @@ from typing import Any
 from baton import Agent, RunContext, Runner, tool
 from baton.messages import text_of
 from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 searches = 0
 
@@ -36,8 +36,9 @@ agent = Agent("Travel", instructions="Book what is asked for.", tools=[book])
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
-    runner = Runner(agent, model=ScriptedModel([call("book", city="Rome"), confirm, confirm]), store="memory:")
+    model = scripted_or_real([call("book", city="Rome"), confirm, confirm])
+    print(model.notice)
+    runner = Runner(agent, model=model, store="memory:")
     first = await runner.run("A flight to Rome, please.", run_id="first")
     first = await runner.resume("first", "09:40")
     for number, event in enumerate(first.events, start=1):

@@ -9,7 +9,7 @@ from datetime import time
 from typing import Any, Literal
 
 from baton import Agent, RunContext, Runner, handoff
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,12 @@ desk = Agent[Visit](
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
-    for visit in (Visit("basic", time(11)), Visit("basic", time(22)), Visit("gold", time(22))):
+    for number, visit in enumerate((Visit("basic", time(11)), Visit("basic", time(22)), Visit("gold", time(22)))):
         # An edge that is off is not shown. Called all the same, it is refused.
         answers = {"Desk": [call("transfer_to_concierge"), call("transfer_to_mail")]}
-        model = ScriptedModel({**answers, "Concierge": ["At your service."], "Mail": ["We shall write to you."]})
+        model = scripted_or_real({**answers, "Concierge": ["At your service."], "Mail": ["We shall write to you."]})
+        if number == 0:
+            print(model.notice)
         result = Runner(desk, model=model).run_sync("My order is lost.", context=visit)
         shown = ", ".join(spec.name.removeprefix("transfer_to_") for spec in model.requests[0].tools)
         print(f"{visit.tier} at {visit.now:%H:%M} may reach {shown}; is with {result.agent}")

@@ -7,7 +7,7 @@ baton check examples/handoffs/17_escalation.py:first
 from typing import Any
 
 from baton import Agent, RunContext, Runner, handoff
-from baton.testing import ScriptedModel, call, transcript
+from baton.testing import call, scripted_or_real, transcript
 
 
 def note(ctx: RunContext[Any], text: str) -> str:
@@ -35,7 +35,7 @@ second = Agent(
     handoffs=[handoff(third, tool_name_override="escalate")],
 )
 first = Agent("First", description="Answers the phone.", instructions=case, tools=[note], handoffs=[second, third])
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "First": [call("note", text="restarted it"), call("transfer_to_third"), call("transfer_to_second")],
         "Second": [call("note", text="replaced the cable"), call("escalate")],
@@ -46,10 +46,10 @@ runner = Runner(first, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = runner.run_sync("My lamp flickers.")
     print("\n".join(transcript(result.events)))
-    print(f"the case that {result.agent} read: {'; '.join(result.values['case'])}")
+    print(f"the case that {result.agent} read: {'; '.join(result.values.get('case', []))}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from baton import Agent, Runner, handoff
 from baton.messages import text_of
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 
 class Table(BaseModel):
@@ -26,7 +26,7 @@ booking = Agent("Booking", description="Books tables.", handoffs=[weather])
 # Booking stays active until it calls finish_task; its questions go to the user.
 desk = Agent("Desk", handoffs=[handoff(booking, return_to="caller", until="finished", result_type=Table)])
 
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Desk": [call("transfer_to_booking"), "Your table is booked. See you on Monday!"],
         "Booking": [
@@ -43,7 +43,7 @@ runner = Runner(desk, model=model, store="memory:")
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     for text in ("A table, please.", "Will it be sunny on Monday?", "Two of us."):
         print(f"user: {text}")
         result = await runner.run(text, thread="ann")

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from baton import Agent, RunContext, Runner, tool
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 searches = 0
 
@@ -31,12 +31,12 @@ async def book_flight(ctx: RunContext[Any], city: str) -> str:
 
 
 agent = Agent("TravelAgent", instructions="Book what is asked for.", tools=[book_flight])
-model = ScriptedModel([call("book_flight", city="Rome"), "You fly to Rome at 09:40."], cycle=True)
+model = scripted_or_real([call("book_flight", city="Rome"), "You fly to Rome at 09:40."], cycle=True)
 runner = Runner(agent, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = await runner.run("A flight to Rome, please.")
     (question,) = result.interrupts
     print(f"{result.status}: {question.agent} asks {question.payload}")

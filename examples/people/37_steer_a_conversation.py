@@ -9,7 +9,7 @@ import asyncio
 from baton import Agent, Runner, tool
 from baton.messages import UserMessage, text_of
 from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 searching, may_return = asyncio.Event(), asyncio.Event()
 
@@ -32,8 +32,8 @@ def as_told(request: ModelRequest) -> str:
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
-    model = ScriptedModel([[call("search")], as_told, as_told])
+    model = scripted_or_real([[call("search")], as_told, as_told])
+    print(model.notice)
     runner = Runner(shop, model=model, store="memory:")  # A database lets several processes share the thread.
 
     first = asyncio.create_task(runner.run("Red shoes, please.", thread="u42"))

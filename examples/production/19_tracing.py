@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from baton import Agent, Runner, tool
 from baton.otel import OTelObserver
-from baton.testing import ScriptedModel, call, say
+from baton.testing import call, say, scripted_or_real
 
 # A program of yours would send spans to a receiver: OTelObserver.to("http://localhost:4318")
 kept = InMemorySpanExporter()
@@ -27,7 +27,7 @@ async def find_order(number: str) -> str:
 refunds = Agent("Refunds", description="Pays money back.", instructions="Settle the refund.")
 billing = Agent("Billing", description="Explains invoices.", instructions="Explain the invoice.")
 desk = Agent("Desk", instructions="Find the order, then hand over.", tools=[find_order], handoffs=[refunds, billing])
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Desk": [
             say("Let me see.", call("find_order", number="A-17")),
@@ -50,7 +50,7 @@ def show(parent: ReadableSpan | None, indent: str = "") -> None:
 
 
 if __name__ == "__main__":
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = runner.run_sync("I want my money back for A-17.")
     show(None)
     print(f"{result.agent}: {result.output}")

@@ -11,7 +11,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from baton import Agent, Runner
 from baton.events import ToolReturned
 from baton.mcp import MCPToolset
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 warehouse = Server("warehouse", log_level="WARNING")
 
@@ -36,7 +36,7 @@ source = MCPToolset(warehouse, prefix="warehouse")
 
 sales = Agent("Sales", description="Sells lamps.", instructions="Reserve what is wanted.", tools=[source])
 desk = Agent("Desk", description="Finds who can help.", instructions="Find who can help.", handoffs=[sales])
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Desk": [call("transfer_to_sales")],
         "Sales": [
@@ -50,7 +50,7 @@ model = ScriptedModel(
 runner = Runner(desk, model=model)
 
 if __name__ == "__main__":
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = runner.run_sync("Five lamps, please.")
     for event in result.events:
         if isinstance(event, ToolReturned) and not event.requested_agent:

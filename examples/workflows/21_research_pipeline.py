@@ -7,7 +7,7 @@ baton graph examples/workflows/21_research_pipeline.py:pipeline
 
 from baton import Agent, Runner, SequentialAgent, tool
 from baton.messages import text_of
-from baton.testing import ScriptedModel, call, say
+from baton.testing import call, say, scripted_or_real
 
 
 @tool
@@ -26,7 +26,7 @@ pipeline = SequentialAgent(
         Agent("Reporter", instructions="Report in one sentence."),
     ],
 )
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Planner": ["bicycle lanes and accidents"],
         "Searcher": [say("Searching.", call("search", query="bicycle lanes")), "Most of the 42 see fewer accidents."],
@@ -37,7 +37,7 @@ runner = Runner(pipeline, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = runner.run_sync("Do bicycle lanes help?")
     for request in model.requests:
         print(f"{request.agent} is told {request.instructions!r} and reads:")

@@ -6,7 +6,7 @@ baton check examples/workflows/22_writer_and_critic.py:article
 
 from baton import Agent, LoopAgent, Runner, SequentialAgent
 from baton.events import AgentStarted
-from baton.testing import ScriptedModel, call, say, transcript
+from baton.testing import call, say, scripted_or_real, transcript
 from baton.workflows import break_loop_tool
 
 writer = Agent("Writer", instructions="Write, or write better what the critic found fault with.", output_key="draft")
@@ -24,7 +24,7 @@ article = SequentialAgent(
         publisher,  # What is broken is the loop: the sequence around it goes on.
     ],
 )
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Writer": ["Bridges are good.", "The new bridge saves every commuter 20 minutes."],
         "Critic": ["Which bridge? Good for whom?", say("That will do.", call("break_loop")), "I am content."],
@@ -35,7 +35,7 @@ runner = Runner(article, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = runner.run_sync("Write about the bridge.")
     said = [line for line in transcript(result.events) if " said " in line]
     print("\n".join(said))

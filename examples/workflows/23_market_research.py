@@ -10,7 +10,7 @@ from typing import Any
 
 from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent
 from baton.messages import text_of
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 from baton.workflows import reducers
 
 
@@ -31,7 +31,7 @@ analysts = ParallelAgent(
     reducers={"figures": reducers.append},  # All three write this value: a list of what each wrote.
 )
 study = SequentialAgent("Study", sub_agents=[analysts, Agent("Summary", instructions="Sum it up.")])
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Customers": [call("note", figure="8 of 10 want it"), "Customers want it."],
         "Rivals": [RuntimeError("the archive is closed")],
@@ -43,14 +43,14 @@ runner = Runner(study, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     logging.disable()  # That a branch failed is logged as a warning, with its traceback.
     result = runner.run_sync("Should we build it?")
     first = {request.agent: request for request in reversed(model.requests)}
     print(f"Prices read {len(first['Prices'].messages)} message: branches do not read one another")
     print("Summary read all of them, in the order in which they are declared:")
     print("\n".join(f"    {text_of(message.content)}" for message in first["Summary"].messages))
-    print(f"figures: {result.values['figures']}")
+    print(f"figures: {result.values.get('figures', [])}")
     print(f"Study: {result.output}")
 
 

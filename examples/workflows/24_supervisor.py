@@ -6,7 +6,7 @@ baton graph examples/workflows/24_supervisor.py:boss
 """
 
 from baton import Agent, Runner, supervisor, tool
-from baton.testing import ScriptedModel, call, transcript
+from baton.testing import call, scripted_or_real, transcript
 
 
 @tool
@@ -29,7 +29,7 @@ boss = supervisor(
     ],
     on_error="report",  # The boss would be told of a worker that fails; by default that ends the run.
 )
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Boss": [call("transfer_to_search"), call("transfer_to_maths"), "About 7.9 %."],
         "Search": [
@@ -43,11 +43,11 @@ runner = Runner(boss, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = runner.run_sync("What share of the GDP of the US was New York's in 2024?")
     print("\n".join(line for line in transcript(result.events) if "transfer_to" not in line))
-    worker = next(request for request in model.requests if request.agent == "Maths")
-    print(f"tools of Maths: {', '.join(spec.name for spec in worker.tools)}; it has no way to Search")
+    for worker in [request for request in model.requests if request.agent == "Maths"][:1]:
+        print(f"tools of Maths: {', '.join(spec.name for spec in worker.tools)}; it has no way to Search")
     print(f"path: {' → '.join(result.events[-2].path)}")
 
 

@@ -6,7 +6,7 @@ baton check examples/workflows/25_layered_supervisor.py:editor
 
 from baton import Agent, Runner, supervisor
 from baton.events import ControlTransferred
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 research = supervisor(
     Agent("Research", description="Finds out what is true.", instructions="Have it searched and checked."),
@@ -37,9 +37,10 @@ STOPPED = {"Desk": [call("transfer_to_lawyer")], "Lawyer": [call("exit", final_r
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
-    for rest in (PRINTED, STOPPED):
-        result = Runner(editor, model=ScriptedModel({**START, **rest})).run_sync("What about the mayor's bridge?")
+    models = [scripted_or_real({**START, **rest}) for rest in (PRINTED, STOPPED)]
+    print(models[0].notice)
+    for model in models:
+        result = Runner(editor, model=model).run_sync("What about the mayor's bridge?")
         for event in result.events:
             if isinstance(event, ControlTransferred):
                 print(f"  {event.source} {'back to' if event.reason == 'returned' else '→'} {event.target}")

@@ -8,7 +8,7 @@ baton graph examples/workflows/26_trip_planning.py:trip
 from baton import Runner, plan_execute, tool
 from baton.messages import text_of
 from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, make_executor, make_planner, make_replanner
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 
 @tool
@@ -26,7 +26,7 @@ trip = plan_execute(
     parallel_steps=True,  # Steps that stand together in a list are done side by side.
     max_iterations=4,
 )
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Planner": ['{"steps": [["find a train", "find a hotel"], "write it up"]}'],
         "Executor": [
@@ -48,10 +48,10 @@ runner = Runner(trip, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = runner.run_sync("Two days in Rome, by train.")
-    last = [request for request in model.requests if request.agent == "Executor"][-2]
-    print("\n".join(f"    {line}" for line in text_of(last.messages[0].content).splitlines()))
+    for last in [request for request in model.requests if request.agent == "Executor"][-2:-1]:
+        print("\n".join(f"    {line}" for line in text_of(last.messages[0].content).splitlines()))
     progress = result.values[f"{PLAN_EXECUTE_KEY}:Trip"]
     print(f"{len(progress['done'])} steps in {progress['rounds']} rounds: {result.output}")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, supervisor, tool
 from baton.events import decode_log, encode_log
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 
 @tool
@@ -29,7 +29,7 @@ build = SequentialAgent("Build", description="Writes code and has it reviewed.",
 analyst = Agent("Analyst", description="Finds out what is wanted.", tools=[ask_owner])
 shipper = Agent("Shipper", description="Releases.", tools=[release])
 manager = supervisor(Agent("Manager", instructions="See it through."), sub_agents=[analyst, build, shipper])
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Manager": [call("transfer_to_analyst"), call("transfer_to_build"), call("transfer_to_shipper"), "It is out."],
         "Analyst": [call("ask_owner", question="Which colour?"), "Green it is."],
@@ -44,7 +44,7 @@ runner = Runner(manager, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = await runner.run("A button, please.")
     while result.status == "suspended":
         (question,) = result.interrupts

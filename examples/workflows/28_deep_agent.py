@@ -7,7 +7,7 @@ baton check examples/workflows/28_deep_agent.py:deep
 from baton import Agent, Runner, deep_agent, tool
 from baton.messages import text_of
 from baton.patterns import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY
-from baton.testing import ScriptedModel, call
+from baton.testing import call, scripted_or_real
 
 
 @tool
@@ -24,7 +24,7 @@ deep = deep_agent(
 )
 TODO = [{"content": "find sources"}, {"content": "write"}, {"content": "have it judged"}]
 DONE = [{**todo, "status": "completed"} for todo in TODO]
-model = ScriptedModel(
+model = scripted_or_real(
     {
         "Deep": [
             call("write_todos", todos=TODO),
@@ -48,12 +48,12 @@ runner = Runner(deep, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is called")
+    print(model.notice)
     result = runner.run_sync("A report on tides, please.")
-    critic = next(request for request in model.requests if request.agent == "Critic")
-    print(f"all that Critic read: {[text_of(message.content) for message in critic.messages]}")
-    print(f"done: {[todo['content'] for todo in result.values[f'{TODOS_KEY}:Deep']]}")
-    print(f"{result.output} {result.values[f'{FILE_KEY}:report.md']}")
+    for critic in [request for request in model.requests if request.agent == "Critic"][:1]:
+        print(f"all that Critic read: {[text_of(message.content) for message in critic.messages]}")
+    print(f"done: {[todo['content'] for todo in result.values.get(f'{TODOS_KEY}:Deep', [])]}")
+    print(f"{result.output} {result.values.get(f'{FILE_KEY}:report.md', '')}")
 
 
 if __name__ == "__main__":
