@@ -305,7 +305,7 @@ def test_unused_model_option_is_refused(write: Write, baton: Invoke) -> None:
 
 
 def test_a_runner_has_its_own_model(write: Write, baton: Invoke) -> None:
-    write(WEATHER)
+    write(f"{WEATHER}\nfrom baton.models import register_model\nregister_model('toy', lambda name: model)")
     result = baton("run", "desk:runner", "hi", "--model", "toy:small")
     assert result.exit_code == 2
     assert "is a Runner, which has its own model" in result.stderr
