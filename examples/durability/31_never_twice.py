@@ -41,7 +41,7 @@ async def main() -> None:
     (question,) = result.interrupts
     print(f"{result.status}: {question.payload}")
 
-    # Somebody has looked into the bank's books, by the idempotency key. Or: {"error": "…"}, {"run_again": True}.
+    # A person has looked it up at the bank, by the idempotency key. Or: {"error": "…"}, {"run_again": True}.
     result = await runner.resume(run.run_id, {"result": "sent"})
     print(f"{result.status}: {result.output} The tool ran {transfers} time.")
 

@@ -19,7 +19,7 @@ class Shop:
 
 @tool
 async def in_stock(ctx: RunContext[Shop], item: str) -> int:
-    """How many of an item there are.
+    """Count an item in stock.
 
     Args:
         item: What the customer wants, in the singular.
@@ -29,7 +29,7 @@ async def in_stock(ctx: RunContext[Shop], item: str) -> int:
 
 @tool(timeout=5)
 def price(item: str, *, quantity: int = 1) -> str:
-    """What a number of items costs."""
+    """Calculate the price of a number of items."""
     if quantity < 1:
         # A ToolError is a word to the model, which may then try again.
         raise ToolError("quantity must be at least 1")

@@ -13,7 +13,7 @@ from baton.testing import call, scripted_or_real, transcript
 
 
 class Ticket(BaseModel):
-    """What triage must find out before it hands over. A model that leaves something out is told so."""
+    """The facts that triage must find out before it hands over. A model that leaves one out is told so."""
 
     reason: Literal["refund", "late parcel", "broken"]
     priority: int = Field(ge=1, le=3, description="1 is the most urgent.")

@@ -14,7 +14,7 @@ from baton.testing import call, scripted_or_real
 
 @dataclass(frozen=True)
 class Visit:
-    """What your program knows. It goes to your functions as `ctx.context`, and never to a model."""
+    """Facts of your program. Your functions read them as `ctx.context`; models never see them."""
 
     tier: Literal["basic", "gold"]
     now: time
@@ -40,7 +40,7 @@ desk = Agent[Visit](
 
 def main() -> None:
     for number, visit in enumerate((Visit("basic", time(11)), Visit("basic", time(22)), Visit("gold", time(22)))):
-        # An edge that is off is not shown. Called all the same, it is refused.
+        # A model does not see an edge that is off. If it calls it anyway, the call is refused.
         answers = {"Desk": [call("transfer_to_concierge"), call("transfer_to_mail")]}
         model = scripted_or_real({**answers, "Concierge": ["At your service."], "Mail": ["We shall write to you."]})
         if number == 0:

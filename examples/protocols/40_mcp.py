@@ -18,7 +18,7 @@ warehouse = Server("warehouse", log_level="WARNING")
 
 @warehouse.tool()
 async def stock(item: str) -> int:
-    """How many pieces there are."""
+    """Count the pieces in stock."""
     return {"lamp": 3}.get(item, 0)
 
 

@@ -27,7 +27,7 @@ PICK_COLOR = {"name": "pick_color", "description": "Let the user pick a color on
 
 
 async def run(client: aiohttp.ClientSession, number: int, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a user interface does: send the conversation and its tools, and show what comes."""
+    """Act as a user interface: send the conversation and its tools, and show the events."""
     request = {"threadId": "door", "runId": f"run-{number}", "messages": messages, "tools": [PICK_COLOR]}
     async with client.post("/", json=request) as answer:
         lines = (await answer.text()).splitlines()
