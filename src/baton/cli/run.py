@@ -140,7 +140,7 @@ def print_interrupts(interrupts: Sequence[Interrupt], setup: RunSetup, *, run_id
 
 
 def _location_of(store: Store | None) -> str:
-    """Return what --store would be for a runner's own store, or "" if no other process can open it."""
+    """Return the --store of a runner's own store, or "" if only this process has it."""
     match store:
         case SQLiteStore():
             return os.path.relpath(store.path)
