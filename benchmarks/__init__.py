@@ -1,4 +1,4 @@
-"""What Baton costs beside a hand-written loop, and beside its peers: `python -m benchmarks`.
+"""The cost of Baton, compared with a hand-written loop and with its peers: `python -m benchmarks`.
 
 Everything here except `__main__` and `report` needs only the standard library, so that an interpreter which has
 nothing but a peer installed can run `benchmarks.session`.

@@ -1,4 +1,4 @@
-"""What the first import costs: CPU time, memory, and which heavy packages come along. Each sample is a new process."""
+"""The cost of the first import: CPU time, memory, and the heavy packages it loads. Each sample is a new process."""
 
 from __future__ import annotations
 

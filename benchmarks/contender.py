@@ -1,4 +1,4 @@
-"""Who takes part: where each contender's code lives and which import statements bring its library in."""
+"""The contenders: the module of each one, and the statements that import its library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Contender:
     """Has `prepare(workload, script) -> RunOnce`. Building agents happens there and is not timed."""
     import_statement: str
     first_use_statement: str
-    """What a program needs before it can run an agent; a lazy package shows its real price only here."""
+    """The imports that a program needs before it can run an agent; lazy packages load here."""
     distribution: str = ""
     """The name to look the installed version up by."""
 

@@ -1,4 +1,4 @@
-"""What keeping runs costs: a turn with a store, bytes, taking a long run up again; and a peer beside it."""
+"""The cost of stored runs: a turn with a store, its bytes, resuming a long run; and the same for a peer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Cost:
 
 @dataclass(slots=True)
 class Durability:
-    """What was found; None if there was nothing to measure it with."""
+    """The measurements; None where nothing could be measured."""
 
     costs: list[Cost] = field(default_factory=list[Cost])
 
@@ -133,7 +133,7 @@ def _size(path: Path) -> int:
 
 @tool
 async def ask(ctx: RunContext) -> str:
-    """Ask somebody."""
+    """Ask a person."""
     return str(await ctx.interrupt("?"))
 
 

@@ -1,4 +1,4 @@
-"""What grows with the work: long histories, long logs, long threads, many runs and many readers at once.
+"""Costs that grow with the work: long histories, logs and threads, many runs and readers at once.
 
 Each row has the goal that it is held to. The goals are absolute, as the acceptance names them: they belong to a machine
 with two cores that does nothing else.

@@ -26,7 +26,7 @@ TELEMETRY_OFF = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one peer's interpreter reported; `version` is empty when the peer is not installed there."""
+    """The report of one peer's interpreter; `version` is empty if the peer is not installed there."""
 
     peer: str
     version: str = ""

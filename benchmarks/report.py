@@ -76,7 +76,7 @@ def _number(cell: Measurement) -> str:
 
 
 def _was_disturbed(results: Results, cell: Measurement) -> bool:
-    """Whether the bare loop beside this cell ran at another speed than in its own column: the machine was busy."""
+    """Return whether the bare loop of this cell was slower or faster than in its column: the machine was busy."""
     bare = results.cell(cell.workload, BARE.name)
     if bare is None:
         return False

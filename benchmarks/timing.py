@@ -1,4 +1,4 @@
-"""How it is measured: contenders take turns within a process, and a ratio is only ever taken within one round."""
+"""The measurement: contenders take turns within a process, and a ratio is taken only within one round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.workloads import Outcome, Workload
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard to measure. On shared cores more rounds, not longer ones, make a median steady."""
+    """The effort of a measurement. On shared cores more rounds, not longer ones, make a median steady."""
 
     rounds: int = 15
     seconds_per_sample: float = 0.03

@@ -1,4 +1,4 @@
-"""What is measured: each workload fixes the model's answers, the result they lead to, and the unit that is priced."""
+"""The workloads: each one fixes the model's answers, the result they lead to, and the unit that is priced."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a contender reports after one run; compared with `Workload.expected`."""
+    """The report of a contender after one run; compared with `Workload.expected`."""
 
     text: str
     agent: str
@@ -56,18 +56,18 @@ class Workload:
     shape: Shape
     unit: str
     units: int
-    """How many units all copies of the run make together."""
+    """The number of units of all copies of the run."""
     agents: tuple[str, ...]
     replies: tuple[Reply, ...]
     expected: Outcome
     copies: int = 1
-    """How many runs are in flight at once."""
+    """The number of runs in flight at once."""
     least_read: int = 0
-    """How many messages the last model call must read at least; 0: one for each reply."""
+    """The number of messages that the last model call reads at least; 0: one for each reply."""
     has_middleware: bool = False
-    """Whether Baton's model calls pass through a middleware that does nothing."""
+    """True if Baton's model calls pass through a middleware that does nothing."""
     is_for_peers: bool = True
-    """Whether other libraries are measured with it; if not, it compares Baton with itself."""
+    """True if other libraries are measured with it; otherwise it compares Baton with itself."""
 
 
 def single_turn() -> Workload:

@@ -1,1 +1,1 @@
-"""What it costs a service of A2A to stream an answer: the CPU time of its process, with runs kept in SQLite."""
+"""The cost of streaming an answer over A2A: the CPU time of the service, with runs kept in SQLite."""

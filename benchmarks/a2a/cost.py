@@ -1,4 +1,4 @@
-"""What streams of one length cost, and how two lengths compare. Imports nothing of A2A."""
+"""The cost of streams of one length, and the ratio of two lengths. Imports nothing of A2A."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StreamCost:
     cpu_seconds: list[float] = field(default_factory=list[float])
     """Of the server's process, from the request to the end of its answer."""
     chunks: list[int] = field(default_factory=list[int])
-    """How many pieces of the answer the client was sent."""
+    """The number of pieces of the answer that the client received."""
 
     @property
     def cost(self) -> float:
@@ -26,5 +26,5 @@ class StreamCost:
 
 
 def cost_of(costs: list[StreamCost], tokens: int) -> StreamCost | None:
-    """What was measured for this length."""
+    """Return the measurements of this length, or None."""
     return next((each for each in costs if each.tokens == tokens), None)

@@ -18,7 +18,7 @@ LENGTHS = (200, 1000, 3000)
 
 
 def stream_costs(rounds: int) -> list[StreamCost]:
-    """What streams of each length cost; the first round warms up and does not count."""
+    """Measure streams of each length; the first round warms up and does not count."""
     costs = {tokens: StreamCost(tokens) for tokens in LENGTHS}
     with _server() as url, httpx.Client(base_url=url, timeout=60, headers={"A2A-Version": "1.0"}) as client:
         for number in range(rounds + 1):

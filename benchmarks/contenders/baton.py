@@ -32,7 +32,7 @@ class StubModel:
         reply = self.reply_to(request)
         if reply.deltas:
             return self.streamed(reply)
-        # Built anew for every call, as an adapter for a real provider has to. Ready, because the bare loop's model
+        # Built again for every call, as an adapter for a real provider has to. Ready, because the bare loop's model
         # does not wait for anything either.
         calls = tuple([ToolCall(call.id, call.name, call.arguments) for call in reply.calls])
         return CompleteResponse(ModelResponse(AssistantMessage(reply.text, calls)))

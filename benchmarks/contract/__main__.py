@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from benchmarks.contract.environments import ENVIRONMENTS, python_of, run_probes
-from benchmarks.contract.table import READMES, full_table, load, save, short_table, write_readmes
+from benchmarks.contract.table import full_table, load, save, short_table, write_readmes
 
 
 @click.command()
@@ -42,7 +42,7 @@ def main(only: tuple[str, ...], recorded: bool, upgrade: bool, readme: bool, job
     click.echo(full_table(shown))
     if readme:
         for name in write_readmes(results):
-            click.echo(f"\n{name} has no markers for the table, which is:\n\n{short_table(results, READMES[name])}")
+            click.echo(f"\n{name} has no markers for the table, which is:\n\n{short_table(results, name)}")
 
 
 if __name__ == "__main__":

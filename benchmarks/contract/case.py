@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 TRIAGE, BILLING, SHIPPING, NOBODY = "triage", "billing", "shipping", "nobody"
 """The agents of every probe. Triage has the tools and can hand over to the others, which can hand over to triage.
 There is no agent `nobody`."""
 MAX_MODEL_CALLS, MAX_CPU_SECONDS = 600, 120.0
 """A probe is stopped after so many model calls, or at the next hundred after so much CPU time."""
+
+
+AsyncTool: TypeAlias = Callable[..., Awaitable[str]]
 
 
 class StillRunningError(Exception):
@@ -42,6 +46,29 @@ class Reply:
 
     text: str = ""
     calls: tuple[Call | Transfer, ...] = ()
+
+
+class MadeCall(NamedTuple):
+    """A call of a reply as a framework reads it."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+    @property
+    def json(self) -> str:
+        """The arguments as JSON."""
+        return json.dumps(self.arguments)
+
+    @property
+    def chat(self) -> dict[str, Any]:
+        """The call in the format of OpenAI's chat completions."""
+        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.json}}
+
+
+def transfer_tool(target: str) -> Call:
+    """Encode a handoff as a call of the tool `transfer_to_TARGET`."""
+    return Call(f"transfer_to_{target}")
 
 
 @dataclass(frozen=True)
@@ -78,13 +105,20 @@ class Script:
         self._started = time.process_time()
         self.requests: list[Request] = []
 
-    def encode(self, reply: Reply, transfer: Callable[[str], Call]) -> list[tuple[str, str, dict[str, Any]]]:
-        """Return the calls of a reply as id, name and arguments; `transfer` makes a handoff."""
-        calls: list[tuple[str, str, dict[str, Any]]] = []
+    def play(
+        self, agent: str, messages: Sequence[Seen], transfer: Callable[[str], Call] = transfer_tool
+    ) -> tuple[str, list[MadeCall]]:
+        """Return the text and the calls of the next reply; `transfer` encodes a handoff as a call."""
+        reply = self.respond(agent, messages)
+        return reply.text, self.encode(reply, transfer)
+
+    def encode(self, reply: Reply, transfer: Callable[[str], Call] = transfer_tool) -> list[MadeCall]:
+        """Return the calls of a reply with ids."""
+        calls: list[MadeCall] = []
         for each in reply.calls:
             call = transfer(each.target) if isinstance(each, Transfer) else each
             self._calls += 1
-            calls.append((f"call_{self._calls}", call.name, dict(call.arguments)))
+            calls.append(MadeCall(f"call_{self._calls}", call.name, dict(call.arguments)))
         return calls
 
     def respond(self, agent: str, messages: Sequence[Seen]) -> Reply:
@@ -114,22 +148,39 @@ class Script:
         path = self._folder / "effects"
         return path.read_text().split("\n")[:-1] if path.exists() else []
 
-    def look_up_result(self, order: str) -> str:
-        """Do what the tool `look_up` does."""
+    def look_up(self, order: str) -> str:
+        """Look an order up."""
         self.act("look_up")
         return f"order {order} is paid"
 
-    def reserve_result(self, item: str) -> str:
-        """Do what the tool `reserve` does."""
+    def reserve(self, item: str) -> str:
+        """Reserve an item."""
         self.act("reserve")
         return f"{item} is reserved"
 
-    def charge_result(self, amount: int) -> str:
-        """Do what the tool `charge` does: act, and the first time kill the process."""
+    def charge(self, amount: int) -> str:
+        """Charge a card; the first time, kill the process afterwards."""
         self.act("charge")
         if self.effects.count("charge") == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return f"charged {amount}"
+
+    def tools(self) -> tuple[AsyncTool, AsyncTool, AsyncTool]:
+        """Return `look_up`, `reserve` and `charge` as async functions, for the tools of triage."""
+
+        async def look_up(order: str) -> str:
+            """Look an order up."""
+            return self.look_up(order)
+
+        async def reserve(item: str) -> str:
+            """Reserve an item."""
+            return self.reserve(item)
+
+        async def charge(amount: int) -> str:
+            """Charge a card."""
+            return self.charge(amount)
+
+        return look_up, reserve, charge
 
 
 class Peer(Protocol):

@@ -272,8 +272,32 @@ PROBES: dict[str, Callable[[Peer], Awaitable[Outcome]]] = {
 }
 
 
+REPEATED, TIMES = ("two_tools_two_transfers", "tool_beside_transfer", "two_transfers"), 20
+"""Probes whose outcome may vary from run to run, because calls of one response run at the same time."""
+
+
+def merged(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return one outcome for several runs; facts that vary are joined with "or"."""
+    details = ", or ".join(sorted({each.detail for each in outcomes if each.detail}))
+    split = [each.short.split("; ") for each in outcomes]
+    if len({len(each) for each in split}) > 1:
+        return Outcome(alternatives({each.short for each in outcomes}), details)
+    return Outcome("; ".join(alternatives(set(row)) for row in zip(*split, strict=True)), details)
+
+
+def alternatives(texts: set[str]) -> str:
+    """Return the only text, or all of them, with what stands before a colon once."""
+    first, *others = sorted(texts)
+    title, colon, _ = first.partition(": ")
+    if not all(other.startswith(title + colon) for other in others):
+        title = colon = ""
+    rest = [text.removeprefix(title + colon) for text in (first, *others)]
+    return f"{title}{colon}{' or '.join(rest)}{' (varies)' if others else ''}"
+
+
 async def observe(peer: Peer, name: str) -> Outcome:
-    """Run a probe on a peer."""
+    """Run a probe on a peer, several times if its outcome may vary."""
     if name in peer.missing:
         return Outcome("no such feature", peer.missing[name])
-    return await PROBES[name](peer)
+    times = TIMES if name in REPEATED else 1
+    return merged([await PROBES[name](peer) for _ in range(times)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -46,6 +47,39 @@ READMES: Mapping[str, Sequence[str]] = {
 """The files that show the short table, and its headings."""
 
 
+_CHINESE = (
+    (r"(\d+)/(\d+) tools run", r"工具执行 \1/\2"),
+    (r"(\d+)/(\d+) results read", r"读到结果 \1/\2"),
+    (r"\binvalid history \((\d+) calls? without a result\)", r"历史无效（\1 个调用没有结果）"),
+    (r"\bvalid history", "历史有效"),
+    (r"control: (\w+) or (\w+) \(varies\)", r"控制权：\1 或 \2（不固定）"),
+    (r"control: ", "控制权："),
+    (r"not stopped within (\d+) model calls", r"\1 次模型调用内没有停止"),
+    (r"stops after (\d+) model calls: ", r"\1 次模型调用后停止："),
+    (r"no such feature", "没有这个功能"),
+    (r"the target", "移交的目标"),
+    (r"the first agent, without the conversation", "第一个智能体，没有对话历史"),
+    (r"the first agent", "第一个智能体"),
+    (r"acts once; ", "执行一次；"),
+    (r"acts twice; ", "执行两次；"),
+    (r"resumes, and asks a person whether it acted", "恢复，并询问人是否已经执行"),
+    (r"no resume: the message is run again", "不恢复：重新处理这条消息"),
+    (r"resumes from the checkpoint", "从检查点恢复"),
+    (r"resumes the invocation", "恢复这次调用"),
+    (r"resumes with the agent that was active", "由当时的智能体恢复"),
+    (r"code before the question runs (\d+) times", r"问题之前的代码执行 \1 次"),
+    (r"; ", "；"),
+)
+"""The outcomes of the short table in Chinese, as patterns that are applied in order."""
+
+
+def in_chinese(outcome: str) -> str:
+    """Translate an outcome; names of agents and exceptions stay as they are."""
+    for pattern, chinese in _CHINESE:
+        outcome = re.sub(pattern, chinese, outcome)
+    return outcome
+
+
 def load() -> Results:
     """Return the recorded results."""
     return json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {"date": "", "peers": {}}
@@ -72,11 +106,12 @@ def full_table(results: Results) -> str:
     return "\n\n".join([*blocks, "\n".join([versions, *made])])
 
 
-def short_table(results: Results, headings: Sequence[str]) -> str:
-    """Return the table of a README in Markdown, one row for each framework."""
+def short_table(results: Results, file: str) -> str:
+    """Return the table of a README in Markdown, in its language, one row for each framework."""
+    headings, translate = READMES[file], in_chinese if file == "README.zh.md" else str
     rows = [headings, ["---"] * len(headings)]
     for name, peer in results["peers"].items():
-        outcomes = [peer["probes"][probe]["short"] for probe in _SHORT]
+        outcomes = [translate(peer["probes"][probe]["short"]) for probe in _SHORT]
         rows.append([f"{name} {peer['version']}", *outcomes])
     return "\n".join(f"| {' | '.join(row)} |" if row[0] != "---" else f"|{'|'.join(row)}|" for row in rows)
 
@@ -84,7 +119,7 @@ def short_table(results: Results, headings: Sequence[str]) -> str:
 def write_readmes(results: Results, folder: Path = REPOSITORY) -> list[str]:
     """Write the short table between the markers of each README; return the files that have none."""
     missing: list[str] = []
-    for name, headings in READMES.items():
+    for name in READMES:
         file = folder / name
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         if START not in text or END not in text:
@@ -92,6 +127,6 @@ def write_readmes(results: Results, folder: Path = REPOSITORY) -> list[str]:
             continue
         before, _, rest = text.partition(START)
         after = rest.partition(END)[2]
-        table = short_table(results, headings)
+        table = short_table(results, name)
         file.write_text(f"{before}{START}\n{table}\n{END}{after}", encoding="utf-8")
     return missing

@@ -1,1 +1,1 @@
-"""What a tool loop costs over HTTP: Baton's own wire, the official client and bare aiohttp, before one local server."""
+"""The cost of a tool loop over HTTP: Baton's client, the official client and bare aiohttp, with one local server."""

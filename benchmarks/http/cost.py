@@ -1,4 +1,4 @@
-"""What one client costs, and how two of them compare. Imports no client."""
+"""The cost of one client, and the ratio of two of them. Imports no client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HttpCost:
 
 
 def times_cheaper(costs: list[HttpCost], client: str, other: str) -> float:
-    """How many requests `client` can send in the CPU time that one of `other` takes: the median of the rounds."""
+    """Return the requests that `client` sends in the CPU time of one of `other`: the median of the rounds."""
     by_name = {cost.client: cost for cost in costs}
     pairs = zip(by_name[client].cpu_microseconds, by_name[other].cpu_microseconds, strict=True)
     return statistics.median(theirs / ours for ours, theirs in pairs)

@@ -1,4 +1,4 @@
-"""The same tool loop in three ways: a bare client, the official client, and Baton. Each yields what runs it once."""
+"""One tool loop in three ways: a bare client, the official client, and Baton. Each yields a function that runs it."""
 
 from __future__ import annotations
 

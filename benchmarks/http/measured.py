@@ -19,7 +19,7 @@ REQUESTS = RUNS_AT_ONCE * (TOOL_CALLS + 1)
 
 
 def http_costs(rounds: int) -> list[HttpCost]:
-    """What each client costs; the first round warms up and does not count."""
+    """Measure each client; the first round warms up and does not count."""
     with _server() as base_url:
         return asyncio.run(_measured(base_url, rounds))
 

@@ -25,7 +25,7 @@ def reply(message: dict[str, Any], finish_reason: str) -> bytes:
 
 
 def replies(tool_calls: int) -> list[bytes]:
-    """What is said after so many results."""
+    """Return the replies in order: a tool call for each, then the answer."""
     functions = ({"name": "step", "arguments": json.dumps({"n": number})} for number in range(tool_calls))
     calls = ({"id": f"call_{number}", "type": "function", "function": each} for number, each in enumerate(functions))
     return [

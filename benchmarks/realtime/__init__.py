@@ -1,1 +1,1 @@
-"""What a live conversation costs: a piece of audio, a change of the floor, and fifty conversations at once."""
+"""The cost of a live conversation: a piece of audio, a transfer, and fifty conversations at once."""

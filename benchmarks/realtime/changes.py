@@ -1,4 +1,4 @@
-"""How long it takes until the provider knows who has the floor, on the provider's clock, while the user speaks."""
+"""The time until the provider knows the active agent, on the provider's clock, while the user speaks."""
 
 from __future__ import annotations
 

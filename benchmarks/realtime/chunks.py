@@ -1,4 +1,4 @@
-"""What one piece of audio costs in the client, both ways, without the socket: what is left is ours."""
+"""The cost of one piece of audio in the client, sent and received, without the socket."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from baton.realtime import AudioDelta, PlaybackTracker, RealtimeRunner, Realtime
 from benchmarks.realtime.provider import Account, Provider, Report, desk, provider_for
 
 PACE = 10.0
-"""How many times as fast as people everybody speaks."""
+"""The speed of speech, as a multiple of real time."""
 _PIECE_MS = 100
 _MANNERS = RealtimeSettings(turn_detection=TurnDetection(silence_ms=300))
 _MEGABYTE = 2**20
@@ -27,9 +27,9 @@ class Round(Struct, frozen=True):
 
     conversations: int
     seconds: float
-    """How long it took."""
+    """The duration in seconds."""
     late: float
-    """How much later than it should have been a piece of audio was sent, at worst."""
+    """The largest delay with which a piece of audio was sent."""
     audio_up: float
     audio_down: float
     """Seconds of audio that the users and the agents have spoken, together."""
@@ -42,7 +42,7 @@ class Round(Struct, frozen=True):
 
     @property
     def busy(self) -> float:
-        """What part of one core the process has needed."""
+        """The share of one core that the process used."""
         return self.cpu_seconds / self.seconds
 
     @property
@@ -192,7 +192,7 @@ def _check_heard(talk: Talk, account: Account) -> None:
         elif heard.size:
             assert (heard.size, heard.digest.hexdigest()) == (size, digest), f"of {size} bytes {heard.size} were heard"
         else:
-            # Said by whoever had given up the floor: it came after the change, and nobody is to hear it.
+            # Said by an agent that had handed over: it came after the change, and must not be heard.
             unheard += 1
     assert not talk.heard_items, "something was heard that nobody said"
     assert unheard <= talk.changes

@@ -12,12 +12,12 @@ from benchmarks.realtime.load import Round, loaded
 
 
 class RealtimeCosts(Struct, frozen=True):
-    """What was found."""
+    """The costs of live conversations."""
 
     heard: float
     """Microseconds of CPU time for a piece of audio, from the SDK's connection to the application."""
     said: float
-    """The same for one that the application sends."""
+    """Microseconds of CPU time for a piece of audio that the application sends."""
     changes: Changes
     rounds: list[Round]
 

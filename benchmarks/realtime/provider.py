@@ -20,7 +20,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 
 class Account(TypedDict):
-    """What the provider has counted in one session."""
+    """The counts of the provider for one session."""
 
     received: int
     received_digest: str
@@ -34,7 +34,7 @@ class Account(TypedDict):
 
 
 class Report(TypedDict):
-    """What the provider has counted, and the CPU time that it took."""
+    """The counts of the provider, and its CPU time."""
 
     sessions: list[Account]
     cpu: float
@@ -48,7 +48,7 @@ class Provider:
         self.base_url = base_url
 
     async def report(self) -> Report:
-        """What was counted since the last report; once all conversations are closed."""
+        """Return the counts since the last report, once all conversations are closed."""
         return json.loads(await self._answer(b"report\n"))
 
     async def quiet(self) -> tuple[int, int]:

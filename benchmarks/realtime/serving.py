@@ -24,7 +24,7 @@ Kind: TypeAlias = Literal["changes", "load"]
 _WORDS = "there is a good deal to be said about that and it takes some time to say"
 _UPDATE, _ARGUMENTS, _DONE = "session.update", "response.function_call_arguments.done", "response.done"
 _CROSSED = ("conversation_already_has_active_response", "response_cancel_not_active")
-"""What nobody can help: the client's wish and what the provider did by itself have crossed on the way."""
+"""Errors that cannot be avoided: a request of the client crossed an action of the provider."""
 
 
 def server_for(kind: Kind, pace: float) -> OpenAIRealtimeServer:
@@ -42,7 +42,7 @@ def server_for(kind: Kind, pace: float) -> OpenAIRealtimeServer:
 
 
 def account_of(session: ServedSession) -> dict[str, Any]:
-    """What was counted in one session; the delays are from a call to the new settings, in seconds."""
+    """The counts of one session; the delays are from a call to the new settings, in seconds."""
     since_arguments: list[float] = []
     since_done: list[float] = []
     # The first are those that the session begins with.
@@ -65,7 +65,7 @@ def account_of(session: ServedSession) -> dict[str, Any]:
 
 
 def _sound(session: ServedSession, item_id: str) -> tuple[int, str, bool]:
-    """How much was sent of an item, what, and whether all of it was to be heard."""
+    """The audio of an item that was sent, and whether all of it was to be heard."""
     audio, item = session.audio_sent[item_id], session.conversation.find(item_id, "report")
     is_whole = item.status == "completed" and not item.is_truncated
     return len(audio), blake2b(audio).hexdigest(), is_whole

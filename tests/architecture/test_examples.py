@@ -1,17 +1,26 @@
 """Every example runs offline, says that its model is scripted, and does what its lesson says."""
 
 import ast
+import asyncio
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.architecture.shape import REPOSITORY
+from tests.servers import OpenAIServer
 
-EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
+from baton.messages import ToolCall, ToolMessage
+from baton.models import ModelRequest
+from baton.testing import call
+
+FOLDER = REPOSITORY / "examples"
+EXAMPLES = sorted(FOLDER.glob("*/[0-9][0-9]_*.py"), key=lambda example: example.name)
 MOST_LINES = 60
 
 KEY_LINES = {
@@ -67,17 +76,38 @@ KEY_LINES = {
 }
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
+def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command],
         cwd=REPOSITORY,
         # The demo would otherwise fetch a model of 1.1 GB; lessons play their scripts anyway.
-        env={**os.environ, "BATON_MODEL": "scripted"},
+        env={**os.environ, "BATON_MODEL": "scripted", **environment},
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
         check=False,
     )
+
+
+def _example_of(schema: dict[str, Any]) -> Any:
+    """Return a value that fits a JSON schema of a tool or an answer."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return _example_of(schema["anyOf"][0])
+    if "properties" in schema:
+        return {name: _example_of(each) for name, each in schema["properties"].items()}
+    simple: dict[str, Any] = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+    return simple.get(schema.get("type", ""), "x")
+
+
+def _any_model(request: ModelRequest) -> str | ToolCall:
+    """Respond as a model that knows no script: call the first tool once, then answer."""
+    if request.output_schema is not None:
+        return json.dumps(_example_of(request.output_schema.schema))
+    tools = [spec for spec in request.tools if not spec.name.startswith("transfer_to")]
+    has_called = any(isinstance(message, ToolMessage) for message in request.messages)
+    return call(tools[0].name, **_example_of(tools[0].parameters)) if tools and not has_called else "Fine."
 
 
 def _commands_in(example: Path) -> list[list[str]]:
@@ -87,10 +117,27 @@ def _commands_in(example: Path) -> list[list[str]]:
     return [shlex.split(line) for line in lines if line.startswith(("python ", "baton "))]
 
 
-def test_every_example_has_a_key_line_and_a_line_in_the_list() -> None:
+def test_every_example_has_a_key_line() -> None:
     assert [example.name for example in EXAMPLES] == list(KEY_LINES), "add a line that the lesson prints to KEY_LINES"
-    listed = re.findall(r"\(([0-9]{2}_\w+\.py)\)", (REPOSITORY / "examples" / "README.md").read_text(encoding="utf-8"))
-    assert listed == list(KEY_LINES), "add the lesson to the table in examples/README.md"
+
+
+def test_the_index_lists_every_example_in_the_section_of_its_folder() -> None:
+    _, *sections = re.split(r"^## ", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    listed: dict[str, list[str]] = {}
+    for section in sections:
+        lessons = re.findall(r"\((\w+)/([0-9]{2}_\w+\.py)\)", section)
+        folders = re.findall(r"^In \[`(\w+)/`\]", section, re.MULTILINE)
+        assert {folder for folder, _ in lessons} == {*folders}, "each section is about one folder"
+        for folder in folders:
+            listed[folder] = [name for _, name in lessons]
+    expected: dict[str, list[str]] = {}
+    for example in EXAMPLES:
+        expected.setdefault(example.parent.name, []).append(example.name)
+    assert listed == expected, "add the lesson to the table in examples/README.md, in the order of the numbers"
+
+
+def test_no_example_is_outside_the_folders() -> None:
+    assert [*FOLDER.glob("*.py")] == []
 
 
 # A lesson may fetch a server with npx the first time.
@@ -108,6 +155,33 @@ def test_an_example_runs_and_shows_its_lesson(example: Path) -> None:
     assert "Traceback" not in finished.stderr
 
 
+WITH_ANY_MODEL = [example for example in EXAMPLES if "scripted_or_real" in example.read_text(encoding="utf-8")]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("example", WITH_ANY_MODEL, ids=lambda example: example.stem)
+async def test_an_example_runs_with_the_model_that_the_environment_names(example: Path) -> None:
+    # X6
+    async with OpenAIServer([_any_model], cycle=True) as server:
+        address = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": server.api_key}
+        finished = await asyncio.to_thread(
+            _run, str(example.relative_to(REPOSITORY)), BATON_MODEL="openai:gpt-4.1", **address
+        )
+    if finished.stderr.startswith("this lesson needs"):
+        pytest.skip(finished.stderr.strip())
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.startswith("model: openai:gpt-4.1; it may behave differently from the script\n")
+    assert server.requests, "the lesson printed the notice without asking the model"
+
+
+def test_the_index_says_which_lessons_need_their_scripts() -> None:
+    text = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
+    sentence = text.partition("all lessons except ")[2].partition(" ask a real model")[0]
+    ranges = re.findall(r"(\d+)(?: to (\d+))?", sentence)
+    named = {number for first, last in ranges for number in range(int(first), int(last or first) + 1)}
+    assert named == {int(example.name[:2]) for example in EXAMPLES[1:] if example not in WITH_ANY_MODEL}
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_an_example_is_one_page(example: Path) -> None:
     assert len(example.read_text(encoding="utf-8").splitlines()) <= MOST_LINES, f"at most {MOST_LINES} lines"
@@ -116,11 +190,11 @@ def test_an_example_is_one_page(example: Path) -> None:
 @pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda example: example.stem)
 def test_the_commands_in_its_docstring_work(example: Path) -> None:
     (python, script), *others = _commands_in(example)
-    assert (python, script) == ("python", f"examples/{example.name}")
-    checks = f"add a line `baton check examples/{example.name}:AGENT` to the docstring"
+    assert (python, script) == ("python", str(example.relative_to(REPOSITORY)))
+    checks = f"add a line `baton check {script}:AGENT` to the docstring"
     assert any(command[:2] == ["baton", "check"] for command in others), checks
     for _, verb, target, *rest in others:
-        assert target.startswith(f"examples/{example.name}:")
+        assert target.startswith(f"{script}:")
         strict = ["--strict"] if verb == "check" else []
         finished = _run("-m", "baton", verb, target, *rest, *strict)
         assert finished.returncode == 0, finished.stdout + finished.stderr

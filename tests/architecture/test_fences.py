@@ -44,6 +44,16 @@ def test_the_fences_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch, t
         exec(compile("\n" * (line - 1) + code, page, "exec"), vars(module))
 
 
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/index.md", "docs/zh/index.md", "docs/get-started/first-handoff.md"]
+)
+def test_the_first_programs_of_a_reader_log_no_warning(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    test_the_fences_of_a_page_run(REPOSITORY / name, monkeypatch, tmp_path)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 def test_the_pages_that_teach_have_fences() -> None:
     named = {_name(page) for page in WITH_FENCES}
     assert {"README.md", "docs/get-started/first-handoff.md", "docs/concepts/interrupts.md"} <= named

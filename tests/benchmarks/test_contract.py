@@ -1,5 +1,6 @@
 """The handoff probes: Baton's outcomes are those that are recorded, and the tables show what is recorded."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Reply, Request, Script, Seen, Transfer
 from benchmarks.contract.environments import BATON, ENVIRONMENTS
 from benchmarks.contract.peers.baton import Runner
-from benchmarks.contract.probes import PROBES, Outcome, facts, history_problems, observe
+from benchmarks.contract.probes import PROBES, Outcome, facts, history_problems, merged, observe
 from benchmarks.contract.table import END, READMES, START, TITLES, full_table, load, short_table, write_readmes
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def test_a_readme_with_a_table_shows_the_recorded_outcomes(name: str) -> None:
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     if START in text:
         shown = text.partition(START)[2].partition(END)[0].strip()
-        assert shown == short_table(load(), READMES[name]), "run: python -m benchmarks.contract --recorded --readme"
+        assert shown == short_table(load(), name), "run: python -m benchmarks.contract --recorded --readme"
 
 
 def test_the_table_is_written_between_the_markers(tmp_path: Path) -> None:
@@ -44,9 +45,17 @@ def test_the_table_is_written_between_the_markers(tmp_path: Path) -> None:
     results = load()
     assert write_readmes(results, tmp_path) == ["README.zh.md"]
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert text == f"before\n{START}\n{short_table(results, READMES['README.md'])}\n{END}\nafter\n"
+    assert text == f"before\n{START}\n{short_table(results, 'README.md')}\n{END}\nafter\n"
     assert f"| baton {results['peers'][BATON]['version']} | 2/2 tools run; control: billing;" in text
     assert (tmp_path / "README.zh.md").exists() is False
+
+
+def test_the_chinese_table_has_no_english_sentences() -> None:
+    _, _, *rows = short_table(load(), "README.zh.md").splitlines()
+    for row in rows:
+        outcomes = "|".join(row.split("|")[2:])
+        known = r"\b(billing|shipping|triage)\b|\b([A-Z][a-z]+){2,}\b"
+        assert re.findall(r"[A-Za-z]+", re.sub(known, "", outcomes)) == [], "translate it in contract/table.py"
 
 
 def test_the_whole_table_has_every_outcome() -> None:
@@ -108,6 +117,35 @@ def played(*requests: tuple[str, tuple[Seen, ...]], effects: tuple[str, ...] = (
 )
 def test_the_facts_are_read_off_what_happened(script: Script, error: str, short: str) -> None:
     assert facts(script, error, ("look_up",)).short == short
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "short"),
+    [
+        (["control: billing; valid history"] * 2, "control: billing; valid history"),
+        (
+            ["control: shipping; valid history", "control: billing; valid history"],
+            "control: billing or shipping (varies); valid history",
+        ),
+        (["no agent continues", "control: billing"], "control: billing or no agent continues (varies)"),
+        (["Broken; a", "a"], "Broken; a or a (varies)"),
+    ],
+)
+def test_facts_that_vary_from_run_to_run_are_joined(outcomes: list[str], short: str) -> None:
+    assert merged([Outcome(each, f"detail of {each}") for each in outcomes]).short == short
+
+
+async def test_a_race_inside_one_response_is_found() -> None:
+    class Racing(Runner):
+        runs = 0
+
+        async def converse(self, script: Script, *messages: str) -> list[str]:
+            self.runs += 1
+            script.respond(TRIAGE, [])
+            script.respond(SHIPPING if self.runs == 7 else BILLING, [])
+            return []
+
+    assert (await observe(Racing(), "two_transfers")).short == "control: billing or shipping (varies); valid history"
 
 
 async def test_a_framework_that_never_stops_is_stopped() -> None:

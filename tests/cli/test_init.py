@@ -46,6 +46,9 @@ def test_the_files_of_a_project(baton: Invoke, tmp_path: Path) -> None:
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "desk"
     assert any(each.startswith("baton-adk[openai]>=") for each in project["dependencies"])
+    # `uvicorn --env-file` of the README needs the first, the types and the tests of the test client the second.
+    assert any(each.startswith("python-dotenv>=") for each in project["dependencies"])
+    assert any(each.startswith("httpx2>=") for each in project["optional-dependencies"]["dev"])
     assert "no findings" in baton("check", "desk/desk/team.py:triage").output
     assert run_in(folder, "hadolint", "Dockerfile") == ""
     assert ".env\n" in (folder / ".gitignore").read_text(encoding="utf-8")

@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import click
 import pytest
 
 from baton.cli.main import COMMANDS, main
+
+Invoke = Callable[..., Any]
 
 
 def test_help_imports_neither_rich_nor_the_runner() -> None:
@@ -38,3 +42,13 @@ def test_every_option_has_help(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
     assert [option.name for option in _options(command) if not option.help] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [("rum", "No such command 'rum'; did you mean `run`?"), ("xyzzy", "No such command 'xyzzy'.")],
+)
+def test_a_misspelt_command_gets_the_nearest_one(baton: Invoke, given: str, message: str) -> None:
+    result = baton(given)
+    assert result.exit_code == 2
+    assert message in result.stderr

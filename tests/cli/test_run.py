@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +172,39 @@ def test_a_suspended_run_exits_with_3_and_lists_its_interrupts(write: Write, bat
     assert result_of_command["interrupts"][0]["tool_call"]["name"] == "refund"
 
 
+ASKING = """
+    @tool(needs_approval=True)
+    def refund(amount: int) -> str: return "paid"
+    model = ScriptedModel([call("refund", amount=30)], cycle=True)
+    agent = Agent("Desk", tools=[refund], model=model)
+"""
+
+
+def test_a_suspended_run_names_the_database_of_its_runner(write: Write, baton: Invoke, postgres_url: str) -> None:
+    write(f"{ASKING}    runner = Runner(agent, store={postgres_url!r})")
+    lines = baton("run", "desk:runner", "hi", "-q").stderr.splitlines()
+    assert re.fullmatch(
+        rf"answer with `baton runs resume \S+ desk:runner --store '?{re.escape(postgres_url)}'?`", lines[-1]
+    )
+    command = shlex.split(lines[-1].split("`")[1])[1:]
+    assert baton(*command, "--answer", "1/m1.0/ask1=n").exit_code == 3, "the scripted model asks again"
+
+
+def test_a_suspended_run_does_not_show_the_password_of_its_store(
+    write: Write, baton: Invoke, postgres_url: str
+) -> None:
+    # The server of the tests trusts every user, so that any password is right.
+    secret = f"{postgres_url.replace('://postgres@', '://postgres:s3cret@')}&password=s3cret"
+    write(f"{ASKING}    runner = Runner(agent, store={secret!r})")
+    for command in (("desk:runner",), ("desk:agent", "--store", secret)):
+        result = baton("run", command[0], "hi", "-q", *command[1:])
+        assert result.exit_code == 3
+        assert "s3cret" not in result.output
+        resume, note = result.stderr.splitlines()[-2:]
+        assert postgres_url in resume
+        assert note == "the password of the store is not shown: add it to the URL, or set PGPASSWORD"
+
+
 FAILING = 'agent = Agent("Desk", model=ScriptedModel([RuntimeError("the wire is cut")], cycle=True))'
 
 
@@ -270,7 +305,7 @@ def test_unused_model_option_is_refused(write: Write, baton: Invoke) -> None:
 
 
 def test_a_runner_has_its_own_model(write: Write, baton: Invoke) -> None:
-    write(WEATHER)
+    write(f"{WEATHER}\nfrom baton.models import register_model\nregister_model('toy', lambda name: model)")
     result = baton("run", "desk:runner", "hi", "--model", "toy:small")
     assert result.exit_code == 2
     assert "is a Runner, which has its own model" in result.stderr

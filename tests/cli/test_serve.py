@@ -226,6 +226,7 @@ def test_a_busy_port_has_its_own_exit_code_and_no_url(write: Write, baton: Invok
         result = baton("serve", "desk:desk", "--port", port)
     assert result.exit_code == 4
     assert f"cannot listen on `127.0.0.1`, port {port}" in result.stderr
+    assert "choose another port, or stop the program that uses it" in result.stderr
     assert "http://" not in result.stderr
 
 

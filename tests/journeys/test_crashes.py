@@ -18,7 +18,7 @@ def _can_be_crashed(lesson: Path) -> bool:
     return "\nrunner = Runner(" in text and "sys.executable" not in text
 
 
-LESSONS = [lesson for lesson in sorted((REPOSITORY / "examples").glob("*.py")) if _can_be_crashed(lesson)]
+LESSONS = [lesson for lesson in sorted((REPOSITORY / "examples").glob("*/[0-9]*.py")) if _can_be_crashed(lesson)]
 
 
 def answer(interrupt: Interrupt) -> Any:

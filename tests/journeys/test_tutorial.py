@@ -42,15 +42,11 @@ class Project:
         """Write the files of a page and run its code, from top to bottom."""
         for fence in FENCE.finditer(page.read_text(encoding="utf-8")):
             language, code, title = fence["language"], fence["code"], TITLE.search(fence["info"])
+            assert title or language != "python", f"{page.name} does not say the file for:\n{code}"
             if title is not None:
                 file = self.folder / title["file"]
                 file.parent.mkdir(exist_ok=True)
                 file.write_text(change(file.read_text(), code) if title["change"] else code, encoding="utf-8")
-            elif language == "python":
-                file = self.folder / f"fence_{page.stem.partition('-')[0]}.py"
-                # The fences of a page share their names.
-                file.write_text((file.read_text(encoding="utf-8") if file.exists() else "") + code, encoding="utf-8")
-                self.run(f"python {file.name}")
             elif language == "console":
                 command, _, expected = code.removeprefix("$ ").partition("\n")
                 check_output(self.run(command, may_fail=True), expected)
@@ -117,20 +113,31 @@ def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
 
 
 def two_workers_share_the_runs(project: Project) -> None:
+    orders = project.folder / "orders.py"
+    orders.write_text(orders.read_text().replace("sleep(20)", "sleep(5)"))
+    desk = project.folder / "desk.py"
+    desk.write_text(desk.read_text().replace("observers=observers)", "observers=observers, lease_seconds=2)"))
     server = PostgresServer()
     try:
         server.start()
         environment = project.environment | {"DESK_STORE": server.url}
         with ExitStack() as stack:
+            ports = [free_port(), free_port()]
             workers = [
-                stack.enter_context(WorkerProcess("desk:runner", cwd=project.folder, environment=environment))
-                for _ in range(2)
+                stack.enter_context(
+                    WorkerProcess(
+                        *("desk:runner", "--health", str(port)),
+                        cwd=project.folder,
+                        environment=environment,
+                    )
+                )
+                for port in ports
             ]
             for worker in workers:
                 worker.wait_until_ready()
             url = stack.enter_context(served(project, DESK_STORE=server.url))
             asyncio.run(have_a_lamp_refunded(url, "dora"))
-            workers[0].process.kill()
+            asyncio.run(ask_while_a_worker_is_killed(url, dict(zip(ports, workers, strict=True))))
             asyncio.run(have_a_lamp_refunded(url, "eve"))
     finally:
         server.remove()
@@ -171,6 +178,28 @@ async def have_a_lamp_refunded(url: str, conversation: str) -> None:
         async with client.get("/runs/unknown/events") as response:
             assert response.status == 404
             assert (await response.json())["error"]["code"] == "not_found"
+
+
+async def ask_while_a_worker_is_killed(url: str, workers: dict[int, WorkerProcess]) -> None:
+    """Kill the worker whose metrics say that it drives the run, as the page says; the other one answers."""
+    async with aiohttp.ClientSession() as client:
+        message = {"text": "Where is order A-17?", "conversation": "fay"}
+        async with client.post(f"{url}/messages", json=message) as response:
+            run = (await response.json())["run"]
+        async with asyncio.timeout(120):
+            while not (driving := [port for port in workers if await drives_a_run(client, port)]):
+                await asyncio.sleep(0.05)
+        workers[driving[0]].process.kill()
+    async with aiohttp.ClientSession(url) as client, asyncio.timeout(300):
+        events = await read_events(client, run)
+    responses = [each for each in events.values() if each["type"] == "AgentResponded"]
+    assert [each["origin"][1] for each in responses] == ["Triage", "Orders", "Orders"]
+    assert responses[-1]["message"]["content"] == "Order A-17: a lamp for 80 EUR, delivered on Monday."
+
+
+async def drives_a_run(client: aiohttp.ClientSession, port: int) -> bool:
+    async with client.get(f"http://127.0.0.1:{port}/metrics") as response:
+        return "\nbaton_worker_runs_driving 1\n" in await response.text()
 
 
 async def request_when_served(client: aiohttp.ClientSession) -> str:

@@ -1,7 +1,8 @@
 """Check a release: `PYTHONPATH=. python tests/release/check.py`, or `make release-check`.
 
 Builds the sdist, and the wheel from it; checks their metadata and contents; installs the wheel without extras in a new
-environment, and runs the quickstart of the README, `baton` and Studio's page there. The files stay in `dist/`.
+environment, and runs the quickstart of the README, `baton`, Studio's page, and the tests and type checks of a project
+that `baton init` writes there. The files stay in `dist/`.
 """
 
 import os
@@ -99,7 +100,16 @@ def check_installed(wheel: Path, folder: Path) -> None:
     _run(str(scripts / "baton"), "--version", cwd=work)
     _run(str(scripts / "baton"), "init", "desk", cwd=work)
     _run(str(scripts / "baton"), "check", "desk/desk/team.py:triage", cwd=work)
+    check_project(python, work / "desk")
     _run(python, "-m", "pip", "check")
+
+
+def check_project(python: str, folder: Path) -> None:
+    """Install a project that `baton init` wrote, with what it says that it needs, and run its tests and type checks."""
+    _run(python, "-m", "pip", "install", "--quiet", "--editable", ".[dev]", cwd=folder)
+    _run(python, "-m", "pytest", "--quiet", "-W", "error", cwd=folder)
+    _run(python, "-m", "pyright", "--pythonpath", python, cwd=folder)
+    _run(python, "-c", "import dotenv  # for uvicorn --env-file", cwd=folder)
 
 
 def _run(*command: str, cwd: Path = ROOT) -> None:

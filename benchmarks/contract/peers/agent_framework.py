@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,11 +33,12 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClien
 
     def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **more: Any) -> Any:
         async def respond() -> ChatResponse:
-            reply = self.script.respond(self.agent, [seen(message) for message in messages])
-            calls = self.script.encode(reply, lambda target: Call(f"handoff_to_{target}"))
-            contents: list[Any] = [reply.text] if reply.text else []
-            for id, name, arguments in calls:
-                contents.append(Content.from_function_call(call_id=id, name=name, arguments=json.dumps(arguments)))
+            read = [seen(message) for message in messages]
+            text, calls = self.script.play(self.agent, read, lambda target: Call(f"handoff_to_{target}"))
+            contents: list[Any] = [text] if text else []
+            contents += [
+                Content.from_function_call(call_id=each.id, name=each.name, arguments=each.json) for each in calls
+            ]
             return ChatResponse(messages=[Message(role="assistant", contents=contents)])
 
         return respond()
@@ -56,20 +56,7 @@ def seen(message: Message) -> Seen:
 
 
 def team(script: Script, **options: Any) -> Any:
-    @tool(approval_mode="never_require")
-    async def look_up(order: str) -> str:
-        """Look an order up."""
-        return script.look_up_result(order)
-
-    @tool(approval_mode="never_require")
-    async def reserve(item: str) -> str:
-        """Reserve an item."""
-        return script.reserve_result(item)
-
-    @tool(approval_mode="never_require")
-    async def charge(amount: int) -> str:
-        """Charge a card."""
-        return script.charge_result(amount)
+    tools = [tool(approval_mode="never_require")(each) for each in script.tools()]
 
     def agent(name: str, *tools: Any) -> Agent:
         return Agent(
@@ -80,7 +67,7 @@ def team(script: Script, **options: Any) -> Any:
             require_per_service_call_history_persistence=True,
         )
 
-    triage, billing, shipping = agent(TRIAGE, look_up, reserve, charge), agent(BILLING), agent(SHIPPING)
+    triage, billing, shipping = agent(TRIAGE, *tools), agent(BILLING), agent(SHIPPING)
     builder = HandoffBuilder(name="desk", participants=[triage, billing, shipping], **options)
     builder = builder.with_start_agent(triage).add_handoff(triage, [billing, shipping])
     return builder.add_handoff(billing, [triage]).add_handoff(shipping, [triage]).build()

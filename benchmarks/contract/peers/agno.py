@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,15 +29,8 @@ class ScriptedModel(Model):
     agent: str = ""
 
     def invoke(self, messages: Any, *args: Any, **options: Any) -> ModelResponse:
-        reply = self.script.respond(self.agent, [seen(message) for message in messages])
-        calls = self.script.encode(
-            reply, lambda target: Call("delegate_task_to_member", {"member_id": target, "task": "please go on"})
-        )
-        made = [
-            {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-            for id, name, arguments in calls
-        ]
-        return ModelResponse(role="assistant", content=reply.text or None, tool_calls=made)
+        text, calls = self.script.play(self.agent, [seen(message) for message in messages], delegate)
+        return ModelResponse(role="assistant", content=text or None, tool_calls=[call.chat for call in calls])
 
     async def ainvoke(self, messages: Any, *args: Any, **options: Any) -> ModelResponse:
         return self.invoke(messages)
@@ -56,6 +48,10 @@ class ScriptedModel(Model):
         return response
 
 
+def delegate(target: str) -> Call:
+    return Call("delegate_task_to_member", {"member_id": target, "task": "please go on"})
+
+
 def seen(message: Any) -> Seen:
     calls = tuple(call["id"] for call in message.tool_calls or ()) if message.role == "assistant" else ()
     answers = (message.tool_call_id,) if message.role == "tool" else ()
@@ -63,18 +59,6 @@ def seen(message: Any) -> Seen:
 
 
 def team(script: Script, db: Any = None) -> Team:
-    async def look_up(order: str) -> str:
-        """Look an order up."""
-        return script.look_up_result(order)
-
-    async def reserve(item: str) -> str:
-        """Reserve an item."""
-        return script.reserve_result(item)
-
-    async def charge(amount: int) -> str:
-        """Charge a card."""
-        return script.charge_result(amount)
-
     def agent(name: str) -> Agent:
         return Agent(id=name, name=name, model=ScriptedModel(script=script, agent=name), telemetry=False)
 
@@ -83,7 +67,7 @@ def team(script: Script, db: Any = None) -> Team:
         mode=TeamMode.route,
         model=ScriptedModel(script=script, agent=TRIAGE),
         members=[agent(BILLING), agent(SHIPPING)],
-        tools=[look_up, reserve, charge],
+        tools=[*script.tools()],
         db=db or InMemoryDb(),
         add_history_to_context=True,
         telemetry=False,

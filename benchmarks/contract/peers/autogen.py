@@ -14,7 +14,7 @@ from autogen_agentchat.teams import Swarm
 from autogen_core import FunctionCall
 from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
 
-from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Script, Seen
+from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Script, Seen
 
 logging.disable(logging.ERROR)
 USAGE = RequestUsage(prompt_tokens=0, completion_tokens=0)
@@ -26,13 +26,12 @@ class ScriptedModel(ChatCompletionClient):
         self.agent = agent
 
     async def create(self, messages: Any, **options: Any) -> CreateResult:
-        reply = self.script.respond(self.agent, [each for message in messages for each in seen(message)])
-        calls = self.script.encode(reply, lambda target: Call(f"transfer_to_{target}"))
-        made = [FunctionCall(id=id, name=name, arguments=json.dumps(arguments)) for id, name, arguments in calls]
+        text, calls = self.script.play(self.agent, [each for message in messages for each in seen(message)])
+        made = [FunctionCall(id=call.id, name=call.name, arguments=call.json) for call in calls]
         return CreateResult(
             finish_reason="function_calls" if made else "stop",
-            content=made or reply.text,
-            thought=reply.text if made and reply.text else None,
+            content=made or text,
+            thought=text if made and text else None,
             usage=USAGE,
             cached=False,
         )
@@ -76,23 +75,11 @@ def seen(message: Any) -> list[Seen]:
 
 
 def team(script: Script) -> Swarm:
-    async def look_up(order: str) -> str:
-        """Look an order up."""
-        return script.look_up_result(order)
-
-    async def reserve(item: str) -> str:
-        """Reserve an item."""
-        return script.reserve_result(item)
-
-    async def charge(amount: int) -> str:
-        """Charge a card."""
-        return script.charge_result(amount)
-
     def agent(name: str, handoffs: list[str], *tools: Any) -> AssistantAgent:
         return AssistantAgent(name, ScriptedModel(script, name), tools=[*tools], handoffs=handoffs)
 
     agents = [
-        agent(TRIAGE, [BILLING, SHIPPING], look_up, reserve, charge),
+        agent(TRIAGE, [BILLING, SHIPPING], *script.tools()),
         agent(BILLING, [TRIAGE]),
         agent(SHIPPING, [TRIAGE]),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from baton import Agent, RunContext, tool
 from baton import Runner as BatonRunner
 from baton.messages import AssistantMessage, ToolCall, text_of
 from baton.models import ModelRequest, ModelResponse
-from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Script, Seen
+from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Script, Seen
 
 
 class ScriptedModel:
@@ -26,10 +25,9 @@ class ScriptedModel:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelResponse]:
         """Answer a request."""
-        reply = self._script.respond(self._agent, [seen(message) for message in request.messages])
-        calls = self._script.encode(reply, lambda target: Call(f"transfer_to_{target}"))
-        made = tuple([ToolCall(id, name, json.dumps(arguments)) for id, name, arguments in calls])
-        yield ModelResponse(AssistantMessage(reply.text, made))
+        text, calls = self._script.play(self._agent, [seen(message) for message in request.messages])
+        made = tuple([ToolCall(call.id, call.name, call.json) for call in calls])
+        yield ModelResponse(AssistantMessage(text, made))
 
 
 def seen(message: Any) -> Seen:
@@ -43,20 +41,7 @@ def seen(message: Any) -> Seen:
 def team(script: Script) -> Agent[Any, str]:
     """Make the team."""
 
-    @tool
-    async def look_up(order: str) -> str:
-        """Look an order up."""
-        return script.look_up_result(order)
-
-    @tool
-    async def reserve(item: str) -> str:
-        """Reserve an item."""
-        return script.reserve_result(item)
-
-    @tool(effect="once")
-    async def charge(amount: int) -> str:
-        """Charge a card."""
-        return script.charge_result(amount)
+    look_up, reserve, charge = script.tools()
 
     @tool
     async def ask_first(ctx: RunContext[Any]) -> str:
@@ -69,7 +54,7 @@ def team(script: Script) -> Agent[Any, str]:
     def agent(name: str, **options: Any) -> Agent[Any, str]:
         return Agent(name, description=f"Knows {name}.", model=ScriptedModel(script, name), **options)
 
-    tools = [look_up, reserve, charge, ask_first]
+    tools = [tool(look_up), tool(reserve), tool(effect="once")(charge), ask_first]
     return agent(
         TRIAGE,
         tools=tools,

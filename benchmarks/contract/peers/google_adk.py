@@ -31,9 +31,11 @@ class ScriptedModel(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        reply = self.script.respond(self.agent, [seen(content) for content in llm_request.contents])
-        calls = self.script.encode(reply, lambda target: Call("transfer_to_agent", {"agent_name": target}))
-        parts = [types.Part(text=reply.text)] if reply.text else []
+        read = [seen(content) for content in llm_request.contents]
+        text, calls = self.script.play(
+            self.agent, read, lambda target: Call("transfer_to_agent", {"agent_name": target})
+        )
+        parts = [types.Part(text=text)] if text else []
         parts += [types.Part(function_call=types.FunctionCall(id=id, name=name, args=args)) for id, name, args in calls]
         yield LlmResponse(content=types.Content(role="model", parts=parts))
 
@@ -52,18 +54,6 @@ def seen(content: types.Content) -> Seen:
 
 
 def team(script: Script) -> LlmAgent:
-    async def look_up(order: str) -> str:
-        """Look an order up."""
-        return script.look_up_result(order)
-
-    async def reserve(item: str) -> str:
-        """Reserve an item."""
-        return script.reserve_result(item)
-
-    async def charge(amount: int) -> str:
-        """Charge a card."""
-        return script.charge_result(amount)
-
     async def ask_first(tool_context: ToolContext) -> str:
         """Ask a person."""
         script.act("before")
@@ -81,7 +71,7 @@ def team(script: Script) -> LlmAgent:
             **options,
         )
 
-    tools = [FunctionTool(each) for each in (look_up, reserve, charge, ask_first)]
+    tools = [FunctionTool(each) for each in (*script.tools(), ask_first)]
     return agent(TRIAGE, tools=tools, sub_agents=[agent(BILLING), agent(SHIPPING)])
 
 

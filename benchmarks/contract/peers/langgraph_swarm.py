@@ -16,7 +16,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from langgraph_swarm import create_handoff_tool, create_swarm
 
-from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Script, Seen
+from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Script, Seen
 
 CONFIG: Any = {"configurable": {"thread_id": "1"}}
 
@@ -33,10 +33,9 @@ class ScriptedModel(BaseChatModel):
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> ChatResult:
-        reply = self.script.respond(self.agent, [seen(message) for message in messages])
-        calls = self.script.encode(reply, lambda target: Call(f"transfer_to_{target}"))
+        text, calls = self.script.play(self.agent, [seen(message) for message in messages])
         made = [{"id": id, "name": name, "args": arguments} for id, name, arguments in calls]
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(reply.text, tool_calls=made))])
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text, tool_calls=made))])
 
 
 def seen(message: Any) -> Seen:
@@ -47,21 +46,6 @@ def seen(message: Any) -> Seen:
 
 
 def team(script: Script) -> Any:
-    @tool
-    async def look_up(order: str) -> str:
-        """Look an order up."""
-        return script.look_up_result(order)
-
-    @tool
-    async def reserve(item: str) -> str:
-        """Reserve an item."""
-        return script.reserve_result(item)
-
-    @tool
-    async def charge(amount: int) -> str:
-        """Charge a card."""
-        return script.charge_result(amount)
-
     @tool
     async def ask_first() -> str:
         """Ask a person."""
@@ -75,7 +59,7 @@ def team(script: Script) -> Any:
         handoffs = [create_handoff_tool(agent_name=target) for target in targets]
         return create_agent(ScriptedModel(script=script, agent=name), tools=[*tools, *handoffs], name=name)
 
-    agents = [agent(TRIAGE, look_up, reserve, charge, ask_first), agent(BILLING), agent(SHIPPING)]
+    agents = [agent(TRIAGE, *map(tool, script.tools()), ask_first), agent(BILLING), agent(SHIPPING)]
     return create_swarm(agents, default_active_agent=TRIAGE)
 
 

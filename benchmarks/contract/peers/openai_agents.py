@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 
 from agents import Agent, Model, ModelResponse, SQLiteSession, Usage, function_tool, set_tracing_disabled
 from agents import Runner as AgentsRunner
-from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Script, Seen
+from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Script, Seen
 
 set_tracing_disabled(True)
 
@@ -23,17 +22,17 @@ class ScriptedModel(Model):
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **options: Any) -> ModelResponse:
         items = [{"role": "user", "content": input}] if isinstance(input, str) else input
-        reply = self.script.respond(self.agent, [seen(item) for item in items])
+        text, calls = self.script.play(self.agent, [seen(item) for item in items])
         output: list[Any] = []
-        if reply.text:
-            content = ResponseOutputText(annotations=[], text=reply.text, type="output_text")
+        if text:
+            content = ResponseOutputText(annotations=[], text=text, type="output_text")
             output.append(
                 ResponseOutputMessage(id="m", content=[content], role="assistant", status="completed", type="message")
             )
-        for id, name, arguments in self.script.encode(reply, lambda target: Call(f"transfer_to_{target}")):
-            output.append(
-                ResponseFunctionToolCall(call_id=id, name=name, arguments=json.dumps(arguments), type="function_call")
-            )
+        output += [
+            ResponseFunctionToolCall(call_id=each.id, name=each.name, arguments=each.json, type="function_call")
+            for each in calls
+        ]
         return ModelResponse(output=output, usage=Usage(requests=1), response_id=None)
 
     def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
@@ -52,27 +51,12 @@ def seen(item: Any) -> Seen:
 
 
 def team(script: Script) -> Agent:
-    @function_tool
-    async def look_up(order: str) -> str:
-        """Look an order up."""
-        return script.look_up_result(order)
-
-    @function_tool
-    async def reserve(item: str) -> str:
-        """Reserve an item."""
-        return script.reserve_result(item)
-
-    @function_tool
-    async def charge(amount: int) -> str:
-        """Charge a card."""
-        return script.charge_result(amount)
-
     billing = Agent(name=BILLING, model=ScriptedModel(script, BILLING))
     shipping = Agent(name=SHIPPING, model=ScriptedModel(script, SHIPPING))
     triage = Agent(
         name=TRIAGE,
         model=ScriptedModel(script, TRIAGE),
-        tools=[look_up, reserve, charge],
+        tools=[function_tool(each) for each in script.tools()],
         handoffs=[billing, shipping],
     )
     billing.handoffs, shipping.handoffs = [triage], [triage]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from strands.models import Model
 from strands.multiagent import Swarm
 from strands.session.file_session_manager import FileSessionManager
 
-from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Reply, Script, Seen, StillRunningError
+from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Script, Seen, StillRunningError
 
 logging.disable(logging.ERROR)
 
@@ -40,20 +39,21 @@ class ScriptedModel(Model):
         read = [seen(message) for message in messages]
         # The swarm asks an agent once more after it has handed over; a model then ends its turn.
         is_over = bool(read) and "Handing off to" in read[-1].text
-        reply = Reply("handed over") if is_over else self.script.respond(self.agent, read)
-        calls = self.script.encode(
-            reply, lambda target: Call("handoff_to_agent", {"agent_name": target, "message": "please go on"})
-        )
+        text, calls = ("handed over", []) if is_over else self.script.play(self.agent, read, hand_off)
         yield {"messageStart": {"role": "assistant"}}
-        if reply.text:
+        if text:
             yield {"contentBlockStart": {"start": {}}}
-            yield {"contentBlockDelta": {"delta": {"text": reply.text}}}
+            yield {"contentBlockDelta": {"delta": {"text": text}}}
             yield {"contentBlockStop": {}}
-        for id, name, arguments in calls:
-            yield {"contentBlockStart": {"start": {"toolUse": {"toolUseId": id, "name": name}}}}
-            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(arguments)}}}}
+        for call in calls:
+            yield {"contentBlockStart": {"start": {"toolUse": {"toolUseId": call.id, "name": call.name}}}}
+            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": call.json}}}}
             yield {"contentBlockStop": {}}
         yield {"messageStop": {"stopReason": "tool_use" if calls else "end_turn"}}
+
+
+def hand_off(target: str) -> Call:
+    return Call("handoff_to_agent", {"agent_name": target, "message": "please go on"})
 
 
 def seen(message: Any) -> Seen:
@@ -69,21 +69,6 @@ def seen(message: Any) -> Seen:
 
 
 def team(script: Script, **options: Any) -> Swarm:
-    @tool
-    async def look_up(order: str) -> str:
-        """Look an order up."""
-        return script.look_up_result(order)
-
-    @tool
-    async def reserve(item: str) -> str:
-        """Reserve an item."""
-        return script.reserve_result(item)
-
-    @tool
-    async def charge(amount: int) -> str:
-        """Charge a card."""
-        return script.charge_result(amount)
-
     @tool(context=True)
     async def ask_first(tool_context: ToolContext) -> str:
         """Ask a person."""
@@ -95,7 +80,7 @@ def team(script: Script, **options: Any) -> Swarm:
     def agent(name: str, *tools: Any) -> Agent:
         return Agent(name=name, model=ScriptedModel(script, name), tools=[*tools], callback_handler=None)
 
-    triage = agent(TRIAGE, look_up, reserve, charge, ask_first)
+    triage = agent(TRIAGE, *map(tool, script.tools()), ask_first)
     return Swarm([triage, agent(BILLING), agent(SHIPPING)], entry_point=triage, **options)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ from typing import Any
 
 from openai.types.chat import ChatCompletionMessage
 
-from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Call, Script, Seen
+from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Script, Seen
 from swarm import Agent, Swarm
 
 
@@ -22,13 +21,9 @@ class ScriptedClient:
         self.chat = SimpleNamespace(completions=SimpleNamespace(create=self.create))
 
     def create(self, **params: Any) -> Any:
-        reply = self.script.respond(params["model"], [seen(each) for each in params["messages"]])
-        calls = self.script.encode(reply, lambda target: Call(f"transfer_to_{target}"))
-        made = [
-            {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-            for id, name, arguments in calls
-        ]
-        message = ChatCompletionMessage(role="assistant", content=reply.text or None, tool_calls=made or None)
+        text, calls = self.script.play(params["model"], [seen(each) for each in params["messages"]])
+        made = [call.chat for call in calls]
+        message = ChatCompletionMessage(role="assistant", content=text or None, tool_calls=made or None)
         return SimpleNamespace(choices=[SimpleNamespace(message=message)])
 
 
@@ -39,15 +34,6 @@ def seen(message: dict[str, Any]) -> Seen:
 
 
 def team(script: Script) -> Agent:
-    def look_up(order: str) -> str:
-        return script.look_up_result(order)
-
-    def reserve(item: str) -> str:
-        return script.reserve_result(item)
-
-    def charge(amount: int) -> str:
-        return script.charge_result(amount)
-
     def transfer_to_billing() -> Agent:
         return billing
 
@@ -60,7 +46,7 @@ def team(script: Script) -> Agent:
     # The scripted client knows the agent by the name of its model.
     billing = Agent(name=BILLING, model=BILLING, functions=[transfer_to_triage])
     shipping = Agent(name=SHIPPING, model=SHIPPING, functions=[transfer_to_triage])
-    functions = [look_up, reserve, charge, transfer_to_billing, transfer_to_shipping]
+    functions = [script.look_up, script.reserve, script.charge, transfer_to_billing, transfer_to_shipping]
     triage = Agent(name=TRIAGE, model=TRIAGE, functions=functions)
     return triage
 

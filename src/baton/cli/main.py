@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..version import __version__
-from ..wording import printable
+from ..wording import nearest, printable
 from .env_file import add_env_file, env_file_option
 from .options import debug
 
@@ -46,6 +46,16 @@ class LazyGroup(click.Group):
             return None
         command = getattr(import_module(f".{cmd_name}", __package__), f"{cmd_name}_command")
         return add_env_file(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name; suggest the nearest one if there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            hint = nearest(args[0], COMMANDS)
+            raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) if hint else error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
@@ -88,7 +98,7 @@ def main() -> None:
 
     \b
     Examples:
-      baton run examples/01_one_agent.py:agent "What can you do?"
+      baton run examples/first_steps/01_one_agent.py:agent "What can you do?"
       baton chat desk:router --model openai:gpt-5
       baton voice desk:triage --model openai:gpt-realtime
       baton check desk

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
 
 import click
 from msgspec.structs import asdict
@@ -15,7 +17,7 @@ from ..errors import NotEncodableError
 from ..events import Delta, Event, encode_event, encode_log
 from ..messages import Usage
 from ..runner import Interrupt, RunResult, RunStream
-from ..stores import SQLiteStore
+from ..stores import PostgresStore, SQLiteStore, Store
 from .display import Screen, format_interrupt, format_value
 from .errors import CANCELLED, SUSPENDED
 from .options import SCREEN, RunArguments, choose_format, json_result, quiet, run_options, target
@@ -127,11 +129,36 @@ def print_interrupts(interrupts: Sequence[Interrupt], setup: RunSetup, *, run_id
     for interrupt in interrupts:
         write(f"  {interrupt.id}  {interrupt.agent}: {format_interrupt(interrupt)}", err=True)
     own = setup.runner._repository.store if setup.runner._repository is not None else None
-    store = setup.arguments.store or (os.path.relpath(own.path) if isinstance(own, SQLiteStore) else "")
-    if store:
-        write(f"answer with `baton runs resume {run_id} {setup.target} --store {store}`", err=True)
-    else:
+    location = setup.arguments.store or _location_of(own)
+    if not location:
         write("to answer, use `baton chat`, or pass --store and resume the run", err=True)
+        return
+    store = _without_password(location)
+    write(f"answer with `baton runs resume {run_id} {setup.target} --store {shlex.quote(store)}`", err=True)
+    if store != location:
+        write("the password of the store is not shown: add it to the URL, or set PGPASSWORD", err=True)
+
+
+def _location_of(store: Store | None) -> str:
+    """Return the --store of a runner's own store, or "" if only this process has it."""
+    match store:
+        case SQLiteStore():
+            return os.path.relpath(store.path)
+        case PostgresStore():
+            url = store._pool._url
+            return url if "://" in url else ""
+        case _:
+            return ""
+
+
+def _without_password(location: str) -> str:
+    """Remove the password from the URL of a database; other locations stay as they are."""
+    if "://" not in location:
+        return location
+    parts = urlsplit(location)
+    login, at, host = parts.netloc.rpartition("@")
+    query = "&".join(each for each in parts.query.split("&") if not each.startswith("password="))
+    return urlunsplit(parts._replace(netloc=f"{login.partition(':')[0]}{at}{host}", query=query))
 
 
 @click.command("run", epilog=_EXIT_CODES)

@@ -86,7 +86,7 @@ class CachePrefix(Struct, frozen=True):
     breaks_at: CacheBreak
     """The first part that differs; `none` if messages were only appended."""
     messages: int
-    """The number of first messages that are the same, if instructions and tools are."""
+    """The number of leading messages that both requests share; 0 if their instructions or tools differ."""
     tokens: int
     """The estimated tokens of the common beginning."""
 

@@ -1,6 +1,7 @@
 """Serve an ASGI app with uvicorn; unauthenticated apps are served on loopback addresses only."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
@@ -185,7 +186,8 @@ def listen(host: str, port: int) -> Generator[list[socket.socket]]:
                 listener.listen(2048)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            hint = "choose another, or stop the program that uses it"
+            is_used = getattr(error, "errno", None) == errno.EADDRINUSE
+            hint = "choose another port, or stop the program that uses it" if is_used else "choose another address"
             raise AddressError(f"cannot listen on `{host}`, port {port}: {reason}; {hint}") from None
         yield sockets
 
