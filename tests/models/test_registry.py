@@ -101,7 +101,7 @@ def test_a_misspelt_provider_raises_with_the_nearest_one_only(misspelt: str) -> 
     )
 
 
-@pytest.mark.parametrize("text", ["gpt-5", "fake:", ":gpt-5", ""])
+@pytest.mark.parametrize("text", ["gpt-5", ":gpt-5", ""])
 def test_a_string_without_provider_or_name_raises(text: str) -> None:
     register_model("fake", make_fake)
     with pytest.raises(SetupError) as raised:
@@ -109,6 +109,17 @@ def test_a_string_without_provider_or_name_raises(text: str) -> None:
     message = str(raised.value)
     assert message.startswith(f"the model `{text}` has no provider prefix; write it as `provider:name`, with one of: `")
     assert "`fake`" in message
+
+
+@pytest.mark.parametrize("text", ["fake", "fake:"])
+def test_a_provider_without_a_model_raises(text: str) -> None:
+    register_model("fake", make_fake)
+    with pytest.raises(SetupError) as raised:
+        resolve_model(text, wanted_by="Desk")
+    assert str(raised.value) == (
+        f"the model `{text}` for `Desk` names a provider but no model of it; "
+        "write it as `fake:name`, with the provider's name for the model"
+    )
 
 
 def test_a_provider_that_cannot_be_imported_names_the_missing_module(install: Install) -> None:

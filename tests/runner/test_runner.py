@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from baton import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
 from baton.errors import (
     AnswerError,
+    BatonError,
     LogError,
     ModelError,
     NotEncodableError,
@@ -45,6 +46,15 @@ def test_run_sync_runs_without_an_event_loop() -> None:
     # DESIGN §1
     result = Runner(Agent("A", model=ScriptedModel(["hello"]))).run_sync("hi", values={"x": 1}, run_id="r1")
     assert (result.output, result.values, result.run_id) == ("hello", {"x": 1}, "r1")
+
+
+def test_an_error_of_run_sync_has_no_context_of_ours() -> None:
+    with pytest.raises(BatonError) as caught:
+        Runner(Agent("A", model=ScriptedModel([RuntimeError("down")]))).run_sync("hi")
+    shown: BaseException | None = caught.value
+    while shown is not None:
+        assert "no running event loop" not in str(shown)
+        shown = shown.__cause__ or shown.__context__
 
 
 async def test_run_sync_inside_an_event_loop_is_refused() -> None:

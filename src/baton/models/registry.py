@@ -84,6 +84,11 @@ def check_model_name(model: str, *, wanted_by: str = "") -> None:
         wanted_by: The agent or class that needs the model, for error messages.
     """
     prefix, _, name = _ALIASES.get(model, model).partition(":")
+    if prefix and not name and prefix in _available():
+        raise SetupError(
+            f"the model `{model}`{_for(wanted_by)} names a provider but no model of it; "
+            f"write it as `{prefix}:name`, with the provider's name for the model"
+        )
     if not prefix or not name:
         raise SetupError(
             f"the model `{model}`{_for(wanted_by)} has no provider prefix; "

@@ -220,11 +220,10 @@ class Runner(StoredRunMethods[C, Out]):
         """
         _require_runner(self, "run_sync")
         check_run_args("Runner.run_sync()", args)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._run_and_close(input, args))
-        raise SetupError("run_sync() was called inside a running event loop; use `await runner.run(…)` there")
+        # Not in a handler of RuntimeError: the run's own error would be shown as if that error had led to it.
+        if _is_loop_running():
+            raise SetupError("run_sync() was called inside a running event loop; use `await runner.run(…)` there")
+        return asyncio.run(self._run_and_close(input, args))
 
     def stream(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> RunStream[Out]:
         """Create a run whose events can be read while it is in progress.
@@ -492,6 +491,14 @@ class Runner(StoredRunMethods[C, Out]):
 
     def _no_store(self, feature: str) -> Never:
         raise SetupError(f"{feature} needs stored runs; give the runner a store: Runner(…, store=…)")
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _require_runner(runner: object, method: str) -> None:
