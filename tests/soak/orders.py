@@ -60,6 +60,8 @@ class OrderModel:
 
     name = "orders"
     responses: dict[str, tuple[tuple[str, ...], ...]] = {
+        # An outermost agent with several turns, between which snapshots are taken.
+        "Desk": (("look_up",), ("take_note", "take_note"), ("charge",), ("take_note",), ("transfer_to_orders",)),
         "Intake": (("look_up",), ("take_note", "charge"), ("transfer_to_review",)),
         "Review": (("take_note",),),
         "Packing": (("take_note", "take_note", "look_up"), ("take_note",)),
@@ -121,9 +123,12 @@ def make_team(effect_log: EffectLog) -> BaseAgent[Any, Any]:
         "Invoicing", description="Writes invoices.", tools=[take_note, helper.as_tool(stream_events=False)]
     )
     shipping = Agent("Shipping", description="Ships orders.", tools=[take_note, ship])
-    return SequentialAgent(
-        "Orders", sub_agents=[intake, ParallelAgent("Both", sub_agents=[packing, invoicing]), shipping]
+    orders = SequentialAgent(
+        "Orders",
+        description="Processes orders.",
+        sub_agents=[intake, ParallelAgent("Both", sub_agents=[packing, invoicing]), shipping],
     )
+    return Agent("Desk", tools=[look_up, take_note, charge], handoffs=[orders])
 
 
 ONCE = ("charge", "ship")

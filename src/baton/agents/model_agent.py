@@ -122,11 +122,11 @@ class ModelLoop(Struct):
         signals, entries = ctx._run.signals, ctx._history.entries
         # Not an attribute: the chain refers to this object, and both would be freed by the garbage collector only.
         chain = self._build_chain(ctx._middleware) if ctx._middleware is not None and ctx._middleware.model else None
-        turn, snapshots, log = 0, ctx._run.snapshots, ctx._run.log
+        turn, snapshots = 0, ctx._run.snapshots
         if ctx._loop is not None:
             turn = self._restore(ctx._loop)
         while True:
-            if snapshots is not None and log.count >= snapshots.next_at:
+            if snapshots is not None and ctx._run.log.count >= snapshots.next_at:
                 snapshots.take_inside(ctx, self._state(turn))
             turn += 1
             if stop := signals.stop:

@@ -192,12 +192,9 @@ def follow(
         after: The activation that the path continues.
         edge: The view of the first agent on the history.
     """
-    at = flow.position
-    if at is None:
-        at = FlowPosition(0, after, None, None, None, False)
-    elif at.messages is not None:
-        edge = _EdgeView(messages=at.messages)
-    work = _follow(flow, start, prefix, edge or _DIRECT, at)
+    if flow.position is not None and flow.position.messages is not None:
+        edge = _EdgeView(messages=flow.position.messages)
+    work = _follow(flow, start, prefix, after, edge or _DIRECT)
     return work if flow.run.trace is None else _follow_traced(flow, work)
 
 
@@ -211,10 +208,15 @@ async def _follow_traced(flow: TeamFlow, work: Coroutine[Any, Any, FlowOutcome])
         raise
 
 
-async def _follow(flow: TeamFlow, start: TeamMember, prefix: str, edge: "_EdgeView", at: FlowPosition) -> FlowOutcome:
-    run, log, history, stack, member, inside = flow.run, flow.run.log, flow.history, flow.stack, start, at.ctx
-    hop, origin, first, loops = at.hop, at.origin, at.first, at.loops
-    answer, breaks_loop, mark, snapshots = at.answer, at.breaks_loop, at.mark, None if prefix else run.snapshots
+async def _follow(
+    flow: TeamFlow, start: TeamMember, prefix: str, after: Origin | None, edge: "_EdgeView"
+) -> FlowOutcome:
+    run, log, history, stack, member, origin = flow.run, flow.run.log, flow.history, flow.stack, start, after
+    breaks_loop, hop, first, answer, mark, inside, loops = False, 0, None, cast("Any", None), 0, None, None
+    snapshots = None if prefix else run.snapshots
+    if (at := flow.position) is not None:
+        hop, origin, first, loops, answer = at.hop, at.origin, at.first, at.loops, at.answer
+        breaks_loop, mark, inside = at.breaks_loop, at.mark, at.ctx
     while True:
         if inside is None:
             if origin is not None and log.sink is not None and run.live is None:
@@ -263,11 +265,10 @@ async def _follow(flow: TeamFlow, start: TeamMember, prefix: str, edge: "_EdgeVi
             edge = _DIRECT
             continue
         loops = loops or LoopDetector(run.meter.limits.idle_cycles)
-        if (fallback := _count_transfer(flow, ctx, transfer, loops, mark)) is not None:
-            transfer, reason, edge = fallback, "loop", _DIRECT
-        to = transfer.to
-        source, member = member, flow.resolve(member, to) if run.dynamic_agents else flow.team.members[to]
-        _record_transfer(ctx, transfer, reason)
+        source, (transfer, member, edge) = (
+            member,
+            _begin_transfer(flow, ctx, transfer, reason, loops, mark, member, edge),
+        )
         if stack.pending is not None:
             stack.open_pending(ctx)
         if ctx._hooks is not None or member.agent.hooks is not None:
@@ -279,10 +280,17 @@ async def _follow(flow: TeamFlow, start: TeamMember, prefix: str, edge: "_EdgeVi
             edge = await _apply_edge(flow, edge, transfer, ctx, source)
 
 
-def _count_transfer(
-    flow: TeamFlow, ctx: AgentContext[Any], transfer: Transfer, loops: LoopDetector, mark: int
-) -> Transfer | None:
-    """Count a transfer; return the transfer to the loop fallback if a limit is reached."""
+def _begin_transfer(
+    flow: TeamFlow,
+    ctx: AgentContext[Any],
+    transfer: Transfer,
+    reason: str,
+    loops: LoopDetector,
+    mark: int,
+    source: TeamMember,
+    edge: "_EdgeView",
+) -> tuple[Transfer, TeamMember, "_EdgeView"]:
+    """Count and record a transfer; return it, its target and the target's view, or those of the loop fallback."""
     run, stack, origin = flow.run, flow.stack, ctx._origin
     try:
         run.meter.start_transfer(origin)
@@ -290,11 +298,21 @@ def _count_transfer(
             stack.check_depth(run.meter.limits, origin)
         loops.count(origin, transfer.to, flow.history, mark)
     except (LimitError, LoopError) as error:
-        fallback = flow.fall_back(error)
+        transfer, reason, edge = flow.fall_back(error), "loop", _DIRECT
         loops.reset()
         stack.clear(ctx)
-        return fallback
-    return None
+    to, log, key = transfer.to, run.log, f"{ctx._scope}/to"
+    target = flow.resolve(source, to) if run.dynamic_agents else flow.team.members[to]
+    recorded = log.find(key, ControlTransferred) if log.has_past else None
+    if recorded is None:
+        payload = transfer.payload
+        # The payload of a tool call was parsed from JSON and needs no conversion.
+        if payload is not None and not transfer.via:
+            payload = to_json_value(f"the payload of the transfer to `{to}`", payload)
+        log.write(ControlTransferred(key, origin, time(), origin.agent, to, transfer.call_id, payload, reason))
+    elif recorded.target != to:
+        raise ReplayMismatchError(key, f"a transfer to {recorded.target}", f"a transfer to {to}")
+    return transfer, target, edge
 
 
 def _take_snapshot(flow: TeamFlow, position: FlowPosition, member: TeamMember, edge: "_EdgeView") -> None:
@@ -476,19 +494,6 @@ async def _end_flow(flow: TeamFlow, ctx: AgentContext[Any], outcome: FlowOutcome
 def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:
     log = ctx._run.log
     return log.has_past and log.has(f"{ctx._scope}/{what}")
-
-
-def _record_transfer(ctx: AgentContext[Any], transfer: Transfer, reason: str) -> None:
-    log, origin, key = ctx._run.log, ctx._origin, f"{ctx._scope}/to"
-    recorded = log.find(key, ControlTransferred) if log.has_past else None
-    if recorded is None:
-        payload = transfer.payload
-        # The payload of a tool call was parsed from JSON and needs no conversion.
-        if payload is not None and not transfer.via:
-            payload = to_json_value(f"the payload of the transfer to `{transfer.to}`", payload)
-        log.write(ControlTransferred(key, origin, time(), origin.agent, transfer.to, transfer.call_id, payload, reason))
-    elif recorded.target != transfer.to:
-        raise ReplayMismatchError(key, f"a transfer to {recorded.target}", f"a transfer to {transfer.to}")
 
 
 async def _call_handoff_hooks(

@@ -166,9 +166,7 @@ def open_run(
     Raises:
         TeamChangedError: The team does not have the agent that the run started with.
     """
-    run, config, first_events = open_state(
-        started, log, config, args, first_events=first_events, stopped=stopped, record=record
-    )
+    run, config, first_events = open_state(started, log, config, args, first_events, stopped, record)
     history = History([*prior_entries, *map(HistoryEntry, started.input)])
     history.is_main = True
     if not log.has_past and not prior_entries and started.input and started.input[0].content:
@@ -187,10 +185,9 @@ def open_state(
     log: Log,
     config: FlowConfig,
     args: RunArgs[Any] | ResumeArgs[Any],
-    *,
-    first_events: Sequence[Event] = (),
-    stopped: StoppedRun = _NOT_STOPPED,
-    record: RunRecord | None = None,
+    first_events: Sequence[Event],
+    stopped: StoppedRun,
+    record: RunRecord | None,
 ) -> tuple[RunState[Any], FlowConfig, Sequence[Event]]:
     """Set up the state of a run, apart from its history.
 

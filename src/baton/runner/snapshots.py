@@ -469,9 +469,7 @@ def restore_run(
         record: The run's record.
     """
     state, origins, at = snapshot.state, snapshot.origins, snapshot.state.position
-    run, config, first_events = open_state(
-        snapshot.started, log, config, args, first_events=first_events, stopped=stopped, record=record
-    )
+    run, config, first_events = open_state(snapshot.started, log, config, args, first_events, stopped, record)
     run.values = state.values
     run.meter = UsageMeter.restore(run.meter.limits, state.usage, transfers=state.transfers)
     run.call_ids = PastCallIds(state.call_ids)
