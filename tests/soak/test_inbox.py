@@ -31,6 +31,7 @@ MODES: tuple[WhenBusy, ...] = ("queue", "steer", "preempt")
 WORKERS = 2
 LEASE = 0.4
 MAX_PER_KILL = 7
+LEAST_KILLS = MESSAGES // 10
 """The largest number of messages that are sent between two kills."""
 TIME_LIMIT = 1200
 
@@ -217,7 +218,11 @@ def test_no_kill_loses_or_repeats_a_message(kind: str, request: pytest.FixtureRe
     asyncio.run(find_violations(url, log_path))
     workers = [fork_worker(url, log_path) for _ in range(WORKERS)]
     try:
-        while (count := count_sent(log_path)) < MESSAGES and time.monotonic() < began + TIME_LIMIT:
+        while time.monotonic() < began + TIME_LIMIT:
+            count = count_sent(log_path)
+            # On a busy machine it takes so long to start a process that more messages are sent before enough kills.
+            if count >= MESSAGES and kills >= LEAST_KILLS:
+                break
             # Counted in messages, not in seconds: the faster the workers, the sooner they die.
             wanted = count + random.randint(1, MAX_PER_KILL)
             while count_sent(log_path) < wanted and time.monotonic() < began + TIME_LIMIT:
@@ -234,4 +239,4 @@ def test_no_kill_loses_or_repeats_a_message(kind: str, request: pytest.FixtureRe
     sys.stderr.write(f"\n{kind}: {kills} kills, {figures}, {len(found)} violations {found[:3]}, {seconds:.0f} s\n")
     assert found == []
     assert figures["sent"] >= MESSAGES
-    assert kills * 10 >= figures["sent"]
+    assert kills >= LEAST_KILLS

@@ -17,6 +17,32 @@ from baton.worker import Concurrency, PostgresEngine, Worker
 LIMIT = 120
 
 
+async def _wait_for_a_lock(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Wait until another connection waits for a lock on a table."""
+    async with asyncio.timeout(LIMIT):
+        while True:
+            found = await (await connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted")).fetchone()
+            if found is not None:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_a_queue_is_made_while_a_run_is_submitted(postgres_url: str) -> None:
+    # G8: the submission has locked one table and needs the other, and so has the worker that starts.
+    store = PostgresStore(postgres_url)
+    await store.list()
+    async with await psycopg.AsyncConnection.connect(postgres_url) as writer:
+        await writer.execute("LOCK TABLE baton_runs IN ROW EXCLUSIVE MODE")
+        engine = PostgresEngine(store)
+        starting = asyncio.create_task(engine.is_paused())
+        async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as observer:
+            await _wait_for_a_lock(observer)
+        await writer.execute("LOCK TABLE baton_runnable IN ROW EXCLUSIVE MODE")
+        await writer.commit()
+    assert await starting is False
+    await store.close()
+
+
 class Site:
     """A store, and workers whose runs wait until they may go on."""
 

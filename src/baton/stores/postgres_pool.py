@@ -313,6 +313,9 @@ class PostgresPool:
     async def _run_with_retry(self, pool: Pool, used: list[AsyncConnection[Row]], work: Work[T]) -> T:
         try:
             return await self._run_once(pool, used, work)
+        except errors.DeadlockDetected:
+            # The server has undone everything, so that the other transaction can go on.
+            return await self._run_once(pool, used, work)
         except Error as failure:
             if not _is_disconnect(failure):
                 raise

@@ -186,6 +186,8 @@ class QueueSchema:
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         if await self._layout(connection) >= LAYOUT:
             return
+        # In the order in which writers lock the tables, so that neither waits for the other: see the triggers below.
+        await connection.execute(self.format("LOCK TABLE {store}.baton_runs, {store}.baton_runnable"))
         await connection.execute(self.format("DROP SCHEMA IF EXISTS {queue} CASCADE"))
         await connection.execute(self.format("CREATE SCHEMA {queue}"))
         await connection.execute(self.format("SET LOCAL search_path = {queue}"))
