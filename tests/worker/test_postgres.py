@@ -37,6 +37,8 @@ async def test_a_queue_is_made_while_a_run_is_submitted(postgres_url: str) -> No
         starting = asyncio.create_task(engine.is_paused())
         async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as observer:
             await _wait_for_a_lock(observer)
+            held = "SELECT mode FROM pg_locks WHERE granted AND relation = 'baton_runnable'::regclass"
+            assert await (await observer.execute(held)).fetchall() == []
         await writer.execute("LOCK TABLE baton_runnable IN ROW EXCLUSIVE MODE")
         await writer.commit()
     assert await starting is False
