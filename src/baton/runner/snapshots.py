@@ -141,6 +141,8 @@ class SnapshotWriter:
         """The entries of the run that are part of the history, as of the last snapshot."""
         self._saved: list[SavedEntry] = []
         self._dropped: DroppedEntries | None = None
+        self._encoded_dropped = _NULL
+        """The dropped entries of the snapshot that the run was resumed from, until the next one is taken."""
         self._origins: list[tuple[str, str, int]] = []
         self._places: dict[str, int] = {}
         """The positions of activations in `_origins`, by id."""
@@ -159,7 +161,7 @@ class SnapshotWriter:
         history = snapshot.history
         self.count = self._taken_at = snapshot.count
         self.summary, self._offset = snapshot.summary, history.offset
-        self._saved, self._dropped = history.entries, decode_dropped(history.dropped)
+        self._saved, self._encoded_dropped = history.entries, history.dropped
         self._origins = snapshot.origins
         self._places = {id: place for place, (id, _, _) in enumerate(self._origins)}
         self._call_ids += snapshot.call_ids
@@ -254,6 +256,8 @@ class SnapshotWriter:
                     self._contents.update(event.request.contents)
             elif type(event) is HistoryCompacted:
                 self._add_call_ids([each.message for each in event.summary])
+        if self._encoded_dropped is not _NULL:
+            self._dropped, self._encoded_dropped = decode_dropped(self._encoded_dropped), _NULL
         first, live = max(0, self._offset - history.dropped), self._live
         if any(type(event) is TaskEnded for event in new):
             # The end of a task replaces entries, also those of earlier runs.
@@ -283,8 +287,7 @@ class SnapshotWriter:
         first = max(self._offset, history.dropped) + len(self._live) - len(self._saved)
         if stop <= first:
             return
-        if self._dropped is None:
-            self._dropped = DroppedEntries()
+        self._dropped = self._dropped or DroppedEntries()
         for entry in self._saved[: stop - first]:
             self._dropped.add(entry)
         del self._saved[: stop - first]
