@@ -129,10 +129,10 @@ class SnapshotWriter:
         self._reads_all = reads_all
         self._interval = interval
         self._prior = prior
-        self.summary: RunSummary | None = None
-        """The summary of these events; None before the first snapshot."""
         self.count = 0
         """The number of events that were read for snapshots; no interrupt was open after them."""
+        self.summary: RunSummary | None = None
+        """The summary of these events; None before the first snapshot."""
         self._size = 0
         self._size_at = keeper.bytes_added
         self._taken_at = 0
@@ -150,9 +150,7 @@ class SnapshotWriter:
         self._requests = requests
         self._contents: set[str] = set()
         """The names of contents of requests that the log holds."""
-        if snapshot is None:
-            self._add_call_ids(started.input)
-        else:
+        if snapshot is not None:
             self._continue(snapshot)
         self.next_at = self.count + interval
         """The number of events from which on the next snapshot is due."""
@@ -246,7 +244,7 @@ class SnapshotWriter:
         self._requests = latest_requests([*self._requests, *recent_requests(run.id, new)])
         self.summary = summarize(new, self.summary)
         if self.count == 0:
-            self._add_call_ids([entry.message for entry in self._prior])
+            self._add_call_ids([*self._started.input, *[entry.message for entry in self._prior]])
         places = _find_places(new, self.count)
         self.count = log.count
         for event in new:

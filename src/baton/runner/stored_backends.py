@@ -11,7 +11,6 @@ from ..errors import RunConflictError, RunError
 from ..events import Event, RunCompleted, RunStarted, encode_event
 from ..events.codec import READER_VERSION, encode_header, require_known_events
 from ..flow.follow import TeamFlow
-from ..flow.team import fingerprint_hash
 from ..log import EventSink, Log
 from ..stores import Lease, RunRecord
 from .answers import resume_events
@@ -20,7 +19,7 @@ from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_sta
 from .journal import Journal, SupportsStop
 from .result import StoppedStatus
 from .snapshots import LoadedSnapshot, SnapshotWriter, restore_run
-from .stored_runs import RunRepository, is_drivable, reads_all
+from .stored_runs import RunRepository, is_drivable
 from .threads import NO_THREAD, ThreadState
 
 
@@ -66,8 +65,8 @@ class _StoredBackend:
         state.snapshots = SnapshotWriter(
             journal,
             started,
-            team=fingerprint_hash(repository.fingerprint),
-            reads_all=reads_all(repository.config),
+            team=repository.team,
+            reads_all=repository.reads_all,
             interval=repository.snapshot_interval,
             prior=history.entries[:offset],
             requests=thread.requests,

@@ -83,8 +83,12 @@ class RunRepository:
         self.config = config
         self.ttl = ttl
         self.heartbeat = LeaseHeartbeat(store, ttl)
-        self.threads = ThreadReader(store, reads_all=reads_all(config))
+        self.reads_all = _reads_all(config)
+        """True if an agent may read entries that a summary for all readers replaces."""
+        self.threads = ThreadReader(store, reads_all=self.reads_all)
         self.fingerprint = fingerprint
+        self.team = fingerprint_hash(fingerprint)
+        """The hash of the team."""
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
         self.observers = observers
@@ -147,8 +151,7 @@ class RunRepository:
         run_id, note = record.run_id, None
         if record.seq > self.snapshot_interval:
             note = (await self.store.read_notes([run_id], SNAPSHOT_NOTE)).get(run_id)
-        team = fingerprint_hash(self.fingerprint)
-        snapshot = load_snapshot(note, team=team, seq=record.seq) if note else None
+        snapshot = load_snapshot(note, team=self.team, seq=record.seq) if note else None
         if snapshot is None:
             return Log(await self.events(run_id)), None
         count, read = snapshot.state.count, await self._head_reader(run_id)
@@ -406,7 +409,7 @@ class RunRepository:
             await self.inbox.promote_safely(record.thread)
 
 
-def reads_all(config: FlowConfig) -> bool:
+def _reads_all(config: FlowConfig) -> bool:
     """Return whether an agent may read entries that a summary for all readers replaces."""
     policies = {config.history, *history_policies(config.team)}
     return not policies.isdisjoint({"lineage", "answers", "none"})
