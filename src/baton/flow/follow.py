@@ -290,7 +290,7 @@ def _begin_transfer(
     source: TeamMember,
     edge: "_EdgeView",
 ) -> tuple[Transfer, TeamMember, "_EdgeView"]:
-    """Count and record a transfer; return it, its target and the target's view, or those of the loop fallback."""
+    """Count and record a transfer, or that to the loop fallback; return it with its target."""
     run, stack, origin = flow.run, flow.stack, ctx._origin
     try:
         run.meter.start_transfer(origin)

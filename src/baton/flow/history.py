@@ -5,10 +5,9 @@ their own share one list. So a transfer costs the same after ten and ten thousan
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import UNSET, Struct, field
-from msgspec.structs import replace
 
 from ..agents.activation import HistoryFunction
 from ..context import HistoryEntry, RunContext
@@ -44,143 +43,22 @@ def view_history(history: History, origin: Origin, policy: str, *, hide_transfer
         # The key is the string itself, because its hash is cached.
         readers = history.views.get(policy)
         if readers is None:
-            readers = _share_reads(history, policy == "rewritten", hide_transfers)
-        return _RunningView(readers, origin, len(history.entries))
-    selection = _Selection(cast("_SelectedPolicy", policy), origin, hide_transfers)
+            readers = share_reads(history, policy == "rewritten", hide_transfers)
+        return RunningView(readers, origin, len(history.entries))
+    selection = Selection(cast("SelectedPolicy", policy), origin, hide_transfers)
     before = history.entries_for(selection.readers)
     chosen = selection.read(selection.choose(before))
     return FixedView(history.entries, chosen, len(history.entries), policy, selection)
 
 
-class ChosenMessage(Struct, frozen=True, array_like=True):
-    """A message that was chosen for an activation, for a snapshot."""
-
-    position: int
-    """The position of its entry; -1 if it has none."""
-    form: int = 0
-    """Which of the entry's forms it is."""
-    message: Message | None = None
-    """The message, if it has no entry."""
-
-
-def save_messages(messages: Sequence[Message], entries: Sequence[HistoryEntry]) -> list[ChosenMessage]:
-    """Describe messages by the entries that they come from.
-
-    Args:
-        messages: The messages.
-        entries: The entries of the history.
-    """
-    known: dict[int, ChosenMessage] = {}
-    for position, entry in enumerate(entries):
-        for form, message in enumerate((entry.message, entry.rewritten, entry.rewritten_bare)):
-            known[id(message)] = ChosenMessage(position, form)
-    return [known.get(id(message)) or ChosenMessage(-1, 0, message) for message in messages]
-
-
-def restore_messages(saved: Sequence[ChosenMessage], entries: Sequence[HistoryEntry]) -> list[Message]:
-    """Return the messages that `save_messages` has described.
-
-    Args:
-        saved: The descriptions.
-        entries: The entries of the history.
-    """
-    messages: list[Message | None] = []
-    for each in saved:
-        entry = entries[each.position] if each.position >= 0 else None
-        if entry is None:
-            messages.append(each.message)
-        elif each.form == 0:
-            messages.append(entry.message)
-        else:
-            messages.append(rewrite_entry(entry, hide_transfers=each.form == _BARE))
-    return [message for message in messages if message is not None]
-
-
-def move_messages(saved: Sequence[ChosenMessage], shift: int) -> list[ChosenMessage]:
-    """Return descriptions of messages for a history with more or fewer first entries.
-
-    Args:
-        saved: The descriptions.
-        shift: The number of entries that are added.
-    """
-    return [each if each.position < 0 else replace(each, position=each.position + shift) for each in saved]
-
-
-_BARE = 2
-"""The form of an entry without its transfer."""
-
-
-class ViewState(Struct, frozen=True, array_like=True):
-    """The view of an activation on its history, for a snapshot."""
-
-    policy: str
-    """The history policy, `function` or `filter`."""
-    start: int
-    """The position of the first entry that follows what it has read before."""
-    is_compacted: bool = False
-    """True if a summary covers messages of the activation."""
-    given: list[ChosenMessage] | None = None
-    """The messages that it starts with, if a policy does not select them from the entries."""
-    summarized: int = 0
-    """The number of these that are a summary for this activation alone."""
-
-
-def move_view(state: ViewState, shift: int) -> ViewState:
-    """Return the state of a view for a history with more or fewer first entries.
-
-    Args:
-        state: The state.
-        shift: The number of entries that are added.
-    """
-    given = None if state.given is None else move_messages(state.given, shift)
-    return replace(state, start=state.start + shift, given=given)
-
-
-def save_view(view: HistoryView) -> ViewState | None:
-    """Return the state of a view; None if a snapshot cannot hold it.
-
-    Args:
-        view: The view of an activation.
-    """
-    if isinstance(view, _RunningView):
-        return ViewState(view.policy, view._start, view._is_compacted)
-    if not isinstance(view, FixedView) or view._selected_from is not None:
-        return None
-    given = None
-    if view.selection is None or view._summarized:
-        given = save_messages(view.chosen[: view._given], view.entries)
-    return ViewState(view.policy, view._own, given=given, summarized=view._summarized)
-
-
-def restore_view(history: History, origin: Origin, state: ViewState, *, hide_transfers: bool) -> HistoryView:
-    """Return the view of an activation that a snapshot has interrupted.
+def share_reads(history: History, rewrites: bool, hides: bool) -> "_SharedReads":
+    """Return the readers of a history with one policy, from the beginning.
 
     Args:
         history: The history.
-        origin: The activation.
-        state: The state of the view.
-        hide_transfers: Whether to leave out followed transfers.
+        rewrites: Whether messages of other agents are rewritten.
+        hides: Whether to leave out followed transfers.
     """
-    if state.policy == "rewritten" or state.policy == "verbatim":
-        readers = _share_reads(history, state.policy == "rewritten", hide_transfers)
-        view = _RunningView(readers, origin, state.start)
-        if state.is_compacted:
-            view.read_summary(state.start)
-        return view
-    entries, selection = history.entries, None
-    if state.policy in get_args(_SelectedPolicy):
-        selection = _Selection(cast("_SelectedPolicy", state.policy), origin, hide_transfers)
-    if state.given is not None or selection is None:
-        given = restore_messages(state.given or (), entries)
-    else:
-        prefix = history.prefix_for(selection.readers)
-        given = selection.read(selection.choose([*prefix.entries, *entries[prefix.stop : state.start]]))
-    fixed = FixedView(entries, given, state.start, state.policy, selection)
-    fixed._summarized = state.summarized
-    return fixed
-
-
-def _share_reads(history: History, rewrites: bool, hides: bool) -> "_SharedReads":
     prefix = history.prefix_for("all")
     readers = _SharedReads(history.entries, history.hidden_at, rewrites, hides, prefix.entries, prefix.stop)
     if history.first_messages and not history.compacted:
@@ -219,13 +97,14 @@ def _without_hidden(entry: HistoryEntry) -> HistoryEntry | None:
     return None if message is None else HistoryEntry(message, entry.origin, entry.is_answer)
 
 
-_SelectedPolicy: TypeAlias = Literal["none", "lineage", "answers"]
+SelectedPolicy: TypeAlias = Literal["none", "lineage", "answers"]
+"""The policies that select entries."""
 
 
-class _Selection(Struct, frozen=True):
+class Selection(Struct, frozen=True):
     """A policy that selects entries."""
 
-    policy: _SelectedPolicy
+    policy: SelectedPolicy
     origin: Origin
     hides: bool
 
@@ -279,7 +158,7 @@ class FixedView(Struct):
     chosen: list[Message]
     position: int
     policy: str
-    selection: _Selection | None = None
+    selection: Selection | None = None
     _given: int = 0
     """The number of first messages that are not entries of the activation."""
     _own: int = 0
@@ -457,7 +336,7 @@ class _SharedReads(Struct, eq=False):
         return unread[count:]
 
 
-class _RunningView(Struct):
+class RunningView(Struct):
     """A view on the whole history: own messages as they are, others rewritten or as they are."""
 
     _readers: _SharedReads
@@ -516,7 +395,7 @@ class _RunningView(Struct):
         history.views.pop("rewritten", None)
         history.views.pop("verbatim", None)
         readers = self._readers
-        self._readers = _share_reads(history, readers.rewrites, readers.hides)
+        self._readers = share_reads(history, readers.rewrites, readers.hides)
         self._reader = None
         if prefix.stop > self._start:
             self.read_summary(prefix.stop)

@@ -34,7 +34,7 @@ _PENDING_CALL = re.compile(r"(.*/[im]\d+\.\d+)/")
 
 
 class Dismiss(Struct, frozen=True):
-    """A replacement for an answer: the tool call that asks is not executed, and this is its result.
+    """A result for the tool call that asks, which is not executed, in place of an answer.
 
     Pass it to `resume` in place of all answers, or of one of them.
     """

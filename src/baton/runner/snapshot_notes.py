@@ -18,8 +18,8 @@ from ..context.history import CompactedPrefix
 from ..events import AgentResponded, Event, EventRef, OpenTask, Origin, ToolReturned, UserMessageAdded
 from ..events.codec import READER_VERSION
 from ..events.types import RunStarted, SummaryReaders
-from ..flow.history import ChosenMessage, ViewState
 from ..flow.loops import LoopDetector
+from ..flow.view_states import ChosenMessage, ViewState
 from ..messages import Message, Usage
 from ..version import __version__
 from .summaries import RunSummary

@@ -33,8 +33,8 @@ from ..events import (
 )
 from ..events.codec import decode_tail
 from ..flow.follow import FlowConfig, FlowPosition, TeamFlow, reenter
-from ..flow.history import move_messages, move_view, restore_messages, restore_view, save_messages, save_view
 from ..flow.tasks import TaskStack
+from ..flow.view_states import move_messages, move_view, restore_messages, restore_view, save_messages, save_view
 from ..log import Log
 from ..messages import Message, ToolMessage
 from ..messages.types import call_ids_in
