@@ -3,10 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 from tests.laws.executions import RUN_ID, Execution, run_in_loop
-from tests.laws.facts import NAMES, Conversation, Thread, compactions, conversations, with_shared_summaries
+from tests.laws.facts import (
+    NAMES,
+    Conversation,
+    Step,
+    Thread,
+    compactions,
+    conversations,
+    identity,
+    with_shared_summaries,
+)
 from tests.laws.plans import Scenario
 from tests.laws.snapshots import EverySnapshot, SnapshotStore, check_same, describe, take_often
 from tests.laws.strategies import scenarios
@@ -106,6 +115,25 @@ class SnapshottedThread(Thread):
         return await self.new_runner().resume(f"r{number}")
 
 
+async def _check_thread(conversation: Conversation, compaction: Compaction | None, number: int) -> None:
+    store = SnapshotStore()
+    thread = SnapshottedThread(conversation, compaction, store)
+    for earlier in range(number + 1):
+        await thread.run(earlier)
+    events = await thread.new_runner().events(f"r{number}")
+    for length in range(1, len(events)):
+        if currently_in_test_context():
+            note(f"resumed after {length} events, the last being {events[length - 1]}")
+        found: list[dict[str, object]] = []
+        for uses_snapshot in (False, True):
+            copy = await store.cut(f"r{number}", length, uses_snapshot=uses_snapshot)
+            resumed = SnapshottedThread(conversation, compaction, copy)
+            result = await resumed.resume(number, events[:length])
+            seen = [(request.agent, [*request.messages]) for request in resumed.model.requests]
+            found.append(await describe(result, resumed.new_runner()) | {"seen": seen})
+        check_same(found)
+
+
 # History policies, filters and functions; with a summary for all readers, the first entries are left out.
 @settings(max_examples=settings().max_examples // 2)
 @given(
@@ -118,24 +146,23 @@ def test_a_run_of_a_thread_continues_the_same_with_and_without_its_snapshots(
 ) -> None:
     # B3
     note(f"{conversation!r}\n{compaction!r}")
-    number = pick % len(conversation.runs)
-
-    async def check() -> None:
-        store = SnapshotStore()
-        thread = SnapshottedThread(conversation, compaction, store)
-        for earlier in range(number + 1):
-            await thread.run(earlier)
-        events = await thread.new_runner().events(f"r{number}")
-        for length in range(1, len(events)):
-            note(f"resumed after {length} events, the last being {events[length - 1]}")
-            found: list[dict[str, object]] = []
-            for uses_snapshot in (False, True):
-                copy = await store.cut(f"r{number}", length, uses_snapshot=uses_snapshot)
-                resumed = SnapshottedThread(conversation, compaction, copy)
-                result = await resumed.resume(number, events[:length])
-                seen = [(request.agent, [*request.messages]) for request in resumed.model.requests]
-                found.append(await describe(result, resumed.new_runner()) | {"seen": seen})
-            check_same(found)
-
     with EverySnapshot():
-        run_in_loop(check())
+        run_in_loop(_check_thread(conversation, compaction, pick % len(conversation.runs)))
+
+
+def test_the_history_of_an_agent_that_is_a_tool_knows_what_was_dropped() -> None:
+    # B3: found by the law above.
+    steps = (Step("look", 0), Step("look", 0), Step("look", 0), Step("delegate", 0))
+    conversation = Conversation(("rewritten", "rewritten", "rewritten"), (steps,))
+    compaction = Compaction(at_tokens=1, keep_last=1, summarizer=identity(seed=0))
+    with EverySnapshot():
+        run_in_loop(_check_thread(conversation, compaction, 0))
+
+
+def test_messages_that_a_function_has_chosen_are_kept_when_their_entries_are_dropped() -> None:
+    # B3: found by the law above.
+    steps = (Step("look", 0), Step("look", 0), Step("transfer", 0), Step("look", 0))
+    conversation = Conversation(("rewritten", "function", "rewritten"), (steps,))
+    compaction = Compaction(at_tokens=1, keep_last=1, summarizer=identity(seed=0))
+    with EverySnapshot():
+        run_in_loop(_check_thread(conversation, compaction, 0))

@@ -332,7 +332,7 @@ class History:
             forked.hidden_at.extend(self.hidden_at)
         if self.compacted:
             forked.compacted.extend(self.compacted)
-            forked.skipped = self.skipped
+            forked.skipped, forked.dropped, forked.read_dropped = self.skipped, self.dropped, self.read_dropped
         return forked
 
     def join(self, branch: "History", mark: int) -> None:

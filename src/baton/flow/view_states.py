@@ -27,15 +27,16 @@ class ChosenMessage(Struct, frozen=True, array_like=True):
     """The message, if it has no entry."""
 
 
-def save_messages(messages: Sequence[Message], entries: Sequence[HistoryEntry]) -> list[ChosenMessage]:
+def save_messages(messages: Sequence[Message], entries: Sequence[HistoryEntry], first: int) -> list[ChosenMessage]:
     """Describe messages by the entries that they come from.
 
     Args:
         messages: The messages.
         entries: The entries of the history.
+        first: The position of the first entry that the snapshot holds.
     """
     known: dict[int, ChosenMessage] = {}
-    for position, entry in enumerate(entries):
+    for position, entry in enumerate(entries[first:], first):
         for form, message in enumerate((entry.message, entry.rewritten, entry.rewritten_bare)):
             known[id(message)] = ChosenMessage(position, form)
     return [known.get(id(message)) or ChosenMessage(-1, 0, message) for message in messages]
@@ -96,20 +97,28 @@ def move_view(state: ViewState, shift: int) -> ViewState:
     return replace(state, start=state.start + shift, given=given)
 
 
-def save_view(view: HistoryView) -> ViewState | None:
-    """Return the state of a view; None if a snapshot cannot hold it.
+def can_save(view: HistoryView) -> bool:
+    """Return whether a snapshot can hold a view.
 
     Args:
         view: The view of an activation.
     """
+    return isinstance(view, RunningView) or (isinstance(view, FixedView) and view._selected_from is None)
+
+
+def save_view(view: HistoryView, first: int) -> ViewState:
+    """Return the state of a view that a snapshot can hold.
+
+    Args:
+        view: The view of an activation.
+        first: The position of the first entry that the snapshot holds.
+    """
     if isinstance(view, RunningView):
         return ViewState(view.policy, view._start, view._is_compacted)
-    if not isinstance(view, FixedView) or view._selected_from is not None:
-        return None
-    given = None
-    if view.selection is None or view._summarized:
-        given = save_messages(view.chosen[: view._given], view.entries)
-    return ViewState(view.policy, view._own, given=given, summarized=view._summarized)
+    fixed, given = cast("FixedView", view), None
+    if fixed.selection is None or fixed._summarized:
+        given = save_messages(fixed.chosen[: fixed._given], fixed.entries, first)
+    return ViewState(fixed.policy, fixed._own, given=given, summarized=fixed._summarized)
 
 
 def restore_view(history: History, origin: Origin, state: ViewState, *, hide_transfers: bool) -> HistoryView:

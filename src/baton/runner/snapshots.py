@@ -34,7 +34,16 @@ from ..events import (
 from ..events.codec import decode_tail
 from ..flow.follow import FlowConfig, FlowPosition, TeamFlow, reenter
 from ..flow.tasks import TaskStack
-from ..flow.view_states import move_messages, move_view, restore_messages, restore_view, save_messages, save_view
+from ..flow.view_states import (
+    ChosenMessage,
+    can_save,
+    move_messages,
+    move_view,
+    restore_messages,
+    restore_view,
+    save_messages,
+    save_view,
+)
 from ..log import Log
 from ..messages import Message, ToolMessage
 from ..messages.types import call_ids_in
@@ -178,43 +187,36 @@ class SnapshotWriter:
             position = flow.position
         if position is None or not isinstance(flow, TeamFlow) or not self._is_possible(ctx._run):
             return
-        agent, view = flow.team.members[ctx.agent].agent, save_view(ctx._view)
+        agent = flow.team.members[ctx.agent].agent
         is_plain = isinstance(agent, Agent) and type(agent).run is Agent.run and agent._guards is None
         has_layers = ctx._middleware is not None and ctx._middleware.activation
-        if not is_plain or has_layers or view is None or not _is_text(ctx.output) or _has_changes(ctx):
-            return
-        last = ctx._run.log.peek(f"{ctx._scope}/m{loop.turn}")
-        response = _NULL if last is None else msgspec.Raw(encode_event(last))
-        inside = SavedActivation(
-            view,
-            loop,
-            ctx._steps,
-            ctx._asked,
-            ctx._said,
-            ctx.output,
-            ctx._breaks_loop,
-            ctx._turn_start,
-            ctx._run.requests.last_request(ctx),
-            response,
-        )
-        self.take(flow, position, inside)
+        if is_plain and not has_layers and can_save(ctx._view) and _is_text(ctx.output) and not _has_changes(ctx):
+            self._take(flow, position, ctx, loop)
 
-    def take(self, flow: TeamFlow, position: FlowPosition, inside: SavedActivation | None = None) -> None:
-        """Take a snapshot, if that is possible and worthwhile.
+    def take(self, flow: TeamFlow, position: FlowPosition) -> None:
+        """Take a snapshot between two activations, if that is possible.
 
         Args:
             flow: The outermost flow of the run.
             position: The place that it has reached.
-            inside: The state inside the last activation, if it has not ended.
         """
+        if self._is_possible(flow.run):
+            self._take(flow, position)
+
+    def _take(
+        self,
+        flow: TeamFlow,
+        position: FlowPosition,
+        ctx: AgentContext[Any] | None = None,
+        loop: LoopState | None = None,
+    ) -> None:
         run, log = flow.run, flow.run.log
-        if inside is None and not self._is_possible(run):
-            return
         if not _is_text(position.answer) or log.open_interrupts(since=self.count):
             return
         self._update(run, flow.history)
         if self.next_at == sys.maxsize:
             return
+        inside = None if ctx is None or loop is None else self._save_activation(ctx, loop)
         try:
             note = encode_snapshot(self._snapshot(flow, position, inside))
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
@@ -316,9 +318,10 @@ class SnapshotWriter:
     def _save_position(self, flow: TeamFlow, at: FlowPosition, inside: SavedActivation | None) -> SavedPosition:
         stack, shift = flow.stack, flow.history.dropped
         loops = None if at.loops is None else SavedLoops.of(at.loops, shift)
-        if inside is not None:
-            inside.view = move_view(inside.view, shift)
-            inside.turn_start += shift
+        messages: list[ChosenMessage] | None = None
+        if at.messages is not None:
+            entries = flow.history.entries
+            messages = move_messages(save_messages(at.messages, entries, self._first_kept(flow.history)), shift)
         return SavedPosition(
             at.hop,
             self._place_of(at.origin),
@@ -328,16 +331,36 @@ class SnapshotWriter:
             at.answer,
             at.breaks_loop,
             at.agent,
-            None if at.messages is None else move_messages(save_messages(at.messages, flow.history.entries), shift),
+            messages,
             flow.used_fallback,
             stack.tasks,
             stack.returns,
             inside,
         )
 
+    def _save_activation(self, ctx: AgentContext[Any], loop: LoopState) -> SavedActivation:
+        history = ctx._history
+        last = ctx._run.log.peek(f"{ctx._scope}/m{loop.turn}")
+        return SavedActivation(
+            move_view(save_view(ctx._view, self._first_kept(history)), history.dropped),
+            loop,
+            ctx._steps,
+            ctx._asked,
+            ctx._said,
+            ctx.output,
+            ctx._breaks_loop,
+            ctx._turn_start + history.dropped,
+            ctx._run.requests.last_request(ctx),
+            _NULL if last is None else msgspec.Raw(encode_event(last)),
+        )
+
+    def _first_kept(self, history: History) -> int:
+        """Return the position of the first entry that readers of the snapshot have."""
+        return 0 if self._dropped is None else self._offset + len(self._dropped.places) - history.dropped
+
     def _save_history(self, history: History) -> SavedHistory:
         shift, dropped = history.dropped, self._dropped
-        base = self._offset if dropped is None else self._offset + len(dropped.places)
+        base = self._offset if dropped is None else self._first_kept(history) + shift
         prefixes = history.compacted if dropped is None else [history.prefix_for("all")]
         return SavedHistory(
             self._offset,
