@@ -6,7 +6,6 @@ The log stays the truth: a snapshot that is missing, damaged, or of another vers
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -23,11 +22,11 @@ from ..flow.view_states import ChosenMessage, ViewState
 from ..messages import Message, Usage
 from ..version import __version__
 from .summaries import RunSummary
+from .thread_parts import add_checksum, checked_content
 
 _FORMAT = 1
 VERSION = (_FORMAT, READER_VERSION, __version__)
 """The version of snapshots that this version of Baton writes and reads."""
-_CHECKSUM_BYTES = 4
 _ID_BYTES = 6
 
 NO_PLACE = -1
@@ -221,8 +220,7 @@ _dropped_decoder = msgspec.json.Decoder(DroppedEntries)
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """Encode a snapshot. Raises TypeError, ValueError or MsgspecError if it is not JSON."""
-    encoded = _encoder.encode(snapshot)
-    return crc32(encoded).to_bytes(_CHECKSUM_BYTES) + encoded
+    return add_checksum(_encoder.encode(snapshot))
 
 
 def decode_snapshot(note: bytes, *, team: str, seq: int) -> Snapshot | None:
@@ -233,8 +231,8 @@ def decode_snapshot(note: bytes, *, team: str, seq: int) -> Snapshot | None:
         team: The hash of the team that is to continue the run.
         seq: The number of lines that the log of the run has.
     """
-    encoded = note[_CHECKSUM_BYTES:]
-    if crc32(encoded).to_bytes(_CHECKSUM_BYTES) != note[:_CHECKSUM_BYTES]:
+    encoded = checked_content(note)
+    if encoded is None:
         return None
     try:
         head = _head_decoder.decode(encoded)

@@ -113,6 +113,25 @@ _VERSION = (_FORMAT, READER_VERSION)
 _decoder = msgspec.json.Decoder(_Note)
 
 
+def add_checksum(content: bytes) -> bytes:
+    """Return a note that holds this content.
+
+    Args:
+        content: The content.
+    """
+    return crc32(content).to_bytes(_CHECKSUM_BYTES) + content
+
+
+def checked_content(note: bytes) -> bytes | None:
+    """Return the content of a note that `add_checksum` made; None if it is damaged.
+
+    Args:
+        note: The note.
+    """
+    content = note[_CHECKSUM_BYTES:]
+    return content if crc32(content).to_bytes(_CHECKSUM_BYTES) == note[:_CHECKSUM_BYTES] else None
+
+
 def thread_note(part: ThreadPart, seq: int) -> dict[str, bytes]:
     """Return the note that keeps a part, to be stored with the last lines of its run.
 
@@ -150,7 +169,7 @@ def thread_note(part: ThreadPart, seq: int) -> dict[str, bytes]:
             part.requests,
         )
     )
-    return {THREAD_NOTE: crc32(encoded).to_bytes(_CHECKSUM_BYTES) + encoded}
+    return {THREAD_NOTE: add_checksum(encoded)}
 
 
 def part_from_note(note: bytes, run_id: str, seq: int) -> ThreadPart | None:
@@ -161,8 +180,8 @@ def part_from_note(note: bytes, run_id: str, seq: int) -> ThreadPart | None:
         run_id: The run that it belongs to.
         seq: The number of lines that the log of the run has.
     """
-    encoded = note[_CHECKSUM_BYTES:]
-    if crc32(encoded).to_bytes(_CHECKSUM_BYTES) != note[:_CHECKSUM_BYTES]:
+    encoded = checked_content(note)
+    if encoded is None:
         return None
     try:
         found = _decoder.decode(encoded)
