@@ -4,11 +4,12 @@ import base64
 import json
 import re
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser import desk
 from tests.browser.serving import Studio, serve_studio
 
@@ -22,15 +23,19 @@ Open = Callable[..., Page]
 
 
 @pytest.fixture
-def open_page(browser: Browser, studio: Studio) -> Generator[Open]:
-    """Open a page that has signed in; console errors and requests to other origins fail the test."""
-    contexts: list[BrowserContext] = []
-    trouble: list[str] = []
+def open_page(browser: Browser, studio: Studio, seeded: Path) -> Generator[Open]:
+    """Open a page that has signed in; console errors and requests to other origins fail the test.
 
-    def open_page(place: str, served: Studio = studio, **options: Any) -> Page:
-        context = browser.new_context(viewport=SIZE, **options)
+    A page of another team has a server of its own. It is closed before its server stops, or it would report that
+    it can no longer connect.
+    """
+    trouble: list[str] = []
+    stack = ExitStack()
+
+    def open_page(place: str, team: Agent | None = None, **options: Any) -> Page:
+        served = stack.enter_context(serve_studio(seeded, team)) if team else studio
+        context = stack.enter_context(browser.new_context(viewport=SIZE, **options))
         context.set_default_timeout(60_000)
-        contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: trouble.append(m.text) if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: trouble.append(str(error)))
@@ -40,9 +45,8 @@ def open_page(browser: Browser, studio: Studio) -> Generator[Open]:
         page.goto(f"{served.url}/#{place}")
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    with stack:
+        yield open_page
     # Chromium reports the response to an invalid answer, which a test sends on purpose.
     assert [text for text in trouble if "status of 422" not in text] == []
 
@@ -339,19 +343,18 @@ def test_a_replay_says_that_the_code_still_matches(open_page: Open) -> None:
     expect(page.locator(".verdict")).to_have_count(0)
 
 
-def test_a_replay_leads_to_the_first_event_that_the_code_does_not_produce(open_page: Open, seeded: Path) -> None:
+def test_a_replay_leads_to_the_first_event_that_the_code_does_not_produce(open_page: Open) -> None:
     # S12: Triage of this team cannot hand over to Closer.
     parcels = Agent("Parcels", description="Finds parcels.", tools=[desk.find_order, desk.track])
     changed = Agent("Triage", description="Finds out what a customer wants.", handoffs=[parcels])
-    with serve_studio(seeded, changed) as served:
-        page = open_page("thanks", served)
-        page.get_by_role("button", name="Replay").click()
-        verdict = page.locator(".verdict.bad")
-        expect(verdict).to_contain_text("differs at event 5: at `1/m2` the log has nothing")
-        expect(verdict).to_contain_text("skips the recorded `1/to`")
-        verdict.get_by_role("link", name="event 5").click()
-        _row(page, "Triage → Closer").wait_for()
-        assert page.url.endswith("#thanks@5")
+    page = open_page("thanks", changed)
+    page.get_by_role("button", name="Replay").click()
+    verdict = page.locator(".verdict.bad")
+    expect(verdict).to_contain_text("differs at event 5: at `1/m2` the log has nothing")
+    expect(verdict).to_contain_text("skips the recorded `1/to`")
+    verdict.get_by_role("link", name="event 5").click()
+    _row(page, "Triage → Closer").wait_for()
+    assert page.url.endswith("#thanks@5")
 
 
 def test_the_team_and_its_use_are_shown(open_page: Open) -> None:
