@@ -81,8 +81,11 @@ class LogHead(Struct, frozen=True):
     """The number of events."""
     read: Callable[[], Sequence[Event]]
     """Returns the events."""
-    kept: Event | None = None
-    """The one of them that `peek` and `has` find."""
+    kept: Sequence[Event] = ()
+    """Those of them that are in memory: the first one, without its input, and those of the last turn that matter.
+
+    `peek` and `has` find them.
+    """
 
 
 class Log:
@@ -99,12 +102,12 @@ class Log:
         "_events",
         "_head",
         "_index",
-        "_kept",
         "_loaded",
         "_muted",
         "_past_keys",
         "_unvisited",
         "has_past",
+        "kept",
         "sink",
         "write",
     )
@@ -112,7 +115,8 @@ class Log:
     def __init__(self, events: Iterable[Event] = (), *, head: LogHead | None = None) -> None:
         self._events: list[Event] = list(events)
         self._head = head
-        self._kept = None if head is None else head.kept
+        self.kept: Sequence[Event] = () if head is None else head.kept
+        """Events before `tail` that are in memory; see `LogHead.kept`."""
         self.sink: EventSink | None = None
         """The receiver of new events; see `attach`."""
         self.write: Callable[[Event], None] = self._events.append
@@ -138,7 +142,7 @@ class Log:
         Args:
             first: As many events as `head_count` says.
         """
-        self._head = None
+        self._head, self.kept = None, ()
         self._events[:0] = first
         self._loaded += len(first)
         self._index, self._past_keys = {}, None
@@ -245,7 +249,7 @@ class Log:
         Args:
             key: The key.
         """
-        return key in self._indexed() or (self._kept is not None and self._kept.key == key)
+        return key in self._indexed() or any(event.key == key for event in self.kept)
 
     def peek(self, key: str) -> Event | None:
         """Return the event with this key, without marking it as visited.
@@ -254,7 +258,7 @@ class Log:
             key: The key.
         """
         event = self._indexed().get(key)
-        return self._kept if event is None and self._kept is not None and self._kept.key == key else event
+        return event or next((event for event in self.kept if event.key == key), None)
 
     def attach(self, sink: EventSink | None) -> None:
         """Pass new events to a sink from now on.

@@ -325,8 +325,14 @@ async def test_observers_are_given_all_past_events() -> None:
     await start(store)
     before = await make_runner(Working(), store).events("r")
     result = await make_runner(Working(0, answer="ready"), store, observers=[observer]).resume("r")
-    assert [*observer.past, *observer.new] == [*result.events]
+    assert len(observer.past) == len(before)
+    assert store.whole == 0
+    # They are read when they are used, and do not grow.
     assert [*observer.past] == before
+    assert observer.past[-1] == before[-1]
+    assert observer.past[:2] == tuple(before[:2])
+    assert [*observer.past, *observer.new] == [*result.events]
+    assert store.whole == 1
 
 
 async def test_streams_of_a_resumed_run_deliver_new_events_only() -> None:

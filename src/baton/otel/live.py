@@ -184,13 +184,14 @@ class LiveRun(RunSpanBuilder):
         self._open_interrupts = len(run.log.open_interrupts()) if run.log.has_past else 0
         started = first_events[0] if first_events and type(first_events[0]) is RunStarted else None
         resumed = next((event for event in first_events if type(event) is RunResumed), None)
-        for event in run.log.events:
+        past = [*run.log.kept, *run.log.tail]
+        for event in past:
             self._record(event)
         if started is not None:
             self._identity = RunIdentity.of(started)
         first = started or resumed
         self._drive_start = first.timestamp if first is not None else time()
-        span = self._open_run(run.log.events, started)
+        span = self._open_run(past, started)
         if not span.is_recording():
             self._content = ContentPolicy(is_on=False, redact=None)
         self.content = self._content

@@ -141,8 +141,8 @@ class SavedActivation(Struct, array_like=True):
     turn_start: int
     request: SentRequest | None
     """The last request of the activation."""
-    last_response: msgspec.Raw
-    """The event of the last turn; `null` before the first turn."""
+    last_turn: list[msgspec.Raw]
+    """The response of the last turn, and the results of its transfers that were not followed."""
 
 
 class SavedPosition(Struct, array_like=True):

@@ -25,6 +25,7 @@ from ..events import (
     Event,
     HistoryCompacted,
     Origin,
+    RunResumed,
     RunStarted,
     TaskEnded,
     ToolReturned,
@@ -242,7 +243,7 @@ class SnapshotWriter:
         """Read the events and entries since the last snapshot."""
         log = run.log
         new = log.since(self.count)
-        self._started = replace(self._started, options=recorded_options(new) or self._started.options)
+        self._started = _with_latest(self._started, new)
         self._requests = latest_requests([*self._requests, *recent_requests(run.id, new)])
         self.summary = summarize(new, self.summary)
         if self.count == 0:
@@ -340,7 +341,6 @@ class SnapshotWriter:
 
     def _save_activation(self, ctx: AgentContext[Any], loop: LoopState) -> SavedActivation:
         history = ctx._history
-        last = ctx._run.log.peek(f"{ctx._scope}/m{loop.turn}")
         return SavedActivation(
             move_view(save_view(ctx._view, self._first_kept(history)), history.dropped),
             loop,
@@ -351,7 +351,7 @@ class SnapshotWriter:
             ctx._breaks_loop,
             ctx._turn_start + history.dropped,
             ctx._run.requests.last_request(ctx),
-            _NULL if last is None else msgspec.Raw(encode_event(last)),
+            [msgspec.Raw(encode_event(event)) for event in _last_turn(ctx._run.log, f"{ctx._scope}/m{loop.turn}")],
         )
 
     def _first_kept(self, history: History) -> int:
@@ -395,6 +395,22 @@ class SnapshotWriter:
 
     def _add_call_ids(self, messages: Sequence[Message]) -> None:
         self._call_ids += b"".join(map(hash_call_id, call_ids_in(messages)))
+
+
+def _with_latest(started: RunStarted, events: Sequence[Event]) -> RunStarted:
+    """Return the first event of a run with the options and the trace that were recorded last."""
+    traces = [event.traceparent for event in events if isinstance(event, RunStarted | RunResumed)]
+    traceparent = next(filter(None, reversed(traces)), started.traceparent)
+    return replace(started, options=recorded_options(events) or started.options, traceparent=traceparent)
+
+
+def _last_turn(log: Log, key: str) -> Sequence[Event]:
+    """Return the response with this key, and the results of its transfers that were not followed."""
+    response = log.peek(key)
+    if type(response) is not AgentResponded:
+        return ()
+    results = [log.peek(f"{key}.{position}") for position in range(len(response.message.tool_calls))]
+    return [response, *[event for event in results if type(event) is ToolReturned and event.requested_agent]]
 
 
 def _is_text(value: Any) -> bool:
@@ -441,8 +457,8 @@ class LoadedSnapshot(Struct, frozen=True):
     """The first event of the run, without what the rest of the snapshot holds."""
     origins: Sequence[Origin]
     """The activations of the snapshot."""
-    kept: Event | None
-    """The last response of the agent that the snapshot interrupts, if any."""
+    last_turn: Sequence[Event]
+    """The last response of the agent that the snapshot interrupts, if any, and what belongs to it."""
 
     @property
     def needs_thread(self) -> bool:
@@ -462,11 +478,9 @@ def load_snapshot(note: bytes, *, team: str, seq: int) -> LoadedSnapshot | None:
     if state is None:
         return None
     origins, inside = restore_origins(state.origins), state.position.inside
-    lines = [bytes(state.started)]
-    if inside is not None and bytes(inside.last_response) != b"null":
-        lines.append(bytes(inside.last_response))
-    started, *kept = decode_tail(lines, origins)
-    return LoadedSnapshot(state, started, origins, *kept or [None]) if isinstance(started, RunStarted) else None
+    lines = [state.started, *([] if inside is None else inside.last_turn)]
+    started, *last_turn = decode_tail([bytes(line) for line in lines], origins)
+    return LoadedSnapshot(state, started, origins, last_turn) if isinstance(started, RunStarted) else None
 
 
 def restore_run(
@@ -523,13 +537,14 @@ def restore_run(
 
 
 def _restore_history(snapshot: LoadedSnapshot, log: Log, prior: Sequence[HistoryEntry]) -> History:
-    saved, origins, kept = snapshot.state.history, snapshot.origins, snapshot.kept
+    saved, origins = snapshot.state.history, snapshot.origins
+    response = snapshot.last_turn[0] if snapshot.last_turn else None
     entries = [restore_entry(each, origins, snapshot.started.run_id) for each in saved.entries]
-    if isinstance(kept, AgentResponded):
+    if isinstance(response, AgentResponded):
         for entry in reversed(entries):
-            if entry.event is not None and entry.event.key == kept.key:
+            if entry.event is not None and entry.event.key == response.key:
                 # Compaction recognizes the last response by the identity of its message.
-                entry.message = kept.message
+                entry.message = response.message
                 break
     history = History([*prior, *entries])
     is_dropped = bytes(saved.dropped) != b"null"

@@ -156,14 +156,14 @@ class RunRepository:
             return Log(await self.events(run_id)), None
         count, read = snapshot.state.count, await self._head_reader(run_id)
         tail = decode_tail(await self.store.load(run_id, start=count + 1), snapshot.origins, count=count)
-        head = LogHead(count, lambda: decode_lines(read()[: count + 1]), snapshot.kept)
+        kept = (snapshot.started, *snapshot.last_turn)
+        head = LogHead(count, lambda: decode_lines(read()[: count + 1]), kept)
         return Log(tail, head=head), snapshot
 
     async def _head_reader(self, run_id: str) -> Callable[[], Sequence[bytes]]:
         """Return a function that returns the lines of a run, and loads them if it can."""
         store = self.store
-        # Observers are given all events, so that these are loaded without blocking the event loop.
-        if isinstance(store, SupportsSyncLoad) and not self.observers:
+        if isinstance(store, SupportsSyncLoad):
             return partial(store.load_sync, run_id)
         lines = await store.load(run_id)
         return lambda: lines
