@@ -82,7 +82,7 @@ class LogHead(Struct, frozen=True):
     read: Callable[[], Sequence[Event]]
     """Returns the events."""
     kept: Sequence[Event] = ()
-    """Those of them that are in memory: the first one, without its input, and those of the last turn that matter.
+    """The ones that stay in memory: the first, without its input, and what later events refer to in the last turn.
 
     `peek` and `has` find them.
     """

@@ -108,7 +108,7 @@ def check_observers(given: Any) -> tuple[Observer, ...]:
 
 
 class PastEvents(Sequence[Event]):
-    """The events of a run that continues from a snapshot; they are read from the store when they are used.
+    """The past events of a run that continues from a snapshot; they are read when they are used.
 
     Args:
         log: The log.

@@ -405,7 +405,7 @@ def _with_latest(started: RunStarted, events: Sequence[Event]) -> RunStarted:
 
 
 def _last_turn(log: Log, key: str) -> Sequence[Event]:
-    """Return the response with this key, and the results of its transfers that were not followed."""
+    """Return a response, and the results of its transfers that were not followed."""
     response = log.peek(key)
     if type(response) is not AgentResponded:
         return ()

@@ -87,7 +87,7 @@ class Toolset(Protocol):
         Called before every model call of the agent, and before a tool call that has no recorded result.
 
         Args:
-            ctx: The context of the model call. Register resources to close at the end of the run in `ctx.run.opened`.
+            ctx: The context of the model call.
         """
         ...
 
