@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
-from baton.errors import NotEncodableError, OpenInterruptError
+from baton.errors import NotEncodableError, OpenInterruptError, SetupError
 from baton.events import CustomDelta, Event, InterruptRaised, ProgressDelta, StepCompleted
 from baton.testing import ScriptedModel, call, transcript
 
@@ -135,6 +135,24 @@ async def test_a_value_that_cannot_be_brought_back_needs_as_type() -> None:
 
     with pytest.raises(NotEncodableError, match=r"the result of step `person` is a Person.*give result_type=…"):
         await Runner(a).run("hi")
+
+
+async def test_a_type_that_cannot_be_validated_is_reported_before_anything_happens() -> None:
+    counted: list[int] = []
+
+    @agent("Stepping")
+    async def stepping(ctx: AgentContext) -> None:
+        await ctx.step("count", lambda: counted.append(1), result_type=3)
+
+    @agent("Asking")
+    async def asking(ctx: AgentContext) -> None:
+        await ctx.interrupt("How many?", schema=3)
+
+    with pytest.raises(SetupError, match=r"^step\(result_type=…\) takes a type that pydantic can validate, not 3: "):
+        await Runner(stepping).run("hi")
+    assert counted == []
+    with pytest.raises(SetupError, match=r"^interrupt\(schema=…\) takes a type that pydantic can validate, not 3: "):
+        await Runner(asking).run("hi")
 
 
 async def test_a_first_run_sees_a_value_as_a_resumed_one_does() -> None:

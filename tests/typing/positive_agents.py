@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from anthropic.types import MessageParam
 from openai.types.chat import ChatCompletionMessageParam
@@ -254,3 +254,15 @@ async def options_of_a_run(runner: Runner[Deps, str]) -> None:
     await runner.submit("hi", agent_options={"Desk": AgentOptions(max_turns=3)})
     runner.stream("hi", agent_options=options)
     await runner.resume("r", True, model="openai:gpt-5", agent_options=options)
+
+
+async def ask_and_record(ctx: RunContext[Any]) -> None:
+    """A class gives its type; other types that pydantic can validate are accepted."""
+    assert_type(await ctx.interrupt("Why?", schema=Reason), Reason)
+    assert_type(await ctx.interrupt("When?", schema=Literal["morning", "evening"]), Any)
+    assert_type(await ctx.interrupt("How many?", schema=int | None), Any)
+    assert_type(await ctx.interrupt("How many?", schema={"type": "integer"}), Any)
+    assert_type(await ctx.interrupt("Well?"), Any)
+    assert_type(await ctx.step("count", lambda: 1), int)
+    assert_type(await ctx.step("reason", lambda: {"text": "late"}, result_type=Reason), Reason)
+    assert_type(await ctx.step("maybe", lambda: None, result_type=int | None), Any)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from inspect import isawaitable
 from time import time
 from types import CoroutineType
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 from msgspec import Struct
 from typing_extensions import TypeVar as TypeVarWithDefault
@@ -25,8 +25,12 @@ from ..events import (
     ValueChanges,
 )
 from ..messages import ToolCall, Usage
+from ..wording import show
 from .run_state import LiveConversation, RunState, resolve_time
 from .values import Values, to_json_value
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 C = TypeVarWithDefault("C", default=Any, covariant=True)
 T = TypeVar("T")
@@ -41,6 +45,7 @@ SLEEP = "sleep"
 _ENCLOSING: ContextVar[tuple[object, ...]] = ContextVar("baton_interrupt_checks", default=())
 """The checks that the current code runs in. Tasks that it starts inherit them."""
 
+_SCHEMA = "interrupt(schema=…)"
 _JSON_TYPES = (str, int, float, bool, type(None), list, dict, tuple)
 
 
@@ -159,6 +164,8 @@ class RunContext(Struct, Generic[C], eq=False):
     async def step(self, name: str, function: Callable[[], T]) -> T: ...
     @overload
     async def step(self, name: str, function: Callable[[], Any], *, result_type: type[T]) -> T: ...
+    @overload
+    async def step(self, name: str, function: Callable[[], Any], *, result_type: Any) -> Any: ...
     async def step(self, name: str, function: Callable[[], Any], *, result_type: Any = None) -> Any:
         """Call a function once and record its result; a resumed run gets the recorded result.
 
@@ -173,7 +180,9 @@ class RunContext(Struct, Generic[C], eq=False):
 
         Raises:
             NotEncodableError: The result cannot be recorded, or needs a `result_type`.
+            SetupError: pydantic cannot validate `result_type`.
         """
+        adapter = None if result_type is None else _make_adapter("step(result_type=…)", result_type)
         ordinal = 1
         if self._steps is None:
             self._steps = {name: 1}
@@ -201,7 +210,7 @@ class RunContext(Struct, Generic[C], eq=False):
         else:
             self._asked += event.interrupt_count
             self._apply_changes(event.value_changes)
-        return event.result if result_type is None else _convert(event.result, result_type)
+        return event.result if adapter is None else adapter.validate_python(event.result)
 
     @overload
     async def interrupt(
@@ -209,12 +218,7 @@ class RunContext(Struct, Generic[C], eq=False):
     ) -> T: ...
     @overload
     async def interrupt(
-        self,
-        payload: Any = None,
-        *,
-        schema: dict[str, Any] | None = None,
-        deadline: Deadline = None,
-        on_expiry: OnExpiry = "fail",
+        self, payload: Any = None, *, schema: Any = None, deadline: Deadline = None, on_expiry: OnExpiry = "fail"
     ) -> Any: ...
     async def interrupt(
         self, payload: Any = None, *, schema: Any = None, deadline: Deadline = None, on_expiry: OnExpiry = "fail"
@@ -238,6 +242,7 @@ class RunContext(Struct, Generic[C], eq=False):
 
         Raises:
             InterruptExpiredError: The deadline has passed, and `on_expiry` is `"fail"`.
+            SetupError: pydantic cannot validate `schema`, or the default answer does not fit.
         """
         self._asked += 1
         key = f"{self._scope}/ask{self._asked}"
@@ -265,7 +270,9 @@ class RunContext(Struct, Generic[C], eq=False):
                 raise InterruptExpiredError(key, asked.deadline)
             if answered.values:
                 self.values.update(answered.values)
-        return answer if schema is None or isinstance(schema, dict) else _convert(answer, schema)
+        if schema is None or isinstance(schema, dict):
+            return answer
+        return _make_adapter(_SCHEMA, schema).validate_python(answer)
 
     async def sleep(self, until: datetime | timedelta) -> None:
         """Suspend the run until a time; a worker then resumes it.
@@ -350,7 +357,7 @@ def _check_default(on_expiry: object, schema: Any) -> Default | None:
     plain = Default(to_json_value("the default answer of an interrupt", on_expiry.answer))
     if schema is not None and not isinstance(schema, dict):
         try:
-            _convert(plain.answer, schema)
+            _make_adapter(_SCHEMA, schema).validate_python(plain.answer)
         except ValueError as error:
             raise SetupError(f"interrupt(on_expiry=Default(…)) does not fit the schema: {error}") from None
     return plain
@@ -359,12 +366,15 @@ def _check_default(on_expiry: object, schema: Any) -> Default | None:
 def _json_schema(kind: Any) -> dict[str, Any] | None:
     if kind is None or isinstance(kind, dict):
         return cast("dict[str, Any] | None", kind)
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind).json_schema()
+    return _make_adapter(_SCHEMA, kind).json_schema()
 
 
-def _convert(value: Any, kind: Any) -> Any:
-    from pydantic import TypeAdapter
+def _make_adapter(argument: str, kind: Any) -> "TypeAdapter[Any]":
+    """Return a validator of a type. Raises SetupError if there is none."""
+    from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 
-    return TypeAdapter(kind).validate_python(value)
+    try:
+        return TypeAdapter(kind)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0]
+        raise SetupError(f"{argument} takes a type that pydantic can validate, not {show(kind)}: {reason}") from None
