@@ -6,8 +6,8 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks tools
-# One more than there are cores, because many tests wait for processes they start.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
+# Two for each core, because many tests wait for processes they start.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
 BROWSER_READY := $(VENV)/.browser-ready
 STUDIO_STORE := studio.db
@@ -34,7 +34,7 @@ demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make d
 	$(BIN)/baton demo --store demo.db $(ARGS)
 
 test: $(READY)  ## all tests, in parallel; those of tests/architecture belong to `make check`
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/architecture
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/architecture
 
 studio: $(READY)  ## Studio with the runs of a support desk: completed, suspended, failed, forked, parallel and very long
 	@test -f $(STUDIO_STORE) || PYTHONPATH=. $(BIN)/python tests/browser/desk.py $(STUDIO_STORE)
@@ -66,7 +66,7 @@ test-minimum:  ## smoke tests with the lowest versions of all dependencies; `mak
 	$(PYTHON) tests/minimum/environments.py $(ARGS)
 
 coverage: $(READY)  ## all tests, with coverage
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov=baton --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov=baton --cov-report=term:skip-covered
 
 check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/ruff format --check $(SOURCES)

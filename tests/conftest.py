@@ -41,12 +41,22 @@ settings.load_profile(PROFILE)
 watch_clients()
 
 
+_SLOW = ("soak", "worker", "journeys", "conformance", "mcp", "laws", "serving", "inspection", "cli", "stores")
+"""Folders with files that take long, which are started first: otherwise one process works on them at the end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A soak takes as long as it takes."""
+    """A soak takes as long as it takes; slow tests come first."""
     if PROFILE == "soak":
         for item in items:
             item.add_marker(pytest.mark.timeout(0))
     _name_apart(items)
+    items.sort(key=_start_order)
+
+
+def _start_order(item: pytest.Item) -> int:
+    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
+    return _SLOW.index(folder) if folder in _SLOW else len(_SLOW)
 
 
 def _name_apart(items: list[Any]) -> None:

@@ -144,7 +144,9 @@ def test_of_two_processes_that_resume_a_run_one_wins(url: str, tmp_path: Path) -
                 each.stdin.flush()
             statuses = [each.stdout.readline().strip() for each in (one, other) if each.stdout is not None]
             outcomes[tuple(sorted(statuses))] += 1
-    assert outcomes == {("RunConflictError", "completed"): ROUNDS}
+    # On a busy machine the second process may ask when the first has completed the run.
+    assert outcomes.keys() <= {("RunConflictError", "completed"), ("RunError", "completed")}
+    assert outcomes.total() == ROUNDS
     asyncio.run(check_logs(url, runs, EffectLog(log_path).effects()))
 
 
