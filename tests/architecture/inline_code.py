@@ -38,6 +38,7 @@ _FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
 _CALL = re.compile(r"(?<!\w)(\w+)\(([^()]*)")
 _KEYWORD = re.compile(r"(?<![\w.\"'])([a-z_]\w*)=(?!=)")
+_ALONE = re.compile(r"([a-z_]\w*)=(?!=)")
 _ATTRIBUTE = re.compile(rf"(?<![\w./])({'|'.join(VARIABLES)})\.([a-z]\w*)(?! *=)")
 
 
@@ -60,6 +61,8 @@ def text_of(path: Path) -> str:
 def wrong_names(text: str) -> Iterator[str]:
     """Yield inline code that names a parameter or an attribute that does not exist."""
     for code in _inline_code(text):
+        if (alone := _ALONE.match(code)) and alone[1] not in _parameter_names():
+            yield f"`{code}`: no function has a parameter `{alone[1]}`"
         for name, arguments in _CALL.findall(code):
             callables = _callables().get(name, set())
             for keyword in _KEYWORD.findall(arguments) if callables else ():
@@ -117,6 +120,15 @@ def _accepts(value: Any, keyword: str) -> bool:
     keys = {key for each in unpacked for key in _keys(get_origin(each) or each)}
     documented = re.search(rf"^ +{keyword}: ", inspect.getdoc(value) or "", re.MULTILINE)
     return keyword in {*parameters, *keys} or documented is not None
+
+
+@cache
+def _parameter_names() -> set[str]:
+    """Return the names of all parameters and fields in the package, and of those of others that the docs mention."""
+    nodes = [node for path in PACKAGE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    fields = {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    return parameters | fields | {"sslmode"}
 
 
 def _keys(kind: Any) -> frozenset[str]:

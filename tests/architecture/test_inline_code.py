@@ -17,6 +17,7 @@ def test_inline_code_names_what_exists(path: Path) -> None:
     [
         ("Pass `Runner(stor='runs.db')`.", "`Runner(stor='runs.db')`: `Runner` has no parameter `stor`"),
         ("Call `await runner.resumed(id)`.", "`await runner.resumed(id)`: `runner` has no attribute `resumed`"),
+        ("With `storr=` it is kept.", "`storr=`: no function has a parameter `storr`"),
         ("| Other | Baton |\n|---|---|\n| `Agent(deps=…)` | `Agent(dependencies=…)` |", "`Agent` has no parameter"),
     ],
 )
