@@ -17,7 +17,7 @@ from baton.events import AgentResponded, Event
 from baton.messages import AssistantMessage, Message, ToolCall, Usage
 from baton.middleware import Middleware
 from baton.models import Chunk, ModelRequest, ModelResponse
-from baton.runner import EventHandler, Observer
+from baton.runner import EventHandler, Observer, usage_from_events
 from baton.runner.snapshots import SNAPSHOT_INTERVAL
 from baton.stores import SNAPSHOT_NOTE, MemoryStore, SQLiteStore, Store
 
@@ -110,10 +110,11 @@ async def test_a_resumed_run_reads_its_snapshot_and_the_events_after_it() -> Non
     assert (result.output, len(done)) == ("ready", steps)
     (read_from,) = store.starts
     assert len(before) - read_from < 1.5 * SNAPSHOT_INTERVAL
-    assert store.whole == 0, "what no one asks for is not read"
     assert result.usage.total.model_calls == TURNS + 1
-    assert store.whole == 1
+    assert store.whole == 0, "what no one asks for is not read"
     assert [*result.events[: len(before)]] == before
+    assert store.whole == 1
+    assert result.usage == usage_from_events(result.events)
     assert len(result.messages) == 2 + 2 * TURNS
     assert [*result.messages[:-1]] == model.requests[0]
 

@@ -186,6 +186,9 @@ class RunResult(Generic[Out]):
     @cached_property
     def usage(self) -> RunUsage:
         """Model usage of the run."""
+        log, snapshots = self._run.log, self._run.snapshots
+        if log.head_count and snapshots is not None:
+            return usage_from_events(log.since(snapshots.count), snapshots.usage)
         return usage_from_events(self.events)
 
     @cached_property
@@ -258,19 +261,18 @@ def _usage_of_call(event: AgentResponded | HistoryCompacted) -> Usage:
     return msgspec.structs.replace(event.usage or Usage(), model_calls=1)
 
 
-def usage_from_events(events: Iterable[Event]) -> RunUsage:
+def usage_from_events(events: Iterable[Event], before: RunUsage | None = None) -> RunUsage:
     """Add up the usage of the model calls in a log.
 
     Args:
         events: The events of one or several runs.
+        before: The usage of the events before these.
 
     Returns:
         The usage in total, by agent, by model and by edge.
     """
-    total = Usage()
-    by_agent: dict[str, Usage] = {}
-    by_model: dict[str, Usage] = {}
-    by_edge: dict[tuple[str, str], Usage] = {}
+    before = before or RunUsage(Usage(), {}, {})
+    total, by_agent, by_model, by_edge = before.total, {**before.by_agent}, {**before.by_model}, {**before.by_edge}
     for event in events:
         if isinstance(event, AgentResponded | HistoryCompacted) and event.model:
             usage = _usage_of_call(event)

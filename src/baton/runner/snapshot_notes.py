@@ -3,7 +3,7 @@
 The log stays the truth: a snapshot that is missing, damaged, or of another version or team is ignored.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..flow.loops import LoopDetector
 from ..flow.view_states import ChosenMessage, ViewState
 from ..messages import Message, Usage
 from ..version import __version__
+from .result import RunUsage
 from .summaries import RunSummary
 from .thread_parts import add_checksum, checked_content
 
@@ -180,6 +181,30 @@ class SavedHistory(Struct, array_like=True):
     """The `DroppedEntries` if agents read a summary instead of the first entries, else `null`."""
 
 
+class SavedUsage(Struct, array_like=True):
+    """The usage of a run in its parts."""
+
+    total: Usage
+    by_agent: Mapping[str, Usage]
+    by_model: Mapping[str, Usage]
+    by_edge: list[tuple[str, str, Usage]]
+
+    @staticmethod
+    def of(usage: RunUsage) -> "SavedUsage":
+        """Return the saved form of usage.
+
+        Args:
+            usage: The usage.
+        """
+        by_edge = [(source, agent, part) for (source, agent), part in usage.by_edge.items()]
+        return SavedUsage(usage.total, usage.by_agent, usage.by_model, by_edge)
+
+    def restore(self) -> RunUsage:
+        """Return the usage."""
+        by_edge = {(source, agent): part for source, agent, part in self.by_edge}
+        return RunUsage(self.total, self.by_agent, self.by_model, by_edge)
+
+
 class Snapshot(Struct, array_like=True):
     """The state of a run after its first events."""
 
@@ -203,6 +228,7 @@ class Snapshot(Struct, array_like=True):
     contents: list[str]
     """The names of contents of requests that the log holds."""
     summary: RunSummary
+    run_usage: SavedUsage
 
 
 class _Head(Struct, array_like=True):

@@ -52,6 +52,7 @@ from ..stores import SNAPSHOT_NOTE, RunRecord
 from .arguments import ResumeArgs
 from .backends import OpenRun, StoppedRun, open_state
 from .options import recorded_options
+from .result import RunUsage, usage_from_events
 from .snapshot_notes import (
     NO_PLACE,
     VERSION,
@@ -63,6 +64,7 @@ from .snapshot_notes import (
     SavedLoops,
     SavedPosition,
     SavedPrefix,
+    SavedUsage,
     Snapshot,
     decode_dropped,
     decode_snapshot,
@@ -143,6 +145,8 @@ class SnapshotWriter:
         """The number of events that were read for snapshots; no interrupt was open after them."""
         self.summary: RunSummary | None = None
         """The summary of these events; None before the first snapshot."""
+        self.usage: RunUsage | None = None
+        """The model usage of these events."""
         self._size = 0
         self._size_at = keeper.bytes_added
         self._taken_at = 0
@@ -169,6 +173,7 @@ class SnapshotWriter:
         history = snapshot.history
         self.count = self._taken_at = snapshot.count
         self.summary, self._offset = snapshot.summary, history.offset
+        self.usage = snapshot.run_usage.restore()
         self._saved, self._encoded_dropped = history.entries, history.dropped
         self._origins = snapshot.origins
         self._places = {id: place for place, (id, _, _) in enumerate(self._origins)}
@@ -245,7 +250,7 @@ class SnapshotWriter:
         new = log.since(self.count)
         self._started = _with_latest(self._started, new)
         self._requests = latest_requests([*self._requests, *recent_requests(run.id, new)])
-        self.summary = summarize(new, self.summary)
+        self.summary, self.usage = summarize(new, self.summary), usage_from_events(new, self.usage)
         if self.count == 0:
             self._add_call_ids([*self._started.input, *[entry.message for entry in self._prior]])
         places = _find_places(new, self.count)
@@ -314,6 +319,7 @@ class SnapshotWriter:
             tuple(self._requests),
             sorted(self._contents),
             self.summary or RunSummary(),
+            SavedUsage.of(self.usage or usage_from_events(())),
         )
 
     def _save_position(self, flow: TeamFlow, at: FlowPosition, inside: SavedActivation | None) -> SavedPosition:
