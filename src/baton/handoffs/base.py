@@ -62,7 +62,7 @@ class HandoffInputData(Struct, frozen=True, kw_only=True):
     """
 
     input_history: tuple[Message, ...]
-    """The input of the run. Text that is passed instead becomes a user message."""
+    """The messages of earlier runs of the thread and the input of the run. Text becomes a user message."""
     pre_handoff_items: tuple[Message, ...]
     """The messages before the turn that hands off."""
     new_items: tuple[Message, ...]
