@@ -88,7 +88,7 @@ class Runner(StoredRunMethods[C, Out]):
         show_transfers: Whether agents see the tool calls and results of transfers in the history.
         multiple_transfers: Which transfer wins if a response requests several: `"first"`, `"last"` or `"error"`.
         handoff_input_filter: Filter for the history that a target reads, for handoffs without their own filter.
-        max_corrections: How often a model may correct invalid output or an unknown tool name.
+        max_corrections: How many corrections of invalid calls, such as of unknown tools, may fail per activation.
         loop_fallback: The agent that takes over when agents transfer control in circles.
         extra_agents: Agents that belong to the team although no handoff refers to them.
         prompt_language: The language of generated prompts and tool descriptions, `"en"` or `"zh"`.
