@@ -199,6 +199,12 @@ async def test_errors_are_exposed_only_with_show_errors(caplog: pytest.LogCaptur
             details = (await client.get(f"/runs/{run['id']}"))[1]
             assert details["error"] == "ValueError"
             assert details["error_message"] == ("password=hunter2" if show_errors else None)
+            error = "ValueError: password=hunter2" if show_errors else "ValueError"
+            assert details["summary"]["error"] == error
+            assert [run["summary"]["error"] for run in (await client.get("/runs"))[1]["runs"]] == [error]
+            assert len((await client.get("/runs?q=ValueError"))[1]["runs"]) == 1
+            # A search must not reveal the message word by word.
+            assert len((await client.get("/runs?q=hunter2"))[1]["runs"]) == show_errors
 
 
 async def test_the_context_is_created_for_the_caller() -> None:

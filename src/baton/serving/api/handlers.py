@@ -106,7 +106,7 @@ class RunEndpoints(ApiEndpoints):
         return True
 
     async def _list_runs(self, principal: Principal, request: Request) -> Response:
-        search = parse_search(request.query_params, principal)
+        search = parse_search(request.query_params, principal, show_errors=self.show_errors)
         records, cursor = await search.find(self.store)
         runs = [schemas.to_run_view(record, principal, summary) for record, summary in records]
         return json_response(schemas.RunPage(runs=tuple(runs), next=cursor))

@@ -185,6 +185,16 @@ def to_run_view(record: RunRecord, principal: Principal, summary: RunSummary | N
     )
 
 
+def public_summary(summary: RunSummary, *, show_errors: bool) -> RunSummary:
+    """Return a summary without the message of the exception that failed the run, unless callers may see it.
+
+    Args:
+        summary: The summary.
+        show_errors: Keep the message.
+    """
+    return summary if show_errors else replace(summary, error=summary.error.partition(":")[0])
+
+
 def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Principal, *, show_errors: bool) -> RunDetail:
     """Return a run with the details of its log.
 
@@ -196,7 +206,7 @@ def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Princip
     """
     failed = events[-1] if record.status == "failed" and events and isinstance(events[-1], RunFailed) else None
     return RunDetail(
-        **asdict(to_run_view(record, principal, summarize(events))),
+        **asdict(to_run_view(record, principal, public_summary(summarize(events), show_errors=show_errors))),
         active_agent=last_active_agent(events),
         output=last_answer(events) if record.status == "completed" else None,
         interrupts=tuple(to_interrupt(raised) for raised in Log(events).open_interrupts().values()),

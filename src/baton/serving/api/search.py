@@ -34,6 +34,7 @@ class RunSearch(Struct, frozen=True):
         agent: An agent that must have been active.
         forked_from: The run, by its id in the store, that it was forked from.
         min_cost: The least cost.
+        show_errors: Search and return the messages of exceptions, too.
     """
 
     filters: RunFilters
@@ -43,6 +44,7 @@ class RunSearch(Struct, frozen=True):
     agent: str = ""
     forked_from: str = ""
     min_cost: float = 0.0
+    show_errors: bool = False
 
     async def find(self, store: Store) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
         """Return a page of runs with their summaries, and the cursor of the next page. Reads no log.
@@ -52,7 +54,7 @@ class RunSearch(Struct, frozen=True):
         """
         if not self.words and not self.agent and not self.forked_from and not self.min_cost:
             page = await store.list(**self._page(self.limit, self.cursor))
-            return await _with_summaries(store, page.records), page.next_cursor
+            return await self._with_summaries(store, page.records), page.next_cursor
         return await self._search(store)
 
     async def _search(self, store: Store) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
@@ -61,7 +63,8 @@ class RunSearch(Struct, frozen=True):
         searched = 0
         while searched < MAX_SEARCHED:
             page = await store.list(**self._page(_PAGE, cursor))
-            for position, (record, summary) in enumerate(await _with_summaries(store, page.records[skip:]), skip + 1):
+            found = await self._with_summaries(store, page.records[skip:])
+            for position, (record, summary) in enumerate(found, skip + 1):
                 if self._matches(record, summary):
                     matches.append((record, summary))
                     if len(matches) == self.limit:
@@ -87,18 +90,20 @@ class RunSearch(Struct, frozen=True):
         text = " ".join([summary.text, record.run_id, record.thread, summary.error, *summary.agents]).lower()
         return all(word in text for word in self.words)
 
+    async def _with_summaries(self, store: Store, records: Sequence[RunRecord]) -> list[tuple[RunRecord, RunSummary]]:
+        found = await read_summaries(store, [record.run_id for record in records])
+        summaries = [found.get(record.run_id, NO_SUMMARY) for record in records]
+        shown = [schemas.public_summary(summary, show_errors=self.show_errors) for summary in summaries]
+        return [*zip(records, shown, strict=True)]
 
-async def _with_summaries(store: Store, records: Sequence[RunRecord]) -> list[tuple[RunRecord, RunSummary]]:
-    found = await read_summaries(store, [record.run_id for record in records])
-    return [(record, found.get(record.run_id, NO_SUMMARY)) for record in records]
 
-
-def parse_search(query: QueryParams, principal: Principal) -> RunSearch:
+def parse_search(query: QueryParams, principal: Principal, *, show_errors: bool) -> RunSearch:
     """Parse the parameters of `GET /runs`.
 
     Args:
         query: The parameters.
         principal: The caller, who sees only its own runs.
+        show_errors: Search and return the messages of exceptions, too.
 
     Raises:
         ServingError: A parameter is invalid.
@@ -128,6 +133,7 @@ def parse_search(query: QueryParams, principal: Principal) -> RunSearch:
         agent=query.get("agent", ""),
         forked_from=_store_id(query.get("forked_from"), "forked_from", principal) or "",
         min_cost=float(cost),
+        show_errors=show_errors,
     )
 
 
