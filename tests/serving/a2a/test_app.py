@@ -195,15 +195,20 @@ async def test_a_silent_agent_can_be_cancelled_but_an_ended_task_cannot() -> Non
             await client.cancel_task(CancelTaskRequest(id="unknown"))
 
 
-async def test_a_failed_task_does_not_expose_the_error(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("show_errors", [False, True])
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_failed_task_exposes_the_error_only_with_show_errors(
+    streams: bool, show_errors: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     @agent("Broken")
     async def broken(ctx: AgentContext) -> None:
         raise RuntimeError("password is hunter2")
 
-    async with served(a2a_app(broken)) as url, client_at(url, streams=False) as client:
-        task = await send(client, "go")
-    assert task.status.state == FAILED
-    assert "hunter2" not in str(task)
+    async with served(a2a_app(broken, show_errors=show_errors)) as url, client_at(url, streams=streams) as client:
+        *_, last = [each async for each in client.send_message(message_request("go"))]
+    status = last.status_update.status if streams else last.task.status
+    assert status.state == FAILED
+    assert ("hunter2" in str(last)) is show_errors
     assert "hunter2" in caplog.text
 
 

@@ -373,13 +373,22 @@ class TaskReader:
         self.store = store
         self._show_errors = show_errors
 
+    def new(self, task_id: str, context_id: str) -> TaskProjection:
+        """Return a task without events.
+
+        Args:
+            task_id: The task.
+            context_id: Its context.
+        """
+        return TaskProjection(task_id, context_id, show_errors=self._show_errors)
+
     async def load(self, record: RunRecord) -> TaskProjection:
         """Return the task of a stored run, up to the last event that its record knows.
 
         Args:
             record: The run's record.
         """
-        projection = TaskProjection(record.run_id, to_context_id(record), show_errors=self._show_errors)
+        projection = self.new(record.run_id, to_context_id(record))
         for event in events.decode_lines((await self.store.load(record.run_id))[: record.seq]):
             projection.apply(event)
         return projection

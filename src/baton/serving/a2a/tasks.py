@@ -205,7 +205,7 @@ class TaskService:
         if push is not None:
             # Before the broadcast starts, so that the webhook receives every update.
             await self.push.put(task_id, push)
-        return await self._broadcast(TaskProjection(task_id, context_id), subscriber)
+        return await self._broadcast(self.reader.new(task_id, context_id), subscriber)
 
     async def resume(self, message: Message, principal: Principal, subscriber: TaskSubscriber | None) -> TaskBroadcast:
         """Resume a suspended task with the answers in a message.
