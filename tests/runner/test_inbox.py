@@ -19,6 +19,7 @@ from baton.errors import (
 )
 from baton.events import Event, RunStarted, UserMessageAdded
 from baton.messages import AssistantMessage, UserMessage, text_of
+from baton.runner import BackgroundRunner
 from baton.runner import inbox as inbox_module
 from baton.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
 from baton.testing import FaultyStore, ScriptedModel, call
@@ -494,3 +495,7 @@ async def test_options_that_cannot_be_stored_are_refused_also_for_a_free_thread(
     runner: Runner[Any, Any] = Runner(Agent("Desk", model=ScriptedModel(["hi"])), store=MemoryStore())
     with pytest.raises(SetupError, match='a message with when_busy="queue" cannot store `model`'):
         await runner.run("hi", thread="t", when_busy="queue", model=ScriptedModel(["other"]))
+    background = BackgroundRunner(runner)
+    with pytest.raises(SetupError, match=r"BackgroundRunner\.start\(when_busy=…\) cannot store `model`"):
+        await background.start("hi", thread="t", when_busy="queue", model=ScriptedModel(["other"]))
+    assert (await runner.run("hi", thread="t", when_busy="queue")).output == "hi"

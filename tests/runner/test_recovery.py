@@ -242,7 +242,7 @@ async def test_a_requested_cancel_wins_over_an_answer() -> None:
     runner = Runner(Agent("Desk", model=ScriptedModel([call("ask"), "ok", "ok"]), tools=[ask]), store=store)
     assert (await runner.run("hi", run_id="r")).status == "suspended"
     assert await store.request_cancel("r", "now")
-    with pytest.raises(RunConflictError, match="its cancellation was requested; it is cancelled now"):
+    with pytest.raises(RunConflictError, match="run `r` is cancelled now: its cancellation was requested before"):
         await runner.resume("r", True)
     assert await status_of(store, "r") == "cancelled"
     # Resuming it once more is a new decision.

@@ -588,6 +588,18 @@ async def test_load_log_refuses_a_completed_run() -> None:
         runner.load_log(result.events)
 
 
+async def test_load_log_refuses_a_runner_with_a_store() -> None:
+    @agent("Asking")
+    async def asking(ctx: AgentContext) -> None:
+        await ctx.interrupt("Shall I?")
+
+    suspended = await Runner(asking).run("hi")
+    stored = Runner(asking, store="memory:")
+    with pytest.raises(SetupError, match=r"load_log\(\) is for runners without a store, and this one has MemoryStore"):
+        stored.load_log(suspended.events)
+    assert (await stored.record(await stored.fork(suspended.events))).status == "suspended"
+
+
 async def test_load_log_refuses_an_invalid_log() -> None:
     runner, _ = make_busy_runner()
     suspended = await runner.run("hi")

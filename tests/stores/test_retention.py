@@ -9,7 +9,7 @@ from tests.runner.recording_store import ManualClock
 from baton import Agent, Runner
 from baton.errors import SetupError
 from baton.events import decode_lines
-from baton.stores import MemoryStore
+from baton.stores import Lease, MemoryStore
 from baton.stores.retention import expire_runs, read_archive
 from baton.testing import FaultyStore, ScriptedModel
 
@@ -53,6 +53,28 @@ async def test_a_run_that_a_worker_holds_is_kept(tmp_path: Path) -> None:
     await store.acquire("r0", "someone", ttl=60)
     assert await expire_runs(store, DAY / 2, archive=tmp_path / "a.gz") == 1
     assert {record.run_id for record in (await store.list()).records} == {"r0", "r2"}
+
+
+async def test_a_run_that_changed_meanwhile_is_kept_and_can_be_driven_at_once(tmp_path: Path) -> None:
+    # G14
+    clock = ManualClock()
+    store = await old_runs(clock, 3)
+    acquire = store.acquire
+
+    async def acquire_late(run_id: str, worker: str, *, ttl: float) -> Lease:
+        # Before the archive has the lease, someone adds an event.
+        other = await acquire(run_id, "other", ttl=ttl)
+        record = await store.record(run_id)
+        assert record is not None
+        await store.append(run_id, record.seq, [b"{}"], status="running", fence=other.fence)
+        await store.release(other)
+        return await acquire(run_id, worker, ttl=ttl)
+
+    store.acquire = acquire_late
+    assert await expire_runs(store, DAY / 2, archive=tmp_path / "a.gz") == 0
+    store.acquire = acquire
+    for run_id in ("r0", "r1"):
+        assert (await store.acquire(run_id, "worker", ttl=60)).worker == "worker"
 
 
 async def test_a_run_is_deleted_only_once_it_is_archived(tmp_path: Path) -> None:

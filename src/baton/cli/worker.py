@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import click
@@ -81,8 +81,10 @@ async def run_worker(worker: Worker, *, health: int | None, health_host: str) ->
     # Fails here, with a message, if the store cannot be reached.
     await worker.store.list(limit=1)
     async with AsyncExitStack() as stack:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, worker.stop)
+        # Windows has no signal handlers for loops; there, Ctrl-C ends the program at once, as a crash would.
+        with suppress(NotImplementedError):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, worker.stop)
         notice = f"worker: {worker.store!r}, engine {worker.engine.name}, {worker.concurrency} runs at once"
         if health is not None:
             port = await stack.enter_async_context(serve_health(worker, host=health_host, port=health))

@@ -182,11 +182,12 @@ class BackgroundRunner:
         if mode == "error":
             return await self._launch(self.runner.stream(input, **args))
         started = self.runner._run_started(input, args)
+        # Also if nothing has to wait, so that it does not depend on the moment whether a call is refused.
+        refuse_unrecorded("BackgroundRunner.start(when_busy=…)", started.options)
         now: RunArgs[Any] = {**args, "run_id": started.run_id, "when_busy": "error"}
         try:
             return await self._launch(self.runner.stream(input, **now))
         except ThreadBusyError:
-            refuse_unrecorded("BackgroundRunner.start(when_busy=…)", started.options)
             inbox = self.runner._require_repository("BackgroundRunner.start()").inbox
             if self._take_promoted not in inbox.on_promoted:
                 inbox.on_promoted.append(self._take_promoted)

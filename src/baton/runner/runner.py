@@ -370,9 +370,15 @@ class Runner(StoredRunMethods[C, Out]):
             TeamChangedError unless `accept_changes` is true.
 
         Raises:
+            SetupError: The runner has a store.
             RunError: The run has completed.
             LogError: The log is damaged, or has events that this version does not know.
         """
+        if self._stored_runs is not None:
+            raise SetupError(
+                f"load_log() is for runners without a store, and this one has {self._stored_runs.store!r}; "
+                "`await runner.fork(events)` stores a copy of a log as a new run"
+            )
         recorded = list(events)
         started = run_started_event(recorded)
         if any(isinstance(event, RunCompleted) for event in recorded):

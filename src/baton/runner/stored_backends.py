@@ -19,7 +19,7 @@ from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_sta
 from .journal import Journal, SupportsStop
 from .result import StoppedStatus
 from .snapshots import LoadedSnapshot, SnapshotWriter, restore_run
-from .stored_runs import RunRepository, is_drivable
+from .stored_runs import RunRepository, is_drivable, was_cancelled
 from .threads import NO_THREAD, ThreadState
 
 
@@ -201,7 +201,7 @@ class ReopenedRun(_StoredBackend):
             if lease.cancel_requested and record.status in ("running", "suspended"):
                 # Its driver stopped before it saw the request, which is still valid.
                 await repository.store_cancelled(record, lease)
-                raise RunConflictError(self.run_id, "its cancellation was requested; it is cancelled now")
+                raise was_cancelled(self.run_id)
             await repository.check_last(record)
             opened, thread, started, snapshot = await self._load(record, local)
         except BaseException:
@@ -260,7 +260,8 @@ class ReopenedRun(_StoredBackend):
         if log.tail and isinstance(log.tail[-1], RunCompleted):
             raise RunError(f"run `{self.run_id}` has completed and cannot be resumed")
         if log.count == 1 and started.thread and record.previous != started.previous_run_id:
-            raise RunConflictError(self.run_id, f"it does not follow the last run of thread `{started.thread}`")
+            reason = f"it does not follow the last run of thread `{started.thread}`"
+            raise RunConflictError(self.run_id, reason, problem="cannot start")
         check_team(started, repository.fingerprint, self._args)
         # A suspended run that is driven is one of whose interrupts has expired.
         first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events

@@ -113,7 +113,7 @@ class RunRepository:
         assert driver is not None
         # The driver of an event loop that was closed has stopped without a trace.
         if known is not None and not known.done() and not known.get_loop().is_closed():
-            raise RunConflictError(run_id, "this process drives it already")
+            raise RunConflictError(run_id, "this process drives it already", problem="cannot be driven twice")
         self._driven[run_id] = driver
 
     def disclaim(self, run_id: str) -> None:
@@ -351,7 +351,7 @@ class RunRepository:
         try:
             if lease.cancel_requested:
                 await self.store_cancelled(await self.record(run_id), lease)
-                raise RunConflictError(run_id, "its cancellation was requested; it is cancelled now")
+                raise was_cancelled(run_id)
             record = await self.record(run_id)
             (log, _), args = await self.log(record), ResumeArgs(values=values, message=message)
             if log.tail and isinstance(log.tail[-1], RunCompleted):
@@ -407,6 +407,12 @@ class RunRepository:
         )
         if flags.inbox:
             await self.inbox.promote_safely(record.thread)
+
+
+def was_cancelled(run_id: str) -> RunConflictError:
+    """Return the error of a run that is cancelled instead of being resumed."""
+    reason = "its cancellation was requested before; resume it once more if it should continue"
+    return RunConflictError(run_id, reason, problem="is cancelled now")
 
 
 def _reads_all(config: FlowConfig) -> bool:

@@ -95,11 +95,12 @@ async def _archive_batch(
     for known in batch:
         try:
             # With the lease, so that no worker resumes the run between the copy and its deletion.
-            await store.acquire(known.run_id, f"archive {uuid4().hex}", ttl=_LEASE_SECONDS)
+            lease = await store.acquire(known.run_id, f"archive {uuid4().hex}", ttl=_LEASE_SECONDS)
         except (RunConflictError, RunNotFoundError):
             continue
         record = await store.record(known.run_id)
         if record is None or record.status != known.status or record.changed_at >= until:
+            await store.release(lease)
             continue
         notes = dict(await store.notes(record.run_id))
         for name in (SUMMARY_NOTE, SNAPSHOT_NOTE):
