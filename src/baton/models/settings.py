@@ -41,7 +41,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metac
         top_logprobs: The number of most likely tokens to return for each position; implies `logprobs`.
         metadata: Labels that the provider stores with the request.
         service_tier: The processing tier: `auto`, `default`, or the provider's own word, such as `flex`.
-        timeout: The seconds to wait for the next bytes of the response.
+        timeout: The seconds to wait for a connection, and for the next bytes of the response.
         extra_headers: HTTP headers to add to each request.
         extra_query: Query parameters to add to the URL of each request.
         extra_body: Fields to add to the body of each request as they are.
