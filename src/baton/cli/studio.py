@@ -30,8 +30,8 @@ def studio_command(
     """Open a local web page that shows runs, and reruns them.
 
     It shows which agent held control, why it moved, what each agent read and what it cost. With a team, runs can also
-    be started, answered, forked and replayed on the page; without one, the runs of the store are only shown. The printed
-    URL works once, in one browser. Studio never takes over runs of other workers.
+    be started, answered, forked and replayed on the page; without one, the runs of the store are only shown. The
+    printed URL works once, in one browser. Studio never takes over runs of other workers.
 
     \b
     Examples:

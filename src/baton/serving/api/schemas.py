@@ -186,7 +186,7 @@ def to_run_view(record: RunRecord, principal: Principal, summary: RunSummary | N
 
 
 def public_summary(summary: RunSummary, *, show_errors: bool) -> RunSummary:
-    """Return a summary without the message of the exception that failed the run, unless callers may see it.
+    """Return a summary without the message of the run's error, unless callers may see it.
 
     Args:
         summary: The summary.
