@@ -1,0 +1,329 @@
+"""Features beside which a run continues from a snapshot as it does from its beginning (performance B3)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.laws.snapshots import EverySnapshot, SnapshotStore, check_same, describe, take_often
+
+from baton import (
+    Agent,
+    AgentHooks,
+    AgentOptions,
+    Approval,
+    BatonError,
+    GuardrailVerdict,
+    Limits,
+    ModelSettings,
+    RunContext,
+    RunHooks,
+    Runner,
+    RunResult,
+    RunStream,
+    handoff,
+    tool,
+)
+from baton.agents import StopAt
+from baton.events import Event
+from baton.messages import AssistantMessage, ToolCall
+from baton.runner.result import Interrupt
+from baton.stores import Store
+from baton.testing import ScriptedModel, ScriptStep, call
+
+DOWN = RuntimeError("the provider is down")
+
+
+@dataclass
+class Scene:
+    """A team, and what its models and users say."""
+
+    agent: Agent[Any, Any]
+    script: Mapping[str, Sequence[ScriptStep]]
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The options of the runner."""
+    run: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The arguments of the run."""
+    again: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The arguments with which it is resumed after it has failed once."""
+    answer: Callable[[Interrupt], Any] = lambda _: True
+
+
+Effects = list[Any]
+SCENES: dict[str, Callable[[Effects], Scene]] = {}
+
+
+def scene(make: Callable[[Effects], Scene]) -> Callable[[Effects], Scene]:
+    """Add a scene to those that are compared."""
+    SCENES[make.__name__] = make
+    return make
+
+
+class Stage:
+    """One process that plays a scene."""
+
+    def __init__(self, make: Callable[[Effects], Scene], store: Store, past: Sequence[Event] = ()) -> None:
+        self.effects: Effects = []
+        self.scene = make(self.effects)
+        self.model = ScriptedModel(self.scene.script)
+        self.model.fast_forward(past)
+        options: dict[str, Any] = {"prices": False, **self.scene.options}
+        self.runner = take_often(Runner(self.scene.agent, model=self.model, store=store, **options))
+
+    async def play(self, *, is_stored: bool) -> RunResult[Any]:
+        """Play the scene to its end, with answers to all questions."""
+        given = {name: value for name, value in self.scene.run.items() if not is_stored or name == "agent_options"}
+        live: RunStream[Any] = (
+            self.runner.stream_resume("r", **given) if is_stored else self.runner.stream("Go.", run_id="r", **given)
+        )
+        is_again = False
+        while True:
+            with suppress(BatonError):
+                await live._drive()
+            if live.result.status == "suspended":
+                answers = {asked.id: self.scene.answer(asked) for asked in live.result.interrupts if not asked.deadline}
+                values = {"answered": len(self.effects)} if answers else None
+                live = self.runner.stream_resume("r", answers or None, values=values)
+            elif live.result.status == "failed" and self.scene.again and not is_again:
+                is_again, live = True, self.runner.stream_resume("r", **self.scene.again)
+            else:
+                return live.result
+
+    async def describe(self, result: RunResult[Any]) -> dict[str, object]:
+        """Return everything that the process has done, and what the run has become."""
+        seen = [
+            (each.agent, [*each.messages], each.instructions, each.tools, each.tool_choice, each.settings)
+            for each in self.model.requests
+        ]
+        return await describe(result, self.runner) | {"seen": seen, "effects": self.effects}
+
+
+def _note(effects: Effects) -> Any:
+    @tool(in_thread=False)
+    def note(ctx: RunContext[Any], text: str) -> str:
+        """Note something."""
+        effects.append(text)
+        ctx.values.set("notes", [*ctx.values.get("notes", ()), text])
+        return f"noted {text}; {ctx.usage.model_calls} calls, {ctx.usage.total_tokens} tokens"
+
+    return note
+
+
+def notes(*texts: str, id: str = "") -> list[ScriptStep]:
+    """Return steps that each note a text."""
+    return [AssistantMessage("", (ToolCall(id, "note", f'{{"text":"{text}"}}'),)) for text in texts]
+
+
+class _Counting:
+    """Counts the calls of each hook in the values of the run."""
+
+    def __init__(self, effects: Effects, who: str) -> None:
+        self._effects, self._who = effects, who
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("on_"):
+            return super().__getattribute__(name)
+        key = f"{self._who}.{name}"
+
+        def hook(ctx: RunContext[Any], *arguments: Any) -> None:
+            self._effects.append(key)
+            for each in (key, "calls"):
+                ctx.values.set(each, ctx.values.get(each, 0) + 1)
+
+        return hook
+
+
+class CountingRunHooks(_Counting, RunHooks[Any]): ...
+
+
+class CountingAgentHooks(_Counting, AgentHooks[Any]): ...
+
+
+@scene
+def hooks(effects: Effects) -> Scene:
+    note = _note(effects)
+    b = Agent("B", tools=[note], hooks=CountingAgentHooks(effects, "B"))
+    a = Agent("A", tools=[note], handoffs=[b], hooks=CountingAgentHooks(effects, "A"))
+    script = {"A": [*notes("1", "2"), call("transfer_to_b")], "B": [*notes("3", "4"), "Done."]}
+    return Scene(a, script, {"hooks": CountingRunHooks(effects, "run")})
+
+
+@scene
+def approvals(effects: Effects) -> Scene:
+    @tool(in_thread=False, needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        effects.append(amount)
+        return f"paid {amount}"
+
+    @tool(in_thread=False, effect="once")
+    def send(text: str) -> str:
+        """Send."""
+        effects.append(text)
+        return "sent"
+
+    def answer(asked: Interrupt) -> Any:
+        effects.append(f"asked {asked.payload['kind']}")
+        return Approval(True, always=True) if asked.payload["kind"] == "approval" else {"run_again": True}
+
+    script = [call("pay", amount=1), call("send", text="a"), call("pay", amount=2), [call("pay", amount=3)] * 2]
+    return Scene(Agent("A", tools=[pay, send]), {"A": [*script, call("send", text="b"), "Done."]}, answer=answer)
+
+
+@scene
+def answers(effects: Effects) -> Scene:
+    note = _note(effects)
+    b = Agent("B", tools=[note], output_type=dict[str, int], output_key="thread:order", tool_choice="required")
+    a = Agent("A", tools=[note], handoffs=[handoff(b, return_to="caller")], output_key="last")
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1"), call("transfer_to_b"), *notes("4"), "Done."],
+        "B": [*notes("2"), "none", *notes("3"), "still none", '{"order": 1}'],
+    }
+    return Scene(a, script)
+
+
+@scene
+def too_many_invalid_answers(effects: Effects) -> Scene:
+    agent = Agent("A", tools=[_note(effects)], output_type=int)
+    return Scene(agent, {"A": [*notes("1"), "one", *notes("2"), "two", *notes("3"), "three", *notes("4"), "5"]})
+
+
+@scene
+def faults(effects: Effects) -> Scene:
+    agent = Agent("A", tools=[_note(effects)])
+    wrong = [call("no_such_tool"), call("other_tool")]
+    return Scene(agent, {"A": [*wrong, *notes("1"), *wrong, *notes("2"), call("no_such_tool"), *notes("3"), "Done."]})
+
+
+@scene
+def conditions(effects: Effects) -> Scene:
+    note = _note(effects)
+
+    @tool(in_thread=False, is_enabled=lambda ctx, agent: len(ctx.values.get("notes", ())) % 2 == 1)
+    def odd() -> str:
+        """Only now and then."""
+        effects.append("odd")
+        return "odd"
+
+    @tool(in_thread=False)
+    def stop() -> str:
+        """Stop."""
+        return "stopped"
+
+    c = Agent("C", tools=[note, stop], tool_use_behavior=StopAt(["stop"]))
+    b = Agent("B", tools=[note, odd], handoffs=[c], tool_use_behavior=lambda ctx, results: None)
+    edge = handoff(b, is_enabled=lambda ctx, agent: len(ctx.values.get("notes", ())) > 1)
+    a = Agent("A", tools=[note, odd], handoffs=[edge], tool_choice="note")
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1"), call("transfer_to_b"), call("odd"), *notes("2"), call("odd"), call("transfer_to_b")],
+        "B": [call("odd"), *notes("3"), call("odd"), call("transfer_to_c")],
+        "C": [*notes("4", "5"), [*[call("stop")]], "Not reached."],
+    }
+    return Scene(a, script)
+
+
+@scene
+def loops(effects: Effects) -> Scene:
+    a, b = Agent("A", handoffs=["B"]), Agent("B", handoffs=["A"])
+    fallback = Agent("C", tools=[_note(effects)], handoffs=["A"])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [call("transfer_to_b")] * 20,
+        "B": [call("transfer_to_a")] * 20,
+        "C": [*notes("1", "2"), call("transfer_to_a")],
+    }
+    return Scene(a, script, {"extra_agents": [b, fallback], "loop_fallback": "C", "limits": Limits(idle_cycles=2)})
+
+
+@scene
+def turn_limit(effects: Effects) -> Scene:
+    agent = Agent("A", tools=[_note(effects)], max_turns=4, on_max_turns="answer")
+    return Scene(agent, {"A": [*notes("1", "2", "3", "4"), "Enough."]})
+
+
+@scene
+def messages(effects: Effects) -> Scene:
+    note = _note(effects)
+    b = Agent("B", tools=[note])
+    script = {"A": [*notes("1", "2"), DOWN, *notes("3"), call("transfer_to_b")], "B": [*notes("4", "5"), "Done."]}
+    settings = ModelSettings(temperature=0.5)
+    again = {"message": "And hurry.", "model_settings": settings, "agent_options": {"B": AgentOptions(max_turns=9)}}
+    options = {"A": AgentOptions(instructions="Be quick.", max_turns=7)}
+    return Scene(Agent("A", tools=[note], handoffs=[b]), script, run={"agent_options": options}, again=again)
+
+
+@scene
+def guardrails(effects: Effects) -> Scene:
+    def check(ctx: RunContext[Any], value: Any) -> GuardrailVerdict:
+        effects.append("checked")
+        ctx.values.set("checks", ctx.values.get("checks", 0) + 1)
+        return GuardrailVerdict(passed=True)
+
+    @tool(in_thread=False, input_guardrails=[check])
+    def safe() -> str:
+        """Safe."""
+        return "safe"
+
+    note = _note(effects)
+    c = Agent("C", tools=[note])
+    b = Agent("B", tools=[note], handoffs=[c], input_guardrails=[check], output_guardrails=[check])
+    a = Agent("A", tools=[note, safe], handoffs=[b])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1"), call("safe"), call("transfer_to_b")],
+        "B": [*notes("2", "3"), call("transfer_to_c")],
+        "C": [*notes("4", "5"), "Done."],
+    }
+    return Scene(a, script)
+
+
+@scene
+def sleep(effects: Effects) -> Scene:
+    @tool
+    async def wait(ctx: RunContext[Any]) -> str:
+        """Wait."""
+        await ctx.sleep(datetime(2000, 1, 1, tzinfo=UTC))
+        effects.append(ctx.idempotency_key)
+        return "waited"
+
+    agent = Agent("A", tools=[_note(effects), wait])
+    return Scene(agent, {"A": [*notes("1"), call("wait"), *notes("2"), [call("wait"), call("wait")], "Done."]})
+
+
+class Changing:
+    """A toolset whose tools change."""
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects, self._note = effects, _note(effects)
+
+    async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Any]:
+        @tool(in_thread=False, name=f"extra{len(ctx.values.get('notes', ()))}")
+        def extra() -> str:
+            """Extra."""
+            self._effects.append("extra")
+            return "extra"
+
+        return [self._note, extra]
+
+
+@scene
+def toolsets(effects: Effects) -> Scene:
+    script = [*notes("1"), call("extra1"), call("extra0"), *notes("2", "3"), call("extra3"), "Done."]
+    return Scene(Agent("A", tools=[Changing(effects)]), {"A": script})
+
+
+@pytest.mark.parametrize("name", SCENES)
+async def test_a_run_continues_the_same_beside(name: str) -> None:
+    # B3
+    store, make = SnapshotStore(), SCENES[name]
+    with EverySnapshot():
+        stage = Stage(make, store)
+        await stage.play(is_stored=False)
+        events = await stage.runner.events("r")
+        assert len(store.taken["r"]) > 1
+        for length in range(1, len(events)):
+            found: list[dict[str, object]] = []
+            for uses_snapshot in (False, True):
+                resumed = Stage(make, await store.cut("r", length, uses_snapshot=uses_snapshot), events[:length])
+                found.append(await resumed.describe(await resumed.play(is_stored=True)))
+            check_same(found)
