@@ -1,7 +1,7 @@
 """Features beside which a run continues from a snapshot as it does from its beginning (performance B3)."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +29,7 @@ from baton import (
 from baton.agents import StopAt
 from baton.events import Event
 from baton.messages import AssistantMessage, ToolCall
+from baton.runner import EventHandler
 from baton.runner.result import Interrupt
 from baton.stores import Store
 from baton.testing import ScriptedModel, ScriptStep, call
@@ -148,6 +149,22 @@ def hooks(effects: Effects) -> Scene:
     a = Agent("A", tools=[note], handoffs=[b], hooks=CountingAgentHooks(effects, "A"))
     script = {"A": [*notes("1", "2"), call("transfer_to_b")], "B": [*notes("3", "4"), "Done."]}
     return Scene(a, script, {"hooks": CountingRunHooks(effects, "run")})
+
+
+class Reading:
+    """An observer that reads the past events of a run at once."""
+
+    @contextmanager
+    def observe(self, run_id: str, past: Sequence[Event]) -> Generator[EventHandler]:
+        assert [*past] == [*past[:]]
+        yield lambda event: None
+
+
+@scene
+def hooks_and_observers(effects: Effects) -> Scene:
+    found = hooks(effects)
+    found.options["observers"] = [Reading()]
+    return found
 
 
 @scene
