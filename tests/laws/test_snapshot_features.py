@@ -190,6 +190,22 @@ def approvals(effects: Effects) -> Scene:
 
 
 @scene
+def instructions(effects: Effects) -> Scene:
+    async def say_more(ctx: RunContext[Any]) -> str:
+        async def count() -> int:
+            effects.append("counted")
+            return len(ctx.values.get("notes", ()))
+
+        number = await ctx.step("count", count)
+        tone = await ctx.interrupt("which tone?") if number % 2 else "kind"
+        ctx.values.set("tone", f"{tone} {number}")
+        return f"Be {tone}, {{tone}}, {number}."
+
+    agent = Agent("A", instructions=say_more, template=True, tools=[_note(effects)])
+    return Scene(agent, {"A": [*notes("1", "2", "3", "4"), "Done."]}, answer=lambda asked: f"curt {asked.id}")
+
+
+@scene
 def answers(effects: Effects) -> Scene:
     note = _note(effects)
     b = Agent("B", tools=[note], output_type=dict[str, int], output_key="thread:order", tool_choice="required")
