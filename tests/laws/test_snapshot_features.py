@@ -28,7 +28,7 @@ from baton import (
 )
 from baton.agents import StopAt
 from baton.events import Event
-from baton.messages import AssistantMessage, ToolCall
+from baton.messages import AssistantMessage, Message, ToolCall
 from baton.runner import EventHandler
 from baton.runner.result import Interrupt
 from baton.stores import Store
@@ -306,6 +306,23 @@ def guardrails(effects: Effects) -> Scene:
         "A": [*notes("1"), call("safe"), call("transfer_to_b")],
         "B": [*notes("2", "3"), call("transfer_to_c")],
         "C": [*notes("4", "5"), "Done."],
+    }
+    return Scene(a, script)
+
+
+@scene
+def history_functions(effects: Effects) -> Scene:
+    async def choose(ctx: RunContext[Any], entries: Sequence[Any]) -> list[Message]:
+        shown = [(entry.author, entry.path, entry.is_answer, str(entry.event)) for entry in entries]
+        ctx.values.set("chosen", await ctx.step("chosen", lambda: shown))
+        return [entry.message for entry in entries if entry.is_user_input]
+
+    note = _note(effects)
+    b = Agent("B", tools=[note], history=choose, handoffs=["A"])
+    a = Agent("A", tools=[note], handoffs=[b])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1", "2"), call("transfer_to_b"), *notes("5"), call("transfer_to_b")],
+        "B": [*notes("3", "4"), call("transfer_to_a"), *notes("6"), "Done."],
     }
     return Scene(a, script)
 
