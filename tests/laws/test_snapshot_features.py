@@ -28,11 +28,12 @@ from baton import (
 )
 from baton.agents import StopAt
 from baton.events import Event
-from baton.messages import AssistantMessage, Message, ToolCall
+from baton.messages import AssistantMessage, Message, ToolCall, Usage
+from baton.models import ModelPrice, PriceTable
 from baton.runner import EventHandler
 from baton.runner.result import Interrupt
 from baton.stores import Store
-from baton.testing import ScriptedModel, ScriptStep, call
+from baton.testing import ScriptedModel, ScriptStep, call, say
 
 DOWN = RuntimeError("the provider is down")
 
@@ -255,6 +256,14 @@ def conditions(effects: Effects) -> Scene:
         "C": [*notes("4", "5"), [*[call("stop")]], "Not reached."],
     }
     return Scene(a, script)
+
+
+@scene
+def limits(effects: Effects) -> Scene:
+    spent = [say("", call("note", text=str(number)), usage=Usage(100, 10)) for number in range(6)]
+    prices = PriceTable({"test:scripted": ModelPrice(input=3, output=7)})
+    options = {"limits": Limits(tokens=350), "prices": prices}
+    return Scene(Agent("A", tools=[_note(effects)]), {"A": [*spent, "Done."]}, options, again={"limits": Limits()})
 
 
 @scene

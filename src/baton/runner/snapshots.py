@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..agents import Agent
 from ..agents.activation import AgentContext, LoopState
 from ..agents.request_records import RequestRef, latest_requests, recent_requests
 from ..context import HistoryEntry
@@ -74,6 +73,7 @@ from .snapshot_notes import (
     restore_origins,
     restore_prefix,
 )
+from .snapshot_settings import has_code_around
 from .summaries import RunSummary, summarize
 
 _logger = logging.getLogger("baton.runner")
@@ -111,7 +111,7 @@ class SnapshotWriter:
     Args:
         keeper: Stores the snapshots.
         started: The run's first event.
-        team: The hash of the team.
+        team: The hash of the team and of how it reads the history.
         reads_all: Whether an agent may read entries that a summary for all readers replaces.
         interval: The least number of events between two snapshots.
         prior: The entries of earlier runs of the thread, with which the history begins.
@@ -188,10 +188,9 @@ class SnapshotWriter:
             position = flow.position
         if position is None or not isinstance(flow, TeamFlow) or not self._is_possible(ctx._run):
             return
-        agent = flow.team.members[ctx.agent].agent
-        is_plain = isinstance(agent, Agent) and type(agent).run is Agent.run and agent._guards is None
-        has_layers = ctx._middleware is not None and ctx._middleware.activation
-        if is_plain and not has_layers and can_save(ctx._view) and _is_text(ctx.output) and not _has_changes(ctx):
+        if has_code_around(flow.team.members[ctx.agent].agent, ctx._options):
+            return
+        if can_save(ctx._view) and _is_text(ctx.output) and not _has_changes(ctx):
             self._take(flow, position, ctx, loop)
 
     def take(self, flow: TeamFlow, position: FlowPosition) -> None:
@@ -305,6 +304,7 @@ class SnapshotWriter:
             self.count,
             msgspec.Raw(encode_event(stripped)),
             dict(run.values),
+            run.meter.limits,
             usage,
             run.meter.transfers,
             bytes(self._call_ids),
