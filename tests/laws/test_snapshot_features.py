@@ -16,6 +16,7 @@ from baton import (
     Approval,
     BatonError,
     GuardrailVerdict,
+    HandoffInputData,
     Limits,
     ModelSettings,
     RunContext,
@@ -28,7 +29,8 @@ from baton import (
 )
 from baton.agents import StopAt
 from baton.events import Event
-from baton.messages import AssistantMessage, Message, ToolCall, Usage
+from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, Usage
+from baton.middleware import Middleware, model_middleware, tool_middleware
 from baton.models import ModelPrice, PriceTable
 from baton.runner import EventHandler
 from baton.runner.result import Interrupt
@@ -169,6 +171,77 @@ def hooks_and_observers(effects: Effects) -> Scene:
 
 
 @scene
+def middleware(effects: Effects) -> Scene:
+    @model_middleware
+    async def twice(ctx: Any, request: Any, next: Any) -> Any:
+        ctx.values.set("asked", ctx.values.get("asked", 0) + 1)
+        first = await next(request)
+        if "poor" not in first.message.content:
+            return first
+        effects.append("again")
+        return await next(request)
+
+    @tool_middleware
+    async def around(ctx: Any, call: Any, next: Any) -> Any:
+        ctx.values.set("called", ctx.values.get("called", 0) + 1)
+        effects.append(f"around {call.arguments}")
+        return await next(call)
+
+    class Attempts(Middleware):
+        async def activation(self, ctx: Any, next: Any) -> Any:
+            try:
+                return await next()
+            except BatonError:
+                return await next()
+
+    note = _note(effects)
+    c = Agent("C", tools=[note])
+    b = Agent("B", tools=[note], handoffs=[c], middleware=[Attempts()])
+    a = Agent("A", tools=[note], handoffs=[b], middleware=[twice])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1"), "poor", *notes("2", "3"), call("transfer_to_b")],
+        "B": [*notes("4", "5"), DOWN, *notes("6"), call("transfer_to_c")],
+        "C": [*notes("7", "8"), "Done."],
+    }
+    return Scene(a, script, {"middleware": [around]})
+
+
+@dataclass
+class Order:
+    """The input of a handoff."""
+
+    order: int
+
+
+@scene
+def rich_handoffs(effects: Effects) -> Scene:
+    def made_up(data: HandoffInputData) -> HandoffInputData:
+        if data.run_context is not None:
+            data.run_context.values.set("filtered", True)
+        made = AssistantMessage("", (ToolCall("made", "note", "{}"),), author="B")
+        return data.clone(new_items=(*data.new_items, made, ToolMessage("made", "note", "noted", author="B")))
+
+    async def on_handoff(ctx: RunContext[Any], given: Order) -> None:
+        effects.append(given)
+        ctx.values.set("order", await ctx.step("order", lambda: given.order))
+
+    def accepts(ctx: RunContext[Any], given: Any) -> bool | str:
+        return len(ctx.values.get("notes", ())) > 1 or "too early"
+
+    note = _note(effects)
+    b = Agent("B", tools=[note], handoffs=[handoff("A")], accepts=accepts)
+    edge = handoff(b, on_handoff=on_handoff, input_type=Order, needs_approval=True, input_filter=made_up)
+    a = Agent("A", tools=[note], handoffs=[edge])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1"), call("transfer_to_b", order=1), *notes("2"), call("transfer_to_b", order=2), *notes("5")],
+        "B": [*notes("3", id="made"), *notes("4"), call("transfer_to_a")],
+    }
+    script["A"] += [call("transfer_to_b", order=3)]
+    script["B"] += [*notes("6", id="made"), "Done."]
+    return Scene(a, script)
+
+
+@scene
 def approvals(effects: Effects) -> Scene:
     @tool(in_thread=False, needs_approval=True)
     def pay(amount: int) -> str:
@@ -293,6 +366,19 @@ def messages(effects: Effects) -> Scene:
     again = {"message": "And hurry.", "model_settings": settings, "agent_options": {"B": AgentOptions(max_turns=9)}}
     options = {"A": AgentOptions(instructions="Be quick.", max_turns=7)}
     return Scene(Agent("A", tools=[note], handoffs=[b]), script, run={"agent_options": options}, again=again)
+
+
+@scene
+def nested_agents(effects: Effects) -> Scene:
+    note = _note(effects)
+    helper, broken = Agent("Helper", tools=[note]), Agent("Broken", tools=[note])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [call("Helper", request="x"), *notes("2", id="c"), call("Broken", request="y"), *notes("4", id="d")],
+        "Helper": [*notes("1", id="c"), "Helped."],
+        "Broken": [*notes("3", id="d"), DOWN],
+    }
+    script["A"] += [*notes("5"), "Done."]
+    return Scene(Agent("A", tools=[note, helper.as_tool(name="Helper"), broken.as_tool(name="Broken")]), script)
 
 
 @scene

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..agents.activation import AgentContext, LoopState
 from ..agents.request_records import RequestRef, latest_requests, recent_requests
-from ..context import HistoryEntry
+from ..context import HistoryEntry, Limits
 from ..context.history import CompactedPrefix, History
 from ..context.run_state import RunState, UsageMeter
 from ..events import (
@@ -88,6 +88,7 @@ So all snapshots of a run together stay in proportion to its log.
 _RETRY_INTERVAL = 16
 """The number of events after which a snapshot that could not be taken is tried again."""
 _NULL = msgspec.Raw(b"null")
+_NO_LIMITS = Limits(model_calls=None, transfers=None)
 
 
 class NoteKeeper(Protocol):
@@ -157,6 +158,8 @@ class SnapshotWriter:
         self._places: dict[str, int] = {}
         """The positions of activations in `_origins`, by id."""
         self._call_ids = bytearray()
+        self._meter = UsageMeter(_NO_LIMITS)
+        """Counts as a replay does: model calls that failed are in no event."""
         self._requests = requests
         self._contents: set[str] = set()
         """The names of contents of requests that the log holds."""
@@ -173,8 +176,17 @@ class SnapshotWriter:
         self._origins = snapshot.origins
         self._places = {id: place for place, (id, _, _) in enumerate(self._origins)}
         self._call_ids += snapshot.call_ids
+        self._meter = UsageMeter.restore(_NO_LIMITS, snapshot.usage, transfers=snapshot.transfers)
         self._requests = snapshot.requests
         self._contents.update(snapshot.contents)
+
+    def add_call_ids(self, ids: Sequence[str]) -> None:
+        """Remember ids of tool calls, also those that no event has.
+
+        Args:
+            ids: The ids.
+        """
+        self._call_ids += b"".join(map(hash_call_id, ids))
 
     def take_inside(self, ctx: AgentContext[Any], loop: LoopState) -> None:
         """Take a snapshot between two turns of an agent, if that is possible.
@@ -245,17 +257,18 @@ class SnapshotWriter:
         self._started = _with_latest(self._started, new)
         self._requests = latest_requests([*self._requests, *recent_requests(run.id, new)])
         self.summary = summarize(new, self.summary)
+        self._meter.recount(new)
         if self.count == 0:
-            self._add_call_ids([*self._started.input, *[entry.message for entry in self._prior]])
+            self.add_call_ids(call_ids_in([*self._started.input, *[entry.message for entry in self._prior]]))
         places = _find_places(new, self.count)
         self.count = log.count
         for event in new:
             if type(event) is AgentResponded:
-                self._call_ids += b"".join([hash_call_id(call.id) for call in event.message.tool_calls])
+                self.add_call_ids([call.id for call in event.message.tool_calls])
                 if event.request is not None:
                     self._contents.update(event.request.contents)
             elif type(event) is HistoryCompacted:
-                self._add_call_ids([each.message for each in event.summary])
+                self.add_call_ids(call_ids_in([each.message for each in event.summary]))
         if self._encoded_dropped is not _NULL:
             self._dropped, self._encoded_dropped = decode_dropped(self._encoded_dropped), _NULL
         first, live = max(0, self._offset - history.dropped), self._live
@@ -293,7 +306,7 @@ class SnapshotWriter:
         del self._saved[: stop - first]
 
     def _snapshot(self, flow: TeamFlow, position: FlowPosition, inside: SavedActivation | None) -> Snapshot:
-        run, usage = flow.run, flow.run.meter.usage
+        run, meter = flow.run, self._meter
         # The activations are collected while the other parts are made.
         history = self._save_history(flow.history)
         place = self._save_position(flow, position, inside)
@@ -305,8 +318,8 @@ class SnapshotWriter:
             msgspec.Raw(encode_event(stripped)),
             dict(run.values),
             run.meter.limits,
-            usage,
-            run.meter.transfers,
+            meter.usage,
+            meter.transfers,
             bytes(self._call_ids),
             self._origins,
             place,
@@ -392,9 +405,6 @@ class SnapshotWriter:
             self._origins.append((each.id, each.agent, place))
             place = self._places[each.id] = len(self._origins) - 1
         return place
-
-    def _add_call_ids(self, messages: Sequence[Message]) -> None:
-        self._call_ids += b"".join(map(hash_call_id, call_ids_in(messages)))
 
 
 def _with_latest(started: RunStarted, events: Sequence[Event]) -> RunStarted:
