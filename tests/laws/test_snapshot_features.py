@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from zlib import crc32
 
 import pytest
 from tests.laws.snapshots import EverySnapshot, SnapshotStore, check_same, describe, take_often
@@ -27,13 +28,14 @@ from baton import (
     handoff,
     tool,
 )
-from baton.agents import StopAt
+from baton.agents import Compaction, StopAt
 from baton.events import Event
 from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, Usage
 from baton.middleware import Middleware, model_middleware, tool_middleware
-from baton.models import ModelPrice, PriceTable
+from baton.models import ModelPrice, ModelRequest, ModelResponse, PriceTable
 from baton.runner import EventHandler
 from baton.runner.result import Interrupt
+from baton.runner.summaries import read_summaries
 from baton.stores import Store
 from baton.testing import ScriptedModel, ScriptStep, call, say
 
@@ -55,7 +57,13 @@ class Scene:
     answer: Callable[[Interrupt], Any] = lambda _: True
 
 
-Effects = list[Any]
+class Effects(list[Any]):
+    """What a process has done outside, and the run that it drives."""
+
+    live: RunStream[Any]
+    runner: Runner[Any, Any]
+
+
 SCENES: dict[str, Callable[[Effects], Scene]] = {}
 
 
@@ -69,12 +77,14 @@ class Stage:
     """One process that plays a scene."""
 
     def __init__(self, make: Callable[[Effects], Scene], store: Store, past: Sequence[Event] = ()) -> None:
-        self.effects: Effects = []
+        self.store = store
+        self.effects = Effects()
         self.scene = make(self.effects)
         self.model = ScriptedModel(self.scene.script)
         self.model.fast_forward(past)
         options: dict[str, Any] = {"prices": False, **self.scene.options}
         self.runner = take_often(Runner(self.scene.agent, model=self.model, store=store, **options))
+        self.effects.runner = self.runner
 
     async def play(self, *, is_stored: bool) -> RunResult[Any]:
         """Play the scene to its end, with answers to all questions."""
@@ -84,12 +94,15 @@ class Stage:
         )
         is_again = False
         while True:
+            self.effects.live = live
             with suppress(BatonError):
                 await live._drive()
             if live.result.status == "suspended":
                 answers = {asked.id: self.scene.answer(asked) for asked in live.result.interrupts if not asked.deadline}
                 values = {"answered": len(self.effects)} if answers else None
                 live = self.runner.stream_resume("r", answers or None, values=values)
+            elif live.result.status == "cancelled":
+                live = self.runner.stream_resume("r")
             elif live.result.status == "failed" and self.scene.again and not is_again:
                 is_again, live = True, self.runner.stream_resume("r", **self.scene.again)
             else:
@@ -101,7 +114,8 @@ class Stage:
             (each.agent, [*each.messages], each.instructions, each.tools, each.tool_choice, each.settings)
             for each in self.model.requests
         ]
-        return await describe(result, self.runner) | {"seen": seen, "effects": self.effects}
+        summary = await read_summaries(self.store, ["r"])
+        return await describe(result, self.runner) | {"seen": seen, "effects": self.effects, "summary": summary}
 
 
 def _note(effects: Effects) -> Any:
@@ -455,6 +469,70 @@ class Changing:
 def toolsets(effects: Effects) -> Scene:
     script = [*notes("1"), call("extra1"), call("extra0"), *notes("2", "3"), call("extra3"), "Done."]
     return Scene(Agent("A", tools=[Changing(effects)]), {"A": script})
+
+
+@scene
+def cancellation(effects: Effects) -> Scene:
+    @tool
+    async def stop(when: str) -> str:
+        """Stop the run."""
+        await effects.live.cancel("after_turn" if when == "turn" else "after_response")
+        return "stopping"
+
+    script = [*notes("1"), call("stop", when="response"), *notes("2", "3"), call("stop", when="turn"), *notes("4")]
+    return Scene(Agent("A", tools=[_note(effects), stop]), {"A": [*script, "Done."]})
+
+
+@scene
+def steering(effects: Effects) -> Scene:
+    @tool
+    async def shout(text: str) -> str:
+        """Let the user say something."""
+        await effects.runner.submit(text, thread="t", run_id=text, when_busy="steer")
+        return "heard"
+
+    note = _note(effects)
+    b = Agent("B", tools=[note, shout])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1"), call("shout", text="louder"), *notes("2"), call("transfer_to_b")],
+        "B": [call("shout", text="softer"), *notes("3", "4"), "Done."],
+    }
+    return Scene(Agent("A", tools=[note, shout], handoffs=[b]), script, run={"thread": "t", "values": {"thread:x": 1}})
+
+
+@scene
+def summaries(effects: Effects) -> Scene:
+    def summarize(request: ModelRequest) -> ModelResponse:
+        text = str(request.messages[0].content)
+        effects.append("summary")
+        if crc32(text.encode()) % 3 == 0:
+            raise RuntimeError("no summary")
+        return say(f"summary {len(text)}", usage=Usage(7, 3))
+
+    note = _note(effects)
+    b = Agent("B", tools=[note])
+    spent = [say("", call("note", text=f"{number} " * 9), usage=Usage(40 * number, 5)) for number in range(1, 10)]
+    script: dict[str, list[ScriptStep]] = {"A": [*spent[:6], call("transfer_to_b")], "B": [*spent[6:], "Done."]}
+    compaction = Compaction(at_tokens=60, keep_last=1, summarizer=ScriptedModel([summarize], cycle=True))
+    return Scene(Agent("A", tools=[note], handoffs=[b]), script, {"compaction": compaction})
+
+
+@scene
+def returned_agents(effects: Effects) -> Scene:
+    note = _note(effects)
+    b = Agent("B", tools=[note], handoffs=["A"])
+
+    @tool(in_thread=False)
+    def go() -> Any:
+        """Go on with another agent."""
+        effects.append("go")
+        return b
+
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1", "2"), call("go"), *notes("5"), "Done."],
+        "B": [*notes("3", "4"), call("transfer_to_a")],
+    }
+    return Scene(Agent("A", tools=[note, go]), script, {"extra_agents": [b]})
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -18,7 +18,7 @@ from baton.events import AgentResponded, Event
 from baton.messages import AssistantMessage, Message, ToolCall, Usage
 from baton.middleware import Middleware
 from baton.models import Chunk, ModelRequest, ModelResponse
-from baton.runner import EventHandler, Observer
+from baton.runner import BackgroundRunner, EventHandler, Observer
 from baton.runner.snapshots import SNAPSHOT_INTERVAL
 from baton.stores import SNAPSHOT_NOTE, MemoryStore, SQLiteStore, Store
 
@@ -384,6 +384,18 @@ async def test_streams_of_a_resumed_run_deliver_new_events_only() -> None:
         new = [event async for event in run if isinstance(event, Event)]
         assert len(run.events) == before + len(new)
         assert [*run.events[before:]] == new
+
+
+@pytest.mark.parametrize("after", [0, 10, 2 * TURNS])
+async def test_subscribers_get_the_numbers_of_all_events(after: int) -> None:
+    # B3
+    store = MemoryStore()
+    await start(store)
+    runner = make_runner(Working(0, answer="ready"), store)
+    background = BackgroundRunner(runner)
+    await background.resume("r")
+    found = [(number, each) async for number, each in background.subscribe("r", after=after) if isinstance(each, Event)]
+    assert found == [*enumerate(await runner.events("r"), 1)][after:]
 
 
 async def test_a_worker_reads_no_more_than_the_events_after_the_snapshot() -> None:
