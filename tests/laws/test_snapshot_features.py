@@ -30,7 +30,7 @@ from baton import (
 )
 from baton.agents import Compaction, StopAt
 from baton.events import Event
-from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, Usage
+from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, Usage, UserMessage
 from baton.middleware import Middleware, model_middleware, tool_middleware
 from baton.models import ModelPrice, ModelRequest, ModelResponse, PriceTable
 from baton.runner import EventHandler
@@ -533,6 +533,64 @@ def returned_agents(effects: Effects) -> Scene:
         "B": [*notes("3", "4"), call("transfer_to_a")],
     }
     return Scene(Agent("A", tools=[note, go]), script, {"extra_agents": [b]})
+
+
+@scene
+def policies_of_handoffs(effects: Effects) -> Scene:
+    def last_two(entries: Sequence[Any]) -> list[Message]:
+        return [entry.message for entry in entries[-2:]]
+
+    note = _note(effects)
+    edges = [handoff("B", history="lineage"), handoff("C", history=last_two)]
+    a = Agent("A", tools=[note], handoffs=edges)
+    b = Agent("B", tools=[note], handoffs=[handoff("C", history="answers"), handoff("A")])
+    c = Agent("C", tools=[note], handoffs=[handoff("A", history="none"), handoff("B", history="verbatim")])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1", "2"), call("transfer_to_b"), *notes("5", "6"), call("transfer_to_c")],
+        "B": [*notes("3"), call("transfer_to_c"), *notes("9", "10"), "Done."],
+        "C": [*notes("4"), call("transfer_to_a"), *notes("7", "8"), call("transfer_to_b")],
+    }
+    return Scene(a, script, {"extra_agents": [b, c], "show_transfers": False})
+
+
+@scene
+def questions(effects: Effects) -> Scene:
+    async def ask(ctx: RunContext[Any], what: str) -> str:
+        said = await ctx.interrupt(what)
+        effects.append((what, said))
+        ctx.values.set(what, f"{ctx.values.get(what, '')}{said}")
+        return said
+
+    class Curious(RunHooks[Any]):
+        async def on_run_start(self, ctx: RunContext[Any], agent: Any) -> None:
+            await ask(ctx, "start?")
+
+        async def on_tool_end(self, ctx: RunContext[Any], agent: Any, call: Any, result: Any) -> None:
+            await ask(ctx, "end?")
+
+    async def check(ctx: RunContext[Any], value: Any) -> GuardrailVerdict:
+        return GuardrailVerdict(passed=bool(await ask(ctx, "passed?")))
+
+    async def is_enabled(ctx: RunContext[Any], agent: Any) -> bool:
+        return bool(await ask(ctx, "enabled?"))
+
+    async def choose(ctx: RunContext[Any], entries: Sequence[Any]) -> list[Message]:
+        # It is called again for the messages that a resumed run reads.
+        return [*[entry.message for entry in entries], UserMessage(await ctx.interrupt("which?"))]
+
+    @tool(in_thread=False, input_guardrails=[check])
+    def safe() -> str:
+        """Safe."""
+        return "safe"
+
+    note = _note(effects)
+    b = Agent("B", tools=[note], history=choose)
+    a = Agent("A", tools=[note, safe], handoffs=[handoff(b, is_enabled=is_enabled)])
+    script: dict[str, list[ScriptStep]] = {
+        "A": [*notes("1"), call("safe"), call("transfer_to_b")],
+        "B": [*notes("2", "3"), "Done."],
+    }
+    return Scene(a, script, {"hooks": Curious()}, answer=lambda asked: f"yes {len(asked.id)}")
 
 
 @pytest.mark.parametrize("name", SCENES)
