@@ -58,7 +58,7 @@ class Scene:
 
 
 class Effects(list[Any]):
-    """What a process has done outside, and the run that it drives."""
+    """The effects of a process outside, and the run that it drives."""
 
     live: RunStream[Any]
     runner: Runner[Any, Any]
@@ -524,7 +524,7 @@ def returned_agents(effects: Effects) -> Scene:
 
     @tool(in_thread=False)
     def go() -> Any:
-        """Go on with another agent."""
+        """Call another agent."""
         effects.append("go")
         return b
 

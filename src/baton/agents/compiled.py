@@ -42,7 +42,7 @@ async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, templ
     """
     text = instructions
     if not isinstance(text, str):
-        # A resumed run does not call it for recorded turns, so that each turn counts its steps and interrupts anew.
+        # A resumed run does not call it for recorded turns, so that each turn counts its own steps and interrupts.
         own = replace(ctx, _scope=f"{key}/instructions", _values=None, _steps=None, _asked=0) if key else ctx
         text = instructions(own)
         if isawaitable(text):

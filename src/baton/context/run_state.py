@@ -357,7 +357,9 @@ class RunState(Struct, Generic[C], eq=False):
     """The `baton.agents.tracing.RunTrace` of a traced run."""
 
     def recount(self, scope: str, *, besides: str = "") -> None:
-        """Count what is recorded of a part whose code does not run again, and remember the ids of its tool calls.
+        """Count what is recorded of a part whose code does not run again.
+
+        The ids of its tool calls are used up as well.
 
         Args:
             scope: The prefix of its keys.

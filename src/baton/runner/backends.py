@@ -281,7 +281,9 @@ def check_team(started: RunStarted, fingerprint: Mapping[str, str], args: Resume
 def limits_for(
     started: RunStarted, config: FlowConfig, args: RunArgs[Any] | ResumeArgs[Any], stopped: StoppedRun
 ) -> Limits:
-    """Return the limits of a run: the caller's, those that it had when it stopped here or started, or the runner's.
+    """Return the limits of a run.
+
+    These are the caller's, those that it had when it stopped here or started, or the runner's.
 
     Args:
         started: The run's first event.

@@ -48,7 +48,9 @@ def fits(snapshot: Snapshot, config: FlowConfig, limits: Limits) -> bool:
 
 
 def has_code_around(agent: BaseAgent[Any, Any], options: RunConfig) -> bool:
-    """Return whether code around the turns of an agent has local variables, which a snapshot cannot hold.
+    """Return whether code around the turns of an agent has local variables.
+
+    A snapshot cannot hold these.
 
     Args:
         agent: The agent.
