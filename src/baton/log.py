@@ -390,9 +390,9 @@ class Log:
         return keys[bisect_left(keys, f"{key}/") : bisect_left(keys, f"{key}0")]
 
     def _is_inside_visited(self, key: str) -> bool:
-        around = key.rpartition("/")[0]
+        index, around = self._indexed(), key.rpartition("/")[0]
         while around:
-            if around in self._index and around not in self._unvisited:
+            if around in index and around not in self._unvisited:
                 return True
             around = around.rpartition("/")[0]
         return False

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, AgentContext, RunContext, Runner, tool
+from baton import Agent, AgentContext, BatonError, RunContext, Runner, tool
+from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call
 
 VALUES = {"user": "Ada", "n": 3, "empty": "", "list": [1, 2], "odd": "{user}"}
@@ -78,3 +79,31 @@ async def test_an_agent_without_instructions_has_only_the_transfer_section() -> 
     # T12
     assert (await sent_instructions(Agent("A", sub_agents=[Agent("B", description="b")]))).startswith("You work")
     assert await sent_instructions(Agent("A")) == ""
+
+
+async def test_the_steps_of_an_instructions_function_belong_to_its_turn() -> None:
+    # T4: a resumed run does not call it again for the turns that are recorded.
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    turns: list[int] = []
+
+    def count() -> int:
+        turns.append(len(turns) + 1)
+        return turns[-1]
+
+    async def instructions(ctx: RunContext) -> str:
+        return f"turn {await ctx.step('turn', count)}"
+
+    agent, store = Agent("A", instructions=instructions, tools=[look]), MemoryStore()
+    first = ScriptedModel([call("look"), call("look"), RuntimeError("down")])
+    with pytest.raises(BatonError, match="down"):
+        await Runner(agent, model=first, store=store).run("hi", run_id="r")
+    model = ScriptedModel([call("look"), "done"])
+    runner = Runner(agent, model=model, store=store)
+    assert (await runner.resume("r")).output == "done"
+    assert [request.instructions for request in model.requests] == ["turn 3", "turn 4"]
+    assert (await runner.replay("r")).output == "done"
+    assert turns == [1, 2, 3, 4]

@@ -25,7 +25,7 @@ class SnapshotStore(MemoryStore):
             self.taken.setdefault(run_id, []).append((msgspec.json.decode(note[4:])[2], note))
         return await super().append(run_id, expected_seq, lines, **options)
 
-    async def cut(self, run_id: str, length: int, *, uses_snapshot: bool) -> MemoryStore:
+    async def cut(self, run_id: str, length: int, *, uses_snapshot: bool) -> "SnapshotStore":
         """Return a store in which a run has only its first events; earlier runs are the same.
 
         Args:
@@ -33,7 +33,7 @@ class SnapshotStore(MemoryStore):
             length: The number of its events.
             uses_snapshot: Whether it has the last snapshot of these events.
         """
-        copy = MemoryStore()
+        copy = SnapshotStore()
         for record in reversed((await self.list()).records):
             lines, is_cut = await self.load(record.run_id), record.run_id == run_id
             notes: dict[str, bytes] = {}

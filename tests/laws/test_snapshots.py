@@ -1,6 +1,7 @@
 """A run that is resumed from a snapshot continues as one that is read from its beginning (performance B3)."""
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from hypothesis import assume, currently_in_test_context, given, note, settings
@@ -115,23 +116,31 @@ class SnapshottedThread(Thread):
         return await self.new_runner().resume(f"r{number}")
 
 
+async def _run_thread(thread: SnapshottedThread, number: int) -> list[Event]:
+    for earlier in range(number + 1):
+        await thread.run(earlier)
+    return await thread.new_runner().events(f"r{number}")
+
+
 async def _check_thread(conversation: Conversation, compaction: Compaction | None, number: int) -> None:
     store = SnapshotStore()
     thread = SnapshottedThread(conversation, compaction, store)
-    for earlier in range(number + 1):
-        await thread.run(earlier)
-    events = await thread.new_runner().events(f"r{number}")
+    events = await _run_thread(thread, number)
     for length in range(1, len(events)):
-        if currently_in_test_context():
-            note(f"resumed after {length} events, the last being {events[length - 1]}")
-        found: list[dict[str, object]] = []
-        for uses_snapshot in (False, True):
-            copy = await store.cut(f"r{number}", length, uses_snapshot=uses_snapshot)
-            resumed = SnapshottedThread(conversation, compaction, copy)
-            result = await resumed.resume(number, events[:length])
-            seen = [(request.agent, [*request.messages]) for request in resumed.model.requests]
-            found.append(await describe(result, resumed.new_runner()) | {"seen": seen})
-        check_same(found)
+        await _check_cut(thread, store, number, events[:length])
+
+
+async def _check_cut(thread: SnapshottedThread, store: SnapshotStore, number: int, events: Sequence[Event]) -> None:
+    if currently_in_test_context():
+        note(f"resumed after {len(events)} events, the last being {events[-1]}")
+    found: list[dict[str, object]] = []
+    for uses_snapshot in (False, True):
+        copy = await store.cut(f"r{number}", len(events), uses_snapshot=uses_snapshot)
+        resumed = SnapshottedThread(thread.conversation, thread.compaction, copy)
+        result = await resumed.resume(number, events)
+        seen = [(request.agent, [*request.messages]) for request in resumed.model.requests]
+        found.append(await describe(result, resumed.new_runner()) | {"seen": seen})
+    check_same(found)
 
 
 # History policies, filters and functions; with a summary for all readers, the first entries are left out.
@@ -148,6 +157,28 @@ def test_a_run_of_a_thread_continues_the_same_with_and_without_its_snapshots(
     note(f"{conversation!r}\n{compaction!r}")
     with EverySnapshot():
         run_in_loop(_check_thread(conversation, compaction, pick % len(conversation.runs)))
+
+
+@given(conversation=conversations.map(with_shared_summaries), compaction=st.none() | compactions, picks=st.randoms())
+def test_a_run_continues_the_same_from_the_snapshots_of_a_run_that_continued_from_one(
+    conversation: Conversation, compaction: Compaction | None, picks: Random
+) -> None:
+    # B3
+    number = picks.randrange(len(conversation.runs))
+    note(f"{conversation!r}\n{compaction!r}, run {number}")
+
+    async def check() -> None:
+        store = SnapshotStore()
+        events = await _run_thread(SnapshottedThread(conversation, compaction, store), number)
+        first = picks.randrange(1, len(events))
+        store = await store.cut(f"r{number}", first, uses_snapshot=True)
+        thread = SnapshottedThread(conversation, compaction, store)
+        await thread.resume(number, events[:first])
+        events = await thread.new_runner().events(f"r{number}")
+        await _check_cut(thread, store, number, events[: picks.randrange(first, len(events))])
+
+    with EverySnapshot():
+        run_in_loop(check())
 
 
 def test_the_history_of_an_agent_that_is_a_tool_knows_what_was_dropped() -> None:

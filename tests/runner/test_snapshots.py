@@ -8,6 +8,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from msgspec.structs import replace
 
 from baton import Agent, GuardrailVerdict, RunContext, Runner, RunResult, handoff, tool
 from baton.agents import Compaction
@@ -17,7 +18,7 @@ from baton.events import AgentResponded, Event
 from baton.messages import AssistantMessage, Message, ToolCall, Usage
 from baton.middleware import Middleware
 from baton.models import Chunk, ModelRequest, ModelResponse
-from baton.runner import EventHandler, Observer, usage_from_events
+from baton.runner import BackgroundRunner, EventHandler, Observer, usage_from_events
 from baton.runner.snapshots import SNAPSHOT_INTERVAL
 from baton.stores import SNAPSHOT_NOTE, MemoryStore, SQLiteStore, Store
 
@@ -307,6 +308,45 @@ async def test_code_around_an_agent_prevents_snapshots_inside_it(agent: Any) -> 
     assert result.output == "ready"
 
 
+CHANGED_SETTINGS: dict[str, Callable[[], tuple[Agent, dict[str, Any]]]] = {
+    "middleware around the agent": lambda: (worker(middleware=[Around()]), {}),
+    "middleware around all agents": lambda: (worker(), {"middleware": [Around()]}),
+    "guardrails": lambda: (worker(input_guardrails=[approve]), {}),
+    "the history policy of the agent": lambda: (worker(history="verbatim"), {}),
+    "the history policy of the runner": lambda: (worker(), {"history": "answers"}),
+    "hidden transfers": lambda: (worker(), {"show_transfers": False}),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED_SETTINGS)
+async def test_a_snapshot_of_other_settings_is_ignored(what: str) -> None:
+    # B3: the activation must begin with the new ones.
+    store, (agent, options) = CountingStore(), CHANGED_SETTINGS[what]()
+    await start(store)
+    store.starts.clear()
+    model = Working(0, answer="ready")
+    assert (await make_runner(model, store, agent, **options).resume("r")).output == "ready"
+    assert store.starts[-1] == 0
+    assert len(model.requests[0]) == 1 + 2 * TURNS
+
+
+@pytest.mark.parametrize("limits", [{"tokens": 1000}, {"model_calls": 50}, {"cost": 0.1}])
+async def test_limits_that_a_run_has_exceeded_before_its_snapshot(limits: dict[str, Any]) -> None:
+    # B3: the model is not called again.
+    found: list[tuple[Any, ...]] = []
+    for uses_snapshot in (True, False):
+        store, model = MemoryStore(), Working(0, answer="ready")
+        await start(store)
+        if not uses_snapshot:
+            await store.put_note("r", SNAPSHOT_NOTE, None)
+        run = make_runner(model, store).stream_resume("r", limits=replace(NO_LIMITS, **limits))
+        with pytest.raises(BatonError):
+            await run._drive()
+        found.append((str(run.result.error), run.result.messages, model.requests))
+    assert found[0] == found[1]
+    assert found[0][2] == []
+
+
 class Recorder(Observer):
     """Remembers what it is told about a run."""
 
@@ -345,6 +385,18 @@ async def test_streams_of_a_resumed_run_deliver_new_events_only() -> None:
         new = [event async for event in run if isinstance(event, Event)]
         assert len(run.events) == before + len(new)
         assert [*run.events[before:]] == new
+
+
+@pytest.mark.parametrize("after", [0, 10, 2 * TURNS])
+async def test_subscribers_get_the_numbers_of_all_events(after: int) -> None:
+    # B3
+    store = MemoryStore()
+    await start(store)
+    runner = make_runner(Working(0, answer="ready"), store)
+    background = BackgroundRunner(runner)
+    await background.resume("r")
+    found = [(number, each) async for number, each in background.subscribe("r", after=after) if isinstance(each, Event)]
+    assert found == [*enumerate(await runner.events("r"), 1)][after:]
 
 
 async def test_a_worker_reads_no_more_than_the_events_after_the_snapshot() -> None:

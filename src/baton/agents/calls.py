@@ -116,7 +116,7 @@ def recorded_call(ctx: AgentContext[Any], key: str) -> ToolReturned | PendingTra
         if returned.value_changes is not None:
             ctx._apply_changes(returned.value_changes)
         ctx._breaks_loop = ctx._breaks_loop or returned.breaks_loop
-        ctx._run.meter.recount(ctx._run.log.visit(key))
+        ctx._run.recount(key)
     return returned
 
 

@@ -30,13 +30,25 @@ from .options import apply_options
 _FIELD = r"\{([^{}\s]+)\}"
 
 
-async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, template: bool) -> str:
-    """Return the instructions of this turn, followed by the section about transfers."""
+async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, template: bool, key: str = "") -> str:
+    """Return the instructions of this turn, followed by the section about transfers.
+
+    Args:
+        ctx: The context of the activation.
+        instructions: The instructions, or a function of the context.
+        template: Whether to fill in values.
+        key: The key of the model call, inside which steps and interrupts of the function are recorded; "" if they
+            belong to the activation.
+    """
     text = instructions
     if not isinstance(text, str):
-        text = instructions(ctx)
+        # A resumed run does not call it for recorded turns, so that each turn counts its own steps and interrupts.
+        own = replace(ctx, _scope=f"{key}/instructions", _values=None, _steps=None, _asked=0) if key else ctx
+        text = instructions(own)
         if isawaitable(text):
             text = await text
+        if own is not ctx:
+            copy_changes(ctx, own._all_changes())
     if template:
         text = render_template(text, ctx.values)
     return append_section(text, ctx._routes.section)

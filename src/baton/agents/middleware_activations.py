@@ -139,7 +139,8 @@ class ActivationChain(Struct):
             failed = log.find(key, StepCompleted) if log.has_past else None
             if failed is None:
                 return await self._run(ctx)
-            ctx._run.meter.recount(log.visit(ctx._scope))
+            # What middleware does, and further attempts, are replayed or counted on their own.
+            ctx._run.recount(ctx._scope, besides="mw:")
             ctx._apply_changes(failed.value_changes)
             if log.find(f"{key}/raised", StepCompleted) is None:
                 raise restore_error(failed.result)

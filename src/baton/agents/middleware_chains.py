@@ -419,7 +419,7 @@ class ToolCallChain(CallChain[ToolCall, ToolResult]):
         run = self.ctx._run
         if not self.executed:
             # The model calls of an agent as tool.
-            run.meter.recount(run.log.visit(self.key))
+            run.recount(self.key)
         self.executed += 1
         return cast("ToolResult", saved.outcome)
 

@@ -273,7 +273,7 @@ class ModelLoop(Struct):
         compiled = self._compiled
         instructions = compiled.instructions
         if instructions is None:
-            instructions = await build_instructions(ctx, agent.instructions, template=agent.template)
+            instructions = await build_instructions(ctx, agent.instructions, template=agent.template, key=key)
         disabled = await disabled_handoffs(ctx, agent, key) if ctx._routes.conditional else ()
         hidden = await disabled_tools(ctx, agent, key, compiled.tools) if compiled.tools.conditional else ()
         if log.has_past or ctx._run.signals.has_messages:

@@ -71,7 +71,7 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
     failed = log.find(key, StepCompleted)
     if failed is not None:
         # It failed before a restart: it must not run again, but its value changes count.
-        ctx._run.meter.recount(log.visit(ctx._scope))
+        ctx._run.recount(ctx._scope)
         ctx._apply_changes(failed.value_changes)
     else:
         values = TrackedValues(ctx._run.values)

@@ -25,6 +25,7 @@ from ..errors import (
 from ..events import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded
 from ..log import Log
 from ..messages import Usage, UserMessage
+from ..messages.types import call_ids_in
 
 _logger = getLogger("baton.context")
 
@@ -354,6 +355,27 @@ class RunState(Struct, Generic[C], eq=False):
     """The `SnapshotWriter` of a stored run."""
     trace: Any = None
     """The `baton.agents.tracing.RunTrace` of a traced run."""
+
+    def recount(self, scope: str, *, besides: str = "") -> None:
+        """Count what is recorded of a part whose code does not run again.
+
+        The ids of its tool calls are used up as well.
+
+        Args:
+            scope: The prefix of its keys.
+            besides: The prefix, relative to the scope, of what is counted elsewhere; "" for nothing.
+        """
+        events = self.log.visit(scope)
+        if besides:
+            events = [event for event in events if not event.key.startswith(f"{scope}/{besides}")]
+        if not events:
+            return
+        self.meter.recount(events)
+        for event in events:
+            if type(event) is AgentResponded:
+                self.call_ids.update(call_ids_in([event.message]))
+            elif type(event) is HistoryCompacted:
+                self.call_ids.update(call_ids_in([each.message for each in event.summary]))
 
     def check_suspended(self, what: str, scope: str) -> None:
         """Check that code did not end normally after one of its interrupts has raised `SuspendRun`.

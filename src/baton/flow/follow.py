@@ -362,7 +362,12 @@ def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeVie
         # A copy, because the view extends it: a further attempt begins with the same messages.
         view = FixedView(history.entries, list(edge.messages), len(history.entries), edge.source)
         # User code made these messages; the agent's own calls must not reuse their call ids.
-        flow.run.call_ids.update(call_ids_in(edge.messages))
+        run = flow.run
+        new = [id for id in call_ids_in(edge.messages) if id not in run.call_ids]
+        if new:
+            run.call_ids.update(new)
+            if run.snapshots is not None:
+                run.snapshots.add_call_ids(new)
     else:
         policy = edge.history
         if policy is None:

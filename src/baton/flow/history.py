@@ -78,7 +78,8 @@ async def select_messages(policy: HistoryFunction, history: History, ctx: RunCon
     Raises:
         SetupError: It does not return messages.
     """
-    shown = tuple([entry for entry in map(_without_hidden, history.entries_for("all")) if entry is not None])
+    read = [_without_hidden(entry, ctx.run_id) for entry in history.entries_for("all")]
+    shown = tuple([entry for entry in read if entry is not None])
     given: Any = policy.function(ctx, shown) if policy.takes_context else policy.function(shown)
     if needs_await(given):
         given = await given
@@ -90,9 +91,11 @@ async def select_messages(policy: HistoryFunction, history: History, ctx: RunCon
     return pair_calls_with_results(to_messages(cast("Sequence[Message]", given), what=f"result of {what}: messages"))
 
 
-def _without_hidden(entry: HistoryEntry) -> HistoryEntry | None:
+def _without_hidden(entry: HistoryEntry, run_id: str) -> HistoryEntry | None:
     if not entry.hidden:
-        return entry
+        # Entries of the run itself know their responses only if it continues from a snapshot.
+        is_own = entry.event is not None and entry.event.run_id == run_id
+        return HistoryEntry(entry.message, entry.origin, entry.is_answer, (), entry.followed) if is_own else entry
     message = entry.for_others(hide_transfers=False)
     return None if message is None else HistoryEntry(message, entry.origin, entry.is_answer)
 

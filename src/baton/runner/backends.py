@@ -218,7 +218,7 @@ def open_state(
     if context is None:
         factory = config.context_factory
         context = stopped.context if factory is None else factory(record or _record_of(started))
-    meter = UsageMeter(args.get("limits") or stopped.limits or _limits_of_run(started) or config.limits)
+    meter = UsageMeter(limits_for(started, config, args, stopped))
     run = RunState(started.run_id, log, context, dict(started.values), meter, dict(stopped.guests), config.live)
     if log.has_past:
         run.signals.messages = unread_messages([*log.tail, *first_events])
@@ -278,9 +278,21 @@ def check_team(started: RunStarted, fingerprint: Mapping[str, str], args: Resume
         raise TeamChangedError(started.run_id, diff_fingerprints(recorded, fingerprint))
 
 
-def _limits_of_run(started: RunStarted) -> Limits | None:
-    """Return the limits that the run was started with, if any."""
-    return msgspec.convert(started.limits, Limits) if started.limits else None
+def limits_for(
+    started: RunStarted, config: FlowConfig, args: RunArgs[Any] | ResumeArgs[Any], stopped: StoppedRun
+) -> Limits:
+    """Return the limits of a run.
+
+    These are the caller's, those that it had when it stopped here or started, or the runner's.
+
+    Args:
+        started: The run's first event.
+        config: The team and its options.
+        args: The arguments of the caller.
+        stopped: The state in which the run stopped, if it is resumed.
+    """
+    own = msgspec.convert(started.limits, Limits) if started.limits else None
+    return args.get("limits") or stopped.limits or own or config.limits
 
 
 _counter = itertools.count()

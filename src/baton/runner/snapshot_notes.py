@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..agents.activation import LoopState
 from ..agents.request_records import RequestRef, SentRequest
-from ..context import HistoryEntry
+from ..context import HistoryEntry, Limits
 from ..context.history import CompactedPrefix
 from ..events import AgentResponded, Event, EventRef, OpenTask, Origin, ToolReturned, UserMessageAdded
 from ..events.codec import READER_VERSION
@@ -210,12 +210,14 @@ class Snapshot(Struct, array_like=True):
 
     version: tuple[int, int, str]
     team: str
-    """The hash of the team."""
+    """The hash of the team and of how it reads the history."""
     count: int
     """The number of events."""
     started: msgspec.Raw
     """The first event, without what the rest of the snapshot holds."""
     values: dict[str, Any]
+    limits: Limits
+    """The limits that the run had."""
     usage: Usage
     transfers: int
     call_ids: bytes

@@ -14,10 +14,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..agents import Agent
 from ..agents.activation import AgentContext, LoopState
 from ..agents.request_records import RequestRef, latest_requests, recent_requests
-from ..context import HistoryEntry
+from ..context import HistoryEntry, Limits
 from ..context.history import CompactedPrefix, History
 from ..context.run_state import RunState, UsageMeter
 from ..events import (
@@ -76,6 +75,7 @@ from .snapshot_notes import (
     restore_origins,
     restore_prefix,
 )
+from .snapshot_settings import has_code_around
 from .summaries import RunSummary, summarize
 
 _logger = logging.getLogger("baton.runner")
@@ -90,6 +90,7 @@ So all snapshots of a run together stay in proportion to its log.
 _RETRY_INTERVAL = 16
 """The number of events after which a snapshot that could not be taken is tried again."""
 _NULL = msgspec.Raw(b"null")
+_NO_LIMITS = Limits(model_calls=None, transfers=None)
 
 
 class NoteKeeper(Protocol):
@@ -113,7 +114,7 @@ class SnapshotWriter:
     Args:
         keeper: Stores the snapshots.
         started: The run's first event.
-        team: The hash of the team.
+        team: The hash of the team and of how it reads the history.
         reads_all: Whether an agent may read entries that a summary for all readers replaces.
         interval: The least number of events between two snapshots.
         prior: The entries of earlier runs of the thread, with which the history begins.
@@ -161,6 +162,8 @@ class SnapshotWriter:
         self._places: dict[str, int] = {}
         """The positions of activations in `_origins`, by id."""
         self._call_ids = bytearray()
+        self._meter = UsageMeter(_NO_LIMITS)
+        """Counts as a replay does: model calls that failed are in no event."""
         self._requests = requests
         self._contents: set[str] = set()
         """The names of contents of requests that the log holds."""
@@ -178,8 +181,17 @@ class SnapshotWriter:
         self._origins = snapshot.origins
         self._places = {id: place for place, (id, _, _) in enumerate(self._origins)}
         self._call_ids += snapshot.call_ids
+        self._meter = UsageMeter.restore(_NO_LIMITS, snapshot.usage, transfers=snapshot.transfers)
         self._requests = snapshot.requests
         self._contents.update(snapshot.contents)
+
+    def add_call_ids(self, ids: Sequence[str]) -> None:
+        """Remember ids of tool calls, also those that no event has.
+
+        Args:
+            ids: The ids.
+        """
+        self._call_ids += b"".join(map(hash_call_id, ids))
 
     def take_inside(self, ctx: AgentContext[Any], loop: LoopState) -> None:
         """Take a snapshot between two turns of an agent, if that is possible.
@@ -193,10 +205,9 @@ class SnapshotWriter:
             position = flow.position
         if position is None or not isinstance(flow, TeamFlow) or not self._is_possible(ctx._run):
             return
-        agent = flow.team.members[ctx.agent].agent
-        is_plain = isinstance(agent, Agent) and type(agent).run is Agent.run and agent._guards is None
-        has_layers = ctx._middleware is not None and ctx._middleware.activation
-        if is_plain and not has_layers and can_save(ctx._view) and _is_text(ctx.output) and not _has_changes(ctx):
+        if has_code_around(flow.team.members[ctx.agent].agent, ctx._options):
+            return
+        if can_save(ctx._view) and _is_text(ctx.output) and not _has_changes(ctx):
             self._take(flow, position, ctx, loop)
 
     def take(self, flow: TeamFlow, position: FlowPosition) -> None:
@@ -251,17 +262,18 @@ class SnapshotWriter:
         self._started = _with_latest(self._started, new)
         self._requests = latest_requests([*self._requests, *recent_requests(run.id, new)])
         self.summary, self.usage = summarize(new, self.summary), usage_from_events(new, self.usage)
+        self._meter.recount(new)
         if self.count == 0:
-            self._add_call_ids([*self._started.input, *[entry.message for entry in self._prior]])
+            self.add_call_ids(call_ids_in([*self._started.input, *[entry.message for entry in self._prior]]))
         places = _find_places(new, self.count)
         self.count = log.count
         for event in new:
             if type(event) is AgentResponded:
-                self._call_ids += b"".join([hash_call_id(call.id) for call in event.message.tool_calls])
+                self.add_call_ids([call.id for call in event.message.tool_calls])
                 if event.request is not None:
                     self._contents.update(event.request.contents)
             elif type(event) is HistoryCompacted:
-                self._add_call_ids([each.message for each in event.summary])
+                self.add_call_ids(call_ids_in([each.message for each in event.summary]))
         if self._encoded_dropped is not _NULL:
             self._dropped, self._encoded_dropped = decode_dropped(self._encoded_dropped), _NULL
         first, live = max(0, self._offset - history.dropped), self._live
@@ -299,7 +311,7 @@ class SnapshotWriter:
         del self._saved[: stop - first]
 
     def _snapshot(self, flow: TeamFlow, position: FlowPosition, inside: SavedActivation | None) -> Snapshot:
-        run, usage = flow.run, flow.run.meter.usage
+        run, meter = flow.run, self._meter
         # The activations are collected while the other parts are made.
         history = self._save_history(flow.history)
         place = self._save_position(flow, position, inside)
@@ -310,8 +322,9 @@ class SnapshotWriter:
             self.count,
             msgspec.Raw(encode_event(stripped)),
             dict(run.values),
-            usage,
-            run.meter.transfers,
+            run.meter.limits,
+            meter.usage,
+            meter.transfers,
             bytes(self._call_ids),
             self._origins,
             place,
@@ -398,9 +411,6 @@ class SnapshotWriter:
             self._origins.append((each.id, each.agent, place))
             place = self._places[each.id] = len(self._origins) - 1
         return place
-
-    def _add_call_ids(self, messages: Sequence[Message]) -> None:
-        self._call_ids += b"".join(map(hash_call_id, call_ids_in(messages)))
 
 
 def _with_latest(started: RunStarted, events: Sequence[Event]) -> RunStarted:

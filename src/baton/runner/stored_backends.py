@@ -15,9 +15,10 @@ from ..log import EventSink, Log
 from ..stores import Lease, RunRecord
 from .answers import resume_events
 from .arguments import ResumeArgs, RunArgs
-from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_started_event
+from .backends import OpenRun, StoppedRun, check_team, limits_for, new_id, open_run, run_started_event
 from .journal import Journal, SupportsStop
 from .result import StoppedStatus
+from .snapshot_settings import fits
 from .snapshots import LoadedSnapshot, SnapshotWriter, restore_run
 from .stored_runs import RunRepository, is_drivable, was_cancelled
 from .threads import NO_THREAD, ThreadState
@@ -65,7 +66,7 @@ class _StoredBackend:
         state.snapshots = SnapshotWriter(
             journal,
             started,
-            team=repository.team,
+            team=repository.settings,
             reads_all=repository.reads_all,
             interval=repository.snapshot_interval,
             prior=history.entries[:offset],
@@ -250,10 +251,13 @@ class ReopenedRun(_StoredBackend):
     ) -> tuple[OpenRun, ThreadState, RunStarted, LoadedSnapshot | None]:
         repository, thread = self._repository, NO_THREAD
         log, snapshot = await repository.log(record)
-        if snapshot is not None and snapshot.needs_thread:
-            thread = await repository.threads.state_after(snapshot.started.previous_run_id)
-            if len(thread.entries) != snapshot.state.history.offset:
-                # Earlier runs were deleted meanwhile.
+        if snapshot is not None:
+            if snapshot.needs_thread:
+                thread = await repository.threads.state_after(snapshot.started.previous_run_id)
+            limits = limits_for(snapshot.started, repository.config, self._args, local)
+            # Earlier runs of the thread may have been deleted meanwhile.
+            is_left = not snapshot.needs_thread or len(thread.entries) == snapshot.state.history.offset
+            if not is_left or not fits(snapshot.state, repository.config, limits):
                 log, snapshot = Log(await repository.events(self.run_id)), None
         require_known_events(log.tail)
         started = run_started_event(log.events) if snapshot is None else snapshot.started

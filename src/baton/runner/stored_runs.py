@@ -56,6 +56,7 @@ from .journal import Journal, LeaseHeartbeat
 from .observers import Observer
 from .relay import RunRelay
 from .result import Interrupt, StoppedStatus
+from .snapshot_settings import settings_hash
 from .snapshots import SNAPSHOT_INTERVAL, LoadedSnapshot, SnapshotWriter, load_snapshot
 from .summaries import summary_note
 from .thread_parts import part_from_log, thread_note
@@ -89,6 +90,8 @@ class RunRepository:
         self.fingerprint = fingerprint
         self.team = fingerprint_hash(fingerprint)
         """The hash of the team."""
+        self.settings = settings_hash(config, fingerprint)
+        """The hash of the team and of how it reads the history, for snapshots."""
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
         self.observers = observers
@@ -151,7 +154,7 @@ class RunRepository:
         run_id, note = record.run_id, None
         if record.seq > self.snapshot_interval:
             note = (await self.store.read_notes([run_id], SNAPSHOT_NOTE)).get(run_id)
-        snapshot = load_snapshot(note, team=self.team, seq=record.seq) if note else None
+        snapshot = load_snapshot(note, team=self.settings, seq=record.seq) if note else None
         if snapshot is None:
             return Log(await self.events(run_id)), None
         count, read = snapshot.state.count, await self._head_reader(run_id)

@@ -390,8 +390,9 @@ class RunStream(Generic[Out]):
     async def _follow_with_hooks(self, opened: OpenRun, hooks: RunHooks | None) -> FlowOutcome:
         flow, log = opened.flow, opened.flow.run.log
         first = flow.team.members[opened.first_agent]
-        if hooks is not None:
-            is_past = log.head_count > 0 or (log.has_past and log.has("1/start"))
+        if hooks is not None and flow.position is None:
+            # If the run continues from a snapshot, that has the values which the hook has changed.
+            is_past = log.has_past and log.has("1/start")
             await dispatch(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
         seconds = flow.run.meter.limits.seconds
         if seconds is None:

@@ -154,7 +154,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         key = f"{inside}/{FAILED}"
         failed = log.find(key, StepCompleted) if log.has_past else None
         if failed is not None:
-            ctx._run.meter.recount(log.visit(inside))
+            ctx._run.recount(inside)
             branch.failure = str(failed.result)
             return None
         try:
