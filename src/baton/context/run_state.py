@@ -368,8 +368,6 @@ class RunState(Struct, Generic[C], eq=False):
         events = self.log.visit(scope)
         if besides:
             events = [event for event in events if not event.key.startswith(f"{scope}/{besides}")]
-        if not events:
-            return
         self.meter.recount(events)
         for event in events:
             if type(event) is AgentResponded:
