@@ -43,7 +43,7 @@ DOWN = RuntimeError("the provider is down")
 
 
 @dataclass
-class Scene:
+class Case:
     """A team, and what its models and users say."""
 
     agent: Agent[Any, Any]
@@ -64,31 +64,31 @@ class Effects(list[Any]):
     runner: Runner[Any, Any]
 
 
-SCENES: dict[str, Callable[[Effects], Scene]] = {}
+CASES: dict[str, Callable[[Effects], Case]] = {}
 
 
-def scene(make: Callable[[Effects], Scene]) -> Callable[[Effects], Scene]:
-    """Add a scene to those that are compared."""
-    SCENES[make.__name__] = make
+def case(make: Callable[[Effects], Case]) -> Callable[[Effects], Case]:
+    """Add a case to those that are compared."""
+    CASES[make.__name__] = make
     return make
 
 
-class Stage:
-    """One process that plays a scene."""
+class Process:
+    """One process that runs a case."""
 
-    def __init__(self, make: Callable[[Effects], Scene], store: Store, past: Sequence[Event] = ()) -> None:
+    def __init__(self, make: Callable[[Effects], Case], store: Store, past: Sequence[Event] = ()) -> None:
         self.store = store
         self.effects = Effects()
-        self.scene = make(self.effects)
-        self.model = ScriptedModel(self.scene.script)
+        self.case = make(self.effects)
+        self.model = ScriptedModel(self.case.script)
         self.model.fast_forward(past)
-        options: dict[str, Any] = {"prices": False, **self.scene.options}
-        self.runner = take_often(Runner(self.scene.agent, model=self.model, store=store, **options))
+        options: dict[str, Any] = {"prices": False, **self.case.options}
+        self.runner = take_often(Runner(self.case.agent, model=self.model, store=store, **options))
         self.effects.runner = self.runner
 
-    async def play(self, *, is_stored: bool) -> RunResult[Any]:
-        """Play the scene to its end, with answers to all questions."""
-        given = {name: value for name, value in self.scene.run.items() if not is_stored or name == "agent_options"}
+    async def run_to_end(self, *, is_stored: bool) -> RunResult[Any]:
+        """Run the case to its end, with answers to all questions."""
+        given = {name: value for name, value in self.case.run.items() if not is_stored or name == "agent_options"}
         live: RunStream[Any] = (
             self.runner.stream_resume("r", **given) if is_stored else self.runner.stream("Go.", run_id="r", **given)
         )
@@ -98,13 +98,13 @@ class Stage:
             with suppress(BatonError):
                 await live._drive()
             if live.result.status == "suspended":
-                answers = {asked.id: self.scene.answer(asked) for asked in live.result.interrupts if not asked.deadline}
+                answers = {asked.id: self.case.answer(asked) for asked in live.result.interrupts if not asked.deadline}
                 values = {"answered": len(self.effects)} if answers else None
                 live = self.runner.stream_resume("r", answers or None, values=values)
             elif live.result.status == "cancelled":
                 live = self.runner.stream_resume("r")
-            elif live.result.status == "failed" and self.scene.again and not is_again:
-                is_again, live = True, self.runner.stream_resume("r", **self.scene.again)
+            elif live.result.status == "failed" and self.case.again and not is_again:
+                is_again, live = True, self.runner.stream_resume("r", **self.case.again)
             else:
                 return live.result
 
@@ -159,13 +159,13 @@ class CountingRunHooks(_Counting, RunHooks[Any]): ...
 class CountingAgentHooks(_Counting, AgentHooks[Any]): ...
 
 
-@scene
-def hooks(effects: Effects) -> Scene:
+@case
+def hooks(effects: Effects) -> Case:
     note = _note(effects)
     b = Agent("B", tools=[note], hooks=CountingAgentHooks(effects, "B"))
     a = Agent("A", tools=[note], handoffs=[b], hooks=CountingAgentHooks(effects, "A"))
     script = {"A": [*notes("1", "2"), call("transfer_to_b")], "B": [*notes("3", "4"), "Done."]}
-    return Scene(a, script, {"hooks": CountingRunHooks(effects, "run")})
+    return Case(a, script, {"hooks": CountingRunHooks(effects, "run")})
 
 
 class Reading:
@@ -177,15 +177,15 @@ class Reading:
         yield lambda event: None
 
 
-@scene
-def hooks_and_observers(effects: Effects) -> Scene:
+@case
+def hooks_and_observers(effects: Effects) -> Case:
     found = hooks(effects)
     found.options["observers"] = [Reading()]
     return found
 
 
-@scene
-def middleware(effects: Effects) -> Scene:
+@case
+def middleware(effects: Effects) -> Case:
     @model_middleware
     async def twice(ctx: Any, request: Any, next: Any) -> Any:
         ctx.values.set("asked", ctx.values.get("asked", 0) + 1)
@@ -217,7 +217,7 @@ def middleware(effects: Effects) -> Scene:
         "B": [*notes("4", "5"), DOWN, *notes("6"), call("transfer_to_c")],
         "C": [*notes("7", "8"), "Done."],
     }
-    return Scene(a, script, {"middleware": [around]})
+    return Case(a, script, {"middleware": [around]})
 
 
 @dataclass
@@ -227,8 +227,8 @@ class Order:
     order: int
 
 
-@scene
-def rich_handoffs(effects: Effects) -> Scene:
+@case
+def rich_handoffs(effects: Effects) -> Case:
     def made_up(data: HandoffInputData) -> HandoffInputData:
         if data.run_context is not None:
             data.run_context.values.set("filtered", True)
@@ -252,11 +252,11 @@ def rich_handoffs(effects: Effects) -> Scene:
     }
     script["A"] += [call("transfer_to_b", order=3)]
     script["B"] += [*notes("6", id="made"), "Done."]
-    return Scene(a, script)
+    return Case(a, script)
 
 
-@scene
-def approvals(effects: Effects) -> Scene:
+@case
+def approvals(effects: Effects) -> Case:
     @tool(in_thread=False, needs_approval=True)
     def pay(amount: int) -> str:
         """Pay."""
@@ -274,11 +274,11 @@ def approvals(effects: Effects) -> Scene:
         return Approval(True, always=True) if asked.payload["kind"] == "approval" else {"run_again": True}
 
     script = [call("pay", amount=1), call("send", text="a"), call("pay", amount=2), [call("pay", amount=3)] * 2]
-    return Scene(Agent("A", tools=[pay, send]), {"A": [*script, call("send", text="b"), "Done."]}, answer=answer)
+    return Case(Agent("A", tools=[pay, send]), {"A": [*script, call("send", text="b"), "Done."]}, answer=answer)
 
 
-@scene
-def instructions(effects: Effects) -> Scene:
+@case
+def instructions(effects: Effects) -> Case:
     async def say_more(ctx: RunContext[Any]) -> str:
         async def count() -> int:
             effects.append("counted")
@@ -290,11 +290,11 @@ def instructions(effects: Effects) -> Scene:
         return f"Be {tone}, {{tone}}, {number}."
 
     agent = Agent("A", instructions=say_more, template=True, tools=[_note(effects)])
-    return Scene(agent, {"A": [*notes("1", "2", "3", "4"), "Done."]}, answer=lambda asked: f"curt {asked.id}")
+    return Case(agent, {"A": [*notes("1", "2", "3", "4"), "Done."]}, answer=lambda asked: f"curt {asked.id}")
 
 
-@scene
-def answers(effects: Effects) -> Scene:
+@case
+def answers(effects: Effects) -> Case:
     note = _note(effects)
     b = Agent("B", tools=[note], output_type=dict[str, int], output_key="thread:order", tool_choice="required")
     a = Agent("A", tools=[note], handoffs=[handoff(b, return_to="caller")], output_key="last")
@@ -302,24 +302,24 @@ def answers(effects: Effects) -> Scene:
         "A": [*notes("1"), call("transfer_to_b"), *notes("4"), "Done."],
         "B": [*notes("2"), "none", *notes("3"), "still none", '{"order": 1}'],
     }
-    return Scene(a, script)
+    return Case(a, script)
 
 
-@scene
-def too_many_invalid_answers(effects: Effects) -> Scene:
+@case
+def too_many_invalid_answers(effects: Effects) -> Case:
     agent = Agent("A", tools=[_note(effects)], output_type=int)
-    return Scene(agent, {"A": [*notes("1"), "one", *notes("2"), "two", *notes("3"), "three", *notes("4"), "5"]})
+    return Case(agent, {"A": [*notes("1"), "one", *notes("2"), "two", *notes("3"), "three", *notes("4"), "5"]})
 
 
-@scene
-def faults(effects: Effects) -> Scene:
+@case
+def faults(effects: Effects) -> Case:
     agent = Agent("A", tools=[_note(effects)])
     wrong = [call("no_such_tool"), call("other_tool")]
-    return Scene(agent, {"A": [*wrong, *notes("1"), *wrong, *notes("2"), call("no_such_tool"), *notes("3"), "Done."]})
+    return Case(agent, {"A": [*wrong, *notes("1"), *wrong, *notes("2"), call("no_such_tool"), *notes("3"), "Done."]})
 
 
-@scene
-def conditions(effects: Effects) -> Scene:
+@case
+def conditions(effects: Effects) -> Case:
     note = _note(effects)
 
     @tool(in_thread=False, is_enabled=lambda ctx, agent: len(ctx.values.get("notes", ())) % 2 == 1)
@@ -342,19 +342,19 @@ def conditions(effects: Effects) -> Scene:
         "B": [call("odd"), *notes("3"), call("odd"), call("transfer_to_c")],
         "C": [*notes("4", "5"), [*[call("stop")]], "Not reached."],
     }
-    return Scene(a, script)
+    return Case(a, script)
 
 
-@scene
-def limits(effects: Effects) -> Scene:
+@case
+def limits(effects: Effects) -> Case:
     spent = [say("", call("note", text=str(number)), usage=Usage(100, 10)) for number in range(6)]
     prices = PriceTable({"test:scripted": ModelPrice(input=3, output=7)})
     options = {"limits": Limits(tokens=350), "prices": prices}
-    return Scene(Agent("A", tools=[_note(effects)]), {"A": [*spent, "Done."]}, options, again={"limits": Limits()})
+    return Case(Agent("A", tools=[_note(effects)]), {"A": [*spent, "Done."]}, options, again={"limits": Limits()})
 
 
-@scene
-def loops(effects: Effects) -> Scene:
+@case
+def loops(effects: Effects) -> Case:
     a, b = Agent("A", handoffs=["B"]), Agent("B", handoffs=["A"])
     fallback = Agent("C", tools=[_note(effects)], handoffs=["A"])
     script: dict[str, list[ScriptStep]] = {
@@ -362,28 +362,28 @@ def loops(effects: Effects) -> Scene:
         "B": [call("transfer_to_a")] * 20,
         "C": [*notes("1", "2"), call("transfer_to_a")],
     }
-    return Scene(a, script, {"extra_agents": [b, fallback], "loop_fallback": "C", "limits": Limits(idle_cycles=2)})
+    return Case(a, script, {"extra_agents": [b, fallback], "loop_fallback": "C", "limits": Limits(idle_cycles=2)})
 
 
-@scene
-def turn_limit(effects: Effects) -> Scene:
+@case
+def turn_limit(effects: Effects) -> Case:
     agent = Agent("A", tools=[_note(effects)], max_turns=4, on_max_turns="answer")
-    return Scene(agent, {"A": [*notes("1", "2", "3", "4"), "Enough."]})
+    return Case(agent, {"A": [*notes("1", "2", "3", "4"), "Enough."]})
 
 
-@scene
-def messages(effects: Effects) -> Scene:
+@case
+def messages(effects: Effects) -> Case:
     note = _note(effects)
     b = Agent("B", tools=[note])
     script = {"A": [*notes("1", "2"), DOWN, *notes("3"), call("transfer_to_b")], "B": [*notes("4", "5"), "Done."]}
     settings = ModelSettings(temperature=0.5)
     again = {"message": "And hurry.", "model_settings": settings, "agent_options": {"B": AgentOptions(max_turns=9)}}
     options = {"A": AgentOptions(instructions="Be quick.", max_turns=7)}
-    return Scene(Agent("A", tools=[note], handoffs=[b]), script, run={"agent_options": options}, again=again)
+    return Case(Agent("A", tools=[note], handoffs=[b]), script, run={"agent_options": options}, again=again)
 
 
-@scene
-def nested_agents(effects: Effects) -> Scene:
+@case
+def nested_agents(effects: Effects) -> Case:
     note = _note(effects)
     helper, broken = Agent("Helper", tools=[note]), Agent("Broken", tools=[note])
     script: dict[str, list[ScriptStep]] = {
@@ -392,11 +392,11 @@ def nested_agents(effects: Effects) -> Scene:
         "Broken": [*notes("3", id="d"), DOWN],
     }
     script["A"] += [*notes("5"), "Done."]
-    return Scene(Agent("A", tools=[note, helper.as_tool(name="Helper"), broken.as_tool(name="Broken")]), script)
+    return Case(Agent("A", tools=[note, helper.as_tool(name="Helper"), broken.as_tool(name="Broken")]), script)
 
 
-@scene
-def guardrails(effects: Effects) -> Scene:
+@case
+def guardrails(effects: Effects) -> Case:
     def check(ctx: RunContext[Any], value: Any) -> GuardrailVerdict:
         effects.append("checked")
         ctx.values.set("checks", ctx.values.get("checks", 0) + 1)
@@ -416,11 +416,11 @@ def guardrails(effects: Effects) -> Scene:
         "B": [*notes("2", "3"), call("transfer_to_c")],
         "C": [*notes("4", "5"), "Done."],
     }
-    return Scene(a, script)
+    return Case(a, script)
 
 
-@scene
-def history_functions(effects: Effects) -> Scene:
+@case
+def history_functions(effects: Effects) -> Case:
     async def choose(ctx: RunContext[Any], entries: Sequence[Any]) -> list[Message]:
         shown = [(entry.author, entry.path, entry.is_answer, str(entry.event)) for entry in entries]
         ctx.values.set("chosen", await ctx.step("chosen", lambda: shown))
@@ -433,11 +433,11 @@ def history_functions(effects: Effects) -> Scene:
         "A": [*notes("1", "2"), call("transfer_to_b"), *notes("5"), call("transfer_to_b")],
         "B": [*notes("3", "4"), call("transfer_to_a"), *notes("6"), "Done."],
     }
-    return Scene(a, script)
+    return Case(a, script)
 
 
-@scene
-def sleep(effects: Effects) -> Scene:
+@case
+def sleep(effects: Effects) -> Case:
     @tool
     async def wait(ctx: RunContext[Any]) -> str:
         """Wait."""
@@ -446,7 +446,7 @@ def sleep(effects: Effects) -> Scene:
         return "waited"
 
     agent = Agent("A", tools=[_note(effects), wait])
-    return Scene(agent, {"A": [*notes("1"), call("wait"), *notes("2"), [call("wait"), call("wait")], "Done."]})
+    return Case(agent, {"A": [*notes("1"), call("wait"), *notes("2"), [call("wait"), call("wait")], "Done."]})
 
 
 class Changing:
@@ -465,14 +465,14 @@ class Changing:
         return [self._note, extra]
 
 
-@scene
-def toolsets(effects: Effects) -> Scene:
+@case
+def toolsets(effects: Effects) -> Case:
     script = [*notes("1"), call("extra1"), call("extra0"), *notes("2", "3"), call("extra3"), "Done."]
-    return Scene(Agent("A", tools=[Changing(effects)]), {"A": script})
+    return Case(Agent("A", tools=[Changing(effects)]), {"A": script})
 
 
-@scene
-def cancellation(effects: Effects) -> Scene:
+@case
+def cancellation(effects: Effects) -> Case:
     @tool
     async def stop(when: str) -> str:
         """Stop the run."""
@@ -480,11 +480,11 @@ def cancellation(effects: Effects) -> Scene:
         return "stopping"
 
     script = [*notes("1"), call("stop", when="response"), *notes("2", "3"), call("stop", when="turn"), *notes("4")]
-    return Scene(Agent("A", tools=[_note(effects), stop]), {"A": [*script, "Done."]})
+    return Case(Agent("A", tools=[_note(effects), stop]), {"A": [*script, "Done."]})
 
 
-@scene
-def steering(effects: Effects) -> Scene:
+@case
+def steering(effects: Effects) -> Case:
     @tool
     async def shout(text: str) -> str:
         """Let the user say something."""
@@ -497,11 +497,11 @@ def steering(effects: Effects) -> Scene:
         "A": [*notes("1"), call("shout", text="louder"), *notes("2"), call("transfer_to_b")],
         "B": [call("shout", text="softer"), *notes("3", "4"), "Done."],
     }
-    return Scene(Agent("A", tools=[note, shout], handoffs=[b]), script, run={"thread": "t", "values": {"thread:x": 1}})
+    return Case(Agent("A", tools=[note, shout], handoffs=[b]), script, run={"thread": "t", "values": {"thread:x": 1}})
 
 
-@scene
-def summaries(effects: Effects) -> Scene:
+@case
+def summaries(effects: Effects) -> Case:
     def summarize(request: ModelRequest) -> ModelResponse:
         text = str(request.messages[0].content)
         effects.append("summary")
@@ -514,11 +514,11 @@ def summaries(effects: Effects) -> Scene:
     spent = [say("", call("note", text=f"{number} " * 9), usage=Usage(40 * number, 5)) for number in range(1, 10)]
     script: dict[str, list[ScriptStep]] = {"A": [*spent[:6], call("transfer_to_b")], "B": [*spent[6:], "Done."]}
     compaction = Compaction(at_tokens=60, keep_last=1, summarizer=ScriptedModel([summarize], cycle=True))
-    return Scene(Agent("A", tools=[note], handoffs=[b]), script, {"compaction": compaction})
+    return Case(Agent("A", tools=[note], handoffs=[b]), script, {"compaction": compaction})
 
 
-@scene
-def returned_agents(effects: Effects) -> Scene:
+@case
+def returned_agents(effects: Effects) -> Case:
     note = _note(effects)
     b = Agent("B", tools=[note], handoffs=["A"])
 
@@ -532,11 +532,11 @@ def returned_agents(effects: Effects) -> Scene:
         "A": [*notes("1", "2"), call("go"), *notes("5"), "Done."],
         "B": [*notes("3", "4"), call("transfer_to_a")],
     }
-    return Scene(Agent("A", tools=[note, go]), script, {"extra_agents": [b]})
+    return Case(Agent("A", tools=[note, go]), script, {"extra_agents": [b]})
 
 
-@scene
-def policies_of_handoffs(effects: Effects) -> Scene:
+@case
+def policies_of_handoffs(effects: Effects) -> Case:
     def last_two(entries: Sequence[Any]) -> list[Message]:
         return [entry.message for entry in entries[-2:]]
 
@@ -550,11 +550,11 @@ def policies_of_handoffs(effects: Effects) -> Scene:
         "B": [*notes("3"), call("transfer_to_c"), *notes("9", "10"), "Done."],
         "C": [*notes("4"), call("transfer_to_a"), *notes("7", "8"), call("transfer_to_b")],
     }
-    return Scene(a, script, {"extra_agents": [b, c], "show_transfers": False})
+    return Case(a, script, {"extra_agents": [b, c], "show_transfers": False})
 
 
-@scene
-def questions(effects: Effects) -> Scene:
+@case
+def questions(effects: Effects) -> Case:
     async def ask(ctx: RunContext[Any], what: str) -> str:
         said = await ctx.interrupt(what)
         effects.append((what, said))
@@ -590,21 +590,21 @@ def questions(effects: Effects) -> Scene:
         "A": [*notes("1"), call("safe"), call("transfer_to_b")],
         "B": [*notes("2", "3"), "Done."],
     }
-    return Scene(a, script, {"hooks": Curious()}, answer=lambda asked: f"yes {len(asked.id)}")
+    return Case(a, script, {"hooks": Curious()}, answer=lambda asked: f"yes {len(asked.id)}")
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", CASES)
 async def test_a_run_continues_the_same_beside(name: str) -> None:
     # B3
-    store, make = SnapshotStore(), SCENES[name]
+    store, make = SnapshotStore(), CASES[name]
     with EverySnapshot():
-        stage = Stage(make, store)
-        await stage.play(is_stored=False)
-        events = await stage.runner.events("r")
+        process = Process(make, store)
+        await process.run_to_end(is_stored=False)
+        events = await process.runner.events("r")
         assert len(store.taken["r"]) > 1
         for length in range(1, len(events)):
             found: list[dict[str, object]] = []
             for uses_snapshot in (False, True):
-                resumed = Stage(make, await store.cut("r", length, uses_snapshot=uses_snapshot), events[:length])
-                found.append(await resumed.describe(await resumed.play(is_stored=True)))
+                resumed = Process(make, await store.cut("r", length, uses_snapshot=uses_snapshot), events[:length])
+                found.append(await resumed.describe(await resumed.run_to_end(is_stored=True)))
             check_same(found)
