@@ -6,7 +6,7 @@ import { agentOf, blockText, count, describe, type Event, type Message, type Req
 import { Chip, Empty, MessageCard } from "./parts";
 import { api, exported } from "./api";
 import { ForkForm } from "./fork";
-import { chosen, config, log, readRequest, runId, tab } from "./state";
+import { chosen, config, loaded, log, readRequest, runId, tab } from "./state";
 import { isLive } from "./timeline";
 
 /** The model call that an event is about: of a transfer, the receiver's first one; else the last one before it. */
@@ -38,12 +38,12 @@ export function Inspector() {
     if (!key) { setRead(null); return; }
     if (isLive(events)) { setRead(null); setMissing("no recorded request"); return; }
     let isCurrent = true;
-    readRequest(runId.value, key).then(
+    readRequest(loaded.value, key).then(
       (found) => { if (isCurrent) setRead(found); },
       (error: Error) => { if (isCurrent) { setRead(null); setMissing(error.message); } },
     );
     return () => { isCurrent = false; };
-  }, [key, runId.value, isLive(events)]);
+  }, [key, loaded.value, isLive(events)]);
   if (!event) return <aside class="inspector" aria-label="Inspector" />;
   const [kind] = describe(event);
   const tabs: [typeof tab.value, string][] = [

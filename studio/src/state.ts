@@ -1,5 +1,5 @@
 /** The state of the page: the place in the URL, the runs, the log of the shown run, and live updates. */
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { api, exported, type Config, type RunQuery } from "./api";
 import { agentOf, type Event, type RequestView, type RunDetail, type RunView, type Team, type ThreadEntry } from "./model";
 import { buildTimeline } from "./timeline";
@@ -94,15 +94,17 @@ export function readRequest(run: string, key: string): Promise<RequestView> {
   return known;
 }
 
+/** The run that `log` belongs to: while another one is loaded, `runId` is ahead of it. */
+export const loaded = signal("");
 let stream: EventSource | null = null, loading = 0, timer = 0;
 export async function loadRun(run: string): Promise<void> {
   const turn = ++loading;
   stream?.close();
   partial.value = null;
-  if (exported) { log.value = exported.events; detail.value = exported.run; return; }
+  if (exported) { loaded.value = run; log.value = exported.events; detail.value = exported.run; return; }
   const page = await api.log(run);
   if (turn !== loading) return;
-  log.value = page.events.map((each) => each.event);
+  batch(() => { loaded.value = run; log.value = page.events.map((each) => each.event); });
   detail.value = null;
   performance.mark("log");
   let after = page.next;

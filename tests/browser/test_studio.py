@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 from tests.browser import desk
 from tests.browser.serving import Studio, serve_studio
 
@@ -37,7 +37,7 @@ def open_page(browser: Browser, studio: Studio, seeded: Path) -> Generator[Open]
         context = stack.enter_context(browser.new_context(viewport=SIZE, **options))
         context.set_default_timeout(60_000)
         page = context.new_page()
-        page.on("console", lambda m: trouble.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("console", lambda m: trouble.append(_describe(m)) if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith((served.url, "data:")) else None)
         page.goto(served.sign_in_url())
@@ -49,6 +49,10 @@ def open_page(browser: Browser, studio: Studio, seeded: Path) -> Generator[Open]
         yield open_page
     # Chromium reports the response to an invalid answer, which a test sends on purpose.
     assert [text for text in trouble if "status of 422" not in text] == []
+
+
+def _describe(message: ConsoleMessage) -> str:
+    return f"{message.text} at {message.location['url']}"
 
 
 def _row(page: Page, text: str) -> Any:
