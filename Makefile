@@ -68,7 +68,7 @@ test-minimum:  ## smoke tests with the lowest versions of all dependencies; `mak
 coverage: $(READY)  ## all tests, with coverage
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov=baton --cov-report=term:skip-covered
 
-check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
+check: $(READY)  ## format, lint, types, layers, docs fences, examples
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/pyright

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import msgspec
 from tests.architecture.shape import PACKAGE
@@ -46,6 +46,17 @@ def public_objects() -> Iterator[tuple[str, Any]]:
             if (inspect.isclass(value) or inspect.isfunction(value)) and id(value) not in seen:
                 seen.add(id(value))
                 yield f"baton.{package}.{name}", value
+
+
+def has_docstrings(value: Any) -> bool:
+    """Return whether a class or function, and each public method that the class defines, has a docstring."""
+    members = cast("dict[str, Any]", vars(value))
+    methods = [name for name, member in members.items() if _is_method(name, member)]
+    return bool(inspect.getdoc(value)) and all(_inherited_doc(value, name) for name in methods)
+
+
+def _is_method(name: str, value: Any) -> bool:
+    return not name.startswith("_") and inspect.isfunction(getattr(value, "__func__", value))
 
 
 def undocumented(name: str, value: Any) -> Iterator[str]:

@@ -74,7 +74,7 @@ class Violation:
 
 
 def check_files(paths: Iterable[Path]) -> list[Violation]:
-    """Check files for banned words and openings, missing docstrings and undocumented parameters."""
+    """Check files for banned words and openings, and docstrings for their summaries."""
     found: list[Violation] = []
     for path in paths:
         source = path.read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def check_files(paths: Iterable[Path]) -> list[Violation]:
 
 
 def check_tests(paths: Iterable[Path]) -> list[Violation]:
-    """Check test files for banned words and openings in prose and in names; helpers need no docstrings."""
+    """Check test files for banned words and openings in prose and in names."""
     found: list[Violation] = []
     for path in paths:
         source = path.read_text(encoding="utf-8")
@@ -178,21 +178,8 @@ def _check_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
 
 
 def _check_docstrings(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    yield from _check_definitions(tree.body, public=True, in_class=False)
-
-
-def _check_definitions(body: list[ast.stmt], *, public: bool, in_class: bool) -> Iterator[tuple[int, str, str]]:
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            is_public = public and not node.name.startswith("_")
-            if is_public and ast.get_docstring(node) is None:
-                yield node.lineno, "missing docstring", f"class {node.name}"
-            yield from _check_summary(node)
-            yield from _check_definitions(node.body, public=is_public, in_class=True)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            is_public = public and not node.name.startswith(("_", "test_")) and not _is_overload(node)
-            if is_public and ast.get_docstring(node) is None:
-                yield node.lineno, "missing docstring", f"{node.name}()"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _check_summary(node)
 
 
@@ -205,12 +192,6 @@ def _check_summary(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) 
         yield node.lineno, "long summary", f"{node.name}: {lines[0]}"
     if len(lines) > 1 and lines[1].strip():
         yield node.lineno, "summary is not one line", f"{node.name}: {lines[0]}"
-
-
-def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(
-        _called(each if not isinstance(each, ast.Call) else each.func) == "overload" for each in node.decorator_list
-    )
 
 
 def main(arguments: list[str]) -> int:

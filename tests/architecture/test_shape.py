@@ -1,41 +1,54 @@
-"""Modules and functions stay small, names say something, and there are no import loops."""
+"""Names say something, there are no import loops, and few functions are complex."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 from tests.architecture.shape import (
-    MAX_CODE_LINES,
-    MAX_FUNCTION_LINES,
-    MAX_MODULE_LINES,
-    MAX_MODULES,
     PACKAGE,
+    REPOSITORY,
     baton_modules,
     find_loops,
     layers_of,
-    long_functions,
-    long_modules,
     main,
     package_imports,
     read_modules,
     vague_names,
 )
 
+_COMPLEX = re.compile(r"def (\w+)\(.*# noqa: C901$", re.MULTILINE)
+COMPLEX_FUNCTIONS = {
+    "src/baton/agents/calls.py: execute_call",
+    "src/baton/agents/model_agent.py: _call_model",
+    "src/baton/agents/model_agent.py: _respond",
+    "src/baton/agents/model_agent.py: run",
+    "src/baton/cli/display.py: _show_event",
+    "src/baton/flow/follow.py: _follow",
+    "src/baton/flow/log_history.py: _read",
+    "src/baton/flow/requests.py: _logged_entries",
+    "src/baton/models/retry.py: _respond",
+    "src/baton/otel/spans.py: _trace",
+    "src/baton/realtime/agent.py: _process",
+    "src/baton/realtime/controller.py: on_signal",
+    "src/baton/runner/stream.py: _drive",
+    "src/baton/serving/a2a/projection.py: apply",
+    "src/baton/testing/transcripts.py: _line",
+    "tests/laws/realtime_sessions.py: _perform",
+    "tests/servers/anthropic/request_schema.py: _check_block",
+}
+"""Functions with a cyclomatic complexity above 12, which carry `# noqa: C901`."""
 
-def test_no_module_is_too_long() -> None:
-    assert long_modules(baton_modules()) == []
 
-
-def test_no_function_is_too_long() -> None:
-    assert long_functions(baton_modules()) == []
-
-
-def test_the_package_stays_small() -> None:
-    modules = baton_modules()
-    code_lines = sum(module.code_lines for module in modules.values())
-    advice = "simplify; if the change is a feature, raise the limit in tests/architecture/shape.py"
-    assert len(modules) <= MAX_MODULES, f"{len(modules)} modules, at most {MAX_MODULES}; {advice} (MAX_MODULES)"
-    assert code_lines <= MAX_CODE_LINES, f"{code_lines} lines, at most {MAX_CODE_LINES}; {advice} (MAX_CODE_LINES)"
+def test_only_functions_of_the_list_are_complex() -> None:
+    """ruff's C901 is an alarm: redesign a function that trips it, and put its name here only if that reads worse."""
+    marked = {
+        f"{path.relative_to(REPOSITORY)}: {name}"
+        for folder in ("src", "tests", "examples", "benchmarks", "tools")
+        for path in (REPOSITORY / folder).rglob("*.py")
+        for name in _COMPLEX.findall(path.read_text(encoding="utf-8"))
+    }
+    assert marked == COMPLEX_FUNCTIONS
 
 
 def test_names_say_something() -> None:
@@ -103,22 +116,6 @@ def test_imports_on_load_are_told_from_the_others(tmp_path: Path) -> None:
     assert find_loops({name: module.imports for name, module in modules.items()}) == [["shop.desk", "shop.till"]]
     with pytest.raises(ValueError, match="import one another"):
         layers_of(package_imports(modules))
-
-
-def test_long_functions_are_found_and_docstrings_are_not_counted(tmp_path: Path) -> None:
-    docstring = '    """One.\n' + "\n    More.\n" * 40 + '    """\n'
-    body = "    x = 1\n" * (MAX_FUNCTION_LINES - 1)
-    method = "".join(f"    {line}\n" for line in f"def fits(self):\n{docstring}{body}".splitlines())
-    package = _package(tmp_path, till=f"class Till:\n{method}", desk=f"async def is_long():\n{body}    y = 2\n")
-    modules = read_modules(package)
-    assert modules["shop.till"].functions == {"Till.fits": MAX_FUNCTION_LINES}
-    assert modules["shop.till"].code_lines == MAX_FUNCTION_LINES + 1
-    assert [line.rpartition(": ")[2] for line in long_functions(modules)] == [
-        "is_long has 71 lines; split it (at most 70)"
-    ]
-    assert long_modules(modules) == []
-    (package / "till.py").write_text("x = 1\n" * (MAX_MODULE_LINES + 1))
-    assert len(long_modules(read_modules(package))) == 1
 
 
 def test_vague_names_are_found(tmp_path: Path) -> None:

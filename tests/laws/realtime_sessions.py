@@ -196,7 +196,7 @@ class SessionExecution:
             chunks.insert(middle, self.paused[-1])
         return ScriptedStream(*chunks, *message.tool_calls)
 
-    async def _perform(self, session: RealtimeSession, step: SessionStep) -> None:
+    async def _perform(self, session: RealtimeSession, step: SessionStep) -> None:  # noqa: C901
         connection, pick = self.model.connections[-1], step.pick
         match step.kind:
             case "speak" if connection.is_open:

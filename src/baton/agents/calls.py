@@ -38,7 +38,7 @@ class PendingTransfer(msgspec.Struct, frozen=True):
     """The result of the call if the transfer is followed."""
 
 
-async def execute_call(
+async def execute_call(  # noqa: C901
     ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: str
 ) -> ToolReturned | PendingTransfer:
     """Return the recorded result of a call, or execute the call and record its result.

@@ -116,7 +116,7 @@ class ModelLoop(Struct):
     _sent: ModelRequest | None = None
     """The last request that the model received for the current response."""
 
-    async def run(self) -> Action | None:
+    async def run(self) -> Action | None:  # noqa: C901
         """Run turns until there is an answer or an action."""
         agent, ctx = self._agent, self._ctx
         signals, entries = ctx._run.signals, ctx._history.entries
@@ -193,7 +193,7 @@ class ModelLoop(Struct):
         elif self._faults is not None:
             self._faults.add_success()
 
-    async def _call_model(self, turn: int, is_last: bool, chain: ModelCallChain | None) -> AgentResponded:
+    async def _call_model(self, turn: int, is_last: bool, chain: ModelCallChain | None) -> AgentResponded:  # noqa: C901
         ctx = self._ctx
         run, key = ctx._run, f"{ctx._scope}/m{turn}"
         log = run.log
@@ -323,7 +323,7 @@ class ModelLoop(Struct):
             messages, instructions, specs, compiled.settings, compiled.output, agent.name, is_streamed, choice, model
         )
 
-    async def _respond(
+    async def _respond(  # noqa: C901
         self, request: ModelRequest, caller: MiddlewareContext | None = None, suffix: str | None = ""
     ) -> ModelResponse:
         """Call the model, once more if its response has neither text nor calls.

@@ -154,7 +154,7 @@ class Screen:
             self._is_midline = False
         self._streaming = ""
 
-    def _show_event(self, event: AnyEvent) -> None:
+    def _show_event(self, event: AnyEvent) -> None:  # noqa: C901
         match event:
             case events.RunStarted() | events.RunResumed():
                 self._reset()

@@ -208,7 +208,7 @@ async def _follow_traced(flow: TeamFlow, work: Coroutine[Any, Any, FlowOutcome])
         raise
 
 
-async def _follow(
+async def _follow(  # noqa: C901
     flow: TeamFlow, start: TeamMember, prefix: str, after: Origin | None, edge: "_EdgeView"
 ) -> FlowOutcome:
     run, log, history, stack, member, origin = flow.run, flow.run.log, flow.history, flow.stack, start, after

@@ -161,7 +161,7 @@ class _LogReader:
             for position in sorted(activation.realtime_items):
                 activation.items.extend(activation.realtime_items[position])
 
-    def _read(self, event: AnyEvent) -> None:
+    def _read(self, event: AnyEvent) -> None:  # noqa: C901
         match event:
             case types.RunStarted():
                 self._run_id = event.run_id

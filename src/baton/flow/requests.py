@@ -163,7 +163,7 @@ class _RequestReader:
         return None, _MISSING
 
 
-def _logged_entries(events: Sequence[Event]) -> Iterator[tuple[MessageSource, HistoryEntry]]:
+def _logged_entries(events: Sequence[Event]) -> Iterator[tuple[MessageSource, HistoryEntry]]:  # noqa: C901
     """Yield the messages that the events of a log have, those of nested agents included."""
     results = {event.key: event for event in events if isinstance(event, ToolReturned)}
     followed = {event.origin.id: event.call_id for event in events if isinstance(event, ControlTransferred)}

@@ -22,7 +22,7 @@ _NextAttempt: TypeAlias = Callable[[Sequence[ModelError], bool], Awaitable[Model
 """Returns the model to try after these errors, or None; the flag says whether output was already passed on."""
 
 
-async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttempt) -> AsyncIterator[Chunk]:
+async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttempt) -> AsyncIterator[Chunk]:  # noqa: C901
     """Yield the chunks of the first attempt that succeeds; the last one names its model."""
     model = first
     errors: list[ModelError] = []

@@ -117,7 +117,7 @@ class RunSpanBuilder:
         self._run = OpenSpan(span, "invoke_workflow", self._identity.root, timestamp)
         self._previous = span.get_span_context()
 
-    def _trace(self, event: AnyEvent, run: OpenSpan) -> None:
+    def _trace(self, event: AnyEvent, run: OpenSpan) -> None:  # noqa: C901
         now = event.timestamp
         match event:
             case events.AgentStarted():

@@ -110,7 +110,7 @@ class LiveActivation:
         finally:
             self._speaker.is_waiting = False
 
-    async def _process(self, event: mailbox.MailboxEvent) -> None:
+    async def _process(self, event: mailbox.MailboxEvent) -> None:  # noqa: C901
         match event:
             case ResponseStarted():
                 await self._on_response_started(event)

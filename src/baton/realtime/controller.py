@@ -323,7 +323,7 @@ class SessionController:
         self._stop_waiting()
         self.post(SessionEnded(is_by_provider=True, error=error))
 
-    async def on_signal(self, signal: protocol.Signal) -> None:
+    async def on_signal(self, signal: protocol.Signal) -> None:  # noqa: C901
         """Handle a signal of the model."""
         if isinstance(signal, protocol.AudioChunk):
             # By far the most frequent signal: delivered at once, nothing is recorded.

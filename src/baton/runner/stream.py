@@ -286,7 +286,7 @@ class RunStream(Generic[Out]):
             raise RunError(f"run `{self.run_id}` has not started; open it first: async with runner.stream(…) as run")
         return self._opened.flow
 
-    async def _drive(self) -> None:
+    async def _drive(self) -> None:  # noqa: C901
         """Run the agents' code over the log until it completes, suspends, fails or is cancelled."""
         if self._is_driven:
             raise RunError(f"run `{self.run_id}` has already been driven; start another run, or resume it")

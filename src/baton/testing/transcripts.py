@@ -47,7 +47,7 @@ def format_call(call: ToolCall) -> str:
     return f"{call.name}({call.arguments})"
 
 
-def _line(event: types.Event) -> str:
+def _line(event: types.Event) -> str:  # noqa: C901
     match event:
         case types.RunStarted():
             said = ", ".join(_format_content(message.content, format=_json) for message in event.input) or "nothing"

@@ -291,7 +291,7 @@ def _unanswered(place: str, ids: Sequence[str]) -> Exception:
     return wrong(f"{place}: {found} {rule}")
 
 
-def _check_block(block: Block, turn: Turn, place: str, signed: Mapping[str, str]) -> None:
+def _check_block(block: Block, turn: Turn, place: str, signed: Mapping[str, str]) -> None:  # noqa: C901
     match block:
         case TextBlock():
             if not block.text.strip():

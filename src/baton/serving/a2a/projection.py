@@ -78,7 +78,7 @@ class TaskProjection:
         """True once the task has ended."""
         return self.task.status.state in TERMINAL
 
-    def apply(self, event: events.Event) -> list[Update]:
+    def apply(self, event: events.Event) -> list[Update]:  # noqa: C901
         """Apply the next event of the log and return the resulting updates.
 
         Args:
