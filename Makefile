@@ -6,13 +6,14 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks tools
-# Two for each core, because many tests wait for processes they start.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
+# Tests of tests/integration wait for the processes they start: two for each core.
+INTEGRATION_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
 BROWSER_READY := $(VENV)/.browser-ready
 STUDIO_STORE := studio.db
 
-.PHONY: demo studio test test-browser shots studio-build studio-types test-minimum coverage check fix docs pictures bench shape soak \
+.PHONY: demo studio test test-all test-integration test-browser shots studio-build studio-types test-minimum coverage check fix docs pictures bench shape soak \
 	interop interop-mcp interop-migration interop-phoenix probes release-check clean
 
 $(READY): pyproject.toml
@@ -33,12 +34,18 @@ $(DEMO_READY): pyproject.toml
 demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--language zh'`
 	$(BIN)/baton demo --store demo.db $(ARGS)
 
-test: $(READY)  ## all tests, in parallel; those of tests/architecture belong to `make check`
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/architecture
+test: $(READY)  ## the fast tests, in random order: no processes, no servers but our own in this process
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/architecture --ignore=tests/integration $(ARGS)
+
+test-all: test test-integration test-minimum test-browser  ## all tests
+
+test-integration: $(READY)  ## tests with processes, PostgreSQL and Temporal
+	$(BIN)/python -m pytest -n $(INTEGRATION_WORKERS) --dist loadfile --no-loadscope-reorder tests/integration \
+		--ignore=tests/integration/browser --ignore=tests/integration/minimum $(ARGS)
 
 studio: $(READY)  ## Studio with the runs of a support desk: completed, suspended, failed, forked, parallel and very long
-	@test -f $(STUDIO_STORE) || PYTHONPATH=. $(BIN)/python tests/browser/desk.py $(STUDIO_STORE)
-	PYTHONPATH=. $(BIN)/baton studio tests/browser/desk.py:runner $(ARGS)
+	@test -f $(STUDIO_STORE) || PYTHONPATH=. $(BIN)/python tests/integration/browser/desk.py $(STUDIO_STORE)
+	PYTHONPATH=. $(BIN)/baton studio tests/integration/browser/desk.py:runner $(ARGS)
 
 $(BROWSER_READY): $(READY)
 	@test -x /usr/bin/chromium || { echo 'installing chromium with apt'; apt-get update && apt-get install -y chromium; }
@@ -50,10 +57,10 @@ studio/node_modules/.ready: studio/package-lock.json
 	@touch studio/node_modules/.ready
 
 test-browser: $(BROWSER_READY) studio/node_modules/.ready  ## Studio in Debian's chromium, with axe; needs node
-	BATON_BROWSER=1 $(BIN)/python -m pytest tests/browser
+	$(BIN)/python -m pytest tests/integration/browser $(ARGS)
 
 shots: $(BROWSER_READY)  ## the screenshots of Studio in the docs; look at them
-	PYTHONPATH=. $(BIN)/python tests/browser/shots.py
+	PYTHONPATH=. $(BIN)/python tests/integration/browser/shots.py
 
 studio-types: $(READY) studio/node_modules/.ready  ## the TypeScript types of the HTTP API
 	$(BIN)/python -c 'import json; from baton.serving.api.openapi import openapi_document as document; print(json.dumps(document(inspection=True)))' > studio/openapi.json
@@ -63,10 +70,11 @@ studio-build: studio/node_modules/.ready  ## checks and builds Studio's page int
 	cd studio && npm run --silent check && npm run --silent test && npm run --silent build
 
 test-minimum:  ## smoke tests with the lowest versions of all dependencies; `make test-minimum ARGS=postgres` for one extra
-	$(PYTHON) tests/minimum/environments.py $(ARGS)
+	$(PYTHON) tests/integration/minimum/environments.py $(ARGS)
 
-coverage: $(READY)  ## all tests, with coverage
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov=baton --cov-report=term:skip-covered
+coverage: $(READY)  ## all tests but those of the browser and of minimum versions, with coverage
+	$(BIN)/python -m pytest -n $(INTEGRATION_WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/architecture \
+		--ignore=tests/integration/browser --ignore=tests/integration/minimum --cov=baton --cov-report=term:skip-covered
 
 check: $(READY)  ## format, lint, types, layers, docs fences, examples
 	$(BIN)/ruff format --check $(SOURCES)
@@ -95,7 +103,7 @@ shape: $(READY)  ## sizes, layers, import loops
 	$(BIN)/python tests/architecture/shape.py
 
 soak: $(READY)  ## the property tests, and processes that are killed, much longer
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_log_history.py tests/soak tests/serving/a2a/test_replicas.py \
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_log_history.py tests/integration/soak tests/integration/serving/a2a/test_replicas.py \
 		tests/serving/api/test_openapi.py -p no:cacheprovider
 
 interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, MCP's conformance kit, and the programs of the migration pages

@@ -1,22 +1,20 @@
-"""A PostgreSQL server for tests that want one, and how long the property tests run.
+"""How long the property tests run, and what tests outside tests/integration must not do.
 
-They run as `default` with every test run, as `soak` with HYPOTHESIS_PROFILE=soak (make soak).
-
-A soak tries LAWS examples of most laws, 1500 if that is not set, which takes about an hour on two slow cores.
+Property tests try the same examples in every `make test`, so that only a change can make it fail. `make soak`
+(HYPOTHESIS_PROFILE=soak) explores: LAWS random examples of most laws, 1500 if that is not set, which takes about an
+hour on two slow cores.
 """
 
 import gc
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from tests.unclosed import created, is_closed, watch_clients
-
-if TYPE_CHECKING:
-    from tests.postgres import PostgresServer
-    from tests.temporal_server import TemporalServer
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 # Explaining a failure takes longer than finding it, and our plans explain themselves.
@@ -27,13 +25,17 @@ settings.register_profile(
     max_examples=25,
     stateful_step_count=15,
     deadline=None,
-    derandomize=False,
+    derandomize=True,
     print_blob=True,
     phases=_ALL_BUT_EXPLAIN,
     suppress_health_check=_SLOW_IS_FINE,
 )
 settings.register_profile(
-    "soak", settings.get_profile("default"), max_examples=int(os.environ.get("LAWS", "1500")), stateful_step_count=40
+    "soak",
+    settings.get_profile("default"),
+    max_examples=int(os.environ.get("LAWS", "1500")),
+    stateful_step_count=40,
+    derandomize=False,
 )
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 settings.load_profile(PROFILE)
@@ -41,22 +43,41 @@ settings.load_profile(PROFILE)
 watch_clients()
 
 
-_SLOW = ("soak", "worker", "journeys", "conformance", "mcp", "laws", "serving", "inspection", "cli", "stores")
-"""Folders with files that take long, which are started first: otherwise one process works on them at the end."""
+INTEGRATION = Path(__file__).parent / "integration"
+_PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"})
+
+
+class ProcessGuard:
+    """Refuses processes to tests outside tests/integration, where `make test` could be late or leave one behind."""
+
+    def __init__(self) -> None:
+        self._is_on = False
+        sys.addaudithook(self._check)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._is_on = not item.path.is_relative_to(INTEGRATION)
+        try:
+            return (yield)
+        finally:
+            self._is_on = False
+
+    def _check(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self._is_on and event in _PROCESS_EVENTS:
+            raise RuntimeError(f"a test that starts a process belongs in tests/integration: {event}{arguments!r:.200}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch for processes."""
+    config.pluginmanager.register(ProcessGuard())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A soak takes as long as it takes; slow tests come first."""
+    """A soak takes as long as it takes."""
     if PROFILE == "soak":
         for item in items:
             item.add_marker(pytest.mark.timeout(0))
     _name_apart(items)
-    items.sort(key=_start_order)
-
-
-def _start_order(item: pytest.Item) -> int:
-    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
-    return _SLOW.index(folder) if folder in _SLOW else len(_SLOW)
 
 
 def _name_apart(items: list[Any]) -> None:
@@ -79,35 +100,3 @@ def no_unclosed_clients() -> Iterator[None]:
     if unclosed:
         gc.collect()
         pytest.fail(f"not closed: {unclosed}")
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> "Iterator[PostgresServer]":
-    """A PostgreSQL server for all tests of a session."""
-    from tests.postgres import PostgresServer
-
-    server = PostgresServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
-
-
-@pytest.fixture
-def postgres_url(postgres_server: "PostgresServer") -> str:
-    """An empty place in the session's PostgreSQL server."""
-    return postgres_server.empty_place()
-
-
-@pytest.fixture(scope="session")
-def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[TemporalServer]":
-    """A Temporal server for all tests of a session."""
-    from tests.temporal_server import TemporalServer
-
-    server = TemporalServer(tmp_path_factory.mktemp("temporal"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()

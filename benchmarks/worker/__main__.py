@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import click
 from tests.postgres import PostgresServer
 from tests.temporal_server import TemporalServer
-from tests.worker.processes import WorkerProcess
+from tests.integration.worker.processes import WorkerProcess
 
 from baton import Runner
 from baton.events import AgentStarted, InterruptRaised, StepCompleted

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from tests.architecture.shape import REPOSITORY
 
-# The pages of the tutorial build on one another: tests/journeys/test_tutorial.py.
+# The pages of the tutorial build on one another: tests/integration/journeys/test_tutorial.py.
 DOCS = [page for page in (REPOSITORY / "docs").rglob("*.md") if page.parent.name != "tutorial"]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS, *REPOSITORY.glob("examples/*.md")])
 FENCE = re.compile(

@@ -1,8 +1,6 @@
 """Misspelt keyword arguments are named, with the nearest valid one."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -137,24 +135,3 @@ def test_a_mistake_is_named_with_what_to_write(mistake: Callable[[], Any], messa
     with pytest.raises(SetupError) as caught:
         mistake()
     assert str(caught.value).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("statement", "extra"),
-    [
-        ("import baton.a2a", "a2a"),
-        ("import baton.serving.a2a", "a2a"),
-        ("from baton.serving import a2a_app", "a2a"),
-        ("from baton.serving import mcp_app", "mcp"),
-        ("from baton import Agent; from baton.serving import api_app; api_app(Agent('A'))", "serving"),
-    ],
-)
-def test_a_missing_extra_is_named_with_the_command(statement: str, extra: str) -> None:
-    # F34
-    program = (
-        "import sys\nfor name in ('a2a', 'starlette', 'uvicorn'): sys.modules[name] = None\n"
-        f"from baton.errors import SetupError\ntry:\n    exec({statement!r})\n"
-        "except SetupError as error:\n    print(error)"
-    )
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert f"pip install 'baton-adk[{extra}]'" in shown

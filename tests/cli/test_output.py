@@ -98,12 +98,6 @@ def test_a_piped_answer_is_unchanged(write: Write, baton: Invoke) -> None:
     assert baton("run", "desk:agent", "hi", "--quiet").stdout == "a\x9bb\u202ec\td\n"
 
 
-def test_an_answer_on_a_terminal_is_sanitised(write: Write, terminal: Callable[..., Any]) -> None:
-    desk(write)
-    program = terminal("run", "desk:answering", "hi", "--quiet", is_real=True)
-    assert "␛[2J␇\ufffd31m\ufffdgnp\ufffd" in program.read_until("gnp\ufffd")
-
-
 @pytest.mark.parametrize("text", [UNSAFE, "tag \U000e0041", "\ufffa", "\x7f", "plain\ttext\n"])
 def test_escaped_json_has_the_same_value(text: str) -> None:
     escaped = escape_json(json.dumps(text, ensure_ascii=False))

@@ -5,7 +5,7 @@ import wave
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Invoke, Write
+from tests.cli.programs import Invoke, Write
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import ServedSession, speech
 

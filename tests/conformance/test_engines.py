@@ -4,12 +4,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.temporal_server import TemporalServer
 
-from baton.stores import MemoryStore, PostgresStore, SQLiteStore, Store
+from baton.stores import MemoryStore, SQLiteStore, Store
 from baton.testing.conformance import check_name
 from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, Place
-from baton.worker import LocalEngine, PostgresEngine, TemporalEngine
+from baton.worker import LocalEngine
 
 
 def new_local_engine(store: Store) -> LocalEngine:
@@ -17,40 +16,18 @@ def new_local_engine(store: Store) -> LocalEngine:
     return LocalEngine()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite"])
 def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place for the local engine in each kind of store."""
     match request.param:
         case "memory":
             store = MemoryStore()
             return Place(lambda: store, new_local_engine)
-        case "sqlite":
-            return Place(partial(SQLiteStore, tmp_path / "runs.db"), new_local_engine)
         case _:
-            url = request.getfixturevalue("postgres_url")
-            return Place(partial(PostgresStore, url), new_local_engine)
+            return Place(partial(SQLiteStore, tmp_path / "runs.db"), new_local_engine)
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
 async def test_the_local_engine(store_place: Place, check: EngineCheck) -> None:
     # G7
     await check(store_place)
-
-
-@pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
-async def test_the_postgres_engine(postgres_url: str, check: EngineCheck) -> None:
-    # G7, G8
-    await check(Place(partial(PostgresStore, postgres_url), PostgresEngine))
-
-
-# A server of Temporal orders the tasks of a queue by priority only if it is configured for that.
-TEMPORAL_CHECKS = [check for check in ENGINE_CHECKS if check_name(check) != "urgent_runs_come_first"]
-
-
-@pytest.mark.parametrize("check", TEMPORAL_CHECKS, ids=check_name)
-async def test_the_temporal_engine(tmp_path: Path, temporal_server: TemporalServer, check: EngineCheck) -> None:
-    # G7, G9
-    def new_engine(store: Store) -> TemporalEngine:
-        return TemporalEngine(temporal_server.address)
-
-    await check(Place(partial(SQLiteStore, tmp_path / "runs.db"), new_engine))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store
-from baton.testing.conformance.stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name
+from baton.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
+from baton.testing.conformance.stores import STORE_CHECKS, StoreCheck, check_name
 
 Open = Callable[[], Store]
 
@@ -45,7 +45,7 @@ class Shelf:
         self.blobs[key] = value
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-power", "postgres", "bucket", "shelf"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite-power", "bucket", "shelf"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     match request.param:
         case "memory":
@@ -55,8 +55,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
             return partial(SQLiteStore, tmp_path / "runs.db")
         case "sqlite-power":
             return partial(SQLiteStore, tmp_path / "runs.db", durability="power")
-        case "postgres":
-            return partial(PostgresStore, request.getfixturevalue("postgres_url"))
         case "bucket":
             return partial(KeyValueStore, Bucket())
         case _:
@@ -65,10 +63,4 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=check_name)
 async def test_every_store(place: Open, check: StoreCheck) -> None:
-    await check(place)
-
-
-@pytest.mark.parametrize("check", SHARED_STORE_CHECKS, ids=check_name)
-@pytest.mark.parametrize("place", ["sqlite", "sqlite-power", "postgres"], indirect=True)
-async def test_stores_that_processes_share(place: Open, check: StoreCheck) -> None:
     await check(place)

@@ -1,8 +1,6 @@
 """Requests of servers with a protocol before 2026-07-28, which suspend the call in flight."""
 
 import asyncio
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +8,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver import MCPServer as SDKServer
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
-from tests.mcp.servers import faulty_server_command, runner_with_calls, tool_results
+from tests.mcp.servers import runner_with_calls, tool_results
 
 from baton.mcp import MCPToolset
 from baton.testing import call
@@ -97,30 +95,6 @@ async def test_a_call_is_repeated_after_a_restart_only_if_idempotent(name: str, 
     assert call_log.count("started hat") == executions
 
 
-async def test_the_suspend_timeout_stops_the_process(tmp_path: Path) -> None:
-    toolset = legacy_toolset(faulty_server_command(), suspend_timeout=2, env={"CALL_LOG": str(tmp_path / "call_log")})
-    runner, _ = runner_with_calls(toolset, [call("process")], [call("order", item="hat")])
-    result = await runner.run("hi")
-    assert result.status == "suspended"
-    pid = int(str(tool_results(result)[0]))
-    os.kill(pid, 0)
-    async with asyncio.timeout(60):
-        while is_running(pid):
-            await asyncio.sleep(0.02)
-    resumed = await runner.resume(result.run_id, {"size": 7})
-    assert "it asked for input" in str(tool_results(resumed)[-1])
-
-
-async def test_closing_the_toolset_closes_suspended_connections() -> None:
-    toolset = legacy_toolset(faulty_server_command())
-    runner, _ = runner_with_calls(toolset, [call("process")], [call("order", item="hat")])
-    result = await runner.run("hi")
-    pid = int(str(tool_results(result)[0]))
-    os.kill(pid, 0)
-    await asyncio.create_task(toolset.close())
-    assert not is_running(pid)
-
-
 async def test_suspended_runs_do_not_block_requests_of_other_runs() -> None:
     call_log: list[str] = []
     async with legacy_toolset(shop(call_log)) as toolset:
@@ -162,11 +136,3 @@ async def test_an_answer_of_false_declines_the_request() -> None:
     runner, _ = runner_with_calls(toolset, [call("order", item="hat")])
     result = await runner.run("hi")
     assert tool_results(await runner.resume(result.run_id, False)) == ["decline"]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -11,7 +11,7 @@ from mcp.server.mcpserver import MCPServer as SDKServer
 from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp_types import CreateMessageResult, ElicitRequestURLParams, ListRootsResult, SamplingMessage, TextContent
 from pydantic import BaseModel
-from tests.mcp.servers import call_tools, faulty_server_command, runner_with_calls, tool_results
+from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
 from baton import Agent, Runner
 from baton.errors import AnswerError
@@ -96,17 +96,6 @@ async def test_an_answer_of_false_declines_the_elicitation() -> None:
     runner, _ = runner_with_calls(MCPToolset(shop([])), [call("order", item="hat")])
     result = await runner.run("hi")
     assert tool_results(await runner.resume(result.run_id, False)) == ["no hat"]
-
-
-async def test_an_answer_is_sent_to_a_restarted_process(tmp_path: Path) -> None:
-    # The new process cannot read the state of the old one: it repeats the request and gets the recorded answer.
-    call_log = tmp_path / "call_log"
-    toolset = MCPToolset(faulty_server_command(), env={"CALL_LOG": str(call_log)})
-    runner, _ = runner_with_calls(toolset, [call("order", item="hat")])
-    result = await runner.run("hi")
-    assert not call_log.exists()
-    assert tool_results(await runner.resume(result.run_id, {"size": 7})) == ["hat: 7"]
-    assert call_log.read_text() == "order hat accept\n"
 
 
 async def test_an_elicitation_belongs_to_its_call_among_concurrent_calls() -> None:

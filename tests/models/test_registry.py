@@ -1,6 +1,5 @@
 """Strings such as `provider:name` resolve to models; invalid ones raise a `SetupError`."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -175,12 +174,3 @@ def test_a_factory_that_returns_no_model_raises() -> None:
 def test_an_invalid_prefix_is_refused(prefix: str) -> None:
     with pytest.raises(SetupError, match="is not a valid provider prefix"):
         register_model(prefix, make_fake)
-
-
-def test_importing_the_package_loads_neither_pydantic_nor_metadata_nor_a_provider() -> None:
-    code = (
-        "import sys, baton.models; print([m for m in "
-        "('pydantic', 'importlib.metadata', 'openai', 'anthropic', 'httpx') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -468,15 +468,6 @@ async def test_snapshots_in_sqlite(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_snapshots_in_postgres(postgres_url: str) -> None:
-    # B3
-    from baton.stores import PostgresStore
-
-    store = PostgresStore(postgres_url)
-    await check_store(store)
-    await store.close()
-
-
 async def test_short_runs_have_no_snapshot_and_cost_no_look_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     # B3
     store, names = MemoryStore(), list[str]()

@@ -401,7 +401,7 @@ async def test_a_stored_log_of_format_1_is_refused() -> None:
 # --- every store
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite, power", "postgres", "keys and values"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite, power", "keys and values"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """A store of each kind."""
     match request.param:
@@ -409,8 +409,6 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
             return MemoryStore()
         case "keys and values":
             return KeyValueStore(KeyValueDict())
-        case "postgres":
-            return request.getfixturevalue("postgres_url")
         case "sqlite":
             return tmp_path / "runs.db"
         case _:

@@ -1,18 +1,13 @@
 """Group commits (B4): runs that write at the same time share a transaction, and one failure stays with its own run."""
 
 import asyncio
-import os
-import signal
 import sqlite3
 import threading
-import time
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from tests.postgres import PostgresServer
 
 from baton import Agent, Runner, tool
 from baton.errors import RunConflictError, RunExistsError, StoreError, ThreadBusyError
@@ -24,22 +19,10 @@ LIMIT = 60.0
 """Seconds after which a test fails."""
 
 
-@pytest.fixture(params=["sqlite", "power", "postgres"])
+@pytest.fixture(params=["process", "power"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     """A store whose writes are combined."""
-    opened: Store
-    if request.param == "postgres":
-        opened = PostgresStore(request.getfixturevalue("postgres_url"))
-    else:
-        opened = SQLiteStore(tmp_path / "runs.db", durability="power" if request.param == "power" else "process")
-    async with asyncio.timeout(LIMIT):
-        yield opened
-        await opened.close()
-
-
-@pytest.fixture
-async def postgres(postgres_url: str) -> AsyncIterator[PostgresStore]:
-    opened = PostgresStore(postgres_url)
+    opened = SQLiteStore(tmp_path / "runs.db", durability=request.param)
     async with asyncio.timeout(LIMIT):
         yield opened
         await opened.close()
@@ -80,15 +63,6 @@ async def test_writes_of_several_runs_share_a_transaction_in_sqlite(tmp_path: Pa
     assert statements.count("COMMIT") == 4
     assert await lengths(store, 20) == [4] * 20
     await store.close()
-
-
-async def test_writes_of_several_runs_share_a_transaction_in_postgres(postgres: PostgresStore) -> None:
-    await create_runs(postgres, 20)
-    outcomes = await together(*[postgres.append(f"r{number}", 1, [b"x"], fence=1) for number in range(20)])
-    assert kinds(outcomes) == [RunFlags] * 20
-    rows = await postgres._pool.fetch("SELECT count(DISTINCT xmin::text) FROM baton_pieces WHERE first = 1", ())
-    assert rows[0][0] == 2
-    assert await lengths(postgres, 20) == [2] * 20
 
 
 async def test_a_run_alone_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,96 +280,6 @@ def test_event_loops_of_several_threads_share_a_file(tmp_path: Path) -> None:
         return found
 
     assert asyncio.run(read()) == {20}
-
-
-async def test_a_locked_run_does_not_hold_up_the_others(postgres_url: str) -> None:
-    store = PostgresStore(postgres_url, timeout=20)
-    await create_runs(store, 8)
-    async with await psycopg.AsyncConnection.connect(postgres_url) as other:
-        await other.execute("SELECT 1 FROM baton_runs WHERE run_id IN ('r0', 'r5') FOR UPDATE")
-        # One is written alone, the other one in a group.
-        tasks = [asyncio.ensure_future(store.append(f"r{number}", 1, [b"1"])) for number in range(8)]
-        free = [task for number, task in enumerate(tasks) if number not in (0, 5)]
-        async with asyncio.timeout(LIMIT):
-            assert kinds(await together(*[_outcome(task) for task in free])) == [RunFlags] * 6
-        assert not tasks[0].done()
-        assert not tasks[5].done()
-        await other.rollback()
-    assert kinds(await together(_outcome(tasks[0]), _outcome(tasks[5]))) == [RunFlags] * 2
-    await store.close()
-
-
-async def test_a_value_that_cannot_be_stored_fails_alone(postgres: PostgresStore) -> None:
-    await create_runs(postgres, 5)
-    names = ["n", "n", "n", "zero\0byte", "n"]
-    outcomes = await together(
-        *[postgres.append(f"r{number}", 1, [], notes={name: b""}) for number, name in enumerate(names)]
-    )
-    assert kinds(outcomes) == [RunFlags, RunFlags, RunFlags, StoreError, RunFlags]
-
-
-async def test_a_group_whose_response_was_lost_is_not_repeated(
-    postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await create_runs(postgres, 5)
-    commit, cuts = psycopg.AsyncTransaction.__aexit__, [1]
-
-    async def commit_and_disconnect(transaction: psycopg.AsyncTransaction, *error: Any) -> bool:
-        ended = await commit(transaction, *error)
-        if cuts and transaction.connection.pgconn.pipeline_status:
-            cuts.clear()
-            await transaction.connection._pipeline.sync()  # pyright: ignore
-            transaction.connection.pgconn.finish()
-            raise psycopg.OperationalError("server closed the connection unexpectedly")
-        return ended
-
-    monkeypatch.setattr(psycopg.AsyncTransaction, "__aexit__", commit_and_disconnect)
-    outcomes = await together(
-        *[postgres.append(f"r{number}", 1, [b"1"], fence=1) for number in range(5)], postgres.create("new", [b"0"])
-    )
-    assert not cuts
-    assert kinds(outcomes) == [*[RunFlags] * 5, Lease]
-    assert await lengths(postgres, 5) == [2] * 5
-    assert list(await postgres.load("new")) == [b"0"]
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Any:
-    """A server that a test can stop with a signal."""
-    server = PostgresServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
-
-
-async def test_writers_wait_for_a_server_that_hangs_no_longer_than_their_limit(own_server: PostgresServer) -> None:
-    # F7, also for those that wait for the transaction of others.
-    store = PostgresStore(own_server.empty_place(), timeout=3, max_connections=2)
-    await create_runs(store, 9)
-    children = Path(f"/proc/{own_server.pid}/task/{own_server.pid}/children").read_text().split()
-    backends = [int(child) for child in children] + [own_server.pid]
-    for pid in backends:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        started = time.monotonic()
-        tasks = [asyncio.ensure_future(store.append(f"r{number}", 1, [b"1"])) for number in range(6)]
-        await asyncio.sleep(0.5)
-        late = [asyncio.ensure_future(store.append(f"r{number}", 1, [b"1"])) for number in (6, 7, 8)]
-        await asyncio.sleep(0.5)
-        tasks[0].cancel()
-        tasks[3].cancel()
-        late[1].cancel()
-        outcomes = await together(*[_outcome(task) for task in (*tasks, *late)])
-        took = time.monotonic() - started
-    finally:
-        for pid in backends:
-            os.kill(pid, signal.SIGCONT)
-    cancelled = asyncio.CancelledError
-    assert kinds(outcomes) == [cancelled, *[StoreError] * 2, cancelled, *[StoreError] * 3, cancelled, StoreError]
-    assert took < 3 * 2.5, "the limit is 3 s"
-    await store.close()
 
 
 class ActsTwice:

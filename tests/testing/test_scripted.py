@@ -1,8 +1,6 @@
 """A scripted model plays what it was told, and says clearly when it cannot."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -362,12 +360,6 @@ def test_an_invalid_part_of_a_stream_is_refused_at_construction() -> None:
 
 def test_it_is_a_model() -> None:
     assert isinstance(ScriptedModel([]), Model)
-
-
-def test_the_package_works_without_pytest() -> None:
-    code = "import sys, baton.testing; print('pytest' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 async def test_it_goes_on_after_what_a_log_has() -> None:

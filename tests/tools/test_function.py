@@ -1,8 +1,6 @@
 """Tools made of functions: T9, T7, DESIGN §7."""
 
 import logging
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, assert_type
@@ -321,22 +319,3 @@ async def test_something_may_be_put_around_the_bare_call(make_context: MakeConte
     again = make_context([*ctx._run.log.events, answered])
     assert (await twin.call(again, '{"item": "lamp"}')).content == "lamp shipped"
     assert noted == ['{"item": "lamp"}']
-
-
-def test_defining_tools_loads_neither_pydantic_nor_griffe() -> None:
-    program = """
-import sys
-from baton.tools import tool
-@tool(timeout=1, needs_approval=True)
-def f(a: int) -> str:
-    '''Does it.
-
-    Args:
-        a: a number
-    '''
-    return str(a)
-early = {name.partition(".")[0] for name in sys.modules} & {"pydantic", "griffe", "pydantic_core"}
-assert not early, early
-assert f.spec.parameters["properties"]["a"]["description"] == "a number"
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)

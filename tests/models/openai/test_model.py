@@ -1,8 +1,6 @@
 """Runs over a strict local server, with both APIs, streamed and not."""
 
 import asyncio
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -220,12 +218,3 @@ def test_invalid_options_are_refused() -> None:
         OpenAIModel("")
     with pytest.raises(SetupError, match="uses the URL, key, headers and TLS settings of the client"):
         OpenAIModel("m", client=wrong, api_key="x")
-
-
-def test_http_clients_are_imported_lazily() -> None:
-    program = (
-        "import sys; from baton.models import resolve_model; resolve_model('openai:gpt-5')\n"
-        "print(sorted({'aiohttp', 'openai', 'httpx2', 'httpx'} & sys.modules.keys()))"
-    )
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert printed == "[]\n"

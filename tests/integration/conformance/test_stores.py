@@ -1,0 +1,31 @@
+"""Stores do what the conformance suite wants on PostgreSQL, and when several processes share them."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.conformance.test_stores import Open
+
+from baton.stores import PostgresStore, SQLiteStore
+from baton.testing.conformance.stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name
+
+
+@pytest.fixture(params=["sqlite", "sqlite-power", "postgres"])
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    match request.param:
+        case "sqlite":
+            return partial(SQLiteStore, tmp_path / "runs.db")
+        case "sqlite-power":
+            return partial(SQLiteStore, tmp_path / "runs.db", durability="power")
+        case _:
+            return partial(PostgresStore, request.getfixturevalue("postgres_url"))
+
+
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=check_name)
+async def test_postgres(postgres_url: str, check: StoreCheck) -> None:
+    await check(partial(PostgresStore, postgres_url))
+
+
+@pytest.mark.parametrize("check", SHARED_STORE_CHECKS, ids=check_name)
+async def test_stores_that_processes_share(shared_place: Open, check: StoreCheck) -> None:
+    await check(shared_place)

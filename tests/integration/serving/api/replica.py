@@ -1,0 +1,28 @@
+"""A server in its own process, stopped by tests: `python -m tests.integration.serving.api.replica PORT FOLDER APP`."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.integration.serving.a2a.replica import team
+
+from baton import Runner
+from baton.cli.serve import make_app
+from baton.serving import api_app, serve
+from baton.serving.agui import agui_app
+
+
+def app_for(name: str, runner: Runner) -> Any:
+    """Create an app as a program would, or as `baton serve` does."""
+    match name:
+        case "api":
+            return api_app(runner)
+        case "agui":
+            return agui_app(runner)
+        case _:
+            return make_app(runner, ["api", "agui", "a2a"])
+
+
+if __name__ == "__main__":
+    port, folder, name = sys.argv[1:]
+    serve(app_for(name, team(Path(folder))), port=int(port), drain=0.2)

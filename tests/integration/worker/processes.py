@@ -1,0 +1,77 @@
+"""`baton worker` as a process, for tests that stop, kill and freeze workers."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+REPOSITORY = Path(__file__).parents[3]
+_PROGRAM = "from baton.cli.main import main; main()"
+SECONDS = 120.0
+"""The time limit for a process to start or to end."""
+
+
+class WorkerProcess:
+    """A process that runs `baton worker`; it is killed at the end of the block.
+
+    Args:
+        arguments: The arguments of the command.
+        cwd: The folder to start it in.
+        environment: Additional environment variables.
+    """
+
+    def __init__(self, *arguments: str, cwd: Path = REPOSITORY, environment: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, "-c", _PROGRAM, "worker", *arguments]
+        path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        # A file instead of a pipe, which would be full some time.
+        self._errors = cwd / f"worker-{time.monotonic_ns()}.log" if cwd != REPOSITORY else None
+        with (self._errors or Path(os.devnull)).open("wb") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=cwd, env={**os.environ, "PYTHONPATH": path, **(environment or {})}, stderr=errors
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait(SECONDS)
+
+    @property
+    def errors(self) -> str:
+        """The output of the process to stderr so far."""
+        return "" if self._errors is None else self._errors.read_text()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the worker takes runs."""
+        deadline = time.monotonic() + SECONDS
+        while "worker: " not in self.errors:
+            assert self.process.poll() is None, self.errors
+            assert time.monotonic() < deadline, self.errors
+            time.sleep(0.02)
+
+    @property
+    def health_url(self) -> str:
+        """The address of the health endpoint."""
+        found = re.search(r"health at (http://\S+)/healthz", self.errors)
+        assert found is not None, self.errors
+        return found[1]
+
+    def kill(self) -> None:
+        """Kill the process with SIGKILL."""
+        self.process.kill()
+        self.process.wait(SECONDS)
+
+    def terminate(self) -> float:
+        """Stop the process with SIGTERM; return the seconds until it was gone."""
+        started = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(SECONDS)
+        return time.monotonic() - started
