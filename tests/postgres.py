@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import psycopg
 from filelock import FileLock
+from tests import leftovers
 
 with warnings.catch_warnings():
     # On import it looks for a folder of the session, which we do not use, and warns when there is none.
@@ -41,6 +42,7 @@ class PostgresServer:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="baton-pg-"))
+        leftovers.remove_with_us(self.folder)
         self.folder.chmod(0o755)
         self._data = self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None

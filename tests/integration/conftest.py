@@ -1,14 +1,27 @@
 """Servers for tests that want them, started once and shared."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests import leftovers
 from tests.postgres import PostgresServer
 from tests.temporal_server import TemporalServer
 
 _LONGEST = ("soak", "conformance", "journeys", "mcp", "inspection", "serving", "worker")
 """Folders with the longest tests, which are started first: otherwise one process works on them at the end."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """End what tests start with the tests, and say what was left by tests that were killed."""
+    leftovers.guard()
+    if hasattr(config, "workerinput") or not (cleaned := leftovers.clean_up()):
+        return
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        sys.stderr.write("\n".join(["cleaned up after tests that were killed:", *cleaned, ""]))
 
 
 @pytest.hookimpl(trylast=True)
