@@ -10,6 +10,7 @@ from tests.runner.recording_store import HeldStore, RecordingStore, get_record
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import RunConflictError, StoreError
 from baton.events import RunSuspended
+from baton.runner import BackgroundRunner
 from baton.stores import AppendOptions, Lease, MemoryStore, RunFlags, Store
 from baton.testing import FaultyStore, ScriptedModel, call
 
@@ -238,3 +239,15 @@ async def test_an_answer_whose_sender_is_cancelled_leaves_no_lease() -> None:
     await asyncio.wait([answering])
     record = await runner.record("r")
     assert (record.status, record.is_leased) == ("suspended", False)
+
+
+@pytest.mark.parametrize("when", ["now", "after_response", "after_turn"])
+async def test_a_background_run_is_cancelled_in_the_moment_of_its_suspension(when: Any) -> None:
+    store = HeldStore("suspended")
+    background = BackgroundRunner(runner_of(store, call("pay")))
+    await background.start("hi", run_id="r")
+    await store.stored.wait()
+    cancelling = asyncio.create_task(background.cancel("r", when))
+    store.go.set()
+    assert await cancelling == "cancelled"
+    assert (await get_record(store, "r")).status == "cancelled"
