@@ -20,7 +20,7 @@ ROOT = "(root)"
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 70
 MAX_MODULES = 335
-MAX_CODE_LINES = 45_200
+MAX_CODE_LINES = 45_500
 """It grows only with features: raise it in the commit that adds one."""
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "core", "manager", "impl", "internal", "misc"})
 ALLOWED_NAMES = frozenset({"baton.swarm.core", "baton.swarm.util"})
