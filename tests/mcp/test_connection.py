@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mcp.server.mcpserver import MCPServer as SDKServer
+from starlette.responses import RedirectResponse
 from tests.mcp.servers import (
     call_tools,
     free_port,
@@ -150,6 +151,25 @@ async def test_a_server_that_requires_authentication_raises_an_error() -> None:
     async with served(unauthorized, free_port()) as url:
         with pytest.raises(ToolsUnavailableError, match="HTTP 401 Unauthorized"):
             await MCPToolset(url).__aenter__()
+
+
+async def test_a_redirect_to_another_origin_is_not_followed() -> None:
+    reached: list[str] = []
+
+    async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            reached.append(scope["path"])
+
+    async with served(elsewhere, free_port()) as other_url:
+
+        async def redirecting(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                await RedirectResponse(other_url, 307)(scope, receive, send)
+
+        async with served(redirecting, free_port()) as url:
+            with pytest.raises(ToolsUnavailableError, match=f"Redirect to {other_url} not followed"):
+                await MCPToolset(url, headers={"x-key": "s3cret"}).__aenter__()
+    assert reached == []
 
 
 async def test_servers_can_be_closed_in_any_order_by_any_task() -> None:

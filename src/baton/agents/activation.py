@@ -182,7 +182,7 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
         """Return the conversation so far, as this agent reads it."""
         return self._view.messages()
 
-    def run_agent(
+    async def run_agent(
         self,
         agent: HandoffTarget,
         key: str,
@@ -190,7 +190,7 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
         history: History | None = None,
         _run: RunState[Any] | None = None,
         _after: Origin | None = None,
-    ) -> Coroutine[Any, Any, FlowOutcome]:
+    ) -> FlowOutcome:
         """Run one of this agent's `inner_agents()`, and the agents it transfers to.
 
         Args:
@@ -198,7 +198,7 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
             key: Identifies this step; unique in this activation and the same on every replay.
             history: The history to continue; by default this agent's own.
         """
-        return self._flow.run_agent(
+        return await self._flow.run_agent(
             agent,
             run=_run or self._run,
             history=history or self._history,

@@ -181,9 +181,9 @@ async def admit_transfer(
             value = parser.parse(call.arguments)
         except ValueError as error:
             return _invalid_input(source, route.target, str(error))
-    reason = await ask_target_to_accept(route.accepts, ctx, value) if route.accepts is not None else None
-    if reason is not None:
-        return TransferDenied(f"Not transferred: [{route.target}] declined: {reason}")
+    declined = await _ask_edge_to_accept(route, ctx, value)
+    if declined is not None:
+        return declined
     if handoff.needs_approval is not False:
         approval = await _request_approval(handoff, ctx, parser, value)
         if not approval.approved:
@@ -193,12 +193,20 @@ async def admit_transfer(
                 value = parser.parse(msgspec.json.encode(approval.arguments).decode())
             except ValueError as error:
                 return _invalid_input(source, route.target, str(error))
+            declined = await _ask_edge_to_accept(route, ctx, value)
+            if declined is not None:
+                return declined
     if handoff.on_handoff is not None:
         # Write-ahead: the response must be stored before the callback, which is an effect like a tool's.
         if ctx._run.log.sink is not None:
             await ctx._run.log.settle()
         await ctx.step("on_handoff", partial(_call_on_handoff, handoff, ctx, value))
     return TransferAdmitted(parser.dump(value) if parser is not None else None)
+
+
+async def _ask_edge_to_accept(route: Route, ctx: RunContext[Any], value: Any) -> TransferDenied | None:
+    reason = await ask_target_to_accept(route.accepts, ctx, value)
+    return None if reason is None else TransferDenied(f"Not transferred: [{route.target}] declined: {reason}")
 
 
 async def ask_target_to_accept(accepts: Any, ctx: RunContext[Any], payload: Any) -> str | None:

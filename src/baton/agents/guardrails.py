@@ -176,13 +176,13 @@ class GuardedAgent(AgentWrapper[C, Out]):
         self.output_guardrails = output_guardrails
         self._guards = guards
 
-    def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
+    async def run(self, ctx: AgentContext[C]) -> Action | None:
         """Run the agent between its guardrails.
 
         Args:
             ctx: The context of the activation.
         """
-        return self._guards.run(ctx, self.inner.run)
+        return await self._guards.run(ctx, self.inner.run)
 
 
 @check_arguments

@@ -578,16 +578,15 @@ class Agent(AgentDefinition[C, Out]):
         inputs, outputs = cast("Guardrails", self.input_guardrails), cast("Guardrails", self.output_guardrails)
         object.__setattr__(self, "_guards", AgentGuards.build(f"`{self.name}`", inputs, outputs, layers=[self]))
 
-    def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
+    async def run(self, ctx: AgentContext[C]) -> Action | None:
         """Run one activation.
 
         Args:
             ctx: The context of the activation.
         """
         if self._guards is None:
-            compiled = compile_agent(self, ctx)
-            return ModelLoop(compiled.agent, ctx, compiled).run()
-        return self._guards.run(ctx, self._run_model)
+            return await self._run_model(ctx)
+        return await self._guards.run(ctx, self._run_model)
 
     def _run_model(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
         compiled = compile_agent(self, ctx)

@@ -298,6 +298,20 @@ async def test_a_refused_handshake_raises_the_matching_error(fault: ModelError, 
         assert raised.value.retry_after == fault.retry_after
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirected_handshake_is_not_followed(status: int) -> None:
+    async with OpenAIRealtimeServer([]) as elsewhere, OpenAIRealtimeServer([]) as server:
+        server.refuse(HttpFault(status, headers={"location": f"{elsewhere.origin}/v1/realtime?model=gpt-realtime"}))
+        with pytest.raises(ModelConnectionError) as raised:
+            await make_model(server, headers={"api-key": "s3cret"}).connect(AUDIO_CONFIG)
+        assert (elsewhere.handshakes, len(server.handshakes)) == ([], 1)
+    shown = (
+        f"`openai:gpt-realtime` redirects to {elsewhere.origin}/v1/realtime (status {status}), and redirects are not"
+    )
+    assert str(raised.value).startswith(shown)
+    assert not raised.value.retryable
+
+
 async def test_wrong_keys_models_and_urls_are_reported() -> None:
     async with OpenAIRealtimeServer({"gpt-realtime": []}) as server:
         with pytest.raises(AuthenticationError):
