@@ -357,7 +357,7 @@ if sys.version_info >= (3, 12):
 else:
 
     def _mark_coroutine_function(tool: FunctionTool[..., Any, Any]) -> None:
-        """Make `asyncio.iscoroutinefunction` true, which web frameworks ask before they call a function."""
+        """Let `asyncio.iscoroutinefunction` recognise a tool; web frameworks ask it."""
         vars(tool)["_is_coroutine"] = vars(coroutines)["_is_coroutine"]
 
 
