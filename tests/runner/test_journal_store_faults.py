@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import StoreError
@@ -55,8 +56,7 @@ async def assert_completes_after_repair(team: PayingTeam, broken: Store, repair:
         await team.runner(broken).run("hi", run_id="r")
     await repair()
     other = team.runner(repaired)
-    while not await other.list_unfinished():
-        await asyncio.sleep(0.01)
+    await until(other.list_unfinished)
     assert await other.recover() == {"r": "completed"}
     result = await other.replay("r")
     assert result.output == "done"
@@ -129,7 +129,7 @@ async def test_a_run_survives_a_locked_database(tmp_path: Path) -> None:
 async def test_a_short_lock_does_not_affect_the_run(tmp_path: Path) -> None:
     # D8
     path = tmp_path / "runs.db"
-    store = SQLiteStore(path, timeout=5)
+    store = SQLiteStore(path, timeout=60)
 
     async def lock_briefly() -> None:
         connection = sqlite3.connect(path, isolation_level=None)
