@@ -8,7 +8,6 @@ import grpc.aio
 import pytest
 from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard
 from inline_snapshot import snapshot
-from tests.mcp.servers import free_port
 from tests.mcp.servers import served as mcp_served
 from tests.otel.receiver import Receiver, exporting
 from tests.realtime.backends import ScriptedBackend
@@ -152,7 +151,7 @@ async def test_a_run_continues_the_trace_of_an_http_client() -> None:
 async def test_calls_of_mcp_tools_carry_the_trace_to_the_server() -> None:
     with exporting() as (received, observer):
         there = Runner(Agent("Desk", description="Helps."), model=ScriptedModel(["Done."]), observers=[observer])
-        async with mcp_served(mcp_app(there), free_port()) as url:
+        async with mcp_served(mcp_app(there)) as url:
             boss = Agent("Boss", tools=[MCPToolset(url)])
             model = ScriptedModel([call("desk", request="Pay."), "Fine."])
             assert (await Runner(boss, model=model, observers=[observer]).run("Hi")).output == "Fine."
