@@ -5,8 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-# Imported here, because the first import takes seconds and would count against the limits of a session.
-import openai.resources.realtime.realtime  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import RecordedEvent, ServedSession, silence, speech
 from tests.waiting import PATIENCE

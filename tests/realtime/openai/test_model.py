@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
+from tests.loop_clock import LoopClock
 from tests.realtime.openai.connections import AUDIO_CONFIG, TEXT_CONFIG, connect, make_model
 from tests.servers import HttpFault, OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents, speech
@@ -358,6 +359,24 @@ async def test_websocket_urls_headers_and_a_custom_client() -> None:
     first, second = server.handshakes
     assert first.headers["x-desk"] == "1"
     assert first.query["model"] == second.query["model"] == "gpt-realtime"
+
+
+async def test_loading_the_sdk_does_not_count_as_time_to_open_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = LoopClock(monkeypatch)
+
+    class SlowlyLoadedClient(AsyncOpenAI):
+        @property
+        def realtime(self) -> Any:
+            clock.advance(600)
+            return super().realtime
+
+    async with (
+        OpenAIRealtimeServer([]) as server,
+        SlowlyLoadedClient(api_key=server.api_key, base_url=server.base_url) as client,
+        connect(server, client=client, api_key=None, base_url=None),
+    ):
+        pass
+    assert len(server.sessions) == 1
 
 
 async def test_a_missing_key_is_reported_with_the_variable_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
