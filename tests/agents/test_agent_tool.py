@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 from tests.workflows.parts import answered, asker, check_replay, elsewhere, failing, paths, speaker, texts, writer
 
@@ -398,7 +398,7 @@ async def test_calls_count_against_the_limits_of_every_enclosing_call_and_of_the
 @pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost=0.5), Limits(transfers=0), Limits(seconds=60)])
 async def test_every_kind_of_limit_applies_to_the_tool(limits: Limits) -> None:
     # A4
-    clock = LoopClock()
+    clock = FrozenLoopClock()
 
     @tool
     async def wait() -> str:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
@@ -65,7 +65,7 @@ async def test_just_enough_tokens_and_cost_is_enough(limits: Limits) -> None:
 
 
 async def test_seconds_stop_a_run_that_hangs() -> None:
-    clock, cancelled = LoopClock(), asyncio.Event()
+    clock, cancelled = FrozenLoopClock(), asyncio.Event()
 
     @tool
     async def hangs() -> str:

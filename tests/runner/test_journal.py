@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
 from tests.waiting import forever
 
@@ -184,7 +184,7 @@ async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journa
 
 async def test_a_cancelled_branch_does_not_lose_events_of_others() -> None:
     # D10: events stored while a branch timed out are delivered.
-    clock, store, waiting = LoopClock(), RecordingStore(), asyncio.Event()
+    clock, store, waiting = FrozenLoopClock(), RecordingStore(), asyncio.Event()
 
     @tool
     async def slow(ctx: RunContext) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from inline_snapshot import snapshot
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, handoff, tool
@@ -521,7 +521,7 @@ async def test_a_run_that_takes_too_long_for_its_caller_can_be_resumed() -> None
         await ctx.say("at last")
 
     tries: list[int] = []
-    clock, runner = LoopClock(), Runner(a)
+    clock, runner = FrozenLoopClock(), Runner(a)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(runner.run("hi", run_id="r1"), 60)
     assert (await runner.resume("r1")).output == "at last"
@@ -541,7 +541,7 @@ async def test_a_cancelled_run_does_not_record_a_partial_response() -> None:
 
 async def test_no_task_keeps_running_after_the_time_limit() -> None:
     # T29, T20
-    clock, model = LoopClock(), EndlessModel()
+    clock, model = FrozenLoopClock(), EndlessModel()
     live = Runner(Agent("A", model=model)).stream("hi", limits=Limits(seconds=60))
     driving = asyncio.create_task(live._drive())
     await model.asked.wait()

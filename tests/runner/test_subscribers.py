@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 
 from baton.runner.subscribers import Broadcast, Subscriber, iter_batches
@@ -63,7 +63,7 @@ async def test_each_silence_gives_an_empty_batch_and_items_end_it() -> None:
 
 
 async def test_an_item_delays_the_next_silence() -> None:
-    clock, subscriber = LoopClock(), Subscriber[int]()
+    clock, subscriber = FrozenLoopClock(), Subscriber[int]()
     first = asyncio.create_task(subscriber.take(silence=60))
     await asyncio.sleep(0)
     clock.advance(30)

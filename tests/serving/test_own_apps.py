@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from fastapi import BackgroundTasks, FastAPI, Request, Response
+from tests.waiting import until
 
 from baton import Agent, Runner, tool
 from baton.errors import SetupError
@@ -103,12 +104,11 @@ async def test_a_stream_ends_with_a_hint_when_the_server_stops() -> None:
     background = BackgroundRunner(runner)
     reading: asyncio.Task[tuple[int, str]] | None = None
     async with aiohttp.ClientSession() as client:
-        async with serve_in_background(make_app(background)) as url:
+        async with serve_in_background(make_app(background), drain=0) as url:
             run = await background.start("Wait.")
             reading = asyncio.create_task(get_text(client, f"{url}/runs/{run}/events"))
             await waiting.wait()
-            while not background._broadcasts[run].subscribers:
-                await asyncio.sleep(0.01)
+            await until(lambda: background._broadcasts[run].subscribers)
         _, text = await reading
     assert text.endswith("retry: 1000\n\n")
     assert (await runner.record(run)).status == "running"

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 
 from baton import Agent, RunContext, Runner, ToolError, tool
 from baton.errors import NotEncodableError, ToolResultError, ToolTimeoutError
@@ -156,7 +156,7 @@ async def test_an_error_in_the_middle_is_returned_to_the_model_and_the_generator
 
 async def test_a_timeout_closes_the_generator() -> None:
     # M13
-    clock, closed = LoopClock(), list[str]()
+    clock, closed = FrozenLoopClock(), list[str]()
 
     @tool(timeout=60)
     async def slow() -> AsyncIterator[str | Final[str]]:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 from tests.waiting import until
 
 from baton.context import RunContext
@@ -127,7 +127,7 @@ async def let_cancellation_arrive() -> None:
 
 async def test_a_cancelled_run_waits_for_the_function(blocking: Blocking, ctx: Ctx) -> None:
     # T29: nothing is left running.
-    LoopClock()  # No time passes: the function is not late.
+    FrozenLoopClock()  # No time passes: the function is not late.
     running = asyncio.create_task(tool(blocking, name="block").call(ctx, ""))
     await blocking.has_started.wait()
     running.cancel()
@@ -155,7 +155,7 @@ async def test_a_cancelled_run_does_not_wait_for_ever(blocking: Blocking, record
 
 
 async def test_a_second_cancellation_does_not_wait(blocking: Blocking, records: Records) -> None:
-    LoopClock()  # No time passes: only the second cancellation can end the wait.
+    FrozenLoopClock()  # No time passes: only the second cancellation can end the wait.
     running = asyncio.create_task(in_thread(blocking, "cancelled twice", grace=30))
     await blocking.has_started.wait()
     running.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 
 from baton import Agent, LoopAgent, Runner
 from baton.context import RunContext
@@ -193,7 +193,7 @@ async def test_always_does_not_answer_a_question_already_asked(ctx: Ctx, make_co
 
 
 async def test_the_time_before_the_tool_runs_does_not_count(ctx: Ctx) -> None:
-    clock = LoopClock()
+    clock = FrozenLoopClock()
 
     async def ask_the_boss(ctx: Ctx, arguments: dict[str, Any]) -> bool:
         clock.advance(60)

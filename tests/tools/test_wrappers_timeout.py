@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 
 from baton.context import RunContext
 from baton.context.run_context import SuspendRun
@@ -53,7 +53,12 @@ async def test_a_timeout_of_the_function_itself_is_an_ordinary_failure(ctx: Ctx)
 
 
 async def test_a_sync_function_is_left_behind_at_once(ctx: Ctx, caplog: pytest.LogCaptureFixture) -> None:
-    clock, loop, has_started, may_end = LoopClock(), asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    clock, loop, has_started, may_end = (
+        FrozenLoopClock(),
+        asyncio.get_running_loop(),
+        asyncio.Event(),
+        threading.Event(),
+    )
 
     def block() -> None:
         loop.call_soon_threadsafe(has_started.set)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.loop_clock import LoopClock
+from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 from tests.workflows.parts import (
     answer_of,
@@ -314,7 +314,7 @@ async def test_a_question_does_not_keep_the_place_of_a_branch() -> None:
 @pytest.mark.parametrize("policy", ["collect", "ignore"])
 async def test_a_branch_that_takes_too_long(policy: Any) -> None:
     # W3
-    clock, never = LoopClock(), asyncio.Event()
+    clock, never = FrozenLoopClock(), asyncio.Event()
     branches = [waiting("slow", never), speaker("a")]
     parallel = ParallelAgent("P", sub_agents=branches, branch_timeout=60, on_error=policy)
 

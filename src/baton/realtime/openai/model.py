@@ -189,9 +189,11 @@ class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
             "create_connection": _connection_without_redirects(self.name),
         }
         try:
+            client = self._client or await self._clients.get()
+            # On first use, the SDK loads this part of itself, which is not the provider's time.
+            realtime = client.realtime
             async with asyncio.timeout(self._timeout):
-                client = self._client or await self._clients.get()
-                return await client.realtime.connect(
+                return await realtime.connect(
                     model=self.model,
                     extra_headers=self._headers,
                     extra_query=dict(self._query),
