@@ -38,8 +38,7 @@ def called_files(turns: int, **options: Any) -> Counter[str]:
         finally:
             sys.setprofile(None)
 
-    # Finalizers of what other tests left would be counted, too.
-    gc.collect()
+    # The finalizers of what other tests left would be counted, too.
     gc.disable()
     try:
         asyncio.run(run())
