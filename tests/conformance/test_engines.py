@@ -29,7 +29,7 @@ def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     open_store = (
         partial(SQLiteStore, tmp_path / "runs.db", clock=clock) if request.param == "sqlite" else lambda: memory
     )
-    # This engine looks at all runs when one of its workers has room for another.
+    # This engine looks at all runs when one of its workers can drive another.
     return Place(open_store, new_local_engine, settle=0, let_pass=let_pass)
 
 
