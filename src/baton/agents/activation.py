@@ -142,19 +142,6 @@ class Flow(Protocol):
         ...
 
 
-class LoopState(Struct, frozen=True, array_like=True):
-    """The state of an agent between two turns, for a snapshot."""
-
-    turn: int
-    """The number of turns so far."""
-    faulty: bool | None = None
-    """True if the last turn was faulty; None if no turn was."""
-    failed_corrections: int = 0
-    """The number of faulty turns directly after a faulty turn."""
-    invalid_answers: int = 0
-    """The number of answers that did not fit the output type."""
-
-
 class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
     """The context of one activation of an agent: a `RunContext` with the conversation."""
 
@@ -175,8 +162,6 @@ class AgentContext(RunContext[Ctx], kw_only=True, eq=False):
     _said: int = 0
     _task: TaskTools | None = None
     """The tools with which the agent ends its task, if it works on one."""
-    _loop: LoopState | None = None
-    """The turns that a snapshot has, if the run was resumed from one inside this activation."""
 
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far, as this agent reads it."""

@@ -41,7 +41,7 @@ from ..models import (
 from ..models.prices import add_cost
 from ..tools.guardrails import Guardrails
 from ..wording import type_of
-from .activation import AgentContext, LoopState
+from .activation import AgentContext
 from .base import C, Out
 from .behavior import stop_after_tools
 from .calls import PendingTransfer
@@ -122,12 +122,8 @@ class ModelLoop(Struct):
         signals, entries = ctx._run.signals, ctx._history.entries
         # Not an attribute: the chain refers to this object, and both would be freed by the garbage collector only.
         chain = self._build_chain(ctx._middleware) if ctx._middleware is not None and ctx._middleware.model else None
-        turn, snapshots = 0, ctx._run.snapshots
-        if ctx._loop is not None:
-            turn = self._restore(ctx._loop)
+        turn = 0
         while True:
-            if snapshots is not None and ctx._run.log.count >= snapshots.next_at:
-                snapshots.take_inside(ctx, self._state(turn))
             turn += 1
             if stop := signals.stop:
                 # A tool may have swallowed the cancellation.
@@ -170,20 +166,6 @@ class ModelLoop(Struct):
                 if answer is not None:
                     self._set_output(self._parse_final_result(answer.text))
                     return None
-
-    def _state(self, turn: int) -> LoopState:
-        faults = self._faults
-        if faults is None:
-            return LoopState(turn, invalid_answers=self._invalid_answers)
-        return LoopState(turn, faults._was_faulty, faults._failed, self._invalid_answers)
-
-    def _restore(self, state: LoopState) -> int:
-        """Continue after the turns of a snapshot; return their number."""
-        self._invalid_answers = state.invalid_answers
-        if state.faulty is not None:
-            allowed = self._ctx._options.max_corrections
-            self._faults = CorrectionCounter(allowed, state.faulty, state.failed_corrections)
-        return state.turn
 
     def _count_fault(self, outcome: TurnOutcome) -> None:
         """Count the model's mistakes; raise the last one after too many failed corrections."""

@@ -16,7 +16,7 @@ from ..agents.hooks import HookDispatcher
 from ..agents.middleware import stack_for
 from ..agents.middleware_activations import ActivationChain
 from ..context import Limits, RunContext
-from ..context.history import History, HistoryView
+from ..context.history import History
 from ..context.run_context import SuspendRun
 from ..context.run_state import LiveConversation, RunState
 from ..context.values import to_json_value
@@ -69,34 +69,6 @@ class FlowConfig(Struct, frozen=True):
     """Creates the context of runs for which none is given."""
 
 
-class FlowPosition(Struct, eq=False):
-    """The place that the outermost flow of a run has reached.
-
-    It is before an activation or, with `ctx`, inside one.
-    """
-
-    hop: int
-    """The number of activations so far."""
-    origin: Origin | None
-    """The last of them."""
-    first: Origin | None
-    """The first of them."""
-    loops: LoopDetector | None
-    """Counts transfers; None before the first one."""
-    answer: Any
-    """The last answer."""
-    breaks_loop: bool
-    """True if a tool has asked to end the loop around the flow."""
-    mark: int = 0
-    """The position in the history at which the last activation began."""
-    agent: str = ""
-    """The next agent; "" inside an activation."""
-    messages: list[Message] | None = None
-    """The filtered messages that the next agent reads; None if it reads the history."""
-    ctx: AgentContext[Any] | None = None
-    """The context of the activation that continues."""
-
-
 class TeamFlow(Struct, eq=False):
     """One flow of control through a team.
 
@@ -116,8 +88,6 @@ class TeamFlow(Struct, eq=False):
     used_fallback: bool = False
     span: Any = None
     """The `ActivationSpan` of the active agent, if the run is traced."""
-    position: "FlowPosition | None" = None
-    """The place to start at, if a snapshot has it; then that of the active agent, for the next snapshot."""
 
     def resolve(self, source: TeamMember, name: str) -> TeamMember:
         """Return the target of a transfer: a member of the team, or a dynamic agent.
@@ -192,8 +162,6 @@ def follow(
         after: The activation that the path continues.
         edge: The view of the first agent on the history.
     """
-    if flow.position is not None and flow.position.messages is not None:
-        edge = _EdgeView(messages=flow.position.messages)
     work = _follow(flow, start, prefix, after, edge or _DIRECT)
     return work if flow.run.trace is None else _follow_traced(flow, work)
 
@@ -212,35 +180,24 @@ async def _follow(  # noqa: C901
     flow: TeamFlow, start: TeamMember, prefix: str, after: Origin | None, edge: "_EdgeView"
 ) -> FlowOutcome:
     run, log, history, stack, member, origin = flow.run, flow.run.log, flow.history, flow.stack, start, after
-    breaks_loop, hop, first, answer, mark, inside, loops = False, 0, None, cast("Any", None), 0, None, None
-    snapshots = None if prefix else run.snapshots
-    if (at := flow.position) is not None:
-        hop, origin, first, loops, answer = at.hop, at.origin, at.first, at.loops, at.answer
-        breaks_loop, mark, inside = at.breaks_loop, at.mark, at.ctx
+    breaks_loop, hop, first, answer, loops = False, 0, None, cast("Any", None), None
     while True:
-        if inside is None:
-            if origin is not None and log.sink is not None and run.live is None:
-                # A reader can cancel the run when it reads of a handoff, before the next agent starts.
-                # A live session must not pause between two agents: the user may speak meanwhile.
-                await log.sink.catch_up()
-            if stop := run.signals.stop:
-                # An agent may have swallowed the cancellation; no other agent starts.
-                raise asyncio.CancelledError if stop == "now" else SuspendRun
-            if snapshots is not None and log.count >= snapshots.next_at:
-                _take_snapshot(flow, FlowPosition(hop, origin, first, loops, answer, breaks_loop), member, edge)
-            hop += 1
-            origin = Origin(f"{prefix}{hop}", member.agent.name, origin)
-            first, mark = first or origin, len(history.entries)
-            ctx = _activate(flow, member, origin, edge) or await _activate_with_function(flow, member, origin, edge)
-            key = f"{ctx._scope}/start"
-            is_past = log.has_past and log.find(key, AgentStarted) is not None
-        else:
-            ctx, key, is_past, inside = inside, "", True, None
-        if snapshots is not None:
-            flow.position = FlowPosition(hop, origin, first, loops, answer, breaks_loop, mark)
+        if origin is not None and log.sink is not None and run.live is None:
+            # A reader can cancel the run when it reads of a handoff, before the next agent starts.
+            # A live session must not pause between two agents: the user may speak meanwhile.
+            await log.sink.catch_up()
+        if stop := run.signals.stop:
+            # An agent may have swallowed the cancellation; no other agent starts.
+            raise asyncio.CancelledError if stop == "now" else SuspendRun
+        hop += 1
+        origin = Origin(f"{prefix}{hop}", member.agent.name, origin)
+        first, mark = first or origin, len(history.entries)
+        ctx = _activate(flow, member, origin, edge) or await _activate_with_function(flow, member, origin, edge)
+        key = f"{ctx._scope}/start"
+        is_past = log.has_past and log.find(key, AgentStarted) is not None
         if run.trace is not None:
             flow.span = run.trace.start_activation(ctx, member.agent)
-        if ctx._hooks is not None and key:
+        if ctx._hooks is not None:
             await ctx._hooks.call(ctx, "start", is_past=is_past)
         if not is_past:
             log.write(AgentStarted(key, ctx._origin, time()))
@@ -315,26 +272,6 @@ def _begin_transfer(
     return transfer, target, edge
 
 
-def _take_snapshot(flow: TeamFlow, position: FlowPosition, member: TeamMember, edge: "_EdgeView") -> None:
-    """Keep the state of the run before an activation, unless a function chooses its messages."""
-    if edge is _DIRECT or edge.messages is not None:
-        position.agent, position.messages = member.agent.name, edge.messages
-        flow.run.snapshots.take(flow, position)
-
-
-def reenter(flow: TeamFlow, origin: Origin, view: HistoryView) -> AgentContext[Any]:
-    """Return the context of an activation that a snapshot has interrupted.
-
-    Args:
-        flow: The flow, with the state of the snapshot.
-        origin: The activation.
-        view: Its view on the history.
-    """
-    ctx = cast("AgentContext[Any]", _activate(flow, flow.team.members[origin.agent], origin, _EdgeView(messages=[])))
-    ctx._view = view
-    return ctx
-
-
 class _EdgeView(Struct, frozen=True):
     """The target's view on the history: a policy, a filter, or the filtered messages."""
 
@@ -362,12 +299,7 @@ def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeVie
         # A copy, because the view extends it: a further attempt begins with the same messages.
         view = FixedView(history.entries, list(edge.messages), len(history.entries), edge.source)
         # User code made these messages; the agent's own calls must not reuse their call ids.
-        run = flow.run
-        new = [id for id in call_ids_in(edge.messages) if id not in run.call_ids]
-        if new:
-            run.call_ids.update(new)
-            if run.snapshots is not None:
-                run.snapshots.add_call_ids(new)
+        flow.run.call_ids.update(call_ids_in(edge.messages))
     else:
         policy = edge.history
         if policy is None:

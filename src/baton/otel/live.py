@@ -184,7 +184,7 @@ class LiveRun(RunSpanBuilder):
         self._open_interrupts = len(run.log.open_interrupts()) if run.log.has_past else 0
         started = first_events[0] if first_events and type(first_events[0]) is RunStarted else None
         resumed = next((event for event in first_events if type(event) is RunResumed), None)
-        past = [*run.log.kept, *run.log.tail]
+        past = run.log.events
         for event in past:
             self._record(event)
         if started is not None:

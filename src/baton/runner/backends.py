@@ -221,7 +221,7 @@ def open_state(
     meter = UsageMeter(limits_for(started, config, args, stopped))
     run = RunState(started.run_id, log, context, dict(started.values), meter, dict(stopped.guests), config.live)
     if log.has_past:
-        run.signals.messages = unread_messages([*log.tail, *first_events])
+        run.signals.messages = unread_messages([*log.events, *first_events])
     return run, config, first_events
 
 

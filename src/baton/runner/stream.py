@@ -390,8 +390,7 @@ class RunStream(Generic[Out]):
     async def _follow_with_hooks(self, opened: OpenRun, hooks: RunHooks | None) -> FlowOutcome:
         flow, log = opened.flow, opened.flow.run.log
         first = flow.team.members[opened.first_agent]
-        if hooks is not None and flow.position is None:
-            # If the run continues from a snapshot, that has the values which the hook has changed.
+        if hooks is not None:
             is_past = log.has_past and log.has("1/start")
             await dispatch(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
         seconds = flow.run.meter.limits.seconds
@@ -412,7 +411,7 @@ class RunStream(Generic[Out]):
 
     async def _notify_interrupts(self, hooks: RunHooks | None, past_events: int) -> None:
         if hooks is not None:
-            for event in self._log.since(past_events):
+            for event in self._log.events[past_events:]:
                 if isinstance(event, types.InterruptRaised):
                     await maybe_await(hooks.on_interrupt(self._root_context(), to_interrupt(event)))
 
@@ -496,10 +495,7 @@ class RunStream(Generic[Out]):
             raise ReplayMismatchError(missing.key, type(missing).__name__, "nothing there")
 
     def _last_path(self) -> tuple[str, ...]:
-        log = self._log
-        path = next((event.path for event in reversed(log.tail) if event.path), ())
-        # The first events of a run that was resumed from a snapshot are read only if they must be.
-        return path or next((event.path for event in reversed(log.events) if event.path), ())
+        return next((event.path for event in reversed(self._log.events) if event.path), ())
 
     async def _stop(self, kind: type[types.Event], *fields: Any, failure: BaseException | None = None) -> None:
         """Record an event of this kind, which a run may have several times, and stop."""
