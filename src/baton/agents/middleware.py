@@ -226,12 +226,3 @@ def check_middleware(owner: str, middleware: Any) -> tuple[Middleware[Any], ...]
             hint = "give objects of Middleware classes, or decorate a function with @model_middleware"
             raise SetupError(f"{owner} has {show(each)} in middleware; {hint} or @tool_middleware")
     return tuple(cast("Sequence[Middleware[Any]]", middleware))
-
-
-def stack_for(agent: Any, ctx: AgentContext[Any]) -> MiddlewareStack:
-    """Return the middleware around an agent, the runner's outermost; compiled once per runner."""
-    cache = ctx._options.middleware_stacks
-    known = cache.get(agent.name)
-    if known is None or known[0] is not agent:
-        known = cache[agent.name] = (agent, build_stack([*ctx._options.middleware, *agent.middleware]))
-    return known[1]

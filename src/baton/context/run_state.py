@@ -335,10 +335,6 @@ class RunState(Struct, Generic[C], eq=False):
     """Resources that are shared by the run and closed when it stops, by owner."""
     suspended_by: dict[str, tuple[object, ...]] = {}
     """The open interrupts that have raised `SuspendRun`, each with the blocks that it was raised in."""
-    requests: Any = None
-    """The `RequestRecorder` of a stored run."""
-    trace: Any = None
-    """The `baton.agents.tracing.RunTrace` of a traced run."""
 
     def recount(self, scope: str, *, besides: str = "") -> None:
         """Count what is recorded of a part whose code does not run again.

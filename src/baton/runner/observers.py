@@ -12,6 +12,7 @@ from ..agents.tracing import RunTrace
 from ..context.run_state import RunState
 from ..errors import SetupError
 from ..events import Delta, Event
+from ..flow.follow import TeamFlow
 from ..log import EventSink
 from ..stores import Store
 from ..wording import show
@@ -120,17 +121,18 @@ class ObserverSink:
         self._entered: list[AbstractContextManager[EventHandler]] = []
         self._handlers: tuple[EventHandler, ...] = ()
 
-    def enter(self, run: RunState[Any], first_events: Sequence[Event]) -> Sequence[Event]:
+    def enter(self, flow: TeamFlow, first_events: Sequence[Event]) -> Sequence[Event]:
         """Enter the observers of a run that was opened.
 
         Returns:
             The events to write first; a traced run records its trace context in them.
         """
+        run = flow.run
         past = tuple(run.log.events)
         tracer = find_tracer(self._observers)
         if tracer is not None:
             try:
-                run.trace = self._trace = tracer.start_trace(run, first_events)
+                flow.services.trace = self._trace = tracer.start_trace(run, first_events)
                 first_events = self._trace.first_events
             except Exception:
                 _logger.exception("the trace of run `%s` could not be started", self._run_id)

@@ -42,7 +42,7 @@ class _StoredBackend:
         """Let the run write to the store from now on, and renew its lease."""
         repository = self._repository
         state = opened.flow.run
-        state.requests = RequestRecorder(
+        opened.flow.services.requests = RequestRecorder(
             state.id, state.log, opened.flow.history, thread.requests, offset=opened.history_offset
         )
         state.log.attach(journal)
