@@ -3,18 +3,20 @@
 Outermost first: hooks, the record, guardrails, middleware, and the call itself with its span.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from ..events import AgentResponded
 from .activation import RunConfig
-from .calls import CallOutcome, call_tool, record_tool_call, trace_tool_call
+from .calls import call_tool, record_tool_call, trace_tool_call
+from .hook_layers import tell_of_model_call, tell_of_tool_call
 from .hooks import AgentHooks, HookDispatcher
-from .middleware import Layer, Middleware, build_stack
+from .invocations import ModelCall, ToolInvocation
+from .middleware import Middleware, build_stack
 from .middleware_layers import call_in_own_scope, surround
 from .model_calls import ask, record_response, require_content
-from .seam import AgentCalls, Handler, ModelCall, ModelLayer, ToolInvocation, compose
+from .seam import AgentCalls, CallOutcome, Handler, Layer, LayerFunction, compose
 
 
 class SurroundedAgent(Protocol):
@@ -61,24 +63,26 @@ def calls_for(agent: SurroundedAgent, options: RunConfig) -> AgentCalls:
 
 
 def _compose_model_call(
-    hooks: HookDispatcher | None, middleware: Sequence[Layer], *checks: ModelLayer
+    hooks: HookDispatcher | None, middleware: Sequence[Layer], *checks: LayerFunction
 ) -> Handler[ModelCall, AgentResponded]:
-    layers: list[Callable[..., Awaitable[Any]]] = [*checks, *_middleware_layers(middleware)]
+    layers: list[LayerFunction] = [record_response]
+    if hooks is not None:
+        layers.insert(0, partial(tell_of_model_call, hooks))
     if middleware:
-        layers.insert(0, require_content)
-    told = [] if hooks is None else [hooks.around_model_call]
-    return compose(ask, [*told, record_response, *layers])
+        layers.append(require_content)
+    return compose(ask, [*layers, *checks, *_middleware_layers(middleware)])
 
 
 def _compose_tool_call(
     hooks: HookDispatcher | None, middleware: Sequence[Layer]
 ) -> Handler[ToolInvocation, CallOutcome]:
-    layers = [trace_tool_call, *_middleware_layers(middleware)]
+    layers: list[LayerFunction] = [record_tool_call, trace_tool_call, *_middleware_layers(middleware)]
+    if hooks is not None:
+        layers.insert(0, partial(tell_of_tool_call, hooks))
     if middleware:
         layers.append(call_in_own_scope)
-    told = [] if hooks is None else [hooks.around_tool_call]
-    return compose(call_tool, [*told, record_tool_call, *layers])
+    return compose(call_tool, layers)
 
 
-def _middleware_layers(middleware: Sequence[Layer]) -> list[Callable[..., Awaitable[Any]]]:
+def _middleware_layers(middleware: Sequence[Layer]) -> list[LayerFunction]:
     return [partial(surround, layer, position) for position, layer in enumerate(middleware, 1)]

@@ -15,6 +15,7 @@ from ..models import ModelRequest, ModelResponse
 from ..tools import ToolResult
 from ..wording import show
 from .activation import AgentContext
+from .seam import Layer
 
 C = TypeVar("C", default=Any, contravariant=True)
 
@@ -151,17 +152,6 @@ def tool_middleware(function: ToolCallFunction | None = None, /, *, name: str = 
 
 def _name_of(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
-
-
-class Layer(Struct, frozen=True):
-    """One method of one middleware."""
-
-    name: str
-    """The name in keys, unique in its stack."""
-    method: Callable[..., Awaitable[Any]]
-    """The method."""
-    holds_deltas: bool = False
-    """True if deltas are withheld until the method has returned."""
 
 
 class MiddlewareStack(Struct, frozen=True):

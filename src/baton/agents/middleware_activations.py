@@ -13,8 +13,8 @@ from ..log import FAILED
 from ..messages import Message
 from ..tools.guardrails import copy_changes
 from .activation import AgentContext
-from .middleware import Layer
 from .middleware_layers import describe_error, restore_error
+from .seam import Layer
 
 
 class _ActivationContext(AgentContext[Any], kw_only=True, eq=False):

@@ -19,8 +19,8 @@ from ..tools import ToolResult
 from ..tools.guardrails import copy_changes
 from ..tools.wrappers import tool_effect
 from ..wording import error_text
-from .middleware import Layer
-from .seam import Handler, ModelCall, ToolInvocation
+from .invocations import ModelCall, ToolInvocation
+from .seam import Handler, Layer
 
 AnyCall = TypeVar("AnyCall", ModelCall, ToolInvocation)
 
