@@ -1,4 +1,4 @@
-"""How long the property tests run, and what tests outside tests/integration must not do.
+"""Profiles of the property tests, and rules for tests outside tests/integration.
 
 Property tests try the same examples in every `make test`, so that only a change can make it fail. `make soak`
 (HYPOTHESIS_PROFILE=soak) explores: LAWS random examples of most laws, 1500 if that is not set, which takes about an
@@ -43,7 +43,9 @@ settings.load_profile(PROFILE)
 watch_clients()
 
 
-INTEGRATION = Path(__file__).parent / "integration"
+_TESTS = Path(__file__).parent
+_MAY_START_PROCESSES = frozenset({"architecture", "integration"})
+"""Folders of tests that are not part of `make test`."""
 _PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"})
 
 
@@ -56,7 +58,7 @@ class ProcessGuard:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        self._is_on = not item.path.is_relative_to(INTEGRATION)
+        self._is_on = item.path.relative_to(_TESTS).parts[0] not in _MAY_START_PROCESSES
         try:
             return (yield)
         finally:

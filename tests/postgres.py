@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import psycopg
 from filelock import FileLock
+from tests import leftovers
 
 with warnings.catch_warnings():
     # On import it looks for a folder of the session, which we do not use, and warns when there is none.
@@ -27,7 +28,7 @@ _PROGRAMS = Path(utils.__file__).parent / "pginstall" / "bin"
 _SETTINGS = {
     "listen_addresses": "",
     "shared_buffers": "16MB",
-    "max_connections": "60",
+    "max_connections": "200",
     "autovacuum": "off",
     # The tests end the server, never the machine: what the server has written is safe without waiting for the disk.
     "fsync": "off",
@@ -36,11 +37,41 @@ _SETTINGS = {
 _USER = "embedded_postgres"
 
 
-class PostgresServer:
-    """A server that can be started, stopped, and crashed; `url` is where its first database is."""
+class PostgresAddress:
+    """A server that runs; `url` is where its first database is.
+
+    Args:
+        folder: The folder with its socket.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def url(self) -> str:
+        return self.url_of("postgres")
+
+    def url_of(self, database: str, *, user: str = "postgres") -> str:
+        return f"postgresql://{user}@/{database}?host={quote(str(self.folder), safe='')}"
+
+    def empty_place(self) -> str:
+        """The url of a new schema, in which a store finds nothing."""
+        schema = f"place_{uuid4().hex}"
+        self.execute(f'CREATE SCHEMA "{schema}"')
+        return f"{self.url}&options={quote(f'-csearch_path={schema}', safe='')}"
+
+    def execute(self, statement: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description is not None else []
+
+
+class PostgresServer(PostgresAddress):
+    """A server that can be started, stopped, and crashed."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="baton-pg-"))
+        super().__init__(Path(tempfile.mkdtemp(prefix="baton-pg-")))
+        leftovers.remove_with_us(self.folder)
         self.folder.chmod(0o755)
         self._data = self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
@@ -50,12 +81,8 @@ class PostgresServer:
                 utils.ensure_user_exists(_USER)  # pyright: ignore[reportUnknownMemberType] - the package has no types
                 utils.ensure_prefix_permissions(_PROGRAMS)
             shutil.chown(self.folder, _USER)
-        command = [self._program("initdb"), "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "utf8", "-N"]
+        command = [_PROGRAMS / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "utf8", "-N"]
         subprocess.run(command, user=self._run_as, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
-
-    @property
-    def url(self) -> str:
-        return self.url_of("postgres")
 
     @property
     def pid(self) -> int:
@@ -63,12 +90,9 @@ class PostgresServer:
         assert self._process is not None
         return self._process.pid
 
-    def url_of(self, database: str, *, user: str = "postgres") -> str:
-        return f"postgresql://{user}@/{database}?host={quote(str(self.folder), safe='')}"
-
     def start(self) -> None:
         settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-        command = [self._program("postgres"), "-D", self._data, "-k", self.folder, *settings]
+        command = [_PROGRAMS / "postgres", "-D", self._data, "-k", self.folder, *settings]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, user=self._run_as, cwd=self.folder, stderr=log, start_new_session=True
@@ -93,17 +117,3 @@ class PostgresServer:
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self.folder)
-
-    def empty_place(self) -> str:
-        """The url of a new schema, in which a store finds nothing."""
-        schema = f"place_{uuid4().hex}"
-        self.execute(f'CREATE SCHEMA "{schema}"')
-        return f"{self.url}&options={quote(f'-csearch_path={schema}', safe='')}"
-
-    def execute(self, statement: str) -> list[tuple[object, ...]]:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description is not None else []
-
-    def _program(self, name: str) -> Path:
-        return _PROGRAMS / name

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests import leftovers
 from tests.ports import free_port
 
 
@@ -35,6 +36,7 @@ class TemporalServer:
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
+        leftovers.guard()
         program = Path(sys.executable).with_name("temporal")
         command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self._port)]
         command += [

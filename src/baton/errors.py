@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from .wording import nearest as nearest
 from .wording import quote_names as quote_names
-from .wording import type_of
+from .wording import show, type_of
 
 
 class BatonError(Exception):
@@ -19,6 +19,19 @@ class SetupError(BatonError):
 
 class AddressError(SetupError):
     """A server cannot listen on its address: it is invalid or in use."""
+
+
+class InvalidIdError(SetupError):
+    """A new run cannot have this id, thread or owner: it has characters that are not allowed.
+
+    Attributes:
+        parameter: The parameter that holds it.
+        id: The id or name.
+    """
+
+    def __init__(self, parameter: str, id: str, character: str, allowed: str) -> None:
+        super().__init__(f"{parameter} is {show(id)}, which contains {character!r}; use {allowed}")
+        self.parameter, self.id = parameter, id
 
 
 class MissingExtraError(SetupError, ImportError):

@@ -1,5 +1,6 @@
 """Output of the command line cannot control the terminal."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 import baton.cli
 from baton import Agent, Runner
 from baton.cli.output import escape_json
+from baton.stores import MemoryStore, SQLiteStore
 from baton.testing import ScriptedModel
 from baton.wording import one_line, printable
 
@@ -80,9 +82,16 @@ def test_chat_prints_no_control_characters(write: Write, baton: Invoke, name: st
 
 
 def test_ids_from_a_store_are_sanitised(write: Write, baton: Invoke, tmp_path: Path) -> None:
-    # F19: the ids of runs and threads may come from the clients of a server.
-    runner = Runner(Agent("A", model=ScriptedModel([UNSAFE])), store=tmp_path / "runs.db")
-    runner.run_sync("hi\u202e", run_id=RUN_ID, thread=f"t\n{UNSAFE}")
+    # F19: another program may have written them.
+    async def store_run() -> None:
+        made = MemoryStore()
+        await Runner(Agent("A", model=ScriptedModel([UNSAFE])), store=made).run("hi\u202e", run_id="RUN_ID")
+        lines = [line.replace(b'"RUN_ID"', json.dumps(RUN_ID).encode()) for line in await made.load("RUN_ID")]
+        store = SQLiteStore(tmp_path / "runs.db")
+        await store.create(RUN_ID, lines, thread=f"t\n{UNSAFE}", status="completed")
+        await store.close()
+
+    asyncio.run(store_run())
     for arguments in (["ls"], ["ls", "--json"], ["show", RUN_ID], ["show", RUN_ID, "--events"], ["show", RUN_ID]):
         shown = baton("runs", *arguments, "--store", "runs.db")
         assert shown.exit_code == 0

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests import leftovers
 from tests.mcp.servers import free_port, until_reachable
 
 HERE = Path(__file__).parent
@@ -107,6 +108,7 @@ class Kit:
 @asynccontextmanager
 async def _served() -> AsyncGenerator[str]:
     """A team at a port, as the command line serves it."""
+    leftovers.guard()
     port = free_port()
     team = f"{HERE / 'mcp_team.py'}:desk"
     baton = (sys.executable, "-m", "baton", "mcp", team, "--http", "--port", str(port))

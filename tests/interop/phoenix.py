@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests import leftovers
 from tests.ports import free_port
 
 from baton import Agent, Runner, handoff, tool
@@ -68,6 +69,7 @@ async def phoenix(environment: Path) -> AsyncGenerator[str]:
     """Start Phoenix on loopback with an empty database, and yield its URL."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
+    leftovers.guard()
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "PHOENIX_HOST": "127.0.0.1",

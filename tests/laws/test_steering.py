@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from baton import Agent, Runner, tool
+from baton import Agent, Limits, Runner, tool
 from baton.context import RunContext
 from baton.errors import RunExistsError
 from baton.events import UserMessageAdded
@@ -63,9 +63,12 @@ def make_runner(plan: list[str], store: Store) -> Runner[Any, Any]:
         return "seen"
 
     other = Agent("B", description="The other one.", tools=[look])
-    return Runner(Agent("A", tools=[look], sub_agents=[other]), model=ScriptedModel(steps_of(plan)), store=store)
+    root = Agent("A", tools=[look], sub_agents=[other])
+    # A plan of transfers alone is a loop without progress, which would end the run before any message is read.
+    return Runner(root, model=ScriptedModel(steps_of(plan)), store=store, limits=Limits(idle_cycles=None))
 
 
+@example(plan=["transfer"] * 6, arrivals={})
 @given(
     plan=st.lists(st.sampled_from(["transfer", "1", "2"]), max_size=6),
     arrivals=st.dictionaries(st.integers(1, 14), st.sampled_from(["steer", "steer", "queue"]), max_size=5),

@@ -1,4 +1,4 @@
-"""Test stores: one that records its calls and can be made to fail, and the copy that a dead process leaves behind."""
+"""Test stores: they record their calls, fail or confirm late; and the copy that a dead process leaves behind."""
 
 import asyncio
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from baton.events import Event, decode_lines
-from baton.stores import AppendOptions, Lease, MemoryStore, RunFlags, RunRecord
+from baton.stores import AppendOptions, Lease, MemoryStore, RunFlags, RunRecord, RunStatus
 
 Fault = Exception | Callable[[], Any]
 
@@ -59,6 +59,25 @@ class RecordingStore(MemoryStore):
     def keys(self, run_id: str) -> list[str]:
         """Return the keys of a run's stored events."""
         return [event.key for event in decode_lines(self._lines[run_id])] if run_id in self._lines else []
+
+
+class HeldStore(MemoryStore):
+    """A memory store whose writer learns only when `go` is set that a status is stored; others see it at once."""
+
+    def __init__(self, status: RunStatus) -> None:
+        super().__init__()
+        self.stored = asyncio.Event()
+        self.go = asyncio.Event()
+        self._status = status
+
+    async def append(
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> RunFlags:
+        flags = await super().append(run_id, expected_seq, lines, **options)
+        if options.get("status") == self._status and not self.stored.is_set():
+            self.stored.set()
+            await self.go.wait()
+        return flags
 
 
 class ManualClock:

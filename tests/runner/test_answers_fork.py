@@ -73,7 +73,7 @@ async def test_forks_are_erased_with_the_owner_of_the_original() -> None:
     await runner.fork("r", run_id="f")
     await runner.fork("f", run_id="g")
     await store.delete("r")
-    await runner.fork(first.events, run_id="of events")
+    await runner.fork(first.events, run_id="of-events")
     await runner.run("hi", owner="bob", run_id="other")
     assert await store.erase(owner="ada") == 3
     assert [one.run_id for one in (await store.list()).records] == ["other"]

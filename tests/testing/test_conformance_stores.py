@@ -169,6 +169,34 @@ class ReleasesAnything(MemoryStore):
         await super().release(replace(lease, fence=record.fence) if record else lease)
 
 
+class ReleasesInASecondStep(MemoryStore):
+    async def append(
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> RunFlags:
+        if options.get("status") == "suspended":
+            options["release"] = False
+        return await super().append(run_id, expected_seq, lines, **options)
+
+
+class ReleasesBeforeTheCancellation(MemoryStore):
+    async def append(
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> RunFlags:
+        flags = await super().append(run_id, expected_seq, lines, **options)
+        if options.get("release"):
+            await super().release(Lease(run_id, "", options.get("fence") or 0, 0))
+        return flags
+
+
+class RenewsReleasedLeases(MemoryStore):
+    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
+        for lease in leases:
+            record = await self.record(lease.run_id)
+            if record is not None and not record.lease_until:
+                self._records[lease.run_id] = replace(record, lease_until=1.0)
+        return await super().renew(leases, ttl=ttl)
+
+
 class AcceptsEveryCancelRequest(MemoryStore):
     async def request_cancel(self, run_id: str, when: CancelWhen) -> bool:
         await super().request_cancel(run_id, when)
@@ -355,6 +383,9 @@ BROKEN: dict[type[MemoryStore], str] = {
     KeepsTheFence: "a_worker_may_take_its_lease_again",
     RenewsAnything: "a_lease_can_be_renewed",
     ReleasesAnything: "a_lease_can_be_released",
+    ReleasesInASecondStep: "a_suspended_run_can_be_acquired_at_once",
+    ReleasesBeforeTheCancellation: "a_suspended_run_can_be_acquired_at_once",
+    RenewsReleasedLeases: "a_released_lease_is_not_renewed",
     AcceptsEveryCancelRequest: "a_cancel_request_is_kept",
     PagesByNumber: "pages_are_stable_while_runs_come_and_go",
     OnePageTooMany: "pages_follow_one_another",

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from tests.runner.recording_store import HeldStore
 
 from baton import Agent, Runner, SequentialAgent
 from baton.agents import agent
@@ -185,6 +186,20 @@ async def test_a_run_that_kills_its_workers_is_parked_and_can_be_retried() -> No
     await runner.answer(run_id, None)
     async with working(runner):
         await until_status(store, run_id, "completed")
+
+
+async def test_a_parked_run_can_be_retried_before_the_worker_that_parked_it_knows() -> None:
+    store = HeldStore("failed")
+    runner = Runner(Agent("Desk", model=ScriptedModel(["Hello."])), store=store)
+    run_id = await runner.submit("hi")
+    await die(store, run_id)
+    parking = asyncio.create_task(Worker(runner, max_deaths=1).drive(run_id))
+    await store.stored.wait()
+    assert PARKED_NOTE in await store.notes(run_id)
+    await runner.answer(run_id, None)
+    assert (await runner.drive(run_id)).status == "completed"
+    store.go.set()
+    assert await parking == Outcome("failed")
 
 
 async def test_deaths_count_only_while_the_log_does_not_grow() -> None:

@@ -1,10 +1,13 @@
 """The command `baton init`: a small project with a team, its tests and a web app."""
 
 import keyword
+import os
 import re
 import sys
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from secrets import token_urlsafe
 
 import click
 
@@ -25,13 +28,16 @@ _FILES = {
     "Dockerfile": "Dockerfile",
     ".dockerignore": "dockerignore",
     ".env.example": "env.example",
+    ".env": "env",
     ".gitignore": "gitignore",
 }
 """The files of a project and their templates."""
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*", re.IGNORECASE)
 _TAKEN = ("baton", "fastapi", "tests", "uvicorn")
 """Names of modules that the project imports, or has already."""
-_PLACEHOLDER = re.compile("PROJECT|PACKAGE|VERSION")
+_PLACEHOLDER = re.compile("PROJECT|PACKAGE|VERSION|NEW_TOKEN")
+_PRIVATE = 0o600
+"""The mode of the file with the token."""
 
 
 def write_project(folder: Path) -> list[Path]:
@@ -50,7 +56,7 @@ def write_project(folder: Path) -> list[Path]:
     name = folder.resolve().name
     package = _package_name(name)
     _check_is_free(folder)
-    values = {"PROJECT": name, "PACKAGE": package, "VERSION": __version__}
+    values = {"PROJECT": name, "PACKAGE": package, "VERSION": __version__, "NEW_TOKEN": token_urlsafe(32)}
     templates = files("baton.cli") / "project"
     written: list[Path] = []
     for path, template in _FILES.items():
@@ -60,7 +66,8 @@ def write_project(folder: Path) -> list[Path]:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             # "x": a file that appeared meanwhile is not overwritten either.
-            with file.open("x", encoding="utf-8", newline="\n") as opened:
+            opener = partial(os.open, mode=_PRIVATE) if template == "env" else None
+            with open(file, "x", encoding="utf-8", newline="\n", opener=opener) as opened:
                 opened.write(_PLACEHOLDER.sub(lambda found: values[found[0]], text))
         except OSError as error:
             raise TargetError(f"cannot write {file}: {error.strerror or error}") from error
@@ -94,7 +101,8 @@ def init_command(*, folder: Path) -> None:
     """Write a small project: a team, its tests and a web app.
 
     NAME is a new folder, and the name of the project. It gets a team of two agents, tests with a scripted model, a
-    FastAPI app, a Dockerfile, .env.example, AGENTS.md and pyproject.toml. Nothing is overwritten.
+    FastAPI app, a Dockerfile, AGENTS.md and pyproject.toml. Callers of the app need the token that .env gets; git
+    ignores .env, and .env.example explains it. Nothing is overwritten.
 
     \b
     Examples:
@@ -106,6 +114,7 @@ def init_command(*, folder: Path) -> None:
     for path in written:
         write(f"  {folder / path}")
     for line in (
+        "\n.env has the token that callers of the web app send, and is not committed",
         "\nnext:",
         f"  cd {folder}",
         "  pip install -e '.[dev]'",

@@ -97,6 +97,22 @@ def parse_json_or_text(text: str) -> Any:
         return text
 
 
+def check_thread(ctx: click.Context, option: click.Parameter, thread: str | None) -> str | None:
+    """Refuse a name that no new thread may have."""
+    from ..runner.ids import check_name
+
+    check_name(option.opts[0], thread or "")
+    return thread
+
+
+def check_new_run_id(ctx: click.Context, option: click.Parameter, run_id: str | None) -> str | None:
+    """Refuse an id that no new run may have."""
+    from ..runner.ids import check_run_id
+
+    check_run_id(run_id or "", option.opts[0])
+    return run_id
+
+
 def choose_format(*, as_json: bool, as_events: bool) -> Any:
     """Return the format that --json or --events selects: json, events or text."""
     if as_json and as_events:
@@ -169,7 +185,7 @@ run_options = add_options(
     model,
     pairs_option("--value", "values", "Set a value of the run; JSON is parsed."),
     store,
-    click.option("--thread", metavar="ID", help="Continue this conversation; needs --store."),
+    click.option("--thread", metavar="ID", callback=check_thread, help="Continue this conversation; needs --store."),
     *[_limit_option(name, kind) for name, kind in _LIMITS.items()],
     debug,
     collect("arguments", RunArguments),

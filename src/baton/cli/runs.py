@@ -276,7 +276,7 @@ def retry(store: str, run_ids: tuple[str, ...]) -> None:
 @_run_id
 @click.option("--at", type=click.IntRange(min=1), metavar="N", help="Copy the first N events; by default all.")
 @options.pairs_option("--edit", "edit", "Replace the result of an event, and drop the events after it.")
-@click.option("--run-id", "new_id", metavar="ID", help="The id of the new run.")
+@click.option("--run-id", "new_id", metavar="ID", callback=options.check_new_run_id, help="The id of the new run.")
 @options.debug
 def fork(store: str, run_id: str, at: int | None, edit: Mapping[str, Any], new_id: str | None) -> None:
     """Create a new run from the first events of another; prints its id.

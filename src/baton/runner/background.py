@@ -15,7 +15,7 @@ from ..arguments import check_arguments
 from ..errors import BatonError, RunConflictError, RunNotFoundError, ShuttingDownError, ThreadBusyError
 from ..events import Delta, Event, ReasoningDelta, ResponseRestarted, TextDelta, ToolCallDelta
 from ..messages import RunInput
-from ..stores import CancelWhen, RunRecord, RunStatus, WaitingMessage
+from ..stores import FINISHED_STATUSES, CancelWhen, RunRecord, RunStatus, WaitingMessage
 from .arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
 from .options import refuse_unrecorded
 from .recovery import FailedAttempts, RunnablePoller
@@ -321,13 +321,16 @@ class BackgroundRunner:
             The status; it stays `running` until the driving worker stops.
         """
         broadcast = self._broadcasts.get(run_id)
-        if broadcast is None:
-            return await self.runner.cancel(run_id, when)
-        await broadcast.stream.cancel(when)
-        if when == "now":
+        if broadcast is not None:
+            is_stopping = broadcast.stream._result is not None
+            await broadcast.stream.cancel(when)
+            if when != "now" and not is_stopping:
+                return "running"
             await asyncio.wait([broadcast.task])
-            return broadcast.stream.result.status
-        return "running"
+            if (status := broadcast.stream.result.status) in FINISHED_STATUSES:
+                return status
+            # It was being suspended when the request came.
+        return await self.runner.cancel(run_id, when)
 
     def is_driving(self, run_id: str) -> bool:
         """Return whether this background runner drives the run.

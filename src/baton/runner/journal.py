@@ -23,12 +23,12 @@ from ..events import Delta, Event, UserMessageAdded, encode_event
 from ..events.codec import encode_header
 from ..log import EventSink
 from ..stores import (
-    FINISHED_STATUSES,
     AppendOptions,
     CancelRequest,
     CancelWhen,
     InboxState,
     Lease,
+    RunFlags,
     RunRecord,
     RunStatus,
     Store,
@@ -220,10 +220,12 @@ class Journal:
     async def finish(
         self, status: RunStatus, *, wake_at: float = 0.0, notes: Mapping[str, bytes] | None = None
     ) -> None:
-        """Store the remaining events and the status; a finished run's lease ends with it.
+        """Store the remaining events and the status; the lease ends with it.
+
+        If the run is to be cancelled and has not finished, the lease stays.
 
         Args:
-            status: The status.
+            status: The status in which the run stops.
             wake_at: The time at which a worker drives the run next; 0 for none.
             notes: Notes to store with it.
         """
@@ -307,19 +309,30 @@ class Journal:
             deliver(event)
 
     async def _append(self, batch: _Batch, *, is_retry: bool) -> None:
-        lease, pause = self.lease, _FIRST_PAUSE
+        lease = self.lease
         assert lease is not None
-        for attempt in range(1, _ATTEMPTS + 1):
+        options = self._options(batch, lease)
+        flags = await self._append_until_it_works(batch, lease, options, is_retry=is_retry)
+        self.cancel_requested, self.inbox = flags.cancel_requested, flags.inbox
+        if flags.cancel_requested:
+            self._pass_on(flags.cancel_requested)
+        self._seq += len(batch.lines)
+        self.is_released = options.get("release", False) and not flags.cancel_requested
+        if self.relay is not None:
+            self.relay.stored(lease.run_id, self._seq - 1)
+
+    async def _append_until_it_works(
+        self, batch: _Batch, lease: Lease, options: AppendOptions, *, is_retry: bool
+    ) -> RunFlags:
+        attempt, pause = 1, _FIRST_PAUSE
+        while True:
             try:
-                flags = await self._store.append(lease.run_id, self._seq, batch.lines, **self._options(batch, lease))
-                self.cancel_requested, self.inbox = flags.cancel_requested, flags.inbox
-                if flags.cancel_requested:
-                    self._pass_on(flags.cancel_requested)
-                break
+                return await self._store.append(lease.run_id, self._seq, batch.lines, **options)
             except RunConflictError:
-                if (is_retry or attempt > 1) and await self._was_written(lease, len(batch.lines)):
-                    break
-                raise
+                written = await self._written_flags(lease, len(batch.lines)) if is_retry or attempt > 1 else None
+                if written is None:
+                    raise
+                return written
             except (ThreadBusyError, MessageGoneError):
                 raise
             except StoreError:
@@ -327,17 +340,13 @@ class Journal:
                     raise
                 _logger.warning("could not write to run `%s`; retrying", lease.run_id, exc_info=True)
                 await asyncio.sleep(pause)
-                pause *= 2
-        self._seq += len(batch.lines)
-        self.is_released = batch.status in FINISHED_STATUSES
-        if self.relay is not None:
-            self.relay.stored(lease.run_id, self._seq - 1)
+                attempt, pause = attempt + 1, pause * 2
 
     def _options(self, batch: _Batch, lease: Lease) -> AppendOptions:
         options: AppendOptions = {"fence": lease.fence}
         if batch.status is not None:
-            options |= {"status": batch.status, "wake_at": batch.wake_at}
-            options["release"] = batch.status in FINISHED_STATUSES
+            # A reader that sees the run stopped can acquire its lease.
+            options |= {"status": batch.status, "wake_at": batch.wake_at, "release": batch.status != "running"}
         if batch.notes:
             options["notes"] = batch.notes
         if batch.take:
@@ -351,10 +360,12 @@ class Journal:
         if when != "now" and self.run is not None:
             self.run._stop_on_request(when, None)
 
-    async def _was_written(self, lease: Lease, count: int) -> bool:
-        """Return whether an earlier attempt succeeded although its confirmation was lost."""
+    async def _written_flags(self, lease: Lease, count: int) -> RunFlags | None:
+        """Return the flags if an earlier attempt succeeded and its confirmation was lost, else None."""
         record = await self._store.record(lease.run_id)
-        return record is not None and record.fence == lease.fence and record.seq == self._seq + count
+        if record is None or record.fence != lease.fence or record.seq != self._seq + count:
+            return None
+        return RunFlags(record.cancel_requested, record.inbox)
 
     async def _finish_despite_cancel(self, work: Coroutine[Any, Any, None], *, seconds: float | None = None) -> None:
         """Finish a commit although the run is cancelled, and raise CancelledError afterwards.

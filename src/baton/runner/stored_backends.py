@@ -1,6 +1,5 @@
 """The backends of runs in a store: they create a run or reopen it, and let it write to the store."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
@@ -54,7 +53,10 @@ class _StoredBackend:
 
     async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
         """Store the final status and release the lease; return the status that was stored."""
-        return await self._repository.finish(flow, self._journal, status) if self._journal is not None else status
+        if self._journal is None:
+            return status
+        with self._repository.closing(self.run_id):
+            return await self._repository.finish(flow, self._journal, status)
 
 
 class NewStoredRun(_StoredBackend):
@@ -150,6 +152,7 @@ class ReopenedRun(_StoredBackend):
     async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Acquire the lease, so that no one else writes, and load the log."""
         repository = self._repository
+        await repository.wait_until_closed(self.run_id)
         repository.claim(self.run_id)
         if self._only_if_due:
             # Such a run is driven for readers in other processes.
@@ -164,8 +167,7 @@ class ReopenedRun(_StoredBackend):
         repository = self._repository
         local = repository.local_states.get(self.run_id) or StoppedRun()
         before = await repository.record(self.run_id)
-        deadline = monotonic() + repository.ttl
-        lease = await self._acquire(self._worker or local.worker or new_id())
+        lease, deadline = await repository.acquire(self.run_id, self._worker or local.worker or new_id())
         try:
             record = await repository.record(self.run_id)
             if self._only_if_due and not is_drivable(record):
@@ -197,25 +199,6 @@ class ReopenedRun(_StoredBackend):
             journal.previous_worker = before.worker
             journal.last_heartbeat = before.lease_until - before.lease_seconds
         return self._attach(opened, journal, run, thread)
-
-    async def _acquire(self, worker: str) -> Lease:
-        """Acquire the lease; if the task is cancelled meanwhile, the lease is released."""
-        store = self._repository.store
-        acquiring = asyncio.ensure_future(store.acquire(self.run_id, worker, ttl=self._repository.ttl))
-        try:
-            return await asyncio.shield(acquiring)
-        except asyncio.CancelledError:
-            await asyncio.wait([acquiring])
-            if not acquiring.cancelled() and acquiring.exception() is None:
-                await store.release(acquiring.result())
-            raise
-
-    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
-        """Store the final status and release the lease; return the status that was stored."""
-        try:
-            return await super().close(flow, status)
-        finally:
-            self._repository.disclaim(self.run_id)
 
     async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, ThreadState]:
         repository = self._repository

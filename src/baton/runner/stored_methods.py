@@ -122,6 +122,7 @@ class StoredRunMethods(Generic[C, Out]):
 
         Raises:
             AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
+            RunConflictError: A worker is driving the run, or it is being cancelled.
         """
         await self._require_repository("answer").answer(run_id, answers, values=values, message=message)
 

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
-from time import time
+from time import monotonic, time
 from typing import Any, Unpack
 
 from msgspec.structs import replace
@@ -61,6 +62,8 @@ from .waiting_messages import ANY_TIME, Schedule
 _logger = logging.getLogger("baton.runner")
 _MAX_LOCAL_STATES = 1000
 _RETRY_INTERVAL = 0.02
+_PATIENCE = 2.0
+"""Seconds to wait for the lease of a suspended run."""
 
 
 class RunRepository:
@@ -90,6 +93,8 @@ class RunRepository:
         self.observers = observers
         self._driven: dict[str, asyncio.Task[Any]] = {}
         """The tasks that drive runs, by run id."""
+        self._closing: dict[str, asyncio.Future[None]] = {}
+        """The runs whose end is being stored here, by run id; done when this process has forgotten the driver."""
         self.relay = RunRelay(store)
         """Tells other processes of events and deltas."""
         self.inbox = Inbox(store, self.prepare, self.create)
@@ -113,6 +118,67 @@ class RunRepository:
     def disclaim(self, run_id: str) -> None:
         """Forget the driver of a run."""
         self._driven.pop(run_id, None)
+
+    @contextmanager
+    def closing(self, run_id: str) -> Generator[None]:
+        """Let others in this process who reopen a run wait while its driver stores that it stops."""
+        driver, closed = asyncio.current_task(), asyncio.get_running_loop().create_future()
+        self._closing[run_id] = closed
+        try:
+            yield
+        finally:
+            if self._driven.get(run_id) is driver:
+                self.disclaim(run_id)
+            if self._closing.get(run_id) is closed:
+                del self._closing[run_id]
+            closed.set_result(None)
+
+    async def wait_until_closed(self, run_id: str) -> None:
+        """Wait while a driver in this process stores that a run stops.
+
+        Others may see the run stopped before this process has kept what it needs to resume it, such as its context.
+        """
+        closed = self._closing.get(run_id)
+        if closed is not None and closed.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([closed])
+
+    async def acquire(self, run_id: str, worker: str) -> tuple[Lease, float]:
+        """Acquire the lease of a run; if the run is suspended and leased, wait for a while.
+
+        The holder is not its driver, which released the lease when it suspended the run, but validates an answer or
+        found nothing to drive. Either takes a moment.
+
+        Args:
+            run_id: The run.
+            worker: The new holder.
+
+        Returns:
+            The lease, and the monotonic time until which it is valid for certain.
+
+        Raises:
+            RunConflictError: Another worker drives it, or holds the lease for longer.
+        """
+        give_up_at = monotonic() + _PATIENCE
+        while True:
+            deadline = monotonic() + self.ttl
+            try:
+                return await self._try_to_acquire(run_id, worker), deadline
+            except RunConflictError:
+                record = await self.record(run_id)
+                if record.status != "suspended" or record.cancel_requested or monotonic() >= give_up_at:
+                    raise
+            await asyncio.sleep(_RETRY_INTERVAL)
+
+    async def _try_to_acquire(self, run_id: str, worker: str) -> Lease:
+        """Acquire the lease; if the task is cancelled meanwhile, the lease is released."""
+        acquiring = asyncio.ensure_future(self.store.acquire(run_id, worker, ttl=self.ttl))
+        try:
+            return await asyncio.shield(acquiring)
+        except asyncio.CancelledError:
+            await asyncio.wait([acquiring])
+            if not acquiring.cancelled() and acquiring.exception() is None:
+                await self.store.release(acquiring.result())
+            raise
 
     async def record(self, run_id: str) -> RunRecord:
         """Return the record of a run.
@@ -203,6 +269,7 @@ class RunRepository:
         if part is not None:
             self.threads.remember(part, log.count + 1)
         if status == "suspended" and journal.cancel_requested:
+            # The lease is still held, so that no answer comes first.
             log.write(RunCancelled(f"cancelled{log.count}", RUN_ORIGIN, time()))
             await journal.finish("cancelled")
             return "cancelled"
@@ -322,7 +389,7 @@ class RunRepository:
         self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None, message: UserText | None = None
     ) -> None:
         """Store answers to a run and set its status to `running`, for another worker to drive."""
-        lease = await self.store.acquire(run_id, new_id(), ttl=self.ttl)
+        lease, _ = await self.acquire(run_id, new_id())
         try:
             if lease.cancel_requested:
                 await self.store_cancelled(await self.record(run_id), lease)
@@ -334,7 +401,9 @@ class RunRepository:
             await self.check_last(record)
             first = resume_events(log, await self.time_for(log), answers=answers, args=args)
             lines = [encode_event(event) for event in first]
-            await self.store.append(run_id, log.count + 1, lines, status="running", fence=lease.fence, wake_at=0.0)
+            await self.store.append(
+                run_id, log.count + 1, lines, status="running", fence=lease.fence, wake_at=0.0, release=True
+            )
         finally:
             await self.store.release(lease)
 
@@ -357,10 +426,10 @@ class RunRepository:
             if record.status not in ("running", "suspended"):
                 return record.status
             try:
-                lease = await self.store.acquire(run_id, new_id(), ttl=self.ttl)
+                lease = await self._try_to_acquire(run_id, new_id())
                 break
             except RunConflictError:
-                # If it is leased but not running, its driver has just stopped or is about to start.
+                # If it is suspended, the holder is about to drive it, or releases it in a moment.
                 await self.store.request_cancel(run_id, when)
                 if (await self.record(run_id)).status == "running":
                     return "running"
@@ -378,7 +447,7 @@ class RunRepository:
         """Store that a run that no one drives is cancelled."""
         line = encode_event(RunCancelled(f"cancelled{record.seq - 1}", RUN_ORIGIN, time()))
         flags = await self.store.append(
-            record.run_id, record.seq, [line], status="cancelled", fence=lease.fence, wake_at=0.0
+            record.run_id, record.seq, [line], status="cancelled", fence=lease.fence, wake_at=0.0, release=True
         )
         if flags.inbox:
             await self.inbox.promote_safely(record.thread)

@@ -8,7 +8,8 @@ A run is stored as lines, each one event as JSON, and a record. A store never re
    `append` has written all of the lines or none, and the store remains usable.
 3. A lease is held by one worker at a time. Every acquisition has a higher fence, and an append with an older fence
    raises RunConflictError. A lease of 0 seconds has expired at once. All times are those of the store's clock, never of
-   a worker's. A lease that has more than its seconds left is not valid: the clock was set back.
+   a worker's. A lease that has more than its seconds left is not valid: the clock was set back. `append` can end the
+   lease in the transaction that sets the status, so that no reader sees a run that has stopped and is still leased.
 4. Failures of the store itself (unreachable, full, locked, read-only) raise StoreError, and nothing has been written.
 5. Notes are bytes by name beside the log; the last write wins. They need no lease, do not change the record, and are
    deleted with the run. `create` and `append` can write notes in the transaction of their lines.
@@ -259,7 +260,7 @@ class AppendOptions(TypedDict, total=False):
     notes: Mapping[str, bytes]
     """Notes to write in the same transaction."""
     release: bool
-    """End the lease in the same transaction; False by default."""
+    """End the lease in the same transaction, unless the holder has yet to cancel the run; False by default."""
 
 
 @runtime_checkable
@@ -468,7 +469,7 @@ class Store(Protocol):
             ttl: Seconds from now until they expire.
 
         Returns:
-            The renewed leases by run id. A lease that was acquired again since, or whose run was deleted, is missing.
+            The renewed leases by run id. A lease that was released or acquired since, or whose run is gone, is missing.
         """
         ...
 

@@ -62,7 +62,8 @@ WITH moved AS (
         changed_at = CASE WHEN coalesce(%(status)s, status) = status THEN changed_at ELSE {_NOW} END,
         wake_at = coalesce(%(wake_at)s, wake_at), cancel_requested = coalesce(%(no_cancel)s, cancel_requested),
         reader = greatest(reader, %(reader)s), last_write = %(write)s,
-        lease_until = CASE WHEN %(release)s THEN 0 ELSE lease_until END
+        lease_until = CASE WHEN %(release)s AND coalesce(%(no_cancel)s, cancel_requested) = '' THEN 0
+            ELSE lease_until END
     WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
         AND last_write <> %(write)s
     RETURNING number, cancel_requested, inbox, team, priority, wake_at,
@@ -100,7 +101,7 @@ SELECT {_LEASE} FROM taken"""
 _RENEW: LiteralString = f"""
 UPDATE baton_runs SET lease_until = {_NOW} + %(ttl)s, lease_seconds = %(ttl)s
 FROM unnest(%(run_ids)s::text[], %(fences)s::integer[]) AS held(id, held_fence)
-WHERE run_id = id AND fence = held_fence RETURNING {_LEASE}"""
+WHERE run_id = id AND fence = held_fence AND lease_until > 0 RETURNING {_LEASE}"""
 _RELEASE: LiteralString = """
 WITH freed AS (
     UPDATE baton_runs SET lease_until = 0 WHERE run_id = %s AND fence = %s

@@ -99,17 +99,18 @@ class Append(Struct, frozen=True):
         """
         self.check(record)
         status = self.status or record.status
+        cancel_requested = "" if status in FINISHED_STATUSES else record.cancel_requested
         return replace(
             record,
             seq=self.expected_seq + len(self.lines),
             status=status,
             updated_at=now,
             changed_at=record.changed_at if status == record.status else now,
-            cancel_requested="" if status in FINISHED_STATUSES else record.cancel_requested,
+            cancel_requested=cancel_requested,
             wake_at=record.wake_at if self.wake_at is None else self.wake_at,
             inbox=record.inbox if inbox is None else inbox,
             reader=max(record.reader, self.reader),
-            lease_until=0.0 if self.release else record.lease_until,
+            lease_until=0.0 if self.release and not cancel_requested else record.lease_until,
         )
 
     @property
@@ -255,8 +256,8 @@ class LeaseMethods(WriteMethods):
 
 
 def after_renew(record: RunRecord | None, lease: Lease, *, ttl: float, now: float) -> RunRecord | None:
-    """Return the record after a renewal, or None if the lease is an old one."""
-    if record is None or record.fence != lease.fence:
+    """Return the record after a renewal, or None if the lease was released or is an old one."""
+    if record is None or record.fence != lease.fence or not record.lease_until:
         return None
     return replace(record, lease_until=now + ttl, lease_seconds=ttl)
 

@@ -43,7 +43,7 @@ _ADVANCED = "seq = seq + ?1, updated_at = ?2, reader = max(reader, ?3)"
 _CHANGED = """
     status = coalesce(?7, status), changed_at = iif(coalesce(?7, status) = status, changed_at, ?2),
     wake_at = coalesce(?8, wake_at), cancel_requested = coalesce(?9, cancel_requested),
-    lease_until = iif(?10, 0.0, lease_until)"""
+    lease_until = iif(?10 AND coalesce(?9, cancel_requested) = '', 0.0, lease_until)"""
 _OF_WRITER = "run_id = ?4 AND seq = ?5 AND fence = coalesce(?6, fence) RETURNING number, cancel_requested, inbox"
 # For nearly every append. It sets no column that an index has, so that two pages change instead of six.
 _ADVANCE_RUN = f"UPDATE runs SET {_ADVANCED} WHERE {_OF_WRITER}"
@@ -54,7 +54,7 @@ UPDATE runs SET worker = :worker, lease_until = :lease_until, lease_seconds = :l
 WHERE run_id = :run_id"""
 _RENEW = """
 UPDATE runs SET lease_until = :until, lease_seconds = :ttl FROM json_each(:leases) AS lease
-WHERE run_id = lease.value ->> 0 AND fence = lease.value ->> 1
+WHERE run_id = lease.value ->> 0 AND fence = lease.value ->> 1 AND lease_until > 0
 RETURNING run_id, worker, fence, cancel_requested, inbox"""
 _RECORD = f"SELECT {COLUMNS} FROM runs WHERE run_id = ?"
 _LAST_RUN = "SELECT run_id FROM runs WHERE thread = ? AND thread <> '' ORDER BY number DESC LIMIT 1"

@@ -204,6 +204,7 @@ class _Studio:
         from starlette.responses import PlainTextResponse, Response
 
         from ..serving.api.inspection import InspectionEndpoints
+        from ..serving.http.downloads import attachment_headers
         from ..serving.http.errors import error_response
         from ..serving.http.guard import RequestGuard
         from .export import export_page
@@ -220,9 +221,7 @@ class _Studio:
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
             return error_response(request, error)
         page = export_page(exported, redact="redact" in request.query_params)
-        name = exported.run.id.replace(":", "-")
-        headers = {"Content-Disposition": f'attachment; filename="{name}.html"'}
-        return Response(page, media_type="text/html", headers=headers)
+        return Response(page, media_type="text/html", headers=attachment_headers(f"{exported.run.id}.html"))
 
     async def _is_admitted(self, request: "Request") -> bool:
         principal = await authenticate(request, self._schemes)

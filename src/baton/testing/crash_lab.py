@@ -87,7 +87,8 @@ class CrashingStore(MemoryStore):
         is_torn = len(kept) < len(lines)
         if is_torn:
             # A message is taken together with the line that records it.
-            about |= {"status": None, "take": tuple(about.get("take", ()))[: len(kept)]}
+            taken = tuple(about.get("take", ()))[: len(kept)]
+            about |= {"status": None, "release": False, "take": taken}
         flags = await super().append(run_id, expected_seq, kept, **about)
         self._stored(expected_seq + len(kept), is_torn=is_torn)
         return flags

@@ -112,9 +112,14 @@ class DeathCounter:
                 f"failed{current.seq - 1}", RUN_ORIGIN, time(), error_type=type(error).__name__, message=str(error)
             )
             flags = await store.append(
-                record.run_id, current.seq, [encode_event(event)], status="failed", fence=lease.fence
+                record.run_id,
+                current.seq,
+                [encode_event(event)],
+                status="failed",
+                fence=lease.fence,
+                notes={PARKED_NOTE: str(error).encode()},
+                release=True,
             )
-            await store.put_note(record.run_id, PARKED_NOTE, str(error).encode())
         finally:
             await store.release(lease)
         _logger.error("parked: %s", error)

@@ -28,7 +28,7 @@ def test_the_project_passes_its_own_tests_and_strict_types(baton: Invoke, tmp_pa
     assert result.exit_code == 0
     assert "baton chat support_desk.team:triage" in result.output
     folder = tmp_path / "support-desk"
-    assert "5 passed" in run_in(folder, "pytest", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    assert "10 passed" in run_in(folder, "pytest", "-p", "no:cacheprovider", "-p", "no:asyncio")
     assert "0 errors, 0 warnings" in run_in(folder, "pyright", "--pythonpath", sys.executable)
 
 

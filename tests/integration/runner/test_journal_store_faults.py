@@ -10,46 +10,44 @@ from tests.runner.test_journal_store_faults import short_pauses as short_pauses
 from baton.stores import PostgresStore
 
 
-async def test_closed_postgres_connections_do_not_affect_the_run(
-    postgres_server: PostgresServer, postgres_url: str
-) -> None:
+async def test_closed_postgres_connections_do_not_affect_the_run(own_postgres_server: PostgresServer) -> None:
     # D8
     async def cut() -> None:
         terminate_others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-        await asyncio.to_thread(postgres_server.execute, terminate_others + " AND backend_type = 'client backend'")
+        await asyncio.to_thread(own_postgres_server.execute, terminate_others + " AND backend_type = 'client backend'")
 
     team = PayingTeam(cut)
-    store = PostgresStore(postgres_url)
+    store = PostgresStore(own_postgres_server.empty_place())
     result = await team.runner(store).run("hi", run_id="r")
     assert (result.output, set(team.paid.values())) == ("done", {1})
     assert (await team.runner(store).replay("r")).events == result.events
     await store.close()
 
 
-async def test_a_run_survives_a_stopped_postgres_server(postgres_server: PostgresServer, postgres_url: str) -> None:
+async def test_a_run_survives_a_stopped_postgres_server(own_postgres_server: PostgresServer) -> None:
     # D8
-    store = PostgresStore(postgres_url, timeout=2)
+    store = PostgresStore(own_postgres_server.empty_place(), timeout=2)
 
     async def crash() -> None:
-        await asyncio.to_thread(postgres_server.stop, crash=True)
+        await asyncio.to_thread(own_postgres_server.stop, crash=True)
 
     async def repair() -> None:
-        await asyncio.to_thread(postgres_server.start)
+        await asyncio.to_thread(own_postgres_server.start)
 
     await assert_completes_after_repair(PayingTeam(crash), store, repair, store)
     await store.close()
 
 
 async def test_a_restart_of_the_postgres_server_does_not_affect_the_run(
-    postgres_server: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    own_postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # D8
     monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.05)
-    store = PostgresStore(postgres_url)
+    store = PostgresStore(own_postgres_server.empty_place())
 
     async def restart() -> None:
-        await asyncio.to_thread(postgres_server.stop, crash=True)
-        await asyncio.to_thread(postgres_server.start)
+        await asyncio.to_thread(own_postgres_server.stop, crash=True)
+        await asyncio.to_thread(own_postgres_server.start)
 
     team = PayingTeam(restart)
     assert (await team.runner(store).run("hi")).output == "done"

@@ -111,23 +111,14 @@ async def test_a_group_whose_response_was_lost_is_not_repeated(
     assert list(await postgres.load("new")) == [b"0"]
 
 
-@pytest.fixture(scope="module")
-def own_server() -> Any:
-    """A server that a test can stop with a signal."""
-    server = PostgresServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
-
-
-async def test_writers_wait_for_a_server_that_hangs_no_longer_than_their_limit(own_server: PostgresServer) -> None:
+async def test_writers_wait_for_a_server_that_hangs_no_longer_than_their_limit(
+    own_postgres_server: PostgresServer,
+) -> None:
     # F7, also for those that wait for the transaction of others.
-    store = PostgresStore(own_server.empty_place(), timeout=3, max_connections=2)
+    store = PostgresStore(own_postgres_server.empty_place(), timeout=3, max_connections=2)
     await create_runs(store, 9)
-    children = Path(f"/proc/{own_server.pid}/task/{own_server.pid}/children").read_text().split()
-    backends = [int(child) for child in children] + [own_server.pid]
+    children = Path(f"/proc/{own_postgres_server.pid}/task/{own_postgres_server.pid}/children").read_text().split()
+    backends = [int(child) for child in children] + [own_postgres_server.pid]
     for pid in backends:
         os.kill(pid, signal.SIGSTOP)
     try:

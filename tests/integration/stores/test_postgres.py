@@ -4,29 +4,18 @@ import asyncio
 import builtins
 import re
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
 import pytest
-from tests.postgres import PostgresServer
+from tests.postgres import PostgresAddress, PostgresServer
 from tests.stores.older_layouts import LAYOUT_6_ORIGINS, LAYOUT_6_RUNS
 
 from baton.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
 from baton.stores import PostgresStore, Store, WaitingMessage, postgres_pool
 from baton.stores.records import pack_lines
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    """A separate server that tests can stop and start."""
-    server = PostgresServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
 
 
 @asynccontextmanager
@@ -38,41 +27,41 @@ async def _open_store(url: str, **options: Any) -> AsyncGenerator[Store]:
         await store.close()
 
 
-async def test_a_restart_of_the_server_during_a_run_is_survived(server: PostgresServer) -> None:
-    async with _open_store(server.empty_place()) as store:
+async def test_a_restart_of_the_server_during_a_run_is_survived(own_postgres_server: PostgresServer) -> None:
+    async with _open_store(own_postgres_server.empty_place()) as store:
         await store.create("r", [b"0"])
         await asyncio.gather(*(store.create(f"other{number}", []) for number in range(8)))
-        server.stop(crash=True)
-        server.start()
+        own_postgres_server.stop(crash=True)
+        own_postgres_server.start()
         await store.append("r", 1, [b"1"])
         assert list(await store.load("r")) == [b"0", b"1"]
-        server.stop()
+        own_postgres_server.stop()
         down = asyncio.create_task(store.append("r", 2, [b"2"]))
         await asyncio.sleep(0)
-        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(own_postgres_server.start)
         await down
         assert list(await store.load("r")) == [b"0", b"1", b"2"]
 
 
-async def test_a_server_that_stays_down_raises_a_store_error(server: PostgresServer) -> None:
-    async with _open_store(server.empty_place(), timeout=2) as store:
+async def test_a_server_that_stays_down_raises_a_store_error(own_postgres_server: PostgresServer) -> None:
+    async with _open_store(own_postgres_server.empty_place(), timeout=2) as store:
         await store.create("r", [b"0"])
-        server.stop()
+        own_postgres_server.stop()
         with pytest.raises(StoreError, match="the server cannot be reached; check that it runs") as gone:
             await store.append("r", 1, [b"1"])
         assert gone.value.store == repr(store)
-        server.start()
+        own_postgres_server.start()
         await store.append("r", 1, [b"1"], status="completed")
         assert list(await store.load("r")) == [b"0", b"1"]
 
 
-async def test_closed_connections_are_replaced(postgres_server: PostgresServer, postgres_url: str) -> None:
-    async with _open_store(postgres_url) as store:
+async def test_closed_connections_are_replaced(own_postgres_server: PostgresServer) -> None:
+    async with _open_store(own_postgres_server.empty_place()) as store:
         await store.create("r", [])
         for seq in range(3):
-            _cut_all(postgres_server)
+            _cut_all(own_postgres_server)
             await store.append("r", seq, [b"%d" % seq])
-        _cut_all(postgres_server)
+        _cut_all(own_postgres_server)
         assert list(await store.load("r")) == [b"0", b"1", b"2"]
 
 
@@ -124,7 +113,7 @@ async def test_an_unreachable_server_raises_a_store_error() -> None:
     assert "secret" not in f"{refused.value}{store!r}"
 
 
-async def test_a_missing_database_raises_a_store_error(postgres_server: PostgresServer) -> None:
+async def test_a_missing_database_raises_a_store_error(postgres_server: PostgresAddress) -> None:
     url = postgres_server.url_of("nowhere")
     async with _open_store(url) as store:
         with pytest.raises(StoreError, match="there is no such database; create it first"):
@@ -137,22 +126,22 @@ async def test_a_missing_database_raises_a_store_error(postgres_server: Postgres
             postgres_server.execute("DROP DATABASE nowhere WITH (FORCE)")
 
 
-async def test_a_wrong_password_raises_a_store_error(server: PostgresServer) -> None:
-    server.execute("CREATE ROLE clerk LOGIN SUPERUSER PASSWORD 'right'")
-    rules = server.folder / "data" / "pg_hba.conf"
+async def test_a_wrong_password_raises_a_store_error(own_postgres_server: PostgresServer) -> None:
+    own_postgres_server.execute("CREATE ROLE clerk LOGIN SUPERUSER PASSWORD 'right'")
+    rules = own_postgres_server.folder / "data" / "pg_hba.conf"
     rules.write_text("local all clerk scram-sha-256\nlocal all all trust\n")
-    server.execute("SELECT pg_reload_conf()")
-    wrong = server.url_of("postgres", user="clerk:wrong")
+    own_postgres_server.execute("SELECT pg_reload_conf()")
+    wrong = own_postgres_server.url_of("postgres", user="clerk:wrong")
     async with _open_store(wrong) as store:
         with pytest.raises(StoreError, match="the server rejects this user or password") as refused:
             await store.create("r", [])
     assert "wrong@" not in str(refused.value)
-    async with _open_store(server.url_of("postgres", user="clerk:right")) as store:
+    async with _open_store(own_postgres_server.url_of("postgres", user="clerk:right")) as store:
         await store.create("r", [])
 
 
 async def test_a_user_without_create_privilege_raises_a_store_error(
-    postgres_server: PostgresServer, postgres_url: str
+    postgres_server: PostgresAddress, postgres_url: str
 ) -> None:
     postgres_server.execute("DROP ROLE IF EXISTS guest")
     postgres_server.execute("CREATE ROLE guest LOGIN")

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.runner.recording_store import HeldStore
 from tests.sockets import Client, client_of
 
 from baton import Agent, RunContext, Runner, agent, tool
@@ -143,6 +144,21 @@ async def test_two_apps_with_one_store_share_runs(tmp_path: Path) -> None:
         assert numbers == [*range(1, len(numbers) + 1)]
     await first_runner.close()
     await second_runner.close()
+
+
+async def test_an_answer_is_accepted_before_the_server_that_asked_knows_that_the_run_is_suspended() -> None:
+    store = HeldStore("suspended")
+    first_runner = Runner(_team(call("ask_me")), store=store)
+    second_runner = Runner(_team("thank you"), store=store)
+    async with client_of(api_app(first_runner)) as first, client_of(api_app(second_runner)) as second:
+        _, run = await first.post("/runs", {"input": "hi"})
+        await store.stored.wait()
+        _, waiting = await second.get(f"/runs/{run['id']}")
+        (question,) = waiting["interrupts"]
+        status, _ = await second.post(f"/runs/{run['id']}/answers", {"answers": {question["id"]: "fine"}})
+        assert status == 202
+        assert (await _read_frames(second, run["id"]))[-1]["event"] == "RunCompleted"
+        store.go.set()
 
 
 async def test_a_run_of_another_server_can_be_cancelled(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def _decode(note: bytes) -> PushSubscriber:
 _logger = logging.getLogger("baton.a2a")
 _TIMEOUT = 10.0
 _MAX_PENDING = 1000
+_MAX_ID = 200
 
 RETRY_DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each retry of a failed webhook call."""
@@ -150,17 +151,20 @@ class PushNotifier:
             task_id: The task.
             id: The id of the configuration.
         """
-        await self._store.put_note(task_id, _PREFIX + id, None)
+        if id.isprintable():  # No other id was accepted.
+            await self._store.put_note(task_id, _PREFIX + id, None)
 
     async def check(self, config: TaskPushNotificationConfig) -> None:
-        """Raise if the URL of a webhook is not allowed.
+        """Raise if the id or the URL of a webhook is not allowed.
 
         Args:
             config: The configuration.
 
         Raises:
-            InvalidParamsError: The URL is not allowed.
+            InvalidParamsError: The id or the URL is not allowed.
         """
+        if not config.id.isprintable() or len(config.id) > _MAX_ID:
+            raise InvalidParamsError(f"the id of a push configuration must be at most {_MAX_ID} printable characters")
         if await self._allowed_addresses(config.url) is None:
             raise InvalidParamsError("the push URL is not allowed; use a public http(s) URL")
 

@@ -104,6 +104,7 @@ def _parse_text(text: str, interrupt: InterruptRaised) -> Any:
 
 _logger = logging.getLogger("baton.a2a")
 _CANCEL_TIMEOUT = 20.0
+_MAX_CONTEXT_ID = 200
 _POLL_SECONDS = 0.3
 
 
@@ -177,8 +178,8 @@ class TaskService:
         if message.task_id:
             _, projection = await self._load_suspended(message, principal)
             parse_answers(message.parts, projection.interrupts)
-        elif "\0" in message.context_id:
-            raise InvalidParamsError(f"`{message.context_id}` is not a valid context id")
+        elif not message.context_id.isprintable() or len(message.context_id) > _MAX_CONTEXT_ID:
+            raise InvalidParamsError(f"a context id must be at most {_MAX_CONTEXT_ID} printable characters")
 
     async def start(
         self, message: Message, principal: Principal, subscriber: TaskSubscriber | None, push: PushSubscriber | None

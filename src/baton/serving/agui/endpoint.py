@@ -21,6 +21,7 @@ from ...events.types import payload_fields
 from ...log import Log
 from ...messages import Message, ToolSpec, text_of
 from ...runner.arguments import WhenBusy
+from ...runner.ids import check_run_id
 from ...stores import FINISHED_STATUSES, RunRecord
 from ..http.app import Endpoints
 from ..http.auth import Principal
@@ -59,6 +60,7 @@ def parse_request(content: bytes) -> agui.RunAgentInput:
 
     Raises:
         ServingError: The body is not an AG-UI request.
+        InvalidIdError: The id of the run has characters that are not allowed.
     """
     try:
         request = agui.RunAgentInput.model_validate_json(content)
@@ -71,6 +73,7 @@ def parse_request(content: bytes) -> agui.RunAgentInput:
     for name, id in (("threadId", request.thread_id), ("runId", request.run_id)):
         if not _ID.fullmatch(id):
             raise ServingError(422, "invalid", f"`{name}` must be 1 to 200 visible ASCII characters")
+    check_run_id(request.run_id, "`runId`")
     return request
 
 

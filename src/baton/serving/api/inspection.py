@@ -23,6 +23,7 @@ from ...runner.backends import new_id, run_started_event
 from ...runner.options import given_options
 from ...stores import RunRecord
 from ..http.auth import Principal
+from ..http.downloads import attachment_headers
 from ..http.errors import ServingError
 from . import schemas
 from .endpoints import ApiEndpoints, EndpointTable, compressed_response, json_response, parse_int, path_id
@@ -113,7 +114,7 @@ class InspectionEndpoints(ApiEndpoints):
         record, events = await self._load(principal, path_id(request, "run"))
         exported = await self.export(principal, record, events)
         response = compressed_response(request, msgspec.json.encode(exported))
-        response.headers["Content-Disposition"] = f'attachment; filename="{exported.run.id.replace(":", "-")}.json"'
+        response.headers.update(attachment_headers(f"{exported.run.id}.json"))
         return response
 
     async def export(self, principal: Principal, record: RunRecord, events: Sequence[Event]) -> ExportedRun:

@@ -31,8 +31,8 @@ from ...stores import RunRecord, RunStatus, WaitingMessage
 from ..http.auth import Principal
 
 MAX_PAGE_SIZE = 200
-ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$"
-"""The pattern of ids that clients may choose."""
+ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$(?!\n)"
+"""The pattern of ids that clients may choose. In Python, `$` alone would accept a line break at the end."""
 
 Id: TypeAlias = Annotated[str, Meta(pattern=ID, max_length=128)]
 InputMessage: TypeAlias = UserMessage | AssistantMessage | ToolMessage

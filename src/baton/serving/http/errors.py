@@ -59,6 +59,8 @@ def to_serving_error(error: Exception) -> ServingError:
     """
     if isinstance(error, ServingError):
         return error
+    if isinstance(error, errors.InvalidIdError):
+        return ServingError(422, "invalid", str(error))
     if isinstance(error, errors.AnswerError):
         return ServingError(422, "invalid_answer", str(error))
     if type(error) is errors.StoreError and not error.store:

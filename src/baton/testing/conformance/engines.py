@@ -9,16 +9,17 @@ A check is an async function of a `Place`, which opens a store that was empty be
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 from ...agents import agent
 from ...events import AgentStarted, Default, InterruptAnswered
 from ...runner import Runner
-from ...stores import FINISHED_STATUSES, RunStatus, Store
+from ...stores import FINISHED_STATUSES, AppendOptions, RunFlags, RunStatus, Store
 from ...worker import Engine, Worker
+from ..faulty_store import FaultyStore
 from .store_checks import expect, expect_same
 
 SECONDS = 120.0
@@ -65,11 +66,12 @@ class EngineBench:
         self.runner = self.new_runner()
         """A runner for submitting and answering runs."""
 
-    def new_runner(self, name: str = "Echo") -> Runner[Any, Any]:
+    def new_runner(self, name: str = "Echo", *, wrap_store: Callable[[Store], Store] | None = None) -> Runner[Any, Any]:
         """Return a runner of the team with a store of its own.
 
         Args:
             name: The name of the team's agent.
+            wrap_store: Returns the store that the runner writes to.
         """
         bench = self
 
@@ -92,7 +94,7 @@ class EngineBench:
 
         store = self._place.open_store()
         self.stores.append(store)
-        return Runner(echo, store=store, lease_seconds=_LEASE)
+        return Runner(echo, store=store if wrap_store is None else wrap_store(store), lease_seconds=_LEASE)
 
     async def _answer(self, ctx: Any, text: str) -> Any:
         if text == "expire":
@@ -106,15 +108,23 @@ class EngineBench:
         return "done"
 
     @asynccontextmanager
-    async def working(self, *, name: str = "Echo", drain: float = 5.0, concurrency: int = 20) -> AsyncGenerator[Worker]:
+    async def working(
+        self,
+        *,
+        name: str = "Echo",
+        drain: float = 5.0,
+        concurrency: int = 20,
+        wrap_store: Callable[[Store], Store] | None = None,
+    ) -> AsyncGenerator[Worker]:
         """Run a worker with an engine of its own while a block runs.
 
         Args:
             name: The name of the team's agent.
             drain: The worker's `drain`.
             concurrency: The worker's `concurrency`.
+            wrap_store: Returns the store that the worker's runner writes to, given the one of the engine.
         """
-        runner = self.new_runner(name)
+        runner = self.new_runner(name, wrap_store=wrap_store)
         engine = self._place.open_engine(self.stores[-1])
         worker = Worker(runner, engine=engine, drain=drain, concurrency=concurrency)
         task = asyncio.create_task(worker.run())
@@ -161,6 +171,22 @@ class EngineBench:
         return Counter([await self.status(run_id) for run_id in run_ids])
 
 
+class _LateStore(FaultyStore):
+    """A store whose writer learns late, when `go` is set, that it suspended a run."""
+
+    def __init__(self, inner: Store, go: asyncio.Event) -> None:
+        super().__init__(inner)
+        self._go = go
+
+    async def append(
+        self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> RunFlags:
+        flags = await self.inner.append(run_id, expected_seq, lines, **options)
+        if options.get("status") == "suspended":
+            await self._go.wait()
+        return flags
+
+
 @asynccontextmanager
 async def _bench(place: Place) -> AsyncGenerator[EngineBench]:
     bench = EngineBench(place)
@@ -193,6 +219,19 @@ async def answered_runs_are_resumed(place: Place) -> None:
         await bench.until_status(other, "completed")
         expect_same(await bench.status(run_id), "suspended", "the status of a run without an answer")
         await bench.runner.answer(run_id, "yes")
+        await bench.until_status(run_id, "completed")
+        expect_same(bench.started[run_id], 2, "how often the run was driven")
+
+
+@_engine_check
+async def runs_are_answered_before_their_worker_knows_that_they_are_suspended(place: Place) -> None:
+    """A run can be answered as soon as others see that it is suspended."""
+    go = asyncio.Event()
+    async with _bench(place) as bench, bench.working(wrap_store=lambda store: _LateStore(store, go)):
+        run_id = await bench.runner.submit("ask")
+        await bench.until_status(run_id, "suspended")
+        await bench.runner.answer(run_id, "yes")
+        go.set()
         await bench.until_status(run_id, "completed")
         expect_same(bench.started[run_id], 2, "how often the run was driven")
 

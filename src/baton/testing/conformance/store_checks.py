@@ -203,6 +203,38 @@ async def an_append_can_release_the_lease(store: Store) -> None:
 
 
 @store_check
+async def a_suspended_run_can_be_acquired_at_once(store: Store) -> None:
+    """An append can suspend a run and end the lease, unless a cancellation is requested."""
+    await store.create("r", [b"one"], worker="me", ttl=60)
+    await store.append("r", 1, [b"two"], status="suspended", fence=1, release=True)
+    record = await known(store, "r")
+    expect_same((record.status, record.is_leased), ("suspended", False), "the status and `is_leased`")
+    lease = await store.acquire("r", "you", ttl=60)
+    await store.append("r", 2, [b"three"], status="running", fence=lease.fence, release=True)
+    expect_same([run.run_id for run in await store.runnable()], ["r"], "the runnable runs after an answer")
+    await store.create("s", [b"one"], worker="me", ttl=60)
+    await store.request_cancel("s", "now")
+    flags = await store.append("s", 1, [b"two"], status="suspended", fence=1, release=True)
+    expect_same(flags.cancel_requested, "now", "the request that append returns")
+    await expect_error(store.acquire("s", "you", ttl=60), RunConflictError, "acquire of a run that is to be cancelled")
+    await store.append("s", 2, [b"three"], status="cancelled", fence=1, release=True)
+    expect_same((await store.acquire("s", "you", ttl=60)).fence, 2, "the fence of the lease on a cancelled run")
+
+
+@store_check
+async def a_released_lease_is_not_renewed(store: Store) -> None:
+    """A renewal that arrives after the release does nothing."""
+    released = await store.create("r", [b"one"], worker="me", ttl=60)
+    await store.release(released)
+    stopped = await store.create("s", [b"one"], worker="me", ttl=60)
+    await store.append("s", 1, [b"two"], status="suspended", fence=stopped.fence, release=True)
+    expect_same(dict(await store.renew([released, stopped], ttl=60)), {}, "the renewal of leases that were released")
+    for run_id in ("r", "s"):
+        expect(not (await known(store, run_id)).is_leased, "a late renewal has revived a lease")
+        await store.acquire(run_id, "you", ttl=60)
+
+
+@store_check
 async def a_cancel_request_is_kept(store: Store) -> None:
     """A request to cancel is kept until the run has finished, and "now" wins."""
     lease = await store.create("r", [b"one"], worker="me", ttl=0)
