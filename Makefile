@@ -7,6 +7,8 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks tools
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
+# The order of tests; `make test SEED=…` repeats the order of a run, which prints its command.
+SEED := $(shell $(PYTHON) -c 'import random; print(random.randrange(10**6))')
 # Tests of tests/integration wait for the processes they start: two for each core.
 INTEGRATION_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
@@ -35,12 +37,12 @@ demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make d
 	$(BIN)/baton demo --store demo.db $(ARGS)
 
 test: $(READY)  ## the fast tests, in random order: no processes, no servers but our own in this process
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/architecture --ignore=tests/integration $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=$(SEED) --ignore=tests/architecture --ignore=tests/integration $(ARGS)
 
 test-all: test test-integration test-minimum test-browser  ## all tests
 
 test-integration: $(READY)  ## tests with processes, PostgreSQL and Temporal
-	$(BIN)/python -m pytest -n $(INTEGRATION_WORKERS) --dist loadfile --no-loadscope-reorder tests/integration \
+	$(BIN)/python -m pytest -n $(INTEGRATION_WORKERS) --dist loadfile --no-loadscope-reorder --randomly-seed=$(SEED) tests/integration \
 		--ignore=tests/integration/browser --ignore=tests/integration/minimum $(ARGS)
 
 studio: $(READY)  ## Studio with the runs of a support desk: completed, suspended, failed, forked, parallel and very long

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from tests.ticks import shorten_ticks
 from tests.unclosed import created, is_closed, watch_clients
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -41,6 +42,7 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 settings.load_profile(PROFILE)
 
 watch_clients()
+shorten_ticks()
 
 
 _TESTS = Path(__file__).parent

@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import httpx
 import msgspec
+from tests.waiting import PATIENCE
 
 from baton.serving import serve_in_background
 
@@ -61,3 +63,9 @@ async def client_of(app: Any, token: str = "") -> AsyncGenerator[Client]:
     """Serve an app, and yield a client for it."""
     async with serve_in_background(app, drain=0) as url, aiohttp.ClientSession() as session:
         yield Client(session, url, token)
+
+
+def http_client(**options: Any) -> httpx.AsyncClient:
+    """Create a client for local servers that waits for a response as long as `until` waits for a state."""
+    # Loading the certificates of authorities takes longer than most tests.
+    return httpx.AsyncClient(timeout=PATIENCE, verify=False, **options)

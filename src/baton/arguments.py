@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from functools import cache, wraps
-from inspect import get_annotations, signature
+from inspect import get_annotations, iscoroutinefunction, signature
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -122,14 +122,23 @@ def check_arguments(function: F) -> F:
 def check_types(function: F) -> F:
     """Decorate a method so that an argument of a wrong type raises SetupError before the call."""
 
-    @wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # The class of the object: a method may be inherited.
         owner = f"{type(args[0]).__name__}.{function.__name__}()" if args else f"{function.__qualname__}()"
         require(_find_problem(function, owner, args, kwargs, skip_choices=True))
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
         return function(*args, **kwargs)
 
-    return wrapper  # pyright: ignore[reportReturnType]
+    # Web frameworks call a function that is not `async def` in a thread, and never await what it returns.
+    @wraps(function)
+    async def async_wrapper(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return await function(*args, **kwargs)
+
+    return async_wrapper if iscoroutinefunction(function) else wrapper  # pyright: ignore[reportReturnType]
 
 
 def check_values(owner: str, given: Mapping[str, Any], kind: type) -> None:

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from tests.ports import free_port
+from tests.ports import reserved_port
 from tests.serving.a2a.clients import served
 
 from baton import Agent, Runner, agent, tool
@@ -69,7 +69,7 @@ async def test_a_malformed_response_is_a_remote_error(binding: str, media_type: 
         return Response(f"data: {body}\n\n" if is_stream else body, media_type=media_type)
 
     app = Starlette(routes=[Route("/{path:path}", respond, methods=["GET", "POST"])])
-    async with served(app) as url, asyncio.timeout(100):
+    async with served(app) as url:
         for response in _BODIES:
             has_result = '"result"' in response and binding == "HTTP+JSON"
             body = json.dumps(json.loads(response)["result"]) if has_result else response
@@ -94,7 +94,7 @@ async def test_an_unusable_card_is_a_remote_error(card: str, message: str) -> No
     async def respond(request: Request) -> Response:
         return Response(card, media_type="application/json")
 
-    async with served(Starlette(routes=[Route("/{path:path}", respond)])) as url, asyncio.timeout(60):
+    async with served(Starlette(routes=[Route("/{path:path}", respond)])) as url:
         error = await _failure(RemoteAgent(url, name="There"))
         assert type(error) is RemoteError
         assert message in error.reason
@@ -110,7 +110,7 @@ async def test_a_refused_request_is_told_from_a_service_that_is_away(status: int
         return Response("no", status_code=status)
 
     app = Starlette(routes=[Route("/{path:path}", respond, methods=["GET", "POST"])])
-    async with served(app) as url, asyncio.timeout(60):
+    async with served(app) as url:
         error = await _failure(RemoteAgent(_card(url, "JSONRPC"), unavailable_timeout=0.3))
     assert type(error) is kind
     assert f"{'unavailable' if status == 503 else 'refused the request'}: HTTP Error {status}" in error.reason
@@ -143,7 +143,7 @@ async def test_a_grpc_service_answers(streams: bool) -> None:
     if not streams:
         gate.set()
     model = ScriptedModel([ScriptedStream("It is ", gate, "sunny.")])
-    async with _served_over_grpc(Agent("Weather", model=model)) as address, asyncio.timeout(60):
+    async with _served_over_grpc(Agent("Weather", model=model)) as address:
         remote = RemoteAgent(_card(address, "GRPC", streams=streams), description="Weather.")
         heard: list[str] = []
         async with Runner(remote).stream("How is Rome?") as run:
@@ -179,7 +179,7 @@ async def test_a_grpc_service_asks_fails_and_can_be_cancelled() -> None:
         with pytest.raises(RemoteError, match="the task is failed"):
             await runner.run("And now there is no answer left.")
         await remote.close()
-    async with _served_over_grpc(slow) as address, asyncio.timeout(60):
+    async with _served_over_grpc(slow) as address:
         remote = RemoteAgent(_card(f"http://{address}", "GRPC"))
         async with Runner(remote).stream("go") as run:
             await begun.wait()
@@ -200,20 +200,36 @@ async def test_credentials_are_metadata_of_grpc_calls() -> None:
 
 async def test_a_grpc_service_that_is_away_is_waited_for() -> None:
     # F37
-    port = free_port()
-    away = RemoteAgent(_card(f"127.0.0.1:{port}", "GRPC"), unavailable_timeout=0.3)
-    assert type(await _failure(away)) is RemoteUnavailableError
-    remote = RemoteAgent(_card(f"127.0.0.1:{port}", "GRPC"))
-    running = asyncio.create_task(Runner(remote).run("hi"))
-    await asyncio.sleep(0.3)  # The service is away when the message is sent.
-    async with _served_over_grpc(Agent("A", model=ScriptedModel(["hello"])), port), asyncio.timeout(60):
-        assert (await running).output == "hello"
-        await remote.close()
+    with reserved_port() as port:
+        away = RemoteAgent(_card(f"127.0.0.1:{port}", "GRPC"), unavailable_timeout=0.3)
+        assert type(await _failure(away)) is RemoteUnavailableError
+        remote = RemoteAgent(_card(f"127.0.0.1:{port}", "GRPC"))
+        async with _hanging_up(port) as has_hung_up:
+            running = asyncio.create_task(Runner(remote).run("hi"))
+            await has_hung_up.wait()
+        async with _served_over_grpc(Agent("A", model=ScriptedModel(["hello"])), port):
+            assert (await running).output == "hello"
+            await remote.close()
+
+
+@asynccontextmanager
+async def _hanging_up(port: int) -> AsyncGenerator[asyncio.Event]:
+    """Close every connection to a port; yields an event that is set after the first."""
+    has_hung_up = asyncio.Event()
+
+    def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        has_hung_up.set()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", port):
+        yield has_hung_up
 
 
 async def test_http_is_used_if_the_card_offers_both() -> None:
     model = ScriptedModel(["hello"])
-    async with served(a2a_app(Agent("A", model=model), grpc_url=f"127.0.0.1:{free_port()}")) as url:
+    with reserved_port() as port:
+        app = a2a_app(Agent("A", model=model), grpc_url=f"127.0.0.1:{port}")
+    async with served(app) as url:
         remote = await RemoteAgent.discover(url)
         assert (await Runner(remote).run("hi")).output == "hello"
         await remote.close()
@@ -240,7 +256,7 @@ async def test_a_stream_may_begin_with_an_update_instead_of_the_task() -> None:
         lines = [f"data: {_rpc(update)}\n\n" for update in updates]
         return Response("".join(lines), media_type="text/event-stream")
 
-    async with served(Starlette(routes=[Route("/", respond, methods=["POST"])])) as url, asyncio.timeout(60):
+    async with served(Starlette(routes=[Route("/", respond, methods=["POST"])])) as url:
         remote = RemoteAgent(_card(url, "JSONRPC"))
         result = await Runner(remote).run("hi")
         assert result.output == "done"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from a2a.types.a2a_pb2 import AgentCard
 from starlette.requests import Request
+from starlette.responses import RedirectResponse
 from starlette.types import Receive, Scope, Send
 from tests.serving.a2a.clients import served
 
@@ -28,6 +29,21 @@ class _Recorded:
         if scope["type"] == "http":
             self.headers.append(dict(Request(scope).headers))
         await self.app(scope, receive, send)
+
+
+class _Redirecting:
+    """An app that redirects the requests for its card, or all others."""
+
+    def __init__(self, app: Any, target: str, *, is_card: bool) -> None:
+        self.app = app
+        self.target = target
+        self.is_card = is_card
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self.app
+        if scope["type"] == "http" and scope["path"].startswith("/.well-known/") == self.is_card:
+            app = RedirectResponse(f"{self.target}{scope['path']}", 307)
+        await app(scope, receive, send)
 
 
 @asynccontextmanager
@@ -53,6 +69,18 @@ async def test_credentials_are_not_sent_to_another_origin_that_the_card_names(cr
         with pytest.raises(SetupError, match=f"trusted_origins.*{service_url}"):
             await RemoteAgent.discover(url, **credentials)
         assert elsewhere.headers == []
+
+
+@pytest.mark.parametrize("is_card", [True, False], ids=["of the card", "of a request"])
+async def test_a_redirect_to_another_origin_is_not_followed(is_card: bool) -> None:
+    elsewhere = _Recorded(a2a_app(Agent("There", model=ScriptedModel(["hello"], cycle=True))))
+    here = a2a_app(Agent("There", description="Is there.", model=ScriptedModel(["hello"], cycle=True)))
+    async with served(elsewhere) as other_url, served(_Redirecting(here, other_url, is_card=is_card)) as url:
+        remote = RemoteAgent(url, name="There", description="There.", auth="s3cret", headers={"X-Key": "k"})
+        with pytest.raises(RemoteError, match=r"307"):
+            await Runner(remote).run("hi")
+        await remote.close()
+    assert elsewhere.headers == []
 
 
 async def test_a_trusted_origin_gets_the_credentials() -> None:

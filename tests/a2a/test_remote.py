@@ -1,18 +1,20 @@
 """A remote service as an agent: ours, and one made with the plain SDK."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.ports import free_port
+from tests.ports import reserved_port
 from tests.serving.a2a.clients import served
 from tests.serving.a2a.sdk_service import sdk_service
+from tests.waiting import PATIENCE, until
 
 from baton import Agent, RunContext, Runner, agent, handoff, then_transfer, tool
 from baton.a2a import RemoteAgent
+from baton.a2a import remote as remote_agent
 from baton.agents import AgentContext
 from baton.context import HistoryEntry
 from baton.errors import ModelRequestError, RemoteError, RemoteRejectedError, RemoteUnavailableError, SetupError
@@ -30,6 +32,13 @@ from baton.workflows import LoopAgent, SequentialAgent
 async def send_alert(city: str) -> str:
     """Send a storm warning."""
     return f"sent to {city}"
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that refuses connections until a service is there."""
+    with reserved_port() as port:
+        yield port
 
 
 def _router(remote: RemoteAgent, store: Any = None) -> Runner:
@@ -57,9 +66,17 @@ async def test_a_transfer_to_a_remote_agent_streams_its_words() -> None:
         await remote.close()
 
 
-async def test_a_question_there_is_a_question_here_also_after_both_have_been_restarted(tmp_path: Path) -> None:
-    port, model = free_port(), ScriptedModel([call("send_alert", city="Rome"), "Sent."])
-    remote = RemoteAgent(f"http://127.0.0.1:{port}", name="Weather", description="Warns.")
+async def test_a_question_there_is_a_question_here_also_after_both_have_been_restarted(
+    tmp_path: Path, port: int
+) -> None:
+    model = ScriptedModel([call("send_alert", city="Rome"), "Sent."])
+    attempts: list[str] = []
+
+    def count_attempt() -> dict[str, str]:
+        attempts.append("attempt")
+        return {}
+
+    remote = RemoteAgent(f"http://127.0.0.1:{port}", name="Weather", description="Warns.", auth=count_attempt)
 
     def there() -> Any:
         alerts = Agent("Weather", description="Warns.", tools=[send_alert], model=model)
@@ -73,8 +90,9 @@ async def test_a_question_there_is_a_question_here_also_after_both_have_been_res
         assert question.payload["taskId"]
         await remote.close()
 
+    attempts.clear()
     answering = asyncio.create_task(_router(remote, tmp_path / "here.db").resume(result.run_id, {question.id: True}))
-    await asyncio.sleep(0.3)  # The service is away when the answer is sent.
+    await until(lambda: len(attempts) > 1)  # The service is away when the answer is sent.
     async with served(there(), port):
         done = await answering
         assert (done.status, done.output) == ("completed", "Sent.")
@@ -110,7 +128,8 @@ async def test_several_questions_are_answered_one_after_the_other() -> None:
         await remote.close()
 
 
-async def test_a_cancel_here_is_a_cancel_there() -> None:
+async def test_a_cancel_here_is_a_cancel_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_agent, "_CANCEL_TIMEOUT", PATIENCE)
     ended: list[str] = []
     begun = asyncio.Event()
 
@@ -153,8 +172,7 @@ async def test_a_conversation_goes_on_in_the_same_context() -> None:
 
 
 @pytest.mark.parametrize("streams", [True, False])
-async def test_a_service_of_the_plain_sdk(streams: bool) -> None:
-    port = free_port()
+async def test_a_service_of_the_plain_sdk(streams: bool, port: int) -> None:
     async with served(sdk_service(port, streams=streams), port) as url:
         remote = RemoteAgent(url, name="Plain", description="Plain.")
         runner = Runner(remote)
@@ -171,8 +189,8 @@ async def test_a_service_of_the_plain_sdk(streams: bool) -> None:
         await remote.close()
 
 
-async def test_a_service_that_is_away_is_an_error_that_says_so() -> None:
-    remote = RemoteAgent(f"http://127.0.0.1:{free_port()}", name="Gone", description="Gone.", unavailable_timeout=0.3)
+async def test_a_service_that_is_away_is_an_error_that_says_so(port: int) -> None:
+    remote = RemoteAgent(f"http://127.0.0.1:{port}", name="Gone", description="Gone.", unavailable_timeout=0.3)
     with pytest.raises(RemoteUnavailableError, match="`Gone`"):
         await Runner(remote).run("hello?")
     await remote.close()
@@ -180,8 +198,8 @@ async def test_a_service_that_is_away_is_an_error_that_says_so() -> None:
         RemoteAgent("weather")
 
 
-async def test_a_lost_connection_is_reopened_and_no_event_is_repeated(tmp_path: Path) -> None:
-    port, gate, is_looking = free_port(), asyncio.Event(), asyncio.Event()
+async def test_a_lost_connection_is_reopened_and_no_event_is_repeated(tmp_path: Path, port: int) -> None:
+    gate, is_looking = asyncio.Event(), asyncio.Event()
 
     @tool
     async def look(ctx: RunContext) -> str:
@@ -405,9 +423,8 @@ async def test_the_last_request_is_repeated_if_there_is_nothing_new() -> None:
 
 
 @pytest.mark.parametrize("streams", [True, False])
-async def test_a_reply_without_a_task_keeps_the_context(streams: bool) -> None:
+async def test_a_reply_without_a_task_keeps_the_context(streams: bool, port: int) -> None:
     # F24
-    port = free_port()
     async with served(sdk_service(port, streams=streams), port) as url:
         remote = RemoteAgent(url, name="Plain", description="Plain.")
         runner = Runner(remote, store="memory:")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.loop_clock import FrozenLoopClock
+from tests.waiting import forever
 from tests.workflows.parts import answered, asker, check_replay, elsewhere, failing, paths, speaker, texts, writer
 
 from baton import (
@@ -393,13 +395,17 @@ async def test_calls_count_against_the_limits_of_every_enclosing_call_and_of_the
         await runner.run("hi")
 
 
-@pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost=0.5), Limits(transfers=0), Limits(seconds=0.3)])
+@pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost=0.5), Limits(transfers=0), Limits(seconds=60)])
 async def test_every_kind_of_limit_applies_to_the_tool(limits: Limits) -> None:
     # A4
+    clock = FrozenLoopClock()
+
     @tool
     async def wait() -> str:
         """Wait, if there is a time limit."""
-        await asyncio.sleep(60 if limits.seconds else 0)
+        if limits.seconds is not None:
+            clock.advance(limits.seconds)
+            await forever()
         return "waited"
 
     inner = Agent("T", tools=[wait], sub_agents=[Agent("U", description="u")], description="t")

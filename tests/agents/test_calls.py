@@ -109,7 +109,7 @@ async def test_tools_run_one_after_another_without_concurrent_tools() -> None:
 
 async def test_a_sync_function_runs_in_a_worker_thread() -> None:
     # T9
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=60)
 
     @tool
     def blocking() -> str:

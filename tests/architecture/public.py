@@ -59,6 +59,19 @@ def _is_method(name: str, value: Any) -> bool:
     return not name.startswith("_") and inspect.isfunction(getattr(value, "__func__", value))
 
 
+def public_functions() -> Iterator[tuple[str, Any]]:
+    """Yield every exported function and public method, inherited ones too, with its dotted name."""
+    for name, value in public_objects():
+        if inspect.isfunction(value):
+            yield name, value
+            continue
+        for member in dir(value):
+            function = getattr(inspect.getattr_static(value, member), "__func__", inspect.getattr_static(value, member))
+            is_public = not member.startswith("_") or member.endswith("__")
+            if is_public and inspect.isfunction(function) and function.__module__.startswith("baton"):
+                yield f"{name}.{member}", function
+
+
 def undocumented(name: str, value: Any) -> Iterator[str]:
     """Yield the parameters of a class or function, and of its public methods, that no docstring describes."""
     if inspect.isfunction(value):

@@ -1,11 +1,14 @@
 """The exported names exist, are sorted, and are in the reference."""
 
 import ast
+import contextlib
+import inspect
 import re
 from importlib import import_module
+from typing import Any
 
 import pytest
-from tests.architecture.public import PACKAGES, public_names
+from tests.architecture.public import PACKAGES, public_functions, public_names
 from tests.architecture.shape import PACKAGE, REPOSITORY, ROOT, baton_modules, package_imports
 
 import baton
@@ -117,3 +120,33 @@ def test_errors_have_six_branches() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_exports_something(package: str) -> None:
     assert public_names(package)
+
+
+def test_every_public_coroutine_function_is_recognised_as_one() -> None:
+    functions = [(name, function) for name, function in public_functions() if not is_abstract(function)]
+    hidden = [
+        name for name, function in functions if gives_coroutine(function) != inspect.iscoroutinefunction(function)
+    ]
+    assert hidden == [], "a web framework would call these in a thread and never await what they return"
+    assert len([function for _, function in functions if inspect.iscoroutinefunction(function)]) > 100
+
+
+def test_every_public_async_generator_function_is_recognised_as_one() -> None:
+    hidden = [
+        name
+        for name, function in public_functions()
+        if inspect.isasyncgenfunction(inspect.unwrap(function)) != inspect.isasyncgenfunction(function)
+        and function.__code__.co_filename != contextlib.__file__  # A context manager.
+    ]
+    assert hidden == []
+
+
+def is_abstract(function: Any) -> bool:
+    return getattr(function, "__isabstractmethod__", False)
+
+
+def gives_coroutine(function: Any) -> bool:
+    """Return whether a function is `async def`, below its decorators, or says that it returns a coroutine."""
+    original = inspect.unwrap(function)
+    returned = str(inspect.get_annotations(original).get("return"))
+    return inspect.iscoroutinefunction(original) or "Coroutine" in returned.partition("[")[0]

@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 from baton import Agent, AgentContext, RunContext, Runner, SetupError, Transfer, agent, tool
 from baton.errors import NotEncodableError, RunError, ToolFailedError, ToolResultError
@@ -60,7 +61,7 @@ async def test_a_tool_that_hangs_in_a_thread_is_left_behind() -> None:
     @tool(timeout=0.01)
     def hangs() -> str:
         """Hang."""
-        release.wait(20)
+        release.wait(PATIENCE)
         return "too late"
 
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.programs import Invoke
+from tests.waiting import PATIENCE
 
 from baton.cli import models
 from baton.cli.demo import choose_demo_model
@@ -30,8 +31,9 @@ def no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tags() -> Iterator[list[bytes]]:
+def tags(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
     """Serve Ollama's tags on this machine; the list has the response and the URL."""
+    monkeypatch.setattr(models, "_TIMEOUT", PATIENCE)
     response = [b'{"models": [{"name": "nomic-embed-text"}, {"name": "llama3.2:1b"}]}']
 
     class TagsHandler(BaseHTTPRequestHandler):

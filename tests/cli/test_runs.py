@@ -133,7 +133,7 @@ def test_ls_marks_runs_without_a_worker(write: Write, baton: Invoke) -> None:
     async def create_runs() -> None:
         store = SQLiteStore("runs.db")
         await store.create("left", [b'{"format":1}'])
-        await store.create("driven", [b'{"format":1}'], worker="other", ttl=60)
+        await store.create("driven", [b'{"format":1}'], worker="other", ttl=3600)
         await store.close()
 
     asyncio.run(create_runs())

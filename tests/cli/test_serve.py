@@ -9,8 +9,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from tests.ports import free_port
+from tests.ports import reserved_port
 from tests.sockets import Client, client_of
+from tests.waiting import PATIENCE
 
 from baton import Agent, Runner, agent
 from baton.agents import AgentContext
@@ -124,10 +125,11 @@ def test_a_change_before_the_reloader_looks_is_noticed(write: Write, monkeypatch
     monkeypatch.setattr(BaseReload, "shutdown", stop)
     monkeypatch.setattr(Config, "reload_delay", 0.0, raising=False)
     # In a thread, because a change that is not noticed is waited for without an end.
-    reloading = Thread(target=serve_with_reload, args=("127.0.0.1", free_port()), daemon=True)
-    reloading.start()
-    reloading.join(timeout=60)
-    assert not reloading.is_alive()
+    with reserved_port() as port:
+        reloading = Thread(target=serve_with_reload, args=("127.0.0.1", port), daemon=True)
+        reloading.start()
+        reloading.join(timeout=PATIENCE)
+        assert not reloading.is_alive()
     assert [text.splitlines()[-1] for text in starts] == ["value = 1", "value = 2", "value = 3"]
 
 

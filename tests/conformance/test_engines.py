@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.runner.recording_store import ManualClock
 
 from baton.stores import MemoryStore, SQLiteStore, Store
 from baton.testing.conformance import check_name
@@ -13,18 +14,23 @@ from baton.worker import LocalEngine
 
 def new_local_engine(store: Store) -> LocalEngine:
     """Create an engine, which finds the store by itself."""
-    return LocalEngine()
+    return LocalEngine(interval=0.01)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A place for the local engine in each kind of store."""
-    match request.param:
-        case "memory":
-            store = MemoryStore()
-            return Place(lambda: store, new_local_engine)
-        case _:
-            return Place(partial(SQLiteStore, tmp_path / "runs.db"), new_local_engine)
+    """A place for the local engine in each kind of store, where time passes when a check says so."""
+    clock = ManualClock()
+
+    async def let_pass(seconds: float) -> None:
+        clock.now += seconds
+
+    memory = MemoryStore(clock=clock)
+    open_store = (
+        partial(SQLiteStore, tmp_path / "runs.db", clock=clock) if request.param == "sqlite" else lambda: memory
+    )
+    # This engine looks at all runs when one of its workers can take another.
+    return Place(open_store, new_local_engine, settle=0, let_pass=let_pass)
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)

@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from tests.loop_clock import FrozenLoopClock
+from tests.waiting import forever
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
 from baton.context.run_state import UsageMeter
@@ -63,21 +65,21 @@ async def test_just_enough_tokens_and_cost_is_enough(limits: Limits) -> None:
 
 
 async def test_seconds_stop_a_run_that_hangs() -> None:
-    cancelled = asyncio.Event()
+    clock, cancelled = FrozenLoopClock(), asyncio.Event()
 
     @tool
     async def hangs() -> str:
         """Hang."""
+        clock.advance(60)
         try:
-            await asyncio.Event().wait()
+            await forever()
         finally:
             cancelled.set()
-        return "never"
 
     live = Runner(Agent("A", model=ScriptedModel([call("hangs")]), tools=[hangs])).stream(
-        "hi", limits=Limits(seconds=0.01)
+        "hi", limits=Limits(seconds=60)
     )
-    with pytest.raises(LimitError, match=r"limit of 0\.01 seconds at A"):
+    with pytest.raises(LimitError, match=r"limit of 60 seconds at A"):
         await live._drive()
     assert cancelled.is_set()
     assert live.result.status == "failed"

@@ -282,6 +282,25 @@ async def test_input_changed_by_an_approval_is_validated() -> None:
     assert "subject: Input should be a valid string" in request_texts(scenario, 1)[-1]
 
 
+async def test_the_target_can_decline_input_that_an_approval_changed() -> None:
+    seen: list[str] = []
+
+    def accepts(ctx: RunContext[Any], ticket: Ticket) -> bool | str:
+        seen.append(ticket.subject)
+        return ticket.subject == "rent" or "only rent"
+
+    recorded = Recorder()
+    model = ScriptedModel({"A": [call("transfer_to_b", subject="rent"), "I stay"], "B": ["B is here"]})
+    edge = handoff(Agent("B", accepts=accepts), needs_approval=True, input_type=Ticket, on_handoff=recorded)
+    runner = Runner(Agent("A", handoffs=[edge]), model=model)
+    suspended = await runner.run("hi")
+    result = await runner.resume(suspended.run_id, Approval(True, arguments={"subject": "heating"}))
+    assert (result.output, recorded, seen) == ("I stay", [], ["rent", "heating"])
+    assert text_of(model.requests[-1].messages[-1].content) == "Not transferred: [B] declined: only rent"
+    assert (await runner.replay(result.events)).output == "I stay"
+    assert seen == ["rent", "heating"]
+
+
 @pytest.mark.parametrize("answer", ["yes", 1, {"approve": True}, {"approved": "yes"}])
 async def test_an_invalid_answer_is_refused_and_changes_nothing(answer: Any) -> None:
     # H14, D4

@@ -178,7 +178,7 @@ async def test_hooks_of_the_run_and_of_the_agent_run_concurrently(is_streamed: b
     model = ScriptedModel({"A": [call("work"), call("transfer_to_b")], "B": ["done"]})
     a = Agent("A", tools=[work], handoffs=[Agent("B", hooks=agent_hooks)], hooks=agent_hooks)
     runner = Runner(a, model=model, hooks=run_hooks)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         if is_streamed:
             async with runner.stream("hi") as live:
                 _ = [event async for event in live]
@@ -233,6 +233,7 @@ async def test_no_async_hook_is_left_unawaited_if_a_sync_hook_fails() -> None:
         def on_start(self, ctx: RunContext[Any], agent: Any) -> None:
             raise ZeroDivisionError
 
+    gc.collect()  # What other tests have left.
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with pytest.raises(ZeroDivisionError):

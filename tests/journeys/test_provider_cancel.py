@@ -13,7 +13,6 @@ from baton.events import RunCancelled, TextDelta
 from baton.models import Chunk, Model, ModelRequest
 from baton.testing import ScriptedStream, ScriptStep, call
 
-CLOSE_TIMEOUT = 5.0
 TIMEOUT = 60.0
 
 
@@ -33,7 +32,7 @@ async def test_leaving_a_stream_early_closes_the_connection(provider: Provider) 
             async for event in run:
                 if isinstance(event, TextDelta):
                     break
-        await server.client_left(within=CLOSE_TIMEOUT)
+        await server.client_left(within=TIMEOUT)
         assert [received.has_left for received in server.requests] == [False, True]
     assert run.result.status == "cancelled"
 
@@ -46,7 +45,7 @@ async def test_cancelling_a_run_closes_the_connection(provider: Provider) -> Non
                 if isinstance(event, TextDelta):
                     break
             await run.cancel()
-            await server.client_left(within=CLOSE_TIMEOUT)
+            await server.client_left(within=TIMEOUT)
             # Events received by then can still be read; then the stream ends.
             rest = [event async for event in run]
             assert isinstance(rest[-1], RunCancelled)
@@ -68,7 +67,7 @@ async def test_cancelling_a_task_that_awaits_a_run_closes_the_connection(provide
             await begun.wait()
         waiting.cancel()
         assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
-        await server.client_left(within=CLOSE_TIMEOUT)
+        await server.client_left(within=TIMEOUT)
 
 
 class CountingModel:
@@ -103,7 +102,7 @@ async def test_leaving_a_stream_that_nothing_reads_closes_the_connection(provide
         async with asyncio.timeout(TIMEOUT), Runner(Agent("Writer"), model=counting_model).stream("Tell me a story"):
             await counting_model.until_blocked()
         assert counting_model.forwarded < 500
-        await server.client_left(within=CLOSE_TIMEOUT)
+        await server.client_left(within=TIMEOUT)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)

@@ -61,6 +61,14 @@ def rest() -> Coroutine[Any, Any, None]:
     return cast("ClocklessLoop", asyncio.get_running_loop()).rest()
 
 
+async def pass_time(seconds: float) -> None:
+    """Let virtual time pass."""
+    loop = asyncio.get_running_loop()
+    has_passed = loop.create_future()
+    loop.call_later(seconds, has_passed.set_result, None)
+    await has_passed
+
+
 def without_a_clock(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in such a loop; assert that no task is left and no exception is unhandled."""
     unhandled: list[dict[str, Any]] = []

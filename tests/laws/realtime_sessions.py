@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hypothesis import strategies as st
-from tests.laws.clockless import rest
+from tests.laws.clockless import pass_time, rest
 from tests.laws.plans import AgentPlan, Plan, ReplyPlan, TeamPlan, ToolPlan
 from tests.laws.realtime_strategies import REALTIME_TOOLS, TeamSetup, replies, team_setups
 from tests.laws.realtime_teams import answer_for, make_realtime_runner, realtime_message_for
@@ -165,7 +165,7 @@ class SessionExecution:
         self.environment.has_open_gates = self._never_pauses = True
         session = runner.resume(RUN_ID)
         with suppress(BatonError):
-            async with session, _consume_events(session), asyncio.timeout(30):
+            async with session, _consume_events(session), asyncio.timeout(120):
                 await _answer_until_idle(session)
                 with suppress(BatonError):
                     await session.send_text("are you still there?")
@@ -225,7 +225,7 @@ class SessionExecution:
             case "refuse an item":
                 self.model.refuse(AddItem, code="server_error", message="try again")
             case "sleep":
-                await asyncio.sleep(0.3 * (pick + 1))
+                await pass_time(0.3 * (pick + 1))
             case "wait for idle":
                 await rest()
             case "answer" if session.interrupts:
@@ -252,7 +252,7 @@ class SessionExecution:
                     continue
                 break
             await rest()
-            await asyncio.sleep(10)
+            await pass_time(10)
             if consumer.done() or not (self.environment.gates or self.paused or session.interrupts):
                 await rest()
                 return

@@ -15,7 +15,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
-from tests.mcp.servers import free_port, served
+from tests.mcp.servers import served
+from tests.ports import reserved_port
+from tests.waiting import PATIENCE
 
 SECRET = "the client's secret"
 
@@ -55,8 +57,7 @@ class OAuthServers:
 
         @server.tool()
         async def wait_for_others() -> str:
-            async with asyncio.timeout(60):
-                await self.barrier.wait()
+            await self.barrier.wait()
             return "done together"
 
         app: Any = server.streamable_http_app(json_response=True)
@@ -158,13 +159,13 @@ def _replay_body(body: bytes, receive: Any) -> Any:
 @asynccontextmanager
 async def oauth_server() -> AsyncGenerator[OAuthServers]:
     """Run both servers at one port."""
-    port = free_port()
-    servers = OAuthServers(port)
-    async with served(servers.app(), port):
-        yield servers
+    with reserved_port() as port:
+        servers = OAuthServers(port)
+        async with served(servers.app(), port):
+            yield servers
 
 
 async def follow_redirects(url: str) -> str:
     """Act as a browser whose user authorizes the client; return the URL of the redirect."""
-    async with httpx2.AsyncClient() as browser:
+    async with httpx2.AsyncClient(timeout=PATIENCE) as browser:
         return (await browser.get(url)).headers["location"]

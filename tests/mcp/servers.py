@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import uvicorn
 from tests.ports import free_port as free_port
+from tests.waiting import until
 
 from baton import Agent, RunContext, Runner
 from baton.context import Limits
@@ -21,6 +21,7 @@ from baton.log import Log
 from baton.mcp import MCPToolset
 from baton.messages import Content
 from baton.runner import RunResult
+from baton.serving import serve_in_background
 from baton.testing import ScriptedModel, call
 from baton.tools import Tool, ToolResult
 
@@ -84,44 +85,41 @@ def run_faulty_server(port: int, call_log: Path, *arguments: str) -> Generator["
 
 
 @asynccontextmanager
-async def served(app: Any, port: int) -> AsyncGenerator[str]:
+async def served(app: Any, port: int = 0) -> AsyncGenerator[str]:
     """Serve an ASGI app on a real socket and yield the URL of its MCP endpoint."""
-    config = uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=0, ws="none")
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        server.should_exit = True
-        await asyncio.wait([task])
+    options: dict[str, Any] = {"log_level": "error", "timeout_graceful_shutdown": 0, "ws": "none"}
+    async with serve_in_background(app, port=port, drain=0, **options) as url:
+        yield f"{url}/mcp"
 
 
 async def until_reachable(port: int) -> None:
     """Wait until a server listens at the port."""
-    while True:
+
+    async def is_reachable() -> bool:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
-            await asyncio.sleep(0.02)
-            continue
+            return False
         writer.close()
         await writer.wait_closed()
-        return
+        return True
+
+    await until(is_reachable)
 
 
 async def until_ended(pid: int) -> None:
     """Wait until a process has ended and was reaped, which a killed one is some time later."""
-    while True:
+
+    def has_ended() -> bool:
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
-            return
-        await asyncio.sleep(0.01)
+            return True
+        return False
+
+    await until(has_ended)
 
 
 async def until_logged(call_log: Path, text: str) -> None:
     """Wait until the text is in the server's log of calls."""
-    while not call_log.exists() or text not in call_log.read_text():
-        await asyncio.sleep(0.01)
+    await until(lambda: call_log.exists() and text in call_log.read_text())

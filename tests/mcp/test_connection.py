@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from mcp.server.mcpserver import MCPServer as SDKServer
+from starlette.responses import RedirectResponse
+from tests.loop_clock import LoopClock
 from tests.mcp.servers import (
     call_tools,
-    free_port,
     make_context,
     open_tools,
     served,
 )
+from tests.ports import reserved_port
+from tests.waiting import forever
 
 from baton.errors import ToolError, ToolsUnavailableError
 from baton.mcp import MCPToolset
@@ -29,12 +32,13 @@ async def test_an_expired_http_session_is_reopened() -> None:
 
         return server.streamable_http_app()
 
-    port = free_port()
     async with contextlib.AsyncExitStack() as stack:
-        url = await stack.enter_async_context(served(app(), port))
+        port = stack.enter_context(reserved_port())
+        server = await stack.enter_async_context(contextlib.AsyncExitStack())
+        url = await server.enter_async_context(served(app(), port))
         async with open_tools(MCPToolset(url, protocol_version="legacy")) as tools:
             assert (await tools["echo"].call(make_context(), '{"text": "one"}')).content == "one"
-            await stack.aclose()
+            await server.aclose()
             async with served(app(), port):
                 # The server refused the unknown session without running the call, so it is made again.
                 assert (await tools["echo"].call(make_context(), '{"text": "two"}')).content == "two"
@@ -81,7 +85,7 @@ async def test_an_http_session_refused_with_status_400_is_reopened(kind: str, bo
 
     known = set[bytes]()
     async with (
-        served(refuse_expired_sessions, free_port()) as url,
+        served(refuse_expired_sessions) as url,
         open_tools(MCPToolset(url, protocol_version="legacy")) as tools,
     ):
         assert (await tools["echo"].call(make_context(), '{"text": "one"}')).content == "one"
@@ -123,7 +127,7 @@ async def test_the_error_of_a_call_with_status_400_does_not_end_the_session() ->
         await app(scope, receive_again, send)
 
     async with (
-        served(reject_bad_text, free_port()) as url,
+        served(reject_bad_text) as url,
         open_tools(MCPToolset(url, protocol_version="legacy")) as tools,
     ):
         with pytest.raises(ToolError, match="tool `echo` failed: no such text"):
@@ -133,9 +137,11 @@ async def test_the_error_of_a_call_with_status_400_does_not_end_the_session() ->
 
 
 async def test_an_unreachable_server_does_not_cancel_the_caller() -> None:
-    toolset = MCPToolset(f"http://127.0.0.1:{free_port()}/mcp")
-    with pytest.raises(ToolsUnavailableError, match=r"cannot be reached: .*ConnectError"):
-        await toolset.__aenter__()
+    with (
+        reserved_port() as port,
+        pytest.raises(ToolsUnavailableError, match=r"cannot be reached: .*ConnectError"),
+    ):
+        await MCPToolset(f"http://127.0.0.1:{port}/mcp").__aenter__()
     current = asyncio.current_task()
     assert current is not None
     assert not current.cancelling()
@@ -147,9 +153,28 @@ async def test_a_server_that_requires_authentication_raises_an_error() -> None:
             await send({"type": "http.response.start", "status": 401, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-    async with served(unauthorized, free_port()) as url:
+    async with served(unauthorized) as url:
         with pytest.raises(ToolsUnavailableError, match="HTTP 401 Unauthorized"):
             await MCPToolset(url).__aenter__()
+
+
+async def test_a_redirect_to_another_origin_is_not_followed() -> None:
+    reached: list[str] = []
+
+    async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            reached.append(scope["path"])
+
+    async with served(elsewhere) as other_url:
+
+        async def redirecting(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                await RedirectResponse(other_url, 307)(scope, receive, send)
+
+        async with served(redirecting) as url:
+            with pytest.raises(ToolsUnavailableError, match=f"Redirect to {other_url} not followed"):
+                await MCPToolset(url, headers={"x-key": "s3cret"}).__aenter__()
+    assert reached == []
 
 
 async def test_servers_can_be_closed_in_any_order_by_any_task() -> None:
@@ -174,22 +199,22 @@ async def _hello() -> str:
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 async def test_a_call_timeout_is_returned_to_the_model(protocol: str) -> None:
-    ended = asyncio.Event()
+    ended, clock = asyncio.Event(), LoopClock()
 
     async def hang() -> str:
         """Wait until the call is cancelled."""
+        clock.advance(600)
         try:
-            await asyncio.Event().wait()
+            await forever()
         finally:
             ended.set()
-        return ""
 
     server = SDKServer("slow")
     server.add_tool(hang)
     server.add_tool(_hello)
-    toolset = MCPToolset(server, timeout=0.3, protocol_version=protocol)
+    toolset = MCPToolset(server, timeout=600, protocol_version=protocol)
     assert await call_tools(toolset, ("hang", {}), ("_hello", {})) == [
-        "tool `hang` did not finish within 0.3 s",
+        "tool `hang` did not finish within 600 s",
         "hello",
     ]
     assert ended.is_set()

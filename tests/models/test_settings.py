@@ -17,6 +17,7 @@ from baton.models import FallbackModel, ModelRequest, ModelResponse, ModelSettin
 from baton.models.anthropic.request import build_parameters as anthropic_parameters
 from baton.models.google.request import build_parameters as google_parameters
 from baton.models.litellm import LACKS as LITELLM_LACKS
+from baton.models.litellm import LiteLLMModel
 from baton.models.local.model import LACKS as LOCAL_LACKS
 from baton.models.local.model import LocalModel
 from baton.models.openai import OpenAIModel
@@ -24,6 +25,7 @@ from baton.models.openai.chat import ChatDialect
 from baton.models.openai.endpoint import PROVIDERS, lacking_settings
 from baton.models.openai.responses import ResponsesDialect
 from baton.models.settings import require_supported
+from baton.realtime import RealtimeSettings
 from baton.testing import ScriptedModel, say
 
 PAGE = Path(__file__).parents[2] / "docs/concepts/models.md"
@@ -248,3 +250,56 @@ def test_every_setting_survives_a_merge() -> None:
     full = ModelSettings(**VALUES, ignore_unsupported=True)
     assert asdict(ModelSettings().merge(full)) == asdict(full)
     assert asdict(full.merge(ModelSettings())) == asdict(full)
+
+
+REPLACING = [
+    *("tools", "messages", "input", "contents", "instructions", "system", "systemInstruction", "system_instruction"),
+    *("model", "stream"),
+]
+
+
+@pytest.mark.parametrize("name", REPLACING)
+def test_a_field_that_would_replace_an_essential_part_of_the_request_is_refused(name: str) -> None:
+    with pytest.raises(SetupError, match=rf"ModelSettings\(extra_body=…\) has `{name}`, which would replace .*; "):
+        ModelSettings(extra_body={"metadata": {}, name: []})
+    with pytest.raises(SetupError, match=rf"RealtimeSettings\(extra_body=…\) has `{name}`, which would replace"):
+        RealtimeSettings(extra_body={name: []})
+    with pytest.raises(SetupError, match=rf"LiteLLMModel\(extra_body=…\) has `{name}`, which would replace"):
+        LiteLLMModel("m", extra_body={name: []})
+    if name != "model":
+        options: dict[str, Any] = {name: []}
+        with pytest.raises(SetupError, match=rf"LiteLLMModel\(\) has `{name}`, which would replace"):
+            LiteLLMModel("m", **options)
+
+
+def test_tools_of_a_provider_are_refused_with_what_to_use_instead() -> None:
+    with pytest.raises(SetupError) as caught:
+        ModelSettings(extra_body={"tools": [{"type": "web_search"}]})
+    assert str(caught.value) == (
+        "ModelSettings(extra_body=…) has `tools`, which would replace the agent's tools and handoffs; use the agent's "
+        "`tools`. Tools that a provider executes itself, such as web search, are not supported, because their results "
+        "and citations would be lost: use a function or MCPToolset(…)"
+    )
+
+
+def test_every_field_that_baton_fills_with_an_agents_data_is_refused() -> None:
+    request = ModelRequest([UserMessage("Hi there.")], "Be kind.", (ToolSpec("wave"),))
+    google = google_parameters(request, "gemini-3.8-flash", "google:gemini-3.8-flash")
+    bodies = [
+        ChatDialect("m", "openai:m").body(request),
+        ResponsesDialect("m", "openai-responses:m").body(request),
+        anthropic_parameters(request, "claude-opus-5-5", "anthropic:claude-opus-5-5"),
+        {**google["config"], "contents": google["contents"]},
+    ]
+    for body in bodies:
+        parts = ("Hi there.", "Be kind.", "wave")
+        names = [name for name, value in body.items() if any(part in str(value) for part in parts)]
+        assert len(names) in (2, 3)
+        for name in names:
+            with pytest.raises(SetupError, match=f"has `{name}`"):
+                ModelSettings(extra_body={name: "other"})
+
+
+def test_other_fields_of_a_request_can_be_replaced() -> None:
+    fields = {"tool_choice": "required", "response_format": {"type": "json_object"}, "web_search_options": {}}
+    assert chat(ModelSettings(extra_body=fields))["model"] == "m"

@@ -5,16 +5,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
-import httpx
 import pytest
 from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard
 from inline_snapshot import snapshot
-from tests.mcp.servers import free_port
 from tests.mcp.servers import served as mcp_served
 from tests.otel.receiver import Receiver, exporting
 from tests.realtime.backends import ScriptedBackend
 from tests.realtime.recorder import record_session
 from tests.serving.a2a.clients import served
+from tests.sockets import http_client
 
 from baton import Agent, Runner, tool
 from baton.a2a import RemoteAgent
@@ -137,7 +136,7 @@ async def test_a_run_continues_the_trace_of_an_http_client() -> None:
     with exporting() as (received, observer):
         runner = Runner(Agent("A"), model=ScriptedModel(["Hello."]), observers=[observer], store=MemoryStore())
         app = api_app(runner, allow_anonymous=True)
-        async with served(app) as url, httpx.AsyncClient() as client:
+        async with served(app) as url, http_client() as client:
             headers = {"traceparent": f"00-{trace}-{parent}-01"}
             response = await client.post(f"{url}/runs", json={"input": "Hi"}, headers=headers)
             run_id = response.json()["id"]
@@ -152,7 +151,7 @@ async def test_a_run_continues_the_trace_of_an_http_client() -> None:
 async def test_calls_of_mcp_tools_carry_the_trace_to_the_server() -> None:
     with exporting() as (received, observer):
         there = Runner(Agent("Desk", description="Helps."), model=ScriptedModel(["Done."]), observers=[observer])
-        async with mcp_served(mcp_app(there), free_port()) as url:
+        async with mcp_served(mcp_app(there)) as url:
             boss = Agent("Boss", tools=[MCPToolset(url)])
             model = ScriptedModel([call("desk", request="Pay."), "Fine."])
             assert (await Runner(boss, model=model, observers=[observer]).run("Hi")).output == "Fine."

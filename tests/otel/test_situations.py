@@ -5,7 +5,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
 import pytest
-from tests.mcp.servers import free_port
 from tests.mcp.servers import served as mcp_served
 from tests.otel.receiver import Receiver, exporting
 from tests.serving.a2a.clients import served
@@ -71,7 +70,7 @@ async def an_interrupt(observer: OTelObserver) -> AsyncGenerator[dict[str, int]]
 @asynccontextmanager
 async def an_mcp_tool(observer: OTelObserver) -> AsyncGenerator[dict[str, int]]:
     there = Runner(Agent("There", description="Helps."), model=ScriptedModel([f"{SECRET} is right."]))
-    async with mcp_served(mcp_app(there), free_port()) as url:
+    async with mcp_served(mcp_app(there)) as url:
         model = ScriptedModel([call("there", request=f"Check {SECRET}."), f"{SECRET} it is."])
         boss = Agent("Boss", tools=[MCPToolset(url)])
         await Runner(boss, model=model, observers=[observer]).run(f"My code is {SECRET}.")

@@ -5,10 +5,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-# Imported here, because the first import takes seconds and would count against the limits of a session.
-import openai.resources.realtime.realtime  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import RecordedEvent, ServedSession, silence, speech
+from tests.waiting import PATIENCE
 
 from baton.messages import text_of
 from baton.realtime import RealtimeModel, RealtimeSession
@@ -29,7 +28,6 @@ from baton.testing.realtime import ConversationItem
 from baton.testing.scripted import ScriptStep
 
 Steps = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
-TIMEOUT = 60.0
 MS_PER_WORD = 200
 
 
@@ -135,15 +133,15 @@ class ScriptedBackend:
         return settings.instructions, [tool.name for tool in settings.tools], self.connection(connection).voice
 
     async def wait_for_command(self, command: str, nth: int = 1, *, connection: int = 0) -> None:
-        await self.model.connection(connection + 1, within=TIMEOUT)
+        await self.model.connection(connection + 1)
         kinds = {name: kind for kind, name in _COMMANDS.items()}
-        await self.connection(connection).wait_for(kinds.get(command, AddItem), within=TIMEOUT)
+        await self.connection(connection).wait_for(kinds.get(command, AddItem))
         while self.commands(connection).count(command) < nth:
             sent = len(self.connection(connection).sent_of(kinds.get(command, AddItem)))
-            await self.connection(connection).wait_for(kinds.get(command, AddItem), count=sent + 1, within=TIMEOUT)
+            await self.connection(connection).wait_for(kinds.get(command, AddItem), count=sent + 1)
 
     async def wait_for_connection(self, connection: int) -> None:
-        await self.model.connection(connection + 1, within=TIMEOUT)
+        await self.model.connection(connection + 1)
 
     async def start_speaking(self, session: RealtimeSession) -> None:
         self.connection().user_begins()
@@ -196,7 +194,7 @@ class WebSocketBackend:
         options: dict[str, Any] = {"ms_per_word": MS_PER_WORD, **self._options}
         self.server = OpenAIRealtimeServer(cast("Any", steps), by=by, hears=self._next_transcripts(), **options)
         await self.server.__aenter__()
-        self._model = OpenAIRealtimeModel(api_key=self.server.api_key, base_url=self.server.base_url)
+        self._model = OpenAIRealtimeModel(api_key=self.server.api_key, base_url=self.server.base_url, timeout=PATIENCE)
         return self._model
 
     def _next_transcripts(self) -> Iterator[str | BaseException]:
@@ -219,21 +217,21 @@ class WebSocketBackend:
         return settings["instructions"], names, settings["audio"]["output"]["voice"]
 
     async def wait_for_command(self, command: str, nth: int = 1, *, connection: int = 0) -> None:
-        session = await self.server.session(connection, within=TIMEOUT)
+        session = await self.server.session(connection)
         kinds = {name: kind for kind, name in _WIRE_COMMANDS.items()}
         kind = kinds.get(command, "conversation.item.create")
-        await session.until_received(kind, within=TIMEOUT)
+        await session.until_received(kind)
         while self.commands(connection).count(command) < nth:
             received = [each for each in session.received if each.type == kind]
-            await session.until_received(kind, len(received) + 1, within=TIMEOUT)
+            await session.until_received(kind, len(received) + 1)
 
     async def wait_for_connection(self, connection: int) -> None:
-        await self.server.session(connection, within=TIMEOUT)
+        await self.server.session(connection)
 
     async def start_speaking(self, session: RealtimeSession) -> None:
         count = len([each for each in self.connection().sent if each.type == "input_audio_buffer.speech_started"])
         await session.send_audio(speech("hello", ms_per_word=MS_PER_WORD))
-        await self.connection().until_sent("input_audio_buffer.speech_started", count + 1, within=TIMEOUT)
+        await self.connection().until_sent("input_audio_buffer.speech_started", count + 1)
 
     async def finish_speaking(self, session: RealtimeSession, words: str) -> None:
         self.transcripts.append(words)

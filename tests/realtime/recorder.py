@@ -5,9 +5,18 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from tests.waiting import PATIENCE
+
 from baton.errors import BatonError
 from baton.events import AgentResponded, ControlTransferred, Delta, Event, ToolReturned
-from baton.realtime import RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSession, RealtimeSettings
+from baton.realtime import (
+    PlaybackTracker,
+    RealtimeAgent,
+    RealtimeModel,
+    RealtimeRunner,
+    RealtimeSession,
+    RealtimeSettings,
+)
 
 TEXT_ONLY = RealtimeSettings(modality="text")
 E = TypeVar("E", bound="Event | Delta")
@@ -23,6 +32,11 @@ def make_runner(
 ) -> RealtimeRunner[Any]:
     """Create a runner for text sessions that reconnects quickly."""
     return RealtimeRunner(agent, model=model, settings=settings, reconnect_delay=reconnect_delay, **options)
+
+
+def unplayed() -> PlaybackTracker:
+    """Create a tracker whose clock stands still: audio counts as played only as far as a test reports it."""
+    return PlaybackTracker(clock=lambda: 0.0)
 
 
 class SessionRecorder:
@@ -52,7 +66,12 @@ class SessionRecorder:
         return [event for event in self.events if isinstance(event, kind)]
 
     async def wait_for(
-        self, kind: type[E], nth: int = 1, *, where: Callable[[Any], bool] = lambda event: True, within: float = 60.0
+        self,
+        kind: type[E],
+        nth: int = 1,
+        *,
+        where: Callable[[Any], bool] = lambda event: True,
+        within: float = PATIENCE,
     ) -> E:
         """Wait for the nth event of a class, counted from the start of the session."""
         try:
@@ -65,7 +84,7 @@ class SessionRecorder:
             raise AssertionError(f"waited {within:g} s for {kind.__name__} number {nth}; received: {kinds}") from None
         return found[nth - 1]
 
-    async def wait_until_ended(self, within: float = 60.0) -> None:
+    async def wait_until_ended(self, within: float = PATIENCE) -> None:
         """Wait until the session has ended."""
         await asyncio.wait_for(self._has_ended.wait(), within)
 
@@ -99,4 +118,4 @@ async def record_session(session: RealtimeSession) -> AsyncGenerator[SessionReco
             yield recorder
         finally:
             await session.close()
-            await asyncio.wait_for(task, 60)
+            await task

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.realtime.backends import Backend, ScriptedBackend
-from tests.realtime.recorder import SessionRecorder, make_runner, record_session
+from tests.realtime.recorder import SessionRecorder, make_runner, record_session, unplayed
 
 from baton import GuardrailVerdict, tool
 from baton.errors import GuardrailFailedError
@@ -51,7 +51,7 @@ async def test_a_rejection_stops_the_response(backend: Backend) -> None:
     model = await backend.start([ScriptedStream("The secret is", asyncio.Event()), "I cannot tell."])
     desk = RealtimeAgent("Desk", output_guardrails=[no_secrets])
     async with record_session(
-        make_runner(desk, model, guardrail_interval=5, settings=RealtimeSettings()).connect()
+        make_runner(desk, model, guardrail_interval=5, settings=RealtimeSettings()).connect(playback=unplayed())
     ) as recorder:
         await recorder.session.send_text("Tell me")
         tripped = await recorder.wait_for(GuardrailTripped)

@@ -3,13 +3,14 @@
 import asyncio
 from typing import Any
 
+import pytest
 from tests.realtime.backends import ScriptedBackend, WebSocketBackend
 from tests.realtime.recorder import make_runner, record_session
 from tests.servers.realtime import IgnoreCommand
 
 from baton import RunHooks
 from baton.events import AgentResponded
-from baton.realtime import AudioDelta, RealtimeAgent, RealtimeSettings, TranscriptDelta
+from baton.realtime import AudioDelta, RealtimeAgent, RealtimeSettings, TranscriptDelta, agent
 from baton.realtime.protocol import ResponseEnded, ResponseStarted
 from baton.testing import ScriptedStream, call
 
@@ -63,9 +64,10 @@ async def test_a_request_waits_for_a_response_that_the_provider_started(scripted
 
 
 async def test_a_transfer_happens_even_if_the_provider_does_not_stop_the_response(
-    websocket_backend: WebSocketBackend,
+    websocket_backend: WebSocketBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # R4: the transfer waits for the end of the response only for a limited time.
+    monkeypatch.setattr(agent, "_LEAVE_TIMEOUT", 0.01)
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     may_end = asyncio.Event()

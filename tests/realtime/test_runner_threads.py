@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.realtime.backends import Backend, WebSocketBackend
-from tests.realtime.recorder import make_runner, record_session
+from tests.realtime.recorder import make_runner, record_session, unplayed
 
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import ModelError, SessionLostError
@@ -59,7 +59,7 @@ async def test_a_thread_remembers_the_active_agent_and_the_heard_text(backend: B
     steps = {"Desk": [call("transfer_to_billing")], "Billing": ["One two three four", "Back again."]}
     model = await backend.start(steps)
     runner = make_runner(desk, model, store=MemoryStore(), settings=RealtimeSettings())
-    async with record_session(runner.connect(thread="t")) as recorder:
+    async with record_session(runner.connect(thread="t", playback=unplayed())) as recorder:
         await recorder.session.send_text("Count")
         await recorder.wait_for(AgentResponded, where=lambda response: response.agent == "Billing")
         recorder.session.playback.played(recorder.of_type(AudioDelta)[0].item_id, 400)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.loop_clock import LoopClock
 from tests.otel.spans import Traced
 from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, speak
 from tests.realtime.recorder import TEXT_ONLY, make_runner, record_session
@@ -239,10 +240,12 @@ async def test_limits_end_the_session(backend: Backend, limits: Limits, limit: s
 
 async def test_the_duration_of_a_session_can_be_limited(backend: Backend) -> None:
     # R2
+    clock = LoopClock()
     model = await backend.start(["One."])
     async with record_session(
-        make_runner(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=2.0))
+        make_runner(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=600))
     ) as recorder:
+        clock.advance(600)
         await recorder.wait_until_ended()
     assert isinstance(recorder.failure, LimitError)
     assert backend.complaints == []

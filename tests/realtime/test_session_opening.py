@@ -1,6 +1,5 @@
 """Interrupts before the session is connected to the model."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +30,6 @@ async def test_a_toolset_can_interrupt_before_the_session_is_open() -> None:
     model = ScriptedRealtimeModel([call("look_up"), "There it is."])
     desk = RealtimeAgent("Desk", tools=[PasswordToolset()])
     async with (
-        asyncio.timeout(60),
         RealtimeRunner(desk, model=model, settings=RealtimeSettings(modality="text")).connect() as session,
     ):
         (question,) = session.interrupts

@@ -1,10 +1,12 @@
 """R7: interrupted responses are truncated to what was heard, in the log, the history and the provider."""
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
+from time import time
 
 import pytest
 from tests.realtime.backends import MS_PER_WORD, Backend, ScriptedBackend, WebSocketBackend, speak
-from tests.realtime.recorder import SessionRecorder, make_runner, record_session
+from tests.realtime.recorder import SessionRecorder, make_runner, record_session, unplayed
 
 from baton.events import AgentResponded, ResponseTruncated, UserMessageAdded, decode_log, encode_log
 from baton.flow.log_history import history_from_log
@@ -14,16 +16,25 @@ from baton.realtime import (
     AudioDelta,
     PlaybackInterrupted,
     RealtimeAgent,
+    RealtimeModel,
     RealtimeSettings,
     SpeechStarted,
     SpeechStopped,
     TranscriptDelta,
     TurnDetection,
+    speech,
 )
 from baton.realtime.protocol import AudioChunk, ResponseEnded, ResponseStarted, TranscriptChunk
 from baton.testing import ScriptedStream, call, say
 
 WITH_AUDIO = RealtimeSettings()
+
+
+def spoken_session(
+    agent: RealtimeAgent, model: RealtimeModel, settings: RealtimeSettings = WITH_AUDIO
+) -> AbstractAsyncContextManager[SessionRecorder]:
+    """Open a session with audio, of which nothing counts as played before a test says so, and record it."""
+    return record_session(make_runner(agent, model, settings=settings).connect(playback=unplayed()))
 
 
 def history_texts(recorder: SessionRecorder) -> list[str]:
@@ -47,13 +58,15 @@ async def wait_for_item(recorder: SessionRecorder, word: str) -> str:
     return item_id
 
 
-async def test_the_log_has_the_times_of_speech(backend: Backend) -> None:
+async def test_the_log_has_the_times_of_speech(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     # S15: audio arrives at once, and is heard one response after the other.
     steps = {"Desk": [say("One two three four five", call("transfer_to_billing"))], "Billing": ["Billing here."]}
     billing = RealtimeAgent("Billing", description="Bills.", instructions="Billing")
     model = await backend.start(steps)
     desk = RealtimeAgent("Desk", instructions="Desk", handoffs=[billing])
-    async with record_session(make_runner(desk, model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(desk, model) as recorder:
+        now = time()
+        monkeypatch.setattr(speech, "time", lambda: now)
         await speak(backend, recorder.session, "Count please")
         await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Billing here.")
         await recorder.wait_for(UserMessageAdded)
@@ -67,9 +80,9 @@ async def test_the_log_has_the_times_of_speech(backend: Backend) -> None:
     assert first.speech is not None
     assert second.speech is not None
     assert started <= first.speech.start <= first.timestamp
-    assert first.speech.end - first.speech.start == pytest.approx(5 * MS_PER_WORD / 1000, abs=0.5)
+    assert first.speech.end - first.speech.start == pytest.approx(5 * MS_PER_WORD / 1000)
     # The second is heard when the first has ended, not when its audio arrives.
-    assert second.speech.start >= first.speech.end - 0.05
+    assert second.speech.start == pytest.approx(first.speech.end)
     assert decode_log(encode_log(events)) == list(events)
 
 
@@ -86,7 +99,7 @@ async def test_text_has_no_time_of_speech(backend: Backend) -> None:
 async def test_the_user_interrupts_a_response_in_progress(backend: Backend) -> None:
     # R7: by speaking; the application reports what was played.
     model = await backend.start([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
         item = await wait_for_item(recorder, "four")
         recorder.session.playback.played(item, 450)
@@ -108,7 +121,7 @@ async def test_the_user_interrupts_a_response_in_progress(backend: Backend) -> N
 async def test_the_application_interrupts(backend: Backend) -> None:
     # R7: `interrupt()` stops the response, and nothing of it is delivered afterwards.
     model = await backend.start([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
         item = await wait_for_item(recorder, "four")
         recorder.session.playback.played(item, 200)
@@ -130,7 +143,7 @@ async def test_the_application_interrupts(backend: Backend) -> None:
 async def test_the_user_interrupts_a_response_that_is_still_playing(backend: Backend) -> None:
     # R7: the response has ended, but most of it has not been played.
     model = await backend.start(["One two three four", "Yes?"])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
         await recorder.wait_for_response()
         recorder.session.playback.played(recorder.of_type(AudioDelta)[0].item_id, 600)
@@ -149,7 +162,7 @@ async def test_the_user_interrupts_a_response_that_is_still_playing(backend: Bac
 async def test_fully_played_items_are_not_truncated(backend: Backend) -> None:
     # R7
     model = await backend.start(["One two", "Yes?"])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
         await recorder.wait_for_response()
         recorder.session.playback.played(recorder.of_type(AudioDelta)[0].item_id, 400)
@@ -163,17 +176,16 @@ async def test_fully_played_items_are_not_truncated(backend: Backend) -> None:
 
 
 async def test_audio_that_has_just_arrived_counts_as_unplayed(backend: Backend) -> None:
-    # R7: without reports of the application the clock counts; here almost no time has passed.
+    # R7: without reports of the application the clock counts; here no time has passed.
     model = await backend.start(["One two three four five six", "Yes?"])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
         await recorder.wait_for_response()
         await speak(backend, recorder.session, "Stop")
         await recorder.wait_for(AgentResponded, 2)
         await recorder.session.wait_until_idle()
     (truncated,) = recorder.of_type(ResponseTruncated)
-    assert 0 <= truncated.played_ms < 1200
-    assert "six" not in truncated.heard_text
+    assert (truncated.played_ms, truncated.heard_text) == (0, "")
     assert history_texts(recorder)[1] == (truncated.heard_text or "…")
     assert backend.items()[1] == ("assistant", truncated.heard_text)
     assert backend.complaints == []
@@ -189,7 +201,7 @@ async def test_an_interruption_after_a_transfer_truncates_the_earlier_agent(back
             "Billing": [ScriptedStream("Billing speaking", asyncio.Event()), "Yes?"],
         }
     )
-    async with record_session(make_runner(desk, model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(desk, model) as recorder:
         await recorder.session.send_text("Hi")
         second = await wait_for_item(recorder, "speaking")
         first = recorder.of_type(AudioDelta)[0].item_id
@@ -217,7 +229,7 @@ async def test_a_response_is_cancelled_if_the_provider_does_not_stop_it(backend:
     # R7
     settings = RealtimeSettings(turn_detection=TurnDetection(interrupt_response=False))
     model = await backend.start([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=settings).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model, settings) as recorder:
         await recorder.session.send_text("Count")
         item = await wait_for_item(recorder, "four")
         recorder.session.playback.played(item, 400)
@@ -235,7 +247,7 @@ async def test_a_response_is_cancelled_if_the_provider_does_not_stop_it(backend:
 async def test_earlier_items_of_a_response_count_as_heard(scripted_backend: ScriptedBackend) -> None:
     # R7: the first item was played completely, of the second one only a word.
     model = await scripted_backend.start([])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         audio = bytes(48 * 200)
         scripted_backend.connection().emit(
             ResponseStarted("r"),
@@ -259,7 +271,7 @@ async def test_of_two_partly_played_items_the_first_one_counts(
     # R7: text, a call and more text are separate items.
     step = ScriptedStream("Good good good good", ToolCall("", "nothing", "{}"), "Your invoice is paid.")
     model = await websocket_backend.start([step, "Yes?"])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Hi")
         await recorder.wait_for_response()
         items = list(dict.fromkeys(delta.item_id for delta in recorder.of_type(AudioDelta)))
@@ -280,7 +292,7 @@ async def test_of_two_partly_played_items_the_first_one_counts(
 async def test_a_transcript_without_audio_counts_as_unheard(scripted_backend: ScriptedBackend) -> None:
     # R7: the transcript is often ahead of the audio.
     model = await scripted_backend.start([])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         scripted_backend.connection().emit(ResponseStarted("r"), TranscriptChunk("r", "a", 0, "Your invoice"))
         await recorder.wait_for(TranscriptDelta)
         await recorder.session.interrupt()
@@ -299,7 +311,7 @@ async def test_a_transcript_without_audio_counts_as_unheard(scripted_backend: Sc
 async def test_items_of_an_earlier_connection_are_not_truncated(backend: Backend) -> None:
     # R7, R9
     model = await backend.start(["One two three four", "Yes?"])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, settings=WITH_AUDIO).connect()) as recorder:
+    async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
         await recorder.wait_for_response()
         recorder.session.playback.played(recorder.of_type(AudioDelta)[0].item_id, 400)

@@ -181,12 +181,14 @@ async def _available_items(background: BackgroundRunner, run_id: str) -> AsyncIt
     """Yield the items that a new subscriber gets without waiting."""
     subscription = background.subscribe(run_id)
     while True:
-        try:
-            async with asyncio.timeout(0.01):
-                _, event = await anext(subscription)
-        except (TimeoutError, StopAsyncIteration):
+        item = asyncio.ensure_future(anext(subscription))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if not item.done():
+            item.cancel()
+            await asyncio.wait([item])
             return
-        yield event
+        yield item.result()[1]
 
 
 async def test_release_all_leaves_runs_to_other_workers() -> None:

@@ -1,11 +1,11 @@
 """Interrupts with deadlines, sleeping runs, and the workers that wake them, by the store's clock."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.runner.recording_store import ManualClock, get_record, load_events
+from tests.waiting import until
 
 from baton import Agent, RunContext, Runner, SetupError, tool
 from baton.agents import AgentContext, agent
@@ -16,7 +16,6 @@ from baton.runner import BackgroundRunner
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, transcript
 
-LIMIT = 30
 HOUR = timedelta(hours=1)
 
 
@@ -165,9 +164,7 @@ async def test_a_background_runner_wakes_a_run_whose_interrupt_expires() -> None
     background = BackgroundRunner(asking(store, "done", on_expiry=Default("no")))
     clock.now += 3601
     background.start_recovery()
-    async with asyncio.timeout(LIMIT):
-        while (await get_record(store, "r")).status != "completed":
-            await asyncio.sleep(0.01)
+    await until(lambda: get_record(store, "r"), lambda record: record.status == "completed")
     await background.close()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from baton import Agent, Runner, tool
 from baton.errors import (
@@ -90,9 +91,7 @@ async def texts(runner: Runner[Any, Any], thread: str = "t") -> list[str]:
 
 
 async def until_waiting(runner: Runner[Any, Any], count: int = 1) -> None:
-    async with asyncio.timeout(30):
-        while len(await runner.thread("t").waiting()) < count:
-            await asyncio.sleep(0.005)
+    await until(runner.thread("t").waiting, lambda messages: len(messages) >= count)
 
 
 async def test_a_queued_message_runs_after_the_active_run(store: Store | None) -> None:
@@ -351,8 +350,9 @@ async def _do_nothing(thread: str) -> None:
     """Do what a process does that has died."""
 
 
-async def test_a_message_between_the_end_and_the_next_run_keeps_its_place() -> None:
+async def test_a_message_between_the_end_and_the_next_run_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     # A run without a place in the queue does not slip in before a waiting message.
+    monkeypatch.setattr("baton.runner.waiting._ABANDONED_AFTER", 0.0)
     store = MemoryStore()
     runner = desk(Gate(), store, looks=0)
     await runner.run("one", thread="t")

@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.loop_clock import FrozenLoopClock
 from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
+from tests.waiting import forever
 
 from baton import Agent, ParallelAgent, RunContext, Runner, tool
 from baton.errors import NotEncodableError, RunConflictError, RunNotFoundError, StoreError
@@ -182,21 +184,26 @@ async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journa
 
 async def test_a_cancelled_branch_does_not_lose_events_of_others() -> None:
     # D10: events stored while a branch timed out are delivered.
-    store = RecordingStore()
+    clock, store, waiting = FrozenLoopClock(), RecordingStore(), asyncio.Event()
 
     @tool
     async def slow(ctx: RunContext) -> str:
         """Take too long."""
         await ctx.step("before", lambda: "done")
-        await asyncio.Event().wait()
-        return "never"
+        waiting.set()
+        await forever()
 
     a, b = Agent("A", description="a", tools=[slow]), Agent("B", description="b")
-    team = ParallelAgent("Both", sub_agents=[a, b], branch_timeout=0.5, on_error="ignore")
+    team = ParallelAgent("Both", sub_agents=[a, b], branch_timeout=60, on_error="ignore")
     model = ScriptedModel({"A": [call("slow")], "B": ["from B"]})
     received: list[Event] = []
     async with Runner(team, model=model, store=store).stream("hi", run_id="r") as live:
-        received.extend([event async for event in live if isinstance(event, Event)])
+        async for event in live:
+            if isinstance(event, Event):
+                received.append(event)
+            if isinstance(event, AgentFinished) and event.agent == "B":
+                await waiting.wait()
+                clock.advance(60)
     assert live.result.status == "completed"
     assert [event.key for event in received] == store.keys("r")
 

@@ -1,11 +1,12 @@
 """Leases are renewed while runs last; a driver that loses its lease or is asked to stop stops."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from tests.runner.recording_store import ManualClock, RecordingStore, get_record, load_events
+from tests.waiting import until
 
 from baton import Agent, RunContext, Runner, agent, tool
 from baton.agents import AgentContext
@@ -14,7 +15,11 @@ from baton.events import ToolReturned
 from baton.stores import Lease, MemoryStore
 from baton.testing import ScriptedModel, call
 
-SHORT = 0.015
+
+@pytest.fixture(autouse=True)
+def frequent_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renew leases every few milliseconds, although they last for long."""
+    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 0.005)
 
 
 class WaitingTool:
@@ -42,7 +47,39 @@ class WaitingTool:
 
     def runner(self, store: RecordingStore) -> Runner[Any, Any]:
         model = ScriptedModel([call("wait"), "done"], cycle=True)
-        return Runner(Agent("A", model=model, tools=[self.tool()]), store=store, lease_seconds=SHORT)
+        return Runner(Agent("A", model=model, tools=[self.tool()]), store=store)
+
+
+class Timers:
+    """Records the timers of the running event loop that have not fired yet."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.started = 0
+        self._handles: dict[int, asyncio.TimerHandle] = {}
+        self._call_later = asyncio.get_running_loop().call_later
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", self._record)
+
+    @property
+    def pending(self) -> int:
+        """The number of timers that will fire."""
+        return sum(not handle.cancelled() for handle in self._handles.values())
+
+    def _record(self, delay: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        self.started += 1
+        number = self.started
+
+        def fire() -> None:
+            del self._handles[number]
+            callback(*args)
+
+        self._handles[number] = self._call_later(delay, fire)
+        return self._handles[number]
+
+
+async def see_renewals(store: RecordingStore, count: int) -> None:
+    """Wait for some more calls of `renew`."""
+    before = store.calls.count("renew")
+    await until(lambda: store.calls.count("renew") >= before + count)
 
 
 async def test_a_lease_is_renewed_while_the_run_lasts_and_then_released() -> None:
@@ -61,13 +98,13 @@ async def test_a_lease_is_renewed_while_the_run_lasts_and_then_released() -> Non
     assert (record.status, record.lease_until, record.fence) == ("completed", 0.0, 1)
 
 
-async def test_no_timer_runs_without_active_runs() -> None:
+async def test_no_timer_runs_without_active_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # DESIGN §9: no task is left running.
-    store = RecordingStore()
-    runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True)), store=store, lease_seconds=SHORT)
-    await runner.run("hi")
-    await asyncio.sleep(SHORT * 2)
-    assert "renew" not in store.calls
+    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 1200)
+    timers, store = Timers(monkeypatch), RecordingStore()
+    await Runner(Agent("A", model=ScriptedModel(["done"])), store=store, lease_seconds=3600).run("hi")
+    assert (timers.started, timers.pending) == (1, 0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_driver_that_loses_its_lease_stops_and_writes_nothing() -> None:
@@ -99,7 +136,7 @@ async def test_losing_the_lease_does_not_leave_the_calling_task_cancelled() -> N
             task = asyncio.current_task()
             assert task is not None
             assert task.cancelling() == 0
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await asyncio.sleep(0)
         return "continued"
 
@@ -144,8 +181,7 @@ async def test_deleting_a_run_stops_it_and_other_runs_keep_their_leases() -> Non
     await store.delete("gone")
     with pytest.raises(RunNotFoundError):
         await deleted
-    for _ in range(3):
-        await store.seen.get()
+    await see_renewals(store, 3)
     second.go.set()
     assert (await remaining).status == "completed"
 
@@ -158,8 +194,7 @@ async def test_a_failed_renewal_does_not_affect_other_leases(caplog: pytest.LogC
     while store.calls.count("create") < 3:
         await asyncio.sleep(0)
     store.faults["renew"] += [StoreError("failed"), OSError("odd")]
-    for _ in range(4):
-        await store.seen.get()
+    await see_renewals(store, 4)
     waiting.go.set()
     ended = await asyncio.gather(*runs, return_exceptions=True)
     assert [type(one).__name__ for one in ended] == ["RunResult"] * 3
@@ -178,12 +213,13 @@ async def test_a_late_renewal_does_not_affect_a_finished_run() -> None:
 
     store.faults["renew"].append(late)
     after: list[str] = []
+    test = asyncio.current_task()
 
     async def caller() -> None:
         await runner.run("hi", run_id="r")
         may_continue.set()
         await store.seen.get()
-        await asyncio.sleep(0.01)
+        await until(lambda: asyncio.all_tasks() == {test, calling})  # The renewal has ended.
         after.append("continued")
 
     calling = asyncio.create_task(caller())
@@ -194,9 +230,9 @@ async def test_a_late_renewal_does_not_affect_a_finished_run() -> None:
     assert after == ["continued"]
 
 
-async def test_consecutive_runs_share_one_timer() -> None:
+async def test_consecutive_runs_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     # D9
-    store, waiting = RecordingStore(), WaitingTool()
+    timers, store, waiting = Timers(monkeypatch), RecordingStore(), WaitingTool()
     runner = waiting.runner(store)
     in_renewal, may_continue = asyncio.Event(), asyncio.Event()
 
@@ -213,23 +249,17 @@ async def test_consecutive_runs_share_one_timer() -> None:
     waiting.started.clear()
     second = asyncio.create_task(runner.run("hi", run_id="r2"))
     await waiting.started.wait()
-    in_flight = 0
-    max_in_flight = 0
+    assert timers.pending == 0, "the late renewal sets the next timer"
+    pending: asyncio.Queue[int] = asyncio.Queue()
 
-    async def count_renewals() -> None:
-        nonlocal in_flight, max_in_flight
-        in_flight += 1
-        max_in_flight = max(max_in_flight, in_flight)
-        await asyncio.sleep(SHORT)
-        in_flight -= 1
+    async def count_timers() -> None:
+        pending.put_nowait(timers.pending)
 
-    store.faults["renew"] += [count_renewals] * 4
+    store.faults["renew"] += [count_timers] * 4
     may_continue.set()
-    for _ in range(5):
-        await store.seen.get()
+    assert [await pending.get() for _ in range(4)] == [0] * 4, "a timer was running while leases were renewed"
     waiting.go.set()
     await second
-    assert max_in_flight == 1
 
 
 async def test_leases_are_renewed_after_an_event_loop_was_closed_in_the_middle_of_a_run() -> None:
@@ -250,7 +280,7 @@ async def test_leases_are_renewed_after_an_event_loop_was_closed_in_the_middle_o
         gates.append(asyncio.Event())
         await gates[-1].wait()
 
-    runner = Runner(waits, store=store, lease_seconds=0.3)
+    runner = Runner(waits, store=store)
 
     def closed_process() -> None:
         async def begin() -> "asyncio.Task[Any]":
@@ -267,8 +297,6 @@ async def test_leases_are_renewed_after_an_event_loop_was_closed_in_the_middle_o
     await asyncio.to_thread(closed_process)
     before = store.renewals
     running = asyncio.create_task(runner.run("hi"))
-    async with asyncio.timeout(30):
-        while store.renewals == before:
-            await asyncio.sleep(0.02)
+    await until(lambda: store.renewals > before)
     gates[-1].set()
     assert (await running).status == "completed"

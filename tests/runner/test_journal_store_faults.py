@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runner.recording_store import ManualClock
 
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import StoreError
@@ -17,10 +18,19 @@ from baton.testing import ScriptedModel, call
 Fault = Callable[[], Awaitable[None]]
 
 
+LEASE_SECONDS = 3600.0
+
+
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retry with short pauses."""
+def short_pauses_and_no_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry with short pauses; let no renewal that is under way outlast the run and its fault."""
     monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", LEASE_SECONDS / 3)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 class PayingTeam:
@@ -44,19 +54,19 @@ class PayingTeam:
             earlier_calls = sum(bool(getattr(message, "tool_calls", ())) for message in request.messages)
             return call("pay", number=earlier_calls + 1) if earlier_calls < 3 else "done"
 
-        return Runner(
-            Agent("A", model=ScriptedModel([next_step], cycle=True), tools=[pay]), store=store, lease_seconds=0.05
-        )
+        agent = Agent("A", model=ScriptedModel([next_step], cycle=True), tools=[pay])
+        return Runner(agent, store=store, lease_seconds=LEASE_SECONDS)
 
 
-async def assert_completes_after_repair(team: PayingTeam, broken: Store, repair: Fault, repaired: Store) -> None:
+async def assert_completes_after_repair(
+    clock: ManualClock, team: PayingTeam, broken: Store, repair: Fault, repaired: Store
+) -> None:
     """Assert that the run fails with a StoreError, and that another runner completes it after the repair."""
     with pytest.raises(StoreError):
         await team.runner(broken).run("hi", run_id="r")
     await repair()
     other = team.runner(repaired)
-    while not await other.list_unfinished():
-        await asyncio.sleep(0.01)
+    clock.now += LEASE_SECONDS
     assert await other.recover() == {"r": "completed"}
     result = await other.replay("r")
     assert result.output == "done"
@@ -70,9 +80,9 @@ def execute_in(store: SQLiteStore, statement: str) -> Any:
     return file.read(lambda connection: connection.execute(statement).fetchall())
 
 
-async def test_a_run_survives_a_full_disk(tmp_path: Path) -> None:
+async def test_a_run_survives_a_full_disk(tmp_path: Path, clock: ManualClock) -> None:
     # D8
-    store = SQLiteStore(tmp_path / "runs.db")
+    store = SQLiteStore(tmp_path / "runs.db", clock=clock)
 
     async def fill() -> None:
         ((pages,),) = execute_in(store, "PRAGMA page_count")
@@ -81,13 +91,13 @@ async def test_a_run_survives_a_full_disk(tmp_path: Path) -> None:
     async def repair() -> None:
         await store.close()
 
-    await assert_completes_after_repair(PayingTeam(fill), store, repair, store)
+    await assert_completes_after_repair(clock, PayingTeam(fill), store, repair, store)
     await store.close()
 
 
-async def test_a_run_survives_a_read_only_file(tmp_path: Path) -> None:
+async def test_a_run_survives_a_read_only_file(tmp_path: Path, clock: ManualClock) -> None:
     # D8
-    store, other = SQLiteStore(tmp_path / "runs.db"), SQLiteStore(tmp_path / "runs.db")
+    store, other = [SQLiteStore(tmp_path / "runs.db", clock=clock) for _ in range(2)]
 
     async def forbid() -> None:
         # Each time the store reopens the file.
@@ -104,14 +114,14 @@ async def test_a_run_survives_a_read_only_file(tmp_path: Path) -> None:
     async def repair() -> None:
         await store.close()
 
-    await assert_completes_after_repair(PayingTeam(forbid), store, repair, other)
+    await assert_completes_after_repair(clock, PayingTeam(forbid), store, repair, other)
     await other.close()
 
 
-async def test_a_run_survives_a_locked_database(tmp_path: Path) -> None:
+async def test_a_run_survives_a_locked_database(tmp_path: Path, clock: ManualClock) -> None:
     # D8
     path = tmp_path / "runs.db"
-    store = SQLiteStore(path, timeout=0.005)
+    store = SQLiteStore(path, timeout=0.005, clock=clock)
     held: list[sqlite3.Connection] = []
 
     async def lock() -> None:
@@ -122,14 +132,14 @@ async def test_a_run_survives_a_locked_database(tmp_path: Path) -> None:
     async def repair() -> None:
         held[0].close()
 
-    await assert_completes_after_repair(PayingTeam(lock), store, repair, store)
+    await assert_completes_after_repair(clock, PayingTeam(lock), store, repair, store)
     await store.close()
 
 
 async def test_a_short_lock_does_not_affect_the_run(tmp_path: Path) -> None:
     # D8
     path = tmp_path / "runs.db"
-    store = SQLiteStore(path, timeout=5)
+    store = SQLiteStore(path, timeout=60)
 
     async def lock_briefly() -> None:
         connection = sqlite3.connect(path, isolation_level=None)

@@ -163,8 +163,9 @@ async def test_a_run_whose_driver_died_is_driven_after_its_lease_expired() -> No
         await dying
 
 
-async def test_a_store_failure_does_not_mark_the_run_as_failed() -> None:
+async def test_a_store_failure_does_not_mark_the_run_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     # D8: it can be resumed after the fault.
+    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.0)
     store = RecordingStore()
     runner = make_runner(store, [call("ask", question="?"), "done"])
     await runner.submit("hi", run_id="r")

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 from inline_snapshot import snapshot
+from tests.loop_clock import FrozenLoopClock
+from tests.waiting import forever
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, handoff, tool
 from baton.errors import LimitError, ModelError, RunError
@@ -514,13 +516,14 @@ async def test_a_run_that_takes_too_long_for_its_caller_can_be_resumed() -> None
     async def a(ctx: AgentContext) -> None:
         if not await ctx.step("first", lambda: True) or len(tries) == 0:
             tries.append(1)
-            await asyncio.Event().wait()
+            clock.advance(60)
+            await forever()
         await ctx.say("at last")
 
     tries: list[int] = []
-    runner = Runner(a)
+    clock, runner = FrozenLoopClock(), Runner(a)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(runner.run("hi", run_id="r1"), 0.5)
+        await asyncio.wait_for(runner.run("hi", run_id="r1"), 60)
     assert (await runner.resume("r1")).output == "at last"
 
 
@@ -538,9 +541,12 @@ async def test_a_cancelled_run_does_not_record_a_partial_response() -> None:
 
 async def test_no_task_keeps_running_after_the_time_limit() -> None:
     # T29, T20
-    model = EndlessModel()
-    live = Runner(Agent("A", model=model)).stream("hi", limits=Limits(seconds=0.5))
+    clock, model = FrozenLoopClock(), EndlessModel()
+    live = Runner(Agent("A", model=model)).stream("hi", limits=Limits(seconds=60))
+    driving = asyncio.create_task(live._drive())
+    await model.asked.wait()
+    clock.advance(60)
     with pytest.raises(LimitError):
-        await live._drive()
+        await driving
     assert model.is_closed
     assert no_other_task_is_running()

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
+from tests.loop_clock import FrozenLoopClock
+from tests.waiting import forever
 
 from baton.runner.subscribers import Broadcast, Subscriber, iter_batches
 
@@ -61,15 +63,21 @@ async def test_each_silence_gives_an_empty_batch_and_items_end_it() -> None:
 
 
 async def test_an_item_delays_the_next_silence() -> None:
-    loop, subscriber = asyncio.get_running_loop(), Subscriber[int]()
-    first = asyncio.create_task(subscriber.take(silence=0.2))
-    await asyncio.sleep(0.1)
+    clock, subscriber = FrozenLoopClock(), Subscriber[int]()
+    first = asyncio.create_task(subscriber.take(silence=60))
+    await asyncio.sleep(0)
+    clock.advance(30)
     subscriber.put(1)
     assert await first == [1]
-    started = loop.time()
-    # The timer of the first wait fires in between, and is set again.
-    assert await subscriber.take(silence=0.2) == []
-    assert loop.time() - started >= 0.19
+    second = asyncio.create_task(subscriber.take(silence=60))
+    for _ in range(3):
+        # The timer of the first wait fires in between, and is set again.
+        await asyncio.sleep(0)
+        clock.advance(15)
+    await asyncio.sleep(0)
+    assert not second.done()
+    clock.advance(15)
+    assert await second == []
 
 
 async def test_a_source_is_closed_with_its_batches() -> None:
@@ -78,7 +86,7 @@ async def test_a_source_is_closed_with_its_batches() -> None:
     async def source() -> AsyncGenerator[int]:
         try:
             yield 1
-            await asyncio.sleep(3600)
+            await forever()
         finally:
             closed.set()
 

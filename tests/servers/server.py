@@ -11,6 +11,7 @@ from typing import Any, Self, TypeAlias, TypedDict, cast
 from aiohttp import web
 from msgspec.structs import replace
 from tests.servers.base import AnswerStream, APIEndpoint, ReceivedRequest, RequestRejectedError, ValidRequest
+from tests.waiting import PATIENCE
 
 from baton.errors import (
     ContextTooLongError,
@@ -309,7 +310,7 @@ class ProviderServer(LoopbackServer):
         """Raise an AssertionError that lists the unused steps, if there are any."""
         self.script.assert_done()
 
-    async def client_left(self, within: float = 1.0) -> ReceivedRequest:
+    async def client_left(self, within: float = PATIENCE) -> ReceivedRequest:
         """Wait for the next client that disconnects during a response; raise an AssertionError on timeout."""
         try:
             async with asyncio.timeout(within):

@@ -17,7 +17,7 @@ from mcp_types import (
     TextContent,
 )
 from pydantic import BaseModel
-from tests.mcp.servers import free_port, served
+from tests.mcp.servers import served
 
 from baton import Agent, RunContext, Runner, SetupError, tool
 from baton.mcp import MCPToolset
@@ -118,7 +118,7 @@ async def test_tool_per_agent_and_structured_output() -> None:
 async def test_interrupts_are_elicited_from_the_clients_user(mode: str) -> None:
     user = scripted_user({"approved": True}, {"answer": "7"})
     team = make_team([call("pay", euro=5)], [call("ask")], "done")
-    async with served(mcp_app(team), free_port()) as url, Client(url, mode=mode, elicitation_callback=user) as client:
+    async with served(mcp_app(team)) as url, Client(url, mode=mode, elicitation_callback=user) as client:
         result = await client.call_tool("desk", {"request": "hi"})
     assert text_in(result) == "done"
     assert user.asked == ['Desk requests approval for pay with {"euro": 5}.', "Desk asks: Which size?"]
@@ -199,7 +199,7 @@ async def test_a_cancelled_call_cancels_the_run() -> None:
         return ""
 
     team = Agent("Desk", tools=[wait_forever], model=ScriptedModel([[call("wait_forever")]]))
-    async with served(mcp_app(team), free_port()) as url, Client(url) as client:
+    async with served(mcp_app(team)) as url, Client(url) as client:
         calling = asyncio.create_task(client.call_tool("desk", {"request": "hi"}))
         await started.wait()
         calling.cancel()

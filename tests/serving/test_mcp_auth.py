@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 from tests.serving.a2a.clients import served
+from tests.sockets import http_client
 
 from baton import Agent, RunContext, Runner, tool
 from baton.serving import mcp_app
@@ -54,7 +55,7 @@ async def test_runs_belong_to_the_caller_who_started_them() -> None:
     runner = Runner(Agent("Desk", description="Helps.", tools=[ask]), model=model, store="memory:")
     async with (
         served(mcp_app(runner, auth={"t1": "ann", "t2": "bob"})) as url,
-        httpx.AsyncClient(base_url=url, timeout=20) as http,
+        http_client(base_url=url) as http,
     ):
         ann, bob = Session(http, "t1"), Session(http, "t2")
         await ann.open()

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
-from fastapi import FastAPI, Request, Response
+from fastapi import BackgroundTasks, FastAPI, Request, Response
+from tests.waiting import until
 
 from baton import Agent, Runner, tool
 from baton.errors import SetupError
@@ -103,12 +104,11 @@ async def test_a_stream_ends_with_a_hint_when_the_server_stops() -> None:
     background = BackgroundRunner(runner)
     reading: asyncio.Task[tuple[int, str]] | None = None
     async with aiohttp.ClientSession() as client:
-        async with serve_in_background(make_app(background)) as url:
+        async with serve_in_background(make_app(background), drain=0) as url:
             run = await background.start("Wait.")
             reading = asyncio.create_task(get_text(client, f"{url}/runs/{run}/events"))
             await waiting.wait()
-            while not background._broadcasts[run].subscribers:
-                await asyncio.sleep(0.01)
+            await until(lambda: background._broadcasts[run].subscribers)
         _, text = await reading
     assert text.endswith("retry: 1000\n\n")
     assert (await runner.record(run)).status == "running"
@@ -117,3 +117,38 @@ async def test_a_stream_ends_with_a_hint_when_the_server_stops() -> None:
 def test_a_runner_without_a_store_is_refused() -> None:
     with pytest.raises(SetupError, match="store"):
         EventStreams(BackgroundRunner(Runner(Agent("Desk"))))
+
+
+async def test_a_background_task_resumes_a_run() -> None:
+    model = ScriptedModel([call("cancel_order"), "It is cancelled."])
+    runner = Runner(Agent("Desk", tools=[cancel_order]), model=model, store="memory:")
+    run = (await runner.run("Cancel it.")).run_id
+    app = FastAPI()
+
+    @app.post("/approve")
+    async def approve(tasks: BackgroundTasks) -> None:
+        tasks.add_task(runner.resume, run, True)
+
+    async with client_of(app) as client, client.post("/approve") as response:
+        assert response.status == 200
+    # The server has stopped, which waits for background tasks.
+    assert (await runner.record(run)).status == "completed"
+
+
+async def test_a_background_task_calls_an_async_tool() -> None:
+    notes: list[str] = []
+
+    @tool
+    async def note(text: str) -> None:
+        """Write a note."""
+        notes.append(text)
+
+    app = FastAPI()
+
+    @app.post("/note")
+    async def write(tasks: BackgroundTasks) -> None:
+        tasks.add_task(note, "from the web")
+
+    async with client_of(app) as client, client.post("/note") as response:
+        assert response.status == 200
+    assert notes == ["from the web"]

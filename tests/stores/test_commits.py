@@ -243,7 +243,7 @@ async def test_after_a_failed_commit_only_the_run_that_caused_it_fails(store: St
 
 
 async def test_a_group_waits_for_a_locked_file(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "runs.db")
+    store = SQLiteStore(tmp_path / "runs.db", timeout=60)
     await create_runs(store, 5)
     other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -293,7 +293,10 @@ class ActsTwice:
         return CompleteResponse(ModelResponse(AssistantMessage("" if calls else "ok", calls)))
 
 
-async def test_runs_at_once_are_stored_in_few_transactions(tmp_path: Path) -> None:
+async def test_runs_at_once_are_stored_in_few_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The renewal of leases is a transaction as well.
+    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 1200.0)
+
     @tool(effect="idempotent")
     async def act() -> str:
         """Act."""
@@ -301,7 +304,7 @@ async def test_runs_at_once_are_stored_in_few_transactions(tmp_path: Path) -> No
 
     store = SQLiteStore(tmp_path / "runs.db")
     runs = 50
-    async with Runner(Agent("Desk", model=ActsTwice(), tools=[act]), store=store) as runner:
+    async with Runner(Agent("Desk", model=ActsTwice(), tools=[act]), store=store, lease_seconds=3600) as runner:
         statements = trace(store)
         results = await asyncio.gather(*[runner.run("hi") for _ in range(runs)])
         assert {result.status for result in results} == {"completed"}

@@ -1,9 +1,10 @@
 """A process that dies between two writes of a key-value store loses and repeats no message (M15)."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
+
+import pytest
 
 from baton import Agent, Runner, tool
 from baton.errors import BatonError
@@ -13,6 +14,7 @@ from baton.models import ModelRequest, ModelResponse, TextChunk, ToolCallChunk
 from baton.stores import KeyValueStore, WaitingMessage
 
 NEVER = 1 << 30
+NOW = 1_000_000.0
 LATER = 3600.0
 
 
@@ -147,7 +149,7 @@ def desk(process: Process, entered: asyncio.Event, opened: asyncio.Event, *, now
         await opened.wait()
         return "seen"
 
-    store = KeyValueStore(process, clock=lambda: time.time() + now)
+    store = KeyValueStore(process, clock=lambda: NOW + now)
     return Runner(Agent("Desk", model=Echo(), tools=[look]), store=store)
 
 
@@ -178,7 +180,8 @@ async def handle_messages(dies_at: int) -> bool:
     return process.is_dead
 
 
-async def test_messages_survive_the_death_of_their_driver_at_every_write() -> None:
+async def test_messages_survive_the_death_of_their_driver_at_every_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.0)
     deaths = 0
     while await handle_messages(deaths):
         deaths += 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.stores.older_layouts import LAYOUT_6_ORIGINS, LAYOUT_6_RUNS
+from tests.waiting import until
 
 from baton.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
 from baton.stores import RunFlags, SQLiteStore, WaitingMessage, sqlite_file
@@ -103,7 +104,7 @@ def lock_file(path: Path) -> Iterator[Callable[[], sqlite3.Connection]]:
 async def test_waiting_for_a_locked_file_does_not_block_other_tasks(
     path: Path, lock_file: Callable[[], sqlite3.Connection]
 ) -> None:
-    store = SQLiteStore(path)
+    store = SQLiteStore(path, timeout=60)
     await store.create("r", [])
     other = lock_file()
     append = asyncio.create_task(store.append("r", 0, [LINE]))
@@ -125,9 +126,17 @@ async def test_a_store_opens_a_file_that_another_process_is_about_to_create(path
     # The state between the first process's tables and its change to WAL, in which SQLite does not wait.
     other.execute("PRAGMA journal_mode = DELETE")
     other.execute("BEGIN IMMEDIATE")
-    store = SQLiteStore(path, durability="power" if durability == "power" else "process")
+    store = SQLiteStore(path, durability="power" if durability == "power" else "process", timeout=60)
+    file, attempts = store._group._file if store._group else store._file, list[str]()
+    connect = file._connect
+
+    def count_attempts() -> sqlite3.Connection:
+        attempts.append("connect")
+        return connect()
+
+    file._connect = count_attempts
     create = asyncio.create_task(store.create("r", [LINE]))
-    await asyncio.sleep(0.05)
+    await until(lambda: len(attempts) > 2)
     assert not create.done()
     other.execute("ROLLBACK")
     other.close()

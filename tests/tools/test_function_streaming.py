@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.loop_clock import FrozenLoopClock
 
 from baton import Agent, RunContext, Runner, ToolError, tool
 from baton.errors import NotEncodableError, ToolResultError, ToolTimeoutError
@@ -155,13 +156,14 @@ async def test_an_error_in_the_middle_is_returned_to_the_model_and_the_generator
 
 async def test_a_timeout_closes_the_generator() -> None:
     # M13
-    closed: list[str] = []
+    clock, closed = FrozenLoopClock(), list[str]()
 
-    @tool(timeout=0.01)
+    @tool(timeout=60)
     async def slow() -> AsyncIterator[str | Final[str]]:
         """Take forever."""
         try:
             yield "starting"
+            clock.advance(60)
             await asyncio.Event().wait()
             yield Final("never")
         finally:
@@ -170,7 +172,7 @@ async def test_a_timeout_closes_the_generator() -> None:
     deltas, result = await deltas_of(Runner(agent_with(slow)))
     ((text, is_error),) = results(result.events)
     assert is_error
-    assert text == str(ToolTimeoutError("slow", 0.01))
+    assert text == str(ToolTimeoutError("slow", 60))
     assert [delta.text for delta in deltas] == ["starting"]
     assert closed == ["slow"]
 

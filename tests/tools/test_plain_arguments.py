@@ -70,7 +70,14 @@ def test_fitting_arguments_are_accepted_as_they_are(given_parameters: dict[str, 
     arguments = {name: data.draw(kinds[hint]) for name, (hint, _) in given_parameters.items()}
     parsed = plain.parse(json.dumps(arguments))
     assert repr(parsed) == repr(lenient.parse(json.dumps(arguments)))
-    assert parsed == arguments
+    # An integer for a float parameter becomes the nearest float.
+    assert parsed == {name: _as_floats(value, given_parameters[name][0]) for name, value in arguments.items()}
+
+
+def _as_floats(value: Any, hint: Any) -> Any:
+    if hint is float:
+        return float(value)
+    return [float(each) for each in value] if hint == list[float] else value
 
 
 @pytest.mark.parametrize("hint", [Any, int | None, list[bool], dict[str, int], bytes, "int"])

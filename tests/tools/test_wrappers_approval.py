@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.loop_clock import FrozenLoopClock
 
 from baton import Agent, LoopAgent, Runner
 from baton.context import RunContext
@@ -192,12 +193,15 @@ async def test_always_does_not_answer_a_question_already_asked(ctx: Ctx, make_co
 
 
 async def test_the_time_before_the_tool_runs_does_not_count(ctx: Ctx) -> None:
-    async def ask_the_boss(ctx: Ctx, arguments: dict[str, Any]) -> bool:
-        has_decided = asyncio.Event()
-        asyncio.get_running_loop().call_later(0.05, has_decided.set)
-        return await has_decided.wait()
+    clock = FrozenLoopClock()
 
-    careful = tool(pay.function, needs_approval=ask_the_boss, timeout=0.01)
+    async def ask_the_boss(ctx: Ctx, arguments: dict[str, Any]) -> bool:
+        clock.advance(60)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return True
+
+    careful = tool(pay.function, needs_approval=ask_the_boss, timeout=60)
     await asked_by(ctx, careful, PAY)
 
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.tools.conftest import MakeContext
 
 from baton import (
@@ -27,11 +28,13 @@ from baton.errors import (
 )
 from baton.events import StepCompleted, ToolReturned
 from baton.events.codec import decode_log, encode_log
-from baton.messages import Image, ToolSpec
+from baton.messages import Image, ToolCall, ToolSpec
+from baton.middleware import NextToolCall, tool_middleware
 from baton.runner import GuardrailResult
 from baton.testing import ScriptedModel, call, transcript
 from baton.tools import ToolResult, with_tool_guardrails
 from baton.tools.base import unwrap_tool
+from baton.tools.wrappers import ApprovalTool
 
 
 class Till:
@@ -197,7 +200,181 @@ async def test_a_person_is_not_asked_for_what_a_guardrail_refuses(passes: bool) 
         return
     assert (result.status, till.paid) == ("suspended", [])
     result = await runner.resume(result.run_id, Approval(True, arguments={"amount": 4}))
-    assert (result.output, till.paid, asked) == ("done", [4], [5])
+    assert (result.output, till.paid, asked) == ("done", [4], [5, 4])
+    await runner.replay(result.events)
+    assert asked == [5, 4]
+
+
+def guard_in_decorator(till: Till) -> Any:
+    return tool(till.pay, needs_approval=True, input_guardrails=[at_most_100])
+
+
+def guard_with_result_guardrail(till: Till) -> Any:
+    return tool(till.pay, needs_approval=True, input_guardrails=[at_most_100], output_guardrails=[without_secrets])
+
+
+def guard_around_tool(till: Till) -> Any:
+    return with_tool_guardrails(tool(till.pay, needs_approval=True, effect="once"), input_guardrails=[at_most_100])
+
+
+def guard_around_guard(till: Till) -> Any:
+    inside = tool(till.pay, needs_approval=True, input_guardrails=[says(True)])
+    return with_tool_guardrails(inside, input_guardrails=[at_most_100])
+
+
+def guard_inside_approval(till: Till) -> Any:
+    return ApprovalTool(with_tool_guardrails(till.pay, input_guardrails=[at_most_100]))
+
+
+GUARDED = [
+    guard_in_decorator,
+    guard_with_result_guardrail,
+    guard_around_tool,
+    guard_around_guard,
+    guard_inside_approval,
+]
+
+
+@pytest.mark.parametrize("make", GUARDED)
+@pytest.mark.parametrize(
+    "answer", [Approval(True, arguments={"amount": 500}), {"approved": True, "arguments": {"amount": 500}}]
+)
+async def test_arguments_that_a_person_changed_are_checked_like_those_of_the_model(make: Any, answer: Any) -> None:
+    till = Till()
+    runner = Runner(Agent("Clerk", tools=[make(till)], model=ScriptedModel([call("pay", amount=50), "done"])))
+    asked = await runner.run("go")
+    result = await runner.resume(asked.run_id, answer)
+    assert (result.output, till.paid) == ("done", [])
+    ((told, is_error),) = results_of(result)
+    assert is_error
+    assert told.endswith("This call of `pay` was not made, because guardrail `at_most_100` did not pass: too much")
+    assert [said.name for said in result.guardrail_results if not said.verdict.passed] == ["at_most_100"]
+    assert (await runner.replay(result.events)).output == "done"
+
+
+@pytest.mark.parametrize("make", GUARDED)
+async def test_changed_arguments_that_pass_the_guardrail_are_executed(make: Any) -> None:
+    till = Till()
+    runner = Runner(Agent("Clerk", tools=[make(till)], model=ScriptedModel([call("pay", amount=50), "done"])))
+    asked = await runner.run("go")
+    result = await runner.resume(asked.run_id, Approval(True, arguments={"amount": 99}))
+    assert (result.output, till.paid) == ("done", [99])
+    assert (await runner.replay(result.events)).output == "done"
+    assert till.paid == [99]
+
+
+async def test_the_model_reads_that_a_person_changed_the_arguments() -> None:
+    model = ScriptedModel([call("pay", amount=50), "done"])
+    runner = Runner(Agent("Clerk", tools=[guard_in_decorator(Till())], model=model))
+    asked = await runner.run("go")
+    result = await runner.resume(asked.run_id, Approval(True, arguments={"amount": 500}))
+    told = 'The person who approved this call changed its arguments to {"amount": 500}. This call of `pay` was not made'
+    assert results_of(result)[0][0].startswith(told)
+
+
+async def test_a_refused_change_can_end_the_run_and_a_resume_does_not_pass_it() -> None:
+    till = Till()
+    pay = with_tool_guardrails(tool(till.pay, needs_approval=True), input_guardrails=[at_most_100], on_trip="raise")
+    runner = Runner(Agent("Clerk", tools=[pay], model=ScriptedModel([call("pay", amount=50), "done"])))
+    asked = await runner.run("go")
+    with pytest.raises(GuardrailTrippedError, match="guardrail `at_most_100` stopped a call of `pay` by `Clerk`"):
+        await runner.resume(asked.run_id, Approval(True, arguments={"amount": 500}))
+    with pytest.raises(GuardrailTrippedError):
+        await runner.resume(asked.run_id)
+    assert till.paid == []
+
+
+async def test_each_change_of_a_call_that_is_approved_twice_is_checked() -> None:
+    till, seen = Till(), list[float]()
+
+    def judge(ctx: RunContext[Any], arguments: dict[str, Any]) -> None:
+        seen.append(arguments["amount"])
+
+    twice = ApprovalTool(tool(till.pay, needs_approval=True))
+    guarded = with_tool_guardrails(twice, input_guardrails=[judge])
+    runner = Runner(Agent("Clerk", tools=[guarded], model=ScriptedModel([call("pay", amount=1), "done"])))
+    result = await runner.run("go")
+    for amount in (2, 3):
+        result = await runner.resume(result.run_id, Approval(True, arguments={"amount": amount}))
+    assert (result.output, till.paid, seen) == ("done", [3], [1, 2, 3])
+    await runner.replay(result.events)
+    assert seen == [1, 2, 3]
+
+
+async def test_a_crash_at_any_time_after_the_answer_neither_checks_nor_pays_twice() -> None:
+    till, seen = Till(), list[float]()
+
+    def judge(ctx: RunContext[Any], arguments: dict[str, Any]) -> None:
+        seen.append(arguments["amount"])
+
+    def team(*steps: Any) -> Runner[Any, Any]:
+        pay = tool(till.pay, needs_approval=True, input_guardrails=[judge])
+        return Runner(Agent("Clerk", tools=[pay], model=ScriptedModel(steps)))
+
+    runner = team(call("pay", amount=1), "done")
+    asked = await runner.run("go")
+    events = (await runner.resume(asked.run_id, Approval(True, arguments={"amount": 2}))).events
+    keys = [event.key for event in events]
+    paid, judged = keys.index("1/m1.0"), keys.index("1/m1.0/edited1/guardrail:tool:judge")
+    for end in range(keys.index("1/m1.0/ask1!") + 1, paid + 2):
+        till.paid.clear()
+        seen.clear()
+        other = team("done")
+        result = await other.resume(other.load_log(decode_log(encode_log(events[:end]))))
+        assert result.output == "done"
+        assert till.paid == ([2] if end <= paid else [])
+        assert seen == ([2] if end <= judged else [])
+
+
+async def test_a_guardrail_may_ask_about_changed_arguments_and_write_values() -> None:
+    till = Till()
+
+    async def ask(ctx: RunContext[Any], arguments: dict[str, Any]) -> bool:
+        ctx.values.set("checked", [*ctx.values.get("checked", []), arguments["amount"]])
+        return bool(await ctx.interrupt(f"really {arguments['amount']:g}?"))
+
+    pay = tool(till.pay, needs_approval=True, input_guardrails=[ask])
+    runner = Runner(Agent("Clerk", tools=[pay], model=ScriptedModel([call("pay", amount=1), "done"])))
+    result = await runner.run("go")
+    for answer in (True, Approval(True, arguments={"amount": 2}), True):
+        result = await runner.resume(result.run_id, answer)
+    assert (result.output, till.paid, result.values) == ("done", [2], {"checked": [1, 2]})
+    assert (await runner.replay(result.events)).values == result.values
+
+
+async def test_the_context_has_the_call_that_is_executed() -> None:
+    seen: list[str] = []
+
+    def note(ctx: RunContext[Any], arguments: dict[str, Any]) -> None:
+        assert ctx.tool_call is not None
+        seen.append(ctx.tool_call.arguments)
+
+    @tool(needs_approval=True, input_guardrails=[note])
+    async def pay(ctx: RunContext, amount: int) -> str:
+        """Pay."""
+        note(ctx, {})
+        return "paid"
+
+    runner = Runner(Agent("Clerk", tools=[pay], model=ScriptedModel([call("pay", amount=1), "done"])))
+    asked = await runner.run("go")
+    await runner.resume(asked.run_id, Approval(True, arguments={"amount": 2}))
+    assert seen == ['{"amount":1}', '{"amount": 2}', '{"amount": 2}']
+
+
+async def test_arguments_that_middleware_changes_are_checked() -> None:
+    till = Till()
+
+    @tool_middleware
+    async def raise_amount(ctx: RunContext, given: ToolCall, next: NextToolCall) -> ToolResult:
+        await next(given)
+        return await next(replace(given, arguments='{"amount": 500}'))
+
+    pay = tool(till.pay, input_guardrails=[at_most_100])
+    model = ScriptedModel([call("pay", amount=50), "done"])
+    runner = Runner(Agent("Clerk", tools=[pay], model=model, middleware=[raise_amount]))
+    result = await runner.run("go")
+    assert till.paid == [50]
+    assert "did not pass: too much" in results_of(result)[0][0]
     await runner.replay(result.events)
 
 

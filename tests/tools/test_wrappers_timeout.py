@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.loop_clock import FrozenLoopClock
 
 from baton.context import RunContext
 from baton.context.run_context import SuspendRun
@@ -31,7 +32,7 @@ async def test_the_model_is_told_that_time_was_up(ctx: Ctx) -> None:
 
 
 async def test_a_tool_that_is_in_time_is_not_touched(ctx: Ctx) -> None:
-    assert await tool(lambda: "soon", name="quick", timeout=10).call(ctx, "") == ToolResult("soon")
+    assert await tool(lambda: "soon", name="quick", timeout=60).call(ctx, "") == ToolResult("soon")
 
 
 async def test_the_policy_for_errors_holds_for_time_too(ctx: Ctx) -> None:
@@ -47,16 +48,28 @@ async def test_a_timeout_of_the_function_itself_is_an_ordinary_failure(ctx: Ctx)
     async def gives_up() -> str:
         raise TimeoutError("the satellite is silent")
 
-    outcome = await tool(gives_up, timeout=10).call(ctx, "")
+    outcome = await tool(gives_up, timeout=60).call(ctx, "")
     assert outcome.content == "tool `gives_up` failed: TimeoutError: the satellite is silent"
 
 
 async def test_a_sync_function_is_left_behind_at_once(ctx: Ctx, caplog: pytest.LogCaptureFixture) -> None:
-    may_end = threading.Event()
-    made = tool(lambda: may_end.wait(30), name="wait", timeout=0.01)
+    clock, loop, has_started, may_end = (
+        FrozenLoopClock(),
+        asyncio.get_running_loop(),
+        asyncio.Event(),
+        threading.Event(),
+    )
+
+    def block() -> None:
+        loop.call_soon_threadsafe(has_started.set)
+        may_end.wait()
+
+    calling = asyncio.create_task(tool(block, name="wait", timeout=0.01).call(ctx, ""))
+    await has_started.wait()
     try:
-        # Well under the grace period that a cancelled run would wait for it.
-        assert await asyncio.wait_for(made.call(ctx, ""), 3) == TOO_LATE
+        clock.advance(0.01)
+        # No more time passes, so it does not get the grace period that it has when the run is cancelled.
+        assert await calling == TOO_LATE
     finally:
         may_end.set()
     assert any("was abandoned" in record.message for record in caplog.records)
@@ -69,7 +82,7 @@ async def test_cancelling_the_run_is_not_a_timeout(ctx: Ctx) -> None:
         has_started.set()
         await asyncio.Event().wait()
 
-    running = asyncio.create_task(tool(started, timeout=10).call(ctx, ""))
+    running = asyncio.create_task(tool(started, timeout=60).call(ctx, ""))
     await has_started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -110,7 +123,7 @@ async def test_an_interrupt_passes_through(ctx: Ctx) -> None:
         return str(await ctx.interrupt("may I?"))
 
     with pytest.raises(SuspendRun):
-        await tool(asks, timeout=10).call(ctx, "")
+        await tool(asks, timeout=60).call(ctx, "")
 
 
 async def test_any_tool_can_be_timed(ctx: Ctx) -> None:

@@ -12,6 +12,13 @@ from baton.worker import Worker
 from baton.worker.health import format_metrics, serve_health
 
 
+@pytest.fixture(autouse=True)
+def patient_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let requests take, and the engine be silent, for as long as a busy machine needs."""
+    monkeypatch.setattr("baton.worker.health._REQUEST_SECONDS", 60.0)
+    monkeypatch.setattr("baton.worker.local._UNHEALTHY_AFTER", 600.0)
+
+
 async def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

@@ -6,6 +6,8 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import until
+
 from baton import Runner
 from baton.agents import agent
 from baton.stores import SQLiteStore
@@ -32,9 +34,7 @@ async def test_suspended_runs_take_little_memory(tmp_path: Path) -> None:
         wanted = worker.counts.suspended + count
         for _ in range(count):
             await submitter.submit("hi")
-        async with asyncio.timeout(300):
-            while worker.counts.suspended < wanted or worker.driving:
-                await asyncio.sleep(0.02)
+        await until(lambda: worker.counts.suspended >= wanted and not worker.driving, within=300)
 
     await suspend(50)
     gc.collect()

@@ -1,13 +1,14 @@
 """The worker: draining, runs that cannot be driven, runs that kill their workers, limits."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from time import monotonic
 from typing import Any
 
 import pytest
 from tests.runner.recording_store import HeldStore
+from tests.waiting import until
 
 from baton import Agent, Runner, SequentialAgent
 from baton.agents import agent
@@ -20,13 +21,11 @@ from baton.testing import FaultyStore, ScriptedModel
 from baton.worker import Concurrency, LocalEngine, Outcome, Worker
 from baton.worker.deaths import DEATHS_NOTE, PARKED_NOTE
 
-LIMIT = 60
 
-
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not condition():
-            await asyncio.sleep(0.01)
+@pytest.fixture(autouse=True)
+def patient_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers wait for as long as it takes to release their runs."""
+    monkeypatch.setattr("baton.worker.worker._STOP_SECONDS", 60.0)
 
 
 async def record_of(store: Store, run_id: str) -> RunRecord:
@@ -36,14 +35,12 @@ async def record_of(store: Store, run_id: str) -> RunRecord:
 
 
 async def until_status(store: Store, run_id: str, status: str) -> None:
-    async with asyncio.timeout(LIMIT):
-        while (await record_of(store, run_id)).status != status:
-            await asyncio.sleep(0.01)
+    await until(lambda: record_of(store, run_id), lambda record: record.status == status)
 
 
 @asynccontextmanager
-async def working(runner: Runner[Any, Any], **options: Any) -> AsyncGenerator[Worker]:
-    worker = Worker(runner, engine=options.pop("engine", None) or LocalEngine(interval=0.02), **options)
+async def working(runner: Runner[Any, Any], *, drain: float = 60.0, **options: Any) -> AsyncGenerator[Worker]:
+    worker = Worker(runner, engine=LocalEngine(interval=0.02), drain=drain, **options)
     task = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -53,7 +50,7 @@ async def working(runner: Runner[Any, Any], **options: Any) -> AsyncGenerator[Wo
         await task
 
 
-def slow_team(turns: int = 2) -> tuple[Runner[Any, Any], asyncio.Event, list[str]]:
+def slow_team(turns: int = 2, *, store: Store | None = None) -> tuple[Runner[Any, Any], asyncio.Event, list[str]]:
     """Return a runner whose agent makes several turns, an event that each turn waits for, and the turns made."""
     go, made = asyncio.Event(), list[str]()
 
@@ -68,18 +65,19 @@ def slow_team(turns: int = 2) -> tuple[Runner[Any, Any], asyncio.Event, list[str
 
     first = Agent("First", model=Slow(), description="Starts.")
     rest = [Agent(f"Next{number}", model=Slow(), description="Continues.") for number in range(turns - 1)]
-    return Runner(SequentialAgent("All", sub_agents=[first, *rest]), store=MemoryStore(), lease_seconds=5), go, made
+    return Runner(SequentialAgent("All", sub_agents=[first, *rest]), store=store or MemoryStore()), go, made
 
 
-async def test_a_stopped_worker_lets_turns_finish_and_releases_its_runs() -> None:
+async def test_a_stopped_worker_lets_turns_finish_and_releases_its_runs(caplog: pytest.LogCaptureFixture) -> None:
     # G6
+    caplog.set_level(logging.INFO, "baton.worker")
     runner, go, made = slow_team()
     store = runner._require_store("test")
     run_id = await runner.submit("hi")
     async with working(runner) as worker:
         await until(lambda: made)
         worker.stop()
-        await asyncio.sleep(0.2)
+        await until(lambda: "for the turns of 1 runs" in caplog.text)
         go.set()
     record = await record_of(store, run_id)
     assert (record.status, record.is_leased, worker.counts.released) == ("running", False, 1)
@@ -93,10 +91,8 @@ async def test_turns_that_take_too_long_are_stopped() -> None:
     # G6
     runner, _, made = slow_team()
     run_id = await runner.submit("hi")
-    async with working(runner, drain=0.2) as worker:
+    async with working(runner, drain=0.01) as worker:
         await until(lambda: made)
-        started = monotonic()
-    assert monotonic() - started < LIMIT
     record = await record_of(runner._require_store("test"), run_id)
     assert (record.status, record.is_leased, worker.counts.released) == ("running", False, 1)
 
@@ -104,7 +100,7 @@ async def test_turns_that_take_too_long_are_stopped() -> None:
 async def test_a_second_stop_ends_the_wait() -> None:
     runner, _, made = slow_team()
     await runner.submit("hi")
-    async with asyncio.timeout(LIMIT), working(runner, drain=10_000) as worker:
+    async with working(runner, drain=10_000) as worker:
         await until(lambda: made)
         worker.stop()
         worker.stop()
@@ -129,7 +125,7 @@ async def test_the_context_of_a_run_comes_from_the_factory() -> None:
 async def test_an_unavailable_store_postpones_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "_FIRST_DELAY", 0.05)
     store = FaultyStore(MemoryStore())
-    runner = Runner(Agent("Desk", model=ScriptedModel(["Hello."] * 9)), store=store, lease_seconds=1)
+    runner = Runner(Agent("Desk", model=ScriptedModel(["Hello."] * 9)), store=store)
     run_ids = [await runner.submit("hi") for _ in range(3)]
     store.fail("acquire", times=4)
     store.fail("runnable", times=2)
@@ -162,8 +158,7 @@ async def test_changes_can_be_accepted() -> None:
 async def die(store: Store, run_id: str, times: int = 1) -> None:
     """Leave a run as workers do that are killed while they drive it."""
     for number in range(times):
-        await store.acquire(run_id, f"dead {number}", ttl=0.001)
-        await asyncio.sleep(0.005)
+        await store.acquire(run_id, f"dead {number}", ttl=0)
 
 
 async def test_a_run_that_kills_its_workers_is_parked_and_can_be_retried() -> None:
@@ -248,12 +243,13 @@ async def test_suspects_are_driven_one_at_a_time() -> None:
 
 async def test_limits_hold_for_each_owner_and_in_total() -> None:
     # G10
-    runner, go, made = slow_team(1)
-    store = runner._require_store("test")
+    store = FaultyStore(MemoryStore())
+    runner, go, made = slow_team(1, store=store)
     run_ids = [await runner.submit("hi", owner=owner) for owner in ("ada", "ada", "ada", "bob", "eve")]
     async with working(runner, limits=Concurrency(per_owner=2, total=3)) as worker:
         await until(lambda: len(made) == 3)
-        await asyncio.sleep(0.1)
+        polls = store.calls.count("runnable")
+        await until(lambda: store.calls.count("runnable") >= polls + 3)
         assert set(worker.driving) == {run_ids[0], run_ids[1], run_ids[3]}
         go.set()
         for run_id in run_ids:
@@ -263,7 +259,7 @@ async def test_limits_hold_for_each_owner_and_in_total() -> None:
 async def test_an_unreachable_store_makes_the_worker_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
     from baton.worker import local
 
-    monkeypatch.setattr(local, "_UNHEALTHY_AFTER", 0.2)
+    monkeypatch.setattr(local, "_UNHEALTHY_AFTER", 0.01)
     store = FaultyStore(MemoryStore())
     store.fail("runnable", times=10_000, error=StoreError("down"))
     async with working(Runner(Agent("Desk", model=ScriptedModel([])), store=store)) as worker:

@@ -4,6 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.loop_clock import FrozenLoopClock
+from tests.waiting import forever
 from tests.workflows.parts import (
     answer_of,
     answered,
@@ -26,6 +28,7 @@ from baton import (
     Limits,
     ParallelAgent,
     Runner,
+    RunResult,
     SequentialAgent,
     SetupError,
     agent,
@@ -33,7 +36,7 @@ from baton import (
     tool,
 )
 from baton.errors import BranchesFailedError, BranchTimeoutError, LimitError
-from baton.events import AgentResponded, AgentStarted, Event
+from baton.events import AgentFinished, AgentResponded, AgentStarted, Event
 from baton.testing import ScriptedModel, call, transfer_to
 from baton.workflows import BreakLoop
 
@@ -178,7 +181,7 @@ async def test_fail_fast_stops_the_others_at_the_first_error() -> None:
     @agent("endless")
     async def endless(ctx: AgentContext) -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             stopped.append("endless")
 
@@ -311,25 +314,34 @@ async def test_a_question_does_not_keep_the_place_of_a_branch() -> None:
 @pytest.mark.parametrize("policy", ["collect", "ignore"])
 async def test_a_branch_that_takes_too_long(policy: Any) -> None:
     # W3
-    never = asyncio.Event()
+    clock, never = FrozenLoopClock(), asyncio.Event()
     branches = [waiting("slow", never), speaker("a")]
-    parallel = ParallelAgent("P", sub_agents=branches, branch_timeout=0.5, on_error=policy)
+    parallel = ParallelAgent("P", sub_agents=branches, branch_timeout=60, on_error=policy)
+
+    async def run_until_it_is_late() -> RunResult[Any]:
+        async with Runner(parallel).stream("go") as run:
+            async for event in run:
+                if isinstance(event, AgentFinished) and event.agent == "a":
+                    clock.advance(60)
+        return run.result
+
     if policy == "ignore":
-        result = await Runner(parallel).run("go")
+        result = await run_until_it_is_late()
         assert texts(result) == [
-            "[slow] failed: BranchTimeoutError: branch `slow` of `P` did not finish within 0.5 s",
+            "[slow] failed: BranchTimeoutError: branch `slow` of `P` did not finish within 60 s",
             "a",
         ]
         await check_replay(Runner(parallel), result)
         return
     with pytest.raises(BranchesFailedError) as caught:
-        await Runner(parallel).run("go")
+        await run_until_it_is_late()
     assert isinstance(caught.value.errors["slow"], BranchTimeoutError)
+    assert list(caught.value.errors) == ["slow"]
 
 
 async def test_a_timeout_of_the_branchs_own_is_an_error_like_any_other() -> None:
     # W3
-    parallel = ParallelAgent("P", sub_agents=[failing("f", TimeoutError("mine"))], branch_timeout=30)
+    parallel = ParallelAgent("P", sub_agents=[failing("f", TimeoutError("mine"))], branch_timeout=60)
     with pytest.raises(BranchesFailedError, match="TimeoutError: mine"):
         await Runner(parallel).run("go")
 
@@ -362,7 +374,7 @@ async def test_cancel_reaches_every_branch_and_leaves_nothing_running() -> None:
             await ctx.say(name)
             try:
                 await ready.wait()
-                await asyncio.sleep(60)
+                await forever()
             finally:
                 await asyncio.sleep(0)  # Cleaning up takes a moment, and is waited for.
                 stopped.append(name)
@@ -389,7 +401,7 @@ async def test_a_run_cancelled_twice_still_waits_for_its_branches() -> None:
     async def slow_to_stop(ctx: AgentContext) -> None:
         begun.set()
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             for _ in range(5):
                 await asyncio.sleep(0)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.waiting import forever
 from tests.workflows.parts import answered, asker, check_replay, failing, passing, paths, speaker, texts, writer
 
 from baton import (
@@ -172,7 +173,7 @@ async def test_a_loop_ends_though_a_step_swallows_the_cancellation() -> None:
     async def stubborn(ctx: AgentContext) -> None:
         begun.set()
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             await ctx.say("I go on")
 

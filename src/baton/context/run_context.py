@@ -111,6 +111,8 @@ class RunContext(Struct, Generic[C], eq=False):
     _values: Values | None = None
     _steps: dict[str, int] | None = None
     _asked: int = 0
+    _edit_checks: tuple[Callable[[Any, str], Awaitable[Any]], ...] = ()
+    """The guardrails around an approval: `(ctx, arguments)` returns a refusal of edited arguments, or None."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.agent!r}, {self._scope!r})"

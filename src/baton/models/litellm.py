@@ -17,7 +17,7 @@ from .base import Chunk, ModelRequest
 from .encoding import Block, as_base64, signed_reasoning, without_none
 from .openai.chat import ChatDelta, ChatDialect, ChatEvent, ChatStreamParser
 from .sdk_clients import require_extra
-from .settings import ModelSettings
+from .settings import ModelSettings, refuse_replacing_fields
 
 _MISSPELT = 0.85
 """The similarity from which an option counts as misspelt; `top_k`, which some providers have, is 0.8 like `top_p`."""
@@ -61,6 +61,8 @@ class LiteLLMModel:
             # Any other name may be an argument of one provider, which LiteLLM passes on.
             if name not in names and get_close_matches(name, names, 1, _MISSPELT):
                 raise unknown_argument("LiteLLMModel", name, names)
+        refuse_replacing_fields("LiteLLMModel()", options)
+        refuse_replacing_fields("LiteLLMModel(extra_body=…)", options.get("extra_body"))
         self.model = model
         require_extra("litellm", model=self.name, what="LiteLLM", extra="litellm")
         self._options = without_none({"api_key": api_key, "api_base": base_url, **options})

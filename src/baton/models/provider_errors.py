@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -130,7 +131,9 @@ def error_from_details(
 def error_from_response(
     model: str, status: int, headers: Mapping[str, str], body: bytes, classify: Classify
 ) -> errors.ModelError:
-    """Build the error for a response with an HTTP status of 400 or more."""
+    """Build the error for a response with an HTTP status of 300 or more."""
+    if status < 400:
+        return redirected(model, status, headers)
     try:
         details = parse_error(msgspec.json.decode(body)) if body else ProviderErrorDetails()
     except msgspec.DecodeError:
@@ -153,6 +156,25 @@ def rejected(
     retryable = reason in _RETRYABLE
     message = template.format(model=model, detail=detail)
     return kind(message, model=model, retryable=retryable, retry_after=retry_after if retryable else None)
+
+
+def redirected(model: str, status: int, headers: Mapping[str, str]) -> errors.ModelConnectionError:
+    """Build the error for a redirect, which is not followed.
+
+    The request holds the conversation and often a key in a header or URL, which HTTP clients would send along.
+    """
+    why = "because the request holds the conversation and your credentials"
+    what = f"`{model}` redirects to {_shown_address(headers)} (status {status}), and redirects are not followed, {why}"
+    return errors.ModelConnectionError(f"{what}; if you trust that address, set base_url to it", model=model)
+
+
+def _shown_address(headers: Mapping[str, str]) -> str:
+    """Return the address of a redirect without the parts that may be secret."""
+    try:
+        target = urlsplit(headers.get("location", "")[:_MAX_QUOTE])
+    except ValueError:
+        return "an invalid address"
+    return target._replace(netloc=target.netloc.rpartition("@")[2], query="", fragment="").geturl() or "no address"
 
 
 def unreachable(model: str, because: object, *, url: str = "") -> errors.ModelConnectionError:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..arguments import CheckedStructMeta
-from ..errors import ModelRequestError
+from ..errors import ModelRequestError, SetupError
 
 _log = getLogger(__name__)
 
@@ -17,6 +17,26 @@ Truncation: TypeAlias = Literal["auto", "disabled"]
 
 # These values ask for nothing, so that a model without the setting satisfies them.
 _SATISFIED_BY_ALL = {"logprobs": False, "parallel_tool_calls": True}
+
+_TOOLS = (
+    "the agent's tools and handoffs; use the agent's `tools`. Tools that a provider executes itself, such as web "
+    "search, are not supported, because their results and citations would be lost: use a function or MCPToolset(…)"
+)
+_MESSAGES = "the conversation; give it to the run, and change what an agent reads with its `history` or `middleware`"
+_INSTRUCTIONS = "the agent's instructions; use its `instructions`"
+_REPLACES = {
+    "tools": _TOOLS,
+    "messages": _MESSAGES,
+    "input": _MESSAGES,
+    "contents": _MESSAGES,
+    "instructions": _INSTRUCTIONS,
+    "system": _INSTRUCTIONS,
+    "systemInstruction": _INSTRUCTIONS,
+    "system_instruction": _INSTRUCTIONS,
+    "model": "the model that is recorded; use `model` of the agent, the runner or the run",
+    "stream": "the mode in which the response is read; use Runner.stream(…) for a streamed run",
+}
+"""The parts of a request that fields would replace, in the API of any provider, and what to use instead."""
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=CheckedStructMeta):
@@ -44,7 +64,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metac
         timeout: The seconds to wait for a connection, and for the next bytes of the response.
         extra_headers: HTTP headers to add to each request.
         extra_query: Query parameters to add to the URL of each request.
-        extra_body: Fields to add to the body of each request as they are.
+        extra_body: Fields to add to the body of each request as they are. Those that hold the conversation, the
+            instructions, the tools or the model are refused.
         ignore_unsupported: Whether to leave out settings that the model lacks instead of refusing the request, for
             settings that models of several providers share.
     """
@@ -71,6 +92,9 @@ class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metac
     extra_body: Mapping[str, Any] | None = None
     ignore_unsupported: bool | None = None
 
+    def __post_init__(self) -> None:
+        refuse_replacing_fields("ModelSettings(extra_body=…)", self.extra_body)
+
     def merge(self, other: "ModelSettings | None") -> "ModelSettings":
         """Return a copy in which the values that `other` sets take precedence.
 
@@ -85,6 +109,18 @@ class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metac
     def wants_logprobs(self) -> bool:
         """True if log probabilities are requested."""
         return bool(self.logprobs) or self.top_logprobs is not None
+
+
+def refuse_replacing_fields(what: str, fields: Mapping[str, Any] | None) -> None:
+    """Raise SetupError if fields would replace an essential part of a request.
+
+    Args:
+        what: The argument that has the fields, as the message names it.
+        fields: The fields by name.
+    """
+    for name in fields or ():
+        if name in _REPLACES:
+            raise SetupError(f"{what} has `{name}`, which would replace {_REPLACES[name]}")
 
 
 def require_supported(settings: ModelSettings, model: str, lacks: Mapping[str, str]) -> ModelSettings:

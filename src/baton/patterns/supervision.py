@@ -1,6 +1,6 @@
 """The supervisor pattern: an agent that hands work to others, and gets control back from each."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from typing_extensions import TypeVar
@@ -28,13 +28,13 @@ class SupervisorAgent(AgentWrapper[Any, Out]):
         super().__init__(inner, further_handoffs=[Handoff(agent=worker, return_to="caller") for worker in workers])
         self.workers = tuple(workers)
 
-    def run(self, ctx: AgentContext[Any]) -> Coroutine[Any, Any, Action | None]:
+    async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Run the agent.
 
         Args:
             ctx: The context of the activation.
         """
-        return self.inner.run(ctx)
+        return await self.inner.run(ctx)
 
 
 class ReportingAgent(AgentWrapper[Any, Any]):
@@ -49,13 +49,13 @@ class ReportingAgent(AgentWrapper[Any, Any]):
         super().__init__(inner)
         self.to = to
 
-    def run(self, ctx: AgentContext[Any]) -> Coroutine[Any, Any, Action | None]:
+    async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Run the worker; report a failure instead of raising it.
 
         Args:
             ctx: The context of the activation.
         """
-        return run_or_report(self.inner, ctx, to=self.to)
+        return await run_or_report(self.inner, ctx, to=self.to)
 
 
 @check_arguments

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from ..arguments import CheckedStructMeta
 from ..messages import ToolSpec
+from ..models.settings import refuse_replacing_fields
 
 AudioFormat: TypeAlias = Literal["pcm16", "g711_ulaw", "g711_alaw"]
 """`pcm16` is 24 kHz, mono, little-endian; the others are 8 kHz."""
@@ -69,7 +70,7 @@ class RealtimeSettings(Struct, frozen=True, metaclass=CheckedStructMeta):
         language: Language of the user's speech, for the transcription.
         noise_reduction: The provider's noise reduction of the input.
         max_output_tokens: Maximum tokens of one response.
-        extra_body: Provider-specific settings, merged into the request.
+        extra_body: Provider-specific settings, merged into the request; the instructions and the tools are refused.
     """
 
     modality: Literal["audio", "text"] = "audio"
@@ -83,6 +84,9 @@ class RealtimeSettings(Struct, frozen=True, metaclass=CheckedStructMeta):
     noise_reduction: Literal["near_field", "far_field"] | None = None
     max_output_tokens: int | None = None
     extra_body: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        refuse_replacing_fields("RealtimeSettings(extra_body=…)", self.extra_body)
 
 
 class SessionOptions(Struct, frozen=True):

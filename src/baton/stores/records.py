@@ -3,7 +3,6 @@
 import struct
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from struct import pack, unpack_from
-from types import CoroutineType
 from typing import Any, Literal, LiteralString, TypeVar, Unpack, cast
 from zlib import crc32
 
@@ -204,12 +203,11 @@ class WriteMethods:
         check_names(run_id, thread=record.thread, owner=record.owner, worker=record.worker, team=record.team)
         return await self._create(record, log, previous if record.thread else None, from_inbox=from_inbox)
 
-    # Not `async def`: every turn of a stored run appends, and a second coroutine costs time.
-    def append(
+    async def append(
         self, run_id: str, expected_seq: int, lines: Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> "CoroutineType[Any, Any, RunFlags]":
+    ) -> RunFlags:
         """Append lines; see `Store.append`."""
-        return self._append(Append(run_id, expected_seq, lines, **options))
+        return await self._append(Append(run_id, expected_seq, lines, **options))
 
     async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
         """Store a new run; the store sets its `number`, `previous` and `inbox`."""

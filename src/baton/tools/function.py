@@ -1,11 +1,13 @@
 """Tools made of Python functions: `tool`, `FunctionTool` and `with_tool_guardrails`."""
 
+import sys
+from asyncio import coroutines
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from functools import cached_property, partial
 from inspect import isfunction, ismethod, ismodule
-from types import CodeType, CoroutineType, FunctionType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, cast, overload
 
 from msgspec import Struct
@@ -304,6 +306,8 @@ class FunctionTool(Generic[P, R, C]):
         self.__name__ = self.name
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
+        if self._signature.is_async:
+            _mark_coroutine_function(self)
 
     @property
     def name(self) -> str:
@@ -315,15 +319,14 @@ class FunctionTool(Generic[P, R, C]):
         """The name, description and schema that the model sees."""
         return self._invoker.spec
 
-    def call(self, ctx: RunContext[C], arguments: str) -> "CoroutineType[Any, Any, ToolResult]":
+    async def call(self, ctx: RunContext[C], arguments: str) -> ToolResult:
         """Call the tool with approval, timeout and error policy.
 
         Args:
             ctx: The context of this call.
             arguments: A JSON object, as the model wrote it.
         """
-        # Not a coroutine of its own: this runs once for every tool call.
-        return self._call(ctx, arguments)
+        return await self._call(ctx, arguments)
 
     def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
         """Validate arguments without calling the function.
@@ -347,6 +350,15 @@ class FunctionTool(Generic[P, R, C]):
 
     def __repr__(self) -> str:
         return f"FunctionTool({self.name!r})"
+
+
+if sys.version_info >= (3, 12):
+    from inspect import markcoroutinefunction as _mark_coroutine_function
+else:
+
+    def _mark_coroutine_function(tool: FunctionTool[..., Any, Any]) -> None:
+        """Let `asyncio.iscoroutinefunction` recognise a tool; web frameworks ask it."""
+        vars(tool)["_is_coroutine"] = vars(coroutines)["_is_coroutine"]
 
 
 class _ToolDecorator(Protocol):

@@ -113,11 +113,13 @@ class GuardrailChecks(Struct):
         guardrails: The checks to run.
         ctx: The context whose scope holds the recorded verdicts.
         stage: The stage that is part of the recorded names.
+        place: What precedes the names in the keys of verdicts, if the scope holds several verdicts of a guardrail.
     """
 
     _guardrails: Sequence[Guardrail]
     _ctx: RunContext[Any]
     _stage: Stage
+    _place: str = ""
 
     @property
     def are_recorded(self) -> bool:
@@ -159,7 +161,7 @@ class GuardrailChecks(Struct):
         return None
 
     def _key(self, guardrail: Guardrail) -> str:
-        return f"{self._ctx._scope}/{PREFIX}{self._stage}:{guardrail.name}"
+        return f"{self._ctx._scope}/{self._place}{PREFIX}{self._stage}:{guardrail.name}"
 
     def _scope_for(self, guardrail: Guardrail) -> RunContext[Any]:
         # Its own scope: its interrupts and steps are counted apart from those of concurrent guardrails.

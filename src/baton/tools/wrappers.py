@@ -129,11 +129,24 @@ class ApprovalTool(ToolWrapper):
         import json
 
         arguments = json.dumps(edited)
+        if ctx.tool_call is not None:
+            ctx.tool_call = msgspec.structs.replace(ctx.tool_call, arguments=arguments)
+        refusal = await self._refuse_edited(ctx, arguments)
+        if refusal is None:
+            return await self.inner.call(ctx, arguments)
+        reason = f"The person who approved this call changed its arguments to {arguments}. {refusal.content}"
+        return ToolResult(reason, is_error=True)
+
+    async def _refuse_edited(self, ctx: RunContext[Any], arguments: str) -> ToolResult | None:
+        """Return why edited arguments do not fit or do not pass the guardrails around this tool."""
         parsed = self._check_arguments(arguments)
         if isinstance(parsed, ToolResult):
-            reason = f"The person who approved this call changed its arguments to {arguments}. {parsed.content}"
-            return ToolResult(reason, is_error=True)
-        return await self.inner.call(ctx, arguments)
+            return parsed
+        for check in ctx._edit_checks:
+            refusal = await check(ctx, arguments)
+            if refusal is not None:
+                return refusal
+        return None
 
 
 ToolEffect: TypeAlias = Literal["read", "idempotent", "once"]
@@ -311,6 +324,8 @@ class _UncheckedResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class GuardedTool(ToolWrapper):
     """Runs guardrails on the arguments and results of a tool.
 
+    Arguments that a person changes while approving the call are checked like those of the model.
+
     Args:
         inner: The wrapped tool.
         before: Guardrails for the arguments.
@@ -329,13 +344,10 @@ class GuardedTool(ToolWrapper):
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the tool between its guardrails."""
         if self.before:
-            parsed = self._check_arguments(arguments)
-            # Invalid arguments are returned to the model: there is nothing to check yet.
-            if isinstance(parsed, ToolResult):
-                return parsed
-            trip = await GuardrailChecks(self.before, ctx, "tool").run(parsed)
-            if trip is not None:
-                return self._refuse(trip, f"This call of `{self.spec.name}` was not made")
+            refusal = await self._check_input(ctx, arguments, "")
+            if refusal is not None:
+                return refusal
+            ctx._edit_checks += (self._check_edited,)
         if not self.after:
             return await self.inner.call(ctx, arguments)
         # Recorded before the checks: otherwise a resumed run might call the tool again, get another result, and apply
@@ -346,6 +358,19 @@ class GuardedTool(ToolWrapper):
         result = unchecked.outcome
         trip = await GuardrailChecks(self.after, ctx, "tool").run(result)
         return result if trip is None else self._refuse(trip, f"The result of `{self.spec.name}` is withheld")
+
+    async def _check_edited(self, ctx: RunContext[Any], arguments: str) -> ToolResult | None:
+        # The number of the question: a tool may be approved in several places.
+        return await self._check_input(ctx, arguments, f"edited{ctx._asked}/")
+
+    async def _check_input(self, ctx: RunContext[Any], arguments: str, place: str) -> ToolResult | None:
+        """Return why the tool is not called with these arguments; None if it may be."""
+        parsed = self._check_arguments(arguments)
+        # Invalid arguments are returned to the model: there is nothing to check yet.
+        if isinstance(parsed, ToolResult):
+            return parsed
+        trip = await GuardrailChecks(self.before, ctx, "tool", place).run(parsed)
+        return None if trip is None else self._refuse(trip, f"This call of `{self.spec.name}` was not made")
 
     async def _call_unchecked(self, ctx: RunContext[Any], arguments: str) -> Any:
         try:

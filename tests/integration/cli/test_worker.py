@@ -3,11 +3,11 @@
 import asyncio
 import urllib.request
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from tests.cli.test_worker import desk as desk
-from tests.cli.test_worker import notes
+import pytest
 from tests.integration.worker.processes import WorkerProcess
 
 from baton import Runner
@@ -15,6 +15,46 @@ from baton.stores import SQLiteStore
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
+
+
+TEAM = """
+import asyncio, os, time
+from pathlib import Path
+
+@tool(effect="read")
+async def look_up(ctx: RunContext) -> str:
+    "Look something up."
+    with open("notes", "a") as notes:
+        notes.write(f"{ctx.run_id}\\n")
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    return "found"
+
+def answer(request):
+    return "Done." if any(isinstance(message, ToolMessage) for message in request.messages) else call("look_up")
+
+desk = Agent("Desk", description="Helps.", tools=[look_up], model=ScriptedModel([answer], cycle=True))
+runner = Runner(desk, lease_seconds=5)
+
+@agent("Killer")
+async def killer(ctx):
+    os._exit(9)
+"""
+
+
+def notes() -> list[str]:
+    return Path("notes").read_text().split() if Path("notes").exists() else []
+
+
+@pytest.fixture
+def desk(write: Write) -> Any:
+    """The module with the team, for submitting runs."""
+    spec = spec_from_file_location("desk_for_test", write(TEAM))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 async def wait_for(condition: Callable[[], Any]) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 from tests.temporal_server import TemporalServer
-from tests.worker.test_worker import LIMIT, record_of, until, until_status
+from tests.waiting import PATIENCE, until
+from tests.worker.test_worker import record_of, until_status
 
 from baton import Agent, Runner
 from baton.stores import MemoryStore
@@ -41,7 +42,7 @@ async def test_a_worker_that_starts_while_the_server_is_away_works_later(
         assert not [text for text in warnings if "\n" in text]
         assert (await record_of(store, run_id)).fence == 2
         worker.stop()
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             await working
     finally:
         server.stop()

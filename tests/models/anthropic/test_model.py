@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.models.forwarding import counting_proxy
 from tests.servers import AnthropicServer, HttpFault
+from tests.waiting import PATIENCE
 
 from baton.errors import (
     AuthenticationError,
@@ -212,7 +213,7 @@ async def test_a_model_can_be_used_in_consecutive_event_loops() -> None:
 
 
 async def test_consecutive_requests_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.models.event_stream.SECONDS_TO_DRAIN", 20)
+    monkeypatch.setattr("baton.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
     async with (
         AnthropicServer(["One.", "Two.", "Three."]) as server,
         counting_proxy(server.origin) as (url, connections),

@@ -15,6 +15,7 @@ from tests.models.local.scripted_engine import (
     read_response,
     text_in,
 )
+from tests.waiting import PATIENCE
 
 from baton import Agent, Runner, tool
 from baton.errors import ModelRequestError, ModelTimeoutError
@@ -159,7 +160,7 @@ async def test_cancelling_the_task_stops_the_decode() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await asyncio.to_thread(engine.has_ended.wait, 5)
+    assert await asyncio.to_thread(engine.has_ended.wait, PATIENCE)
 
 
 def test_a_whole_run_transfers_calls_and_answers() -> None:

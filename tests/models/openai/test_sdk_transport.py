@@ -1,6 +1,5 @@
 """Baton's requests equal those of the official client, and can be sent through it."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
@@ -20,6 +19,7 @@ from tests.models.openai.raw_server import (
     read_response,
     stream,
 )
+from tests.waiting import PATIENCE
 
 from baton.errors import (
     AuthenticationError,
@@ -219,10 +219,11 @@ async def test_the_official_client_streams_and_disconnects_on_close() -> None:
         model = OpenAIModel("gpt-test", client=client)
         async with aclosing(cast("AsyncGenerator[Chunk]", model.respond(ASK))) as chunks:
             assert await anext(chunks) == TextChunk("One")
-        await asyncio.wait_for(server.client_disconnected.wait(), 60)
+        await server.client_disconnected.wait()
 
 
-async def test_the_official_client_reuses_its_connection() -> None:
+async def test_the_official_client_reuses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
     async with RawServer(HI, HI, HI) as server, _client(server) as client:
         for _ in range(3):
             await read_response(OpenAIModel("gpt-test", client=client), ASK)
@@ -241,7 +242,7 @@ async def test_errors_of_the_official_client_are_mapped() -> None:
         (json_reply(b"<p>", content_type="text/html"), MalformedResponseError),
     ]
     for reply, kind in cases:
-        limit = ModelSettings(timeout=0.1 if kind is ModelTimeoutError else 20)
+        limit = ModelSettings(timeout=0.1 if kind is ModelTimeoutError else PATIENCE)
         request = ModelRequest([UserMessage("Hello")], settings=limit)
         async with RawServer(reply) as server, _client(server) as client:
             with pytest.raises(kind) as caught:

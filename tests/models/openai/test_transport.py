@@ -22,6 +22,7 @@ from tests.models.openai.raw_server import (
     read_response,
     stream,
 )
+from tests.waiting import PATIENCE
 
 from baton.errors import MalformedResponseError, ModelConnectionError, ModelError, ModelTimeoutError, SetupError
 from baton.messages import UserMessage
@@ -35,7 +36,7 @@ ASK_WITH_SHORT_TIMEOUT = ModelRequest([UserMessage("Hello")], settings=ModelSett
 
 
 async def test_consecutive_requests_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.models.event_stream.SECONDS_TO_DRAIN", 20)
+    monkeypatch.setattr("baton.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
     streamed = stream(delta(content="Hi."), delta("stop"), "[DONE]")
     # Here the end of the body arrives after the last event.
     late = [STREAM + event(delta("stop", content="Hi.")) + event("[DONE]"), END]
@@ -52,14 +53,14 @@ async def test_reading_stops_after_the_done_event() -> None:
         assert [chunk for chunk in await read_chunks(server.model(), ASK) if type(chunk) is TextChunk] == [
             TextChunk("Hi.")
         ]
-        await asyncio.wait_for(server.client_disconnected.wait(), 60)
+        await server.client_disconnected.wait()
 
 
 async def test_closing_the_iterator_disconnects() -> None:
     async with RawServer([STREAM + event(delta(content="One")), HANG]) as server:
         async with aclosing(cast("AsyncGenerator[Chunk]", server.model().respond(ASK))) as chunks:
             assert await anext(chunks) == TextChunk("One")
-        await asyncio.wait_for(server.client_disconnected.wait(), 60)
+        await server.client_disconnected.wait()
 
 
 async def test_cancelling_before_the_response_disconnects() -> None:
@@ -70,7 +71,7 @@ async def test_cancelling_before_the_response_disconnects() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.client_disconnected.wait(), 60)
+        await server.client_disconnected.wait()
 
 
 def test_each_event_loop_has_its_own_connections_and_closes_them() -> None:
@@ -126,7 +127,9 @@ async def test_a_connection_closed_in_the_middle_of_an_unstreamed_response() -> 
 
 @pytest.mark.parametrize("sent", [[], [STREAM + event(delta(content="One"))]])
 async def test_silence_beyond_the_timeout_raises_a_timeout_error(sent: list[bytes]) -> None:
-    async with RawServer([*sent, HANG]) as server:
+    async with RawServer(HI, [*sent, HANG]) as server:
+        # This opens the connection, for which the same limit applies.
+        await read_response(server.model(), ASK_UNSTREAMED)
         with pytest.raises(ModelTimeoutError, match=r"`openai:gpt-test` sent nothing for 0\.05 s") as caught:
             await read_response(server.model(), ASK_WITH_SHORT_TIMEOUT)
     assert caught.value.retryable

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.servers import OpenAIRealtimeServer
+from tests.waiting import PATIENCE
 
 from baton.realtime.openai import OpenAIRealtimeModel
 from baton.realtime.settings import RealtimeSettings, SessionConfig
@@ -16,7 +17,7 @@ TEXT_CONFIG = SessionConfig("Desk", "Be kind.", settings=RealtimeSettings(modali
 
 def make_model(server: OpenAIRealtimeServer, **options: Any) -> OpenAIRealtimeModel:
     """Create a model that connects to the server."""
-    arguments: dict[str, Any] = {"api_key": server.api_key, "base_url": server.base_url, **options}
+    arguments: dict[str, Any] = {"api_key": server.api_key, "base_url": server.base_url, "timeout": PATIENCE, **options}
     return OpenAIRealtimeModel(**arguments)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
+from tests.loop_clock import LoopClock
 from tests.realtime.openai.connections import AUDIO_CONFIG, TEXT_CONFIG, connect, make_model
 from tests.servers import HttpFault, OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents, speech
+from tests.waiting import PATIENCE
 
 from baton.errors import (
     AuthenticationError,
@@ -298,13 +300,27 @@ async def test_a_refused_handshake_raises_the_matching_error(fault: ModelError, 
         assert raised.value.retry_after == fault.retry_after
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirected_handshake_is_not_followed(status: int) -> None:
+    async with OpenAIRealtimeServer([]) as elsewhere, OpenAIRealtimeServer([]) as server:
+        server.refuse(HttpFault(status, headers={"location": f"{elsewhere.origin}/v1/realtime?model=gpt-realtime"}))
+        with pytest.raises(ModelConnectionError) as raised:
+            await make_model(server, headers={"api-key": "s3cret"}).connect(AUDIO_CONFIG)
+        assert (elsewhere.handshakes, len(server.handshakes)) == ([], 1)
+    shown = (
+        f"`openai:gpt-realtime` redirects to {elsewhere.origin}/v1/realtime (status {status}), and redirects are not"
+    )
+    assert str(raised.value).startswith(shown)
+    assert not raised.value.retryable
+
+
 async def test_wrong_keys_models_and_urls_are_reported() -> None:
     async with OpenAIRealtimeServer({"gpt-realtime": []}) as server:
         with pytest.raises(AuthenticationError):
             await make_model(server, api_key="wrong").connect(AUDIO_CONFIG)
         with pytest.raises(ModelNotFoundError):
             await make_model(server, model="gpt-other").connect(AUDIO_CONFIG)
-        unreachable = make_model(server, timeout=20.0)
+        unreachable = make_model(server)
     with pytest.raises(ModelConnectionError, match="cannot be reached"):
         await unreachable.connect(AUDIO_CONFIG)
 
@@ -342,7 +358,7 @@ async def test_refused_settings_fail_the_connection() -> None:
 )
 async def test_a_connection_lost_during_the_setup_raises_an_error(fault: Any, kind: type[ModelError]) -> None:
     async with OpenAIRealtimeServer([], faults=[fault]) as server:
-        model = make_model(server, timeout=0.3 if kind is ModelTimeoutError else 10.0)
+        model = make_model(server, timeout=0.1 if kind is ModelTimeoutError else PATIENCE)
         with pytest.raises(kind):
             await model.connect(AUDIO_CONFIG)
 
@@ -357,6 +373,24 @@ async def test_websocket_urls_headers_and_a_custom_client() -> None:
     first, second = server.handshakes
     assert first.headers["x-desk"] == "1"
     assert first.query["model"] == second.query["model"] == "gpt-realtime"
+
+
+async def test_loading_the_sdk_does_not_count_as_time_to_open_a_session() -> None:
+    clock = LoopClock()
+
+    class SlowlyLoadedClient(AsyncOpenAI):
+        @property
+        def realtime(self) -> Any:
+            clock.advance(600)
+            return super().realtime
+
+    async with (
+        OpenAIRealtimeServer([]) as server,
+        SlowlyLoadedClient(api_key=server.api_key, base_url=server.base_url) as client,
+        connect(server, client=client, api_key=None, base_url=None),
+    ):
+        pass
+    assert len(server.sessions) == 1
 
 
 async def test_a_missing_key_is_reported_with_the_variable_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,9 +413,8 @@ def test_the_model_implements_the_protocol() -> None:
 async def test_a_long_history_can_be_sent_before_signals_are_read() -> None:  # R3, R9
     count, text = 1000, "word " * 2000
     async with OpenAIRealtimeServer([], record=False) as server, connect(server) as probe:
-        async with asyncio.timeout(120):
-            for number in range(count):
-                await probe.send(AddItem(UserMessage(text), f"item_{number}"))
+        for number in range(count):
+            await probe.send(AddItem(UserMessage(text), f"item_{number}"))
         await probe.until(ItemAdded, count)
     assert [added.item_id for added in probe.all(ItemAdded)] == [f"item_{number}" for number in range(count)]
 

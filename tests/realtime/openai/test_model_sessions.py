@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.realtime.openai.connections import make_model
+from tests.realtime.recorder import unplayed
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, Fault, ServedSession, speech
 
@@ -51,11 +52,11 @@ def make_runner(server: OpenAIRealtimeServer, **options: Any) -> RealtimeRunner[
 
 async def read_until_response(session: RealtimeSession, text: str, seen: list[Any]) -> None:
     """Read events until an agent has responded with this text."""
-    async with asyncio.timeout(60):
-        async for event in session:
-            seen.append(event)
-            if isinstance(event, AgentResponded) and event.message.content == text:
-                return
+    async for event in session:
+        seen.append(event)
+        if isinstance(event, AgentResponded) and event.message.content == text:
+            return
+    raise AssertionError(f"no agent said {text!r}")
 
 
 def format_events(events: Iterable[Any]) -> list[str]:
@@ -123,7 +124,7 @@ async def test_the_user_interrupts_a_response() -> None:  # R7
     steps = [ScriptedStream("One two three four five ", asyncio.Event()), "Yes?"]
     async with OpenAIRealtimeServer(steps, hears=["Stop"]) as server:
         seen: list[Any] = []
-        async with make_runner(server).connect() as session:
+        async with make_runner(server).connect(playback=unplayed()) as session:
             await session.send_text("Count.")
             served = await server.session()
             await served.until_sent("response.output_audio.delta", 5)

@@ -1,6 +1,5 @@
 """Clients of a realtime server: OpenAI's own, and one that can send invalid events."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -41,9 +40,8 @@ class RawClient:
 
     async def until(self, type: str, nth: int = 1) -> dict[str, Any]:
         """Read until the nth event of a type, counted from the start, and return it."""
-        async with asyncio.timeout(60):
-            while len(found := [event for event in self.events if event["type"] == type]) < nth:
-                self.events.append(await self.websocket.receive_json())
+        while len(found := [event for event in self.events if event["type"] == type]) < nth:
+            self.events.append(await self.websocket.receive_json())
         return found[nth - 1]
 
     def types(self) -> list[str]:

@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 from aiohttp import WSMsgType, web
 from msgspec import Struct
+from tests.waiting import PATIENCE
 
 
 def new_id(kind: str) -> str:
@@ -238,15 +239,15 @@ class ServedConnection:
         with suppress(ConnectionError):
             await self._websocket.close(code=code, message=reason.encode())
 
-    async def until_received(self, kind: str, nth: int = 1, *, within: float = 5.0) -> RecordedEvent:
+    async def until_received(self, kind: str, nth: int = 1, *, within: float = PATIENCE) -> RecordedEvent:
         """Wait for the nth event of a type from the client. Raises AssertionError on timeout."""
         return await self._until(lambda: self.received, kind, nth=nth, within=within)
 
-    async def until_sent(self, kind: str, nth: int = 1, *, within: float = 5.0) -> RecordedEvent:
+    async def until_sent(self, kind: str, nth: int = 1, *, within: float = PATIENCE) -> RecordedEvent:
         """Wait until the nth event of a type was sent. Raises AssertionError on timeout."""
         return await self._until(lambda: self.sent, kind, nth=nth, within=within)
 
-    async def until_closed(self, *, within: float = 5.0) -> int:
+    async def until_closed(self, *, within: float = PATIENCE) -> int:
         """Wait until the connection is closed, and return the close code; 1006 if it was aborted."""
         await self._wait(lambda: self.is_closed, within, "the connection was not closed")
         assert self.close_code is not None

@@ -12,6 +12,7 @@ from tests.servers.openai.errors import need_key, refused, wrong
 from tests.servers.realtime.connection import Fault, FaultPlan
 from tests.servers.realtime.session import ClientViolation, Heard, ProviderOptions, ResponsePace, ServedSession
 from tests.servers.server import JSON, LoopbackServer
+from tests.waiting import PATIENCE
 
 from baton.errors import ModelError, ModelNotFoundError
 from baton.testing.scripted import ScriptedModel, ScriptStep
@@ -100,7 +101,7 @@ class OpenAIRealtimeServer(LoopbackServer):
         """Reject the next handshakes, one for each error; an HttpFault with its own status."""
         self._refusals.extend(errors)
 
-    async def session(self, index: int = 0, *, within: float = 5.0) -> ServedSession:
+    async def session(self, index: int = 0, *, within: float = PATIENCE) -> ServedSession:
         """Wait for a session, counted from 0. Raises AssertionError on timeout."""
         try:
             async with asyncio.timeout(within):

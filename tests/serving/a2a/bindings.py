@@ -1,7 +1,7 @@
 """Minimal clients for the three bindings of A2A, which expose exactly what is sent."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple, Protocol
 
 import grpc
@@ -160,11 +160,15 @@ class ServiceUnderTest(NamedTuple):
         """Send a message with this id; return the task."""
         return (await self.send(id, text, configuration, **more))["task"]
 
-    async def read_stream(self, operation: str = "SendStreamingMessage", **params: Any) -> list[dict[str, Any]]:
-        """Return all updates of a stream."""
-        updates = [each async for each in self.client.stream(operation, params)]
-        for update in updates:
+    async def read_stream(
+        self, operation: str = "SendStreamingMessage", *, on_update: Callable[[], object] = lambda: None, **params: Any
+    ) -> list[dict[str, Any]]:
+        """Return all updates of a stream. `on_update` is called as each arrives."""
+        updates: list[dict[str, Any]] = []
+        async for update in self.client.stream(operation, params):
             assert_valid(update, pb.StreamResponse())
+            updates.append(update)
+            on_update()
         return updates
 
     async def refused(self, operation: str, headers: dict[str, str] | None = None, **params: Any) -> str:

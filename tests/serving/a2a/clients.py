@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
-import httpx
 from a2a.client import Client, ClientConfig, ClientFactory
 from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
+from tests.sockets import http_client
 
 from baton.serving import serve_in_background
 
@@ -33,7 +33,7 @@ async def client_at(
     url: str, *, binding: str = "JSONRPC", streams: bool = True, headers: dict[str, str] | None = None
 ) -> AsyncGenerator[Client]:
     """Create the official client from a service's card."""
-    async with httpx.AsyncClient(timeout=30, headers=headers) as http:
+    async with http_client(headers=headers) as http:
         config = ClientConfig(streaming=streams, httpx_client=http, supported_protocol_bindings=[binding])
         config.use_client_preference = True
         client = await ClientFactory(config).create_from_url(url)

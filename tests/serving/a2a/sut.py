@@ -7,7 +7,7 @@ argument it also supports 0.3, and asks for more input on unknown ids, as the ol
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import grpc.aio
@@ -27,10 +27,15 @@ class Sut(BaseAgent):
 
     name = "Sut"
     description = "Acts by the id of a message."
-    delay: float = 2.0
-    """The duration of slow actions in seconds."""
-    asks_for_more: bool = False
-    """If true, it asks for more input on unknown ids instead of completing."""
+
+    def __init__(self, *, delay: float | None = None, asks_for_more: bool = False) -> None:
+        super().__init__()
+        self.delay = delay
+        """Seconds after which slow actions complete; None if they wait for `may_complete` only."""
+        self.may_complete = asyncio.Event()
+        """Lets slow actions complete."""
+        self.asks_for_more = asks_for_more
+        """If true, it asks for more input on unknown ids instead of completing."""
 
     async def run(self, ctx: AgentContext) -> None:
         while self._asks_on(id := message_id(ctx)):
@@ -46,9 +51,11 @@ class Sut(BaseAgent):
         return id.startswith(("tck-input-required", "tck-auth-required")) or (self.asks_for_more and is_unknown)
 
     async def complete_late(self, ctx: AgentContext) -> None:
-        """Complete after a delay. The step is recorded immediately, because streams wait for the first event."""
+        """Complete when it may. The step is recorded immediately, because streams wait for the first event."""
         await ctx.step("set to work", lambda: None)
-        await asyncio.sleep(self.delay)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.delay):
+                await self.may_complete.wait()
         await ctx.say("done after a while")
 
 
@@ -114,20 +121,20 @@ _ACTIONS: dict[str, Callable[[Sut, AgentContext], Awaitable[None]]] = {
 
 
 class Endpoints(NamedTuple):
-    """The URLs of the service, and its app."""
+    """The URLs of the service, its app and its agent."""
 
     http: str
     grpc: str
     app: A2AApp
+    sut: Sut
 
 
 @asynccontextmanager
 async def serve_sut(
-    port: int = 0, grpc_port: int = 0, *, delay: float = 2.0, asks_for_more: bool = False, **options: Any
+    port: int = 0, grpc_port: int = 0, *, delay: float | None = None, asks_for_more: bool = False, **options: Any
 ) -> AsyncGenerator[Endpoints]:
     """Serve the agent with all bindings."""
-    sut = Sut()
-    sut.delay, sut.asks_for_more = delay, asks_for_more
+    sut = Sut(delay=delay, asks_for_more=asks_for_more)
     server = grpc.aio.server()
     grpc_address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{grpc_port}')}"
     defaults: dict[str, Any] = {
@@ -141,13 +148,13 @@ async def serve_sut(
     await server.start()
     try:
         async with served(app, port) as url:
-            yield Endpoints(url, grpc_address, app)
+            yield Endpoints(url, grpc_address, app, sut)
     finally:
         await server.stop(0.5)
 
 
 async def _main(port: int, grpc_port: int, *, is_legacy: bool) -> None:
-    async with serve_sut(port, grpc_port, asks_for_more=is_legacy, compat_03=is_legacy) as endpoints:
+    async with serve_sut(port, grpc_port, delay=2.0, asks_for_more=is_legacy, compat_03=is_legacy) as endpoints:
         print(f"serving at {endpoints.http} and {endpoints.grpc}", flush=True)
         await asyncio.Event().wait()
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import httpx
 import pytest
 from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 from tests.serving.a2a.clients import client_at, read_stream, send, served
 from tests.serving.http.auth_cases import CASES
+from tests.sockets import http_client
 
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import SetupError
@@ -23,7 +23,7 @@ async def test_each_auth_scheme_is_declared_and_enforced(
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     app = a2a_app(Agent("A", model=ScriptedModel(["hi"])), auth=auth)
-    async with served(app) as url, httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http:
+    async with served(app) as url, http_client(base_url=url, headers={"A2A-Version": "1.0"}) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert card["securitySchemes"] == {auth.name: scheme}
         assert [[*each["schemes"]] for each in card["securityRequirements"]] == [[auth.name]]
@@ -38,7 +38,7 @@ async def test_each_auth_scheme_is_declared_and_enforced(
 
 async def test_an_api_key_may_be_in_the_query() -> None:
     app = a2a_app(Agent("A", model=ScriptedModel([])), auth=APIKeyAuth({"k1": "ann"}, location="query", key_name="key"))
-    async with served(app) as url, httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http:
+    async with served(app) as url, http_client(base_url=url, headers={"A2A-Version": "1.0"}) as http:
         assert (await http.get("/tasks?key=k1")).status_code == 200
         assert (await http.get("/tasks?key=k2")).status_code == 401
 
@@ -138,7 +138,7 @@ async def test_without_auth_only_local_hosts_are_served_by_every_route() -> None
     legacy: list[tuple[str, str, Any]] = [("GET", "/v1/card", None), ("POST", "/v1/message:send", {})]
     async with (
         served(a2a_app(Agent("A", model=ScriptedModel([])), compat_03=True)) as url,
-        httpx.AsyncClient(base_url=url) as http,
+        http_client(base_url=url) as http,
     ):
         for method, path, content in requests:
             refused = await http.request(method, path, json=content, headers=rebound)
@@ -150,6 +150,6 @@ async def test_without_auth_only_local_hosts_are_served_by_every_route() -> None
     public: list[dict[str, Any]] = [{"allow_anonymous": True}, {"auth": "t"}]
     for options in public:
         app = a2a_app(Agent("A", model=ScriptedModel([])), **options)
-        async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
+        async with served(app) as url, http_client(base_url=url) as http:
             card = await http.get("/.well-known/agent-card.json", headers=rebound)
             assert card.status_code == 200, "clients must be able to read the card of a public service"

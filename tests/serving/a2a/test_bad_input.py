@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.serving.a2a.clients import served
+from tests.sockets import http_client
 
 from baton import Agent, Runner
 from baton.serving.a2a import a2a_app
@@ -23,7 +24,7 @@ async def http() -> AsyncGenerator[httpx.AsyncClient]:
     """A client of a service whose store must be empty at the end."""
     runner = Runner(Agent("A", description="A."), model=ScriptedModel(["hi"], cycle=True), store="memory:")
     app = a2a_app(runner, max_body=20_000)
-    async with served(app) as url, httpx.AsyncClient(base_url=url, headers=V1) as client:
+    async with served(app) as url, http_client(base_url=url, headers=V1) as client:
         yield client
         assert [record async for record in iter_records(runner._require_store("test"))] == []
 
@@ -207,7 +208,7 @@ async def test_other_versions_are_refused(
 async def test_a_required_extension_must_be_named() -> None:
     card = {"capabilities": {"streaming": True, "extensions": [{"uri": "urn:x", "required": True}]}}
     app = a2a_app(Agent("A", model=ScriptedModel(["hi"])), card=card)
-    async with served(app) as url, httpx.AsyncClient(base_url=url, headers=V1) as http:
+    async with served(app) as url, http_client(base_url=url, headers=V1) as http:
         refused = await http.post("/", json=_call(params=_message()))
         accepted = await http.post("/", json=_call(params=_message()), headers={"A2A-Extensions": "urn:x"})
     assert refused.json()["error"]["code"] == -32008

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.serving.a2a.clients import served
+from tests.sockets import http_client
 
 from baton import Agent, Runner
 from baton.serving import BearerAuth
@@ -33,7 +34,7 @@ def _app(**options: Any) -> A2AApp:
 @pytest.fixture
 async def http(caplog: pytest.LogCaptureFixture) -> AsyncGenerator[httpx.AsyncClient]:
     app = _app()
-    async with served(app) as url, httpx.AsyncClient(base_url=url) as client:
+    async with served(app) as url, http_client(base_url=url) as client:
         with caplog.at_level(logging.INFO):
             yield client
         ours = [each for each in caplog.records if each.name.startswith(("baton", "a2a", "uvicorn", "starlette"))]
@@ -231,7 +232,7 @@ async def test_other_versions_at_the_paths_of_0_3_are_refused(http: httpx.AsyncC
 
 async def test_a_required_extension_must_be_named_in_0_3() -> None:
     card = {"capabilities": {"streaming": True, "extensions": [{"uri": "urn:x", "required": True}]}}
-    async with served(_app(card=card)) as url, httpx.AsyncClient(base_url=url) as http:
+    async with served(_app(card=card)) as url, http_client(base_url=url) as http:
         refused = await http.post("/", json=_call(params=_message_params()))
         plain = await http.post("/v1/message:send", json=_rest_message())
         accepted = await http.post("/", json=_call(params=_message_params()), headers={"X-A2A-Extensions": "urn:x"})
@@ -243,7 +244,7 @@ async def test_a_required_extension_must_be_named_in_0_3() -> None:
 async def test_tasks_of_other_callers_are_not_found() -> None:
     app = _app(auth=BearerAuth({"a": "ann", "b": "bob"}))
     ann, bob = {"Authorization": "Bearer a"}, {"Authorization": "Bearer b"}
-    async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
+    async with served(app) as url, http_client(base_url=url) as http:
         task = (await http.post("/", json=_call(params=_message_params()), headers=ann)).json()["result"]["id"]
         assert (await http.get(f"/v1/tasks/{task}", headers=ann)).json()["id"] == task
         for method, params in (

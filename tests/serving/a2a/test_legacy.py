@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-import httpx
 from tests.serving.a2a.clients import client_at, send, served, text_in
+from tests.sockets import http_client
 
 from baton import Agent, RunContext, Runner, tool
 from baton.serving import BearerAuth
@@ -30,7 +30,7 @@ def _message(text: str, **more: Any) -> dict[str, Any]:
 async def test_both_versions_see_the_same_tasks() -> None:
     runner = Runner(Agent("A", tools=[ask]), model=ScriptedModel([call("ask"), "fine", "new"]), store="memory:")
     app = a2a_app(runner, compat_03=True)
-    async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
+    async with served(app) as url, http_client(base_url=url) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert (card["protocolVersion"], card["url"]) == ("0.3", f"{url}/")
         waiting_task = (await http.post("/", json=_call("message/send", message=_message("hi")))).json()["result"]
@@ -50,7 +50,7 @@ async def test_both_versions_see_the_same_tasks() -> None:
 
 async def test_a_stream_has_the_events_of_0_3() -> None:
     app = a2a_app(Agent("A", model=ScriptedModel(["one two"], stream=True)), compat_03=True)
-    async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
+    async with served(app) as url, http_client(base_url=url) as http:
         answer = await http.post("/", json=_call("message/stream", message=_message("hi")))
     assert answer.headers["content-type"].startswith("text/event-stream")
     updates = [json.loads(line.removeprefix("data: "))["result"] for line in answer.text.splitlines() if line]
@@ -60,7 +60,7 @@ async def test_a_stream_has_the_events_of_0_3() -> None:
 
 async def test_callers_of_0_3_must_authenticate() -> None:
     app = a2a_app(Agent("A", model=ScriptedModel(["hi"])), compat_03=True, auth=BearerAuth({"t": "ann"}))
-    async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
+    async with served(app) as url, http_client(base_url=url) as http:
         assert (await http.post("/", json=_call("message/send", message=_message("hi")))).status_code == 401
         assert (await http.get("/v1/tasks/x")).status_code == 401
         accepted = await http.post(

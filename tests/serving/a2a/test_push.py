@@ -29,7 +29,7 @@ from baton.testing import ScriptedModel
 async def test_notifications_are_retried_and_stay_in_order() -> None:
     hook = Webhook(failures=2)
     runner = Runner(Agent("A"), model=ScriptedModel(["hi"]), store="memory:")
-    app = a2a_app(runner, push_policy=allow_any_url, push_retry_delays=(0.05, 0.1, 0.2))
+    app = a2a_app(runner, push_policy=allow_any_url, push_retry_delays=(0.01, 0.01, 0.01))
     async with hook.serve() as address, served(app) as url, client_at(url) as client:
         request = message_request("go")
         request.configuration.task_push_notification_config.CopyFrom(
@@ -38,8 +38,7 @@ async def test_notifications_are_retried_and_stay_in_order() -> None:
             )
         )
         answers = await read_stream(client.send_message(request))
-        async with asyncio.timeout(60):
-            await hook.ended.wait()
+        await hook.ended.wait()
     headers, _ = hook.received[0]
     assert headers["x-a2a-notification-token"] == "tok"
     assert headers["authorization"] == "Bearer abc"
@@ -186,7 +185,7 @@ async def test_a_webhook_is_called_at_the_address_that_was_checked(monkeypatch: 
             request.configuration.task_push_notification_config.url = f"http://hook.example:{port}/hook"
             await read_stream(client.send_message(request))
             calls = [asyncio.create_task(each.called.wait()) for each in (hook, victim)]
-            _, waiting = await asyncio.wait(calls, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            _, waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
             for each in waiting:
                 each.cancel()
     assert victim.received == []

@@ -78,6 +78,7 @@ async def test_return_immediately_does_not_wait_for_the_task(service: ServiceUnd
     # CORE-EXECUTION-MODE-001, CORE-EXECUTION-MODE-002
     unfinished = await service.task("tck-delayed-complete-1", configuration={"returnImmediately": True})
     assert unfinished["status"]["state"] in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
+    service.endpoints.sut.may_complete.set()
     completed = await service.task("tck-delayed-complete-1", configuration={"returnImmediately": False})
     assert completed["status"]["state"] == COMPLETED
 

@@ -1,23 +1,29 @@
 """The conformance kit's requirements of A2A 0.3 for a service that also supports 1.0, with JSON-RPC and REST."""
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import httpx
 import pytest
 from a2a.compat.v0_3 import types as v03
 from a2a.types.a2a_pb2 import AgentCard
-from tests.serving.a2a.sut import serve_sut
+from tests.serving.a2a.sut import Endpoints, serve_sut
 from tests.serving.a2a.webhooks import serve_webhook
+from tests.sockets import http_client
 
 from baton.serving import BearerAuth
 
 
 @pytest.fixture
-async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with serve_sut(delay=0.5, compat_03=True) as endpoints, httpx.AsyncClient(base_url=endpoints.http) as client:
+async def endpoints() -> AsyncGenerator[Endpoints]:
+    async with serve_sut(compat_03=True) as endpoints:
+        yield endpoints
+
+
+@pytest.fixture
+async def http(endpoints: Endpoints) -> AsyncGenerator[httpx.AsyncClient]:
+    async with http_client(base_url=endpoints.http) as client:
         yield client
 
 
@@ -44,11 +50,19 @@ async def _code(http: httpx.AsyncClient, method: str, params: Any) -> int:
     return (await _call(http, method, params))["error"]["code"]
 
 
-async def _events(http: httpx.AsyncClient, method: str, params: Any) -> list[dict[str, Any]]:
+async def _events(
+    http: httpx.AsyncClient, method: str, params: Any, *, on_event: Callable[[], object] = lambda: None
+) -> list[dict[str, Any]]:
+    """Return the events of a stream. `on_event` is called as each arrives."""
     call = {"jsonrpc": "2.0", "id": "c-1", "method": method, "params": params}
-    answer = await http.post("/", json=call, headers={"Accept": "text/event-stream"})
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    return [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
+    events: list[dict[str, Any]] = []
+    async with http.stream("POST", "/", json=call, headers={"Accept": "text/event-stream"}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line.removeprefix("data: ")))
+                on_event()
+    return events
 
 
 async def test_the_card_has_the_fields_of_0_3(http: httpx.AsyncClient) -> None:
@@ -84,7 +98,7 @@ async def test_a_task_continues_while_it_asks_and_can_then_be_cancelled() -> Non
     # §7.1, §7.3, §7.4
     async with (
         serve_sut(compat_03=True, asks_for_more=True) as endpoints,
-        httpx.AsyncClient(base_url=endpoints.http) as http,
+        http_client(base_url=endpoints.http) as http,
     ):
         task = await _result(http, "message/send", _message_params("text-1"))
         for number in range(3):
@@ -126,7 +140,7 @@ async def test_tasks_are_cancelled(http: httpx.AsyncClient) -> None:
     assert await _code(http, "tasks/cancel", {"id": "unknown"}) == -32001
 
 
-async def test_streams_and_resubscriptions(http: httpx.AsyncClient) -> None:
+async def test_streams_and_resubscriptions(http: httpx.AsyncClient, endpoints: Endpoints) -> None:
     # §7.2, §7.9: message/stream and tasks/resubscribe
     events = await _events(http, "message/stream", _message_params("tck-stream-001"))
     kinds = [each["result"]["kind"] for each in events]
@@ -137,7 +151,8 @@ async def test_streams_and_resubscriptions(http: httpx.AsyncClient) -> None:
     assert message["result"]["kind"] == "message"
     started = _message_params("test-resubscribe-message-id-x") | {"configuration": {"blocking": False}}
     task = await _result(http, "message/send", started)
-    again = await _events(http, "tasks/resubscribe", {"id": task["id"]})
+    assert task["status"]["state"] in ("submitted", "working")
+    again = await _events(http, "tasks/resubscribe", {"id": task["id"]}, on_event=endpoints.sut.may_complete.set)
     assert (again[0]["result"]["kind"], again[-1]["result"]["status"]["state"]) == ("task", "completed")
     (refused,) = await _events(http, "tasks/resubscribe", {"id": "unknown"})
     assert (refused["error"]["code"], refused["id"]) == (-32001, "c-1")
@@ -163,7 +178,7 @@ async def test_webhooks_are_created_read_and_deleted(http: httpx.AsyncClient) ->
 
 async def test_a_webhook_receives_the_task(http: httpx.AsyncClient) -> None:
     # §9.5: in 0.3 a webhook receives bare tasks
-    async with serve_webhook() as (url, received), asyncio.timeout(60):
+    async with serve_webhook() as (url, received):
         task = await _result(http, "message/send", _message_params("tck-input-required"))
         hook = {"url": url, "token": "mine", "authentication": {"schemes": ["Bearer"], "credentials": "s3cret"}}
         params = {"taskId": task["id"], "pushNotificationConfig": hook}
@@ -190,7 +205,7 @@ async def test_errors_have_the_codes_and_messages_of_0_3(http: httpx.AsyncClient
     without_streaming = {"capabilities": {"streaming": False}}
     async with (
         serve_sut(compat_03=True, card=without_streaming) as endpoints,
-        httpx.AsyncClient(base_url=endpoints.http) as client,
+        http_client(base_url=endpoints.http) as client,
     ):
         hook = {"taskId": "t", "pushNotificationConfig": {"url": "https://example.com"}}
         assert await _code(client, "tasks/pushNotificationConfig/set", hook) == -32003
@@ -206,7 +221,7 @@ async def test_the_extended_card_needs_authentication() -> None:
     more = AgentCard(name="More", description="More.", version="1", skills=[])
     more.supported_interfaces.add(url="http://localhost/", protocol_binding="JSONRPC", protocol_version="0.3")
     options: dict[str, Any] = {"compat_03": True, "extended_card": more, "auth": BearerAuth({"t": "ann"})}
-    async with serve_sut(**options) as endpoints, httpx.AsyncClient(base_url=endpoints.http) as http:
+    async with serve_sut(**options) as endpoints, http_client(base_url=endpoints.http) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert card["supportsAuthenticatedExtendedCard"] is True
         for path in ("/v1/card", "/agent/authenticatedExtendedCard"):

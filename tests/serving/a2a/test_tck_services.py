@@ -1,14 +1,13 @@
 """The conformance kit's requirements of A2A 1.0 for lists, webhooks, the card and errors."""
 
-import asyncio
 from typing import Any
 
-import httpx
 import pytest
 from a2a.types import a2a_pb2 as pb
 from tests.serving.a2a.bindings import V1, RestClient, ServiceUnderTest, assert_valid, message
 from tests.serving.a2a.sut import serve_sut
 from tests.serving.a2a.webhooks import serve_webhook
+from tests.sockets import http_client
 
 from baton.serving import BearerAuth
 
@@ -53,7 +52,7 @@ async def test_webhooks_are_created_read_and_deleted(service: ServiceUnderTest) 
 
 async def test_a_webhook_is_called_with_its_credentials(service: ServiceUnderTest) -> None:
     # PUSH-DELIVER-001, PUSH-DELIVER-002, PUSH-DELIVER-003
-    async with serve_webhook() as (url, received), asyncio.timeout(60):
+    async with serve_webhook() as (url, received):
         auth = {"scheme": "Bearer", "credentials": "s3cret"}
         hook = {"url": url, "token": "mine", "authentication": auth}
         task = await service.task("tck-input-required-x", configuration={"taskPushNotificationConfig": hook})
@@ -112,7 +111,7 @@ async def test_unknown_extensions_are_ignored(service: ServiceUnderTest) -> None
 
 async def test_the_card_lists_the_interfaces_and_can_be_cached() -> None:
     # CARD-DISC-001, CARD-STRUCT-001, CARD-PROTO-001, CARD-PROTO-002, BIND-FIELD-001, CARD-CACHE-001 to -003
-    async with serve_sut() as endpoints, httpx.AsyncClient() as http:
+    async with serve_sut() as endpoints, http_client() as http:
         answer = await http.get(f"{endpoints.http}/.well-known/agent-card.json")
     assert_valid(answer.json(), pb.AgentCard())
     interfaces = [(each["protocolBinding"], each["url"]) for each in answer.json()["supportedInterfaces"]]
@@ -126,19 +125,19 @@ async def test_the_extended_card_needs_authentication() -> None:
     # CARD-EXT-001, CARD-EXT-002
     extended_card = pb.AgentCard(name="More", description="More.", version="1")
     options: dict[str, Any] = {"extended_card": extended_card, "auth": BearerAuth({"t": "ann"})}
-    async with serve_sut(**options) as endpoints, httpx.AsyncClient() as http:
+    async with serve_sut(**options) as endpoints, http_client() as http:
         refused = await http.get(f"{endpoints.http}/extendedAgentCard", headers=V1)
         accepted = await http.get(f"{endpoints.http}/extendedAgentCard", headers=V1 | {"Authorization": "Bearer t"})
     assert (refused.status_code, accepted.json()["name"]) == (401, "More")
     card = {"capabilities": {"extendedAgentCard": True}}
-    async with serve_sut(card=card) as endpoints, httpx.AsyncClient() as http:
+    async with serve_sut(card=card) as endpoints, http_client() as http:
         service = ServiceUnderTest(RestClient(endpoints, http), endpoints, "rest")
         assert await service.refused("GetExtendedAgentCard") == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
 
 
 async def test_unsupported_capabilities_are_refused() -> None:
     # CORE-CAP-001, CORE-CAP-002, HTTP_JSON-STATUS-001
-    async with serve_sut(card={"capabilities": {"streaming": False}}) as endpoints, httpx.AsyncClient() as http:
+    async with serve_sut(card={"capabilities": {"streaming": False}}) as endpoints, http_client() as http:
         card = (await http.get(f"{endpoints.http}/.well-known/agent-card.json")).json()
         assert not card["capabilities"].get("pushNotifications")
         service = ServiceUnderTest(RestClient(endpoints, http), endpoints, "rest")

@@ -14,6 +14,7 @@ from a2a.utils.errors import InvalidRequestError
 from a2a.utils.signing import ProtectedHeader, create_agent_card_signer, create_signature_verifier
 from google.protobuf.json_format import ParseDict
 from tests.serving.a2a.clients import COMPLETED, message_request, read_stream, served, task_view, text_in
+from tests.sockets import http_client
 
 from baton import Agent
 from baton.serving import BearerAuth
@@ -61,7 +62,7 @@ async def test_the_handler_refuses_unauthenticated_calls_of_any_transport(add: A
 async def test_a_card_can_be_signed() -> None:
     header: ProtectedHeader = {"alg": "HS256", "kid": "one", "jku": None, "typ": "JOSE"}
     app = a2a_app(Agent("A", model=ScriptedModel([])), sign_card=create_agent_card_signer(KEY, header))
-    async with served(app) as url, httpx.AsyncClient() as http:
+    async with served(app) as url, http_client() as http:
         answer = await http.get(f"{url}/.well-known/agent-card.json")
     card = ParseDict(answer.json(), AgentCard())
     assert len(card.signatures) == 1
@@ -89,7 +90,7 @@ async def test_rest_responses_have_the_media_type_that_the_client_accepts(accept
     # F37
     app = a2a_app(Agent("A", model=ScriptedModel([])))
     transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(base_url="http://localhost", transport=transport) as http:
+    async with http_client(base_url="http://localhost", transport=transport) as http:
         http.headers["A2A-Version"] = "1.0"
         del http.headers["accept"]
         headers = {} if accept is None else {"Accept": accept}

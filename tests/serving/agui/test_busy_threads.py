@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.serving.agui.frontend import FrontendClient, kinds_of, serve_frontend, text_in
+from tests.waiting import until
 
 from baton import Agent, RunContext, Runner, handoff, tool
 from baton.errors import SetupError
@@ -71,8 +72,7 @@ async def send_both(
     second = asyncio.create_task(frontend.run(text, on_event=note, **more))
     await started.wait()
     desk.opened.set()
-    async with asyncio.timeout(60):
-        return await first, await second
+    return await first, await second
 
 
 async def test_a_message_for_a_busy_thread_is_refused_unless_it_may_wait(tmp_path: Path) -> None:
@@ -143,9 +143,7 @@ async def test_a_client_that_leaves_withdraws_its_message(tmp_path: Path) -> Non
         thread = desk.runner.thread("t1")
         assert len(await thread.waiting()) == 1
         second.cancel()
-        async with asyncio.timeout(60):
-            while await thread.waiting():
-                await asyncio.sleep(0.01)
+        await until(thread.waiting, lambda messages: not messages)
         desk.opened.set()
         assert text_in(await first) == "One."
     assert len(await thread.runs()) == 1
@@ -164,8 +162,7 @@ async def test_a_message_waits_for_a_suspended_run(tmp_path: Path) -> None:
         answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": "yes"}
         assert text_in(await frontend.run(resume=[answer])) == "One."
         frontend.messages = messages
-        async with asyncio.timeout(60):
-            assert text_in(await waiting) == "Two."
+        assert text_in(await waiting) == "Two."
 
 
 async def test_open_tasks_are_sent_at_the_beginning_of_a_stream(tmp_path: Path) -> None:

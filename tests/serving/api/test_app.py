@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from tests.runner.recording_store import HeldStore
 from tests.sockets import Client, client_of
+from tests.waiting import until
 
 from baton import Agent, RunContext, Runner, agent, tool
 from baton.agents import AgentContext
@@ -66,9 +67,12 @@ async def test_a_reconnect_neither_loses_nor_repeats_events_and_deltas_have_no_i
     @agent("Ticking")
     async def ticking(ctx: AgentContext) -> None:
         await ctx.say("one")
-        while not can_end.is_set():
+
+        async def tick() -> bool:
             await ctx.emit("tick")
-            await asyncio.sleep(0.001)
+            return can_end.is_set()
+
+        await until(tick)
         await ctx.say("two")
 
     background = BackgroundRunner(Runner(ticking, store="memory:"))

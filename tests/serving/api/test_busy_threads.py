@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.sockets import Client, client_of
+from tests.waiting import until
 
 from baton import Agent, RunContext, Runner, tool
 from baton.runner import inbox
@@ -33,19 +34,15 @@ class Desk:
             return await ctx.interrupt("well?")
 
         self.model = ScriptedModel([*steps])
-        self.runner: Runner[Any, Any] = Runner(
-            Agent("Desk", tools=[look, ask_me], model=self.model), store=store, lease_seconds=5
-        )
+        self.runner: Runner[Any, Any] = Runner(Agent("Desk", tools=[look, ask_me], model=self.model), store=store)
         self.app = api_app(self.runner)
 
 
 async def until_status(client: Client, id: str, *statuses: str) -> dict[str, Any]:
-    async with asyncio.timeout(60):
-        while True:
-            _, run = await client.get(f"/runs/{id}")
-            if run.get("status") in statuses:
-                return run
-            await asyncio.sleep(0.01)
+    async def read() -> dict[str, Any]:
+        return (await client.get(f"/runs/{id}"))[1]
+
+    return await until(read, lambda run: run.get("status") in statuses)
 
 
 async def test_a_queued_message_is_shown_and_becomes_a_run(tmp_path: Path) -> None:

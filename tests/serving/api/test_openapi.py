@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from jsonschema import Draft202012Validator
 from starlette.routing import Route
 from tests.conftest import PROFILE
+from tests.waiting import PATIENCE
 
 from baton import Agent, RunContext, Runner, tool
 from baton.messages import ToolMessage
@@ -28,6 +29,7 @@ SCHEMES = (
     BasicAuth({"ada": "pw"}),
 )
 HEADERS = {"Authorization": "Bearer s1"}
+OPTIONS: dict[str, Any] = {"headers": HEADERS, "timeout": PATIENCE, "verify": False}
 KNOWN = ("waits", "waits-too", "ended")
 """Runs that exist before the tests; `t` is a thread."""
 REQUEST = "1/m1"
@@ -65,11 +67,11 @@ def url() -> Iterator[str]:
     thread = Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        assert is_up.wait(20)
+        assert is_up.wait(PATIENCE)
         for run_id in KNOWN:
             body = {"input": "hi", "run_id": run_id, **({"thread": "t"} if run_id == "ended" else {})}
-            assert httpx.post(f"{urls[0]}/runs", json=body, headers=HEADERS).status_code == 201
-        httpx.post(f"{urls[0]}/runs/ended/cancel", headers=HEADERS)
+            assert httpx.post(f"{urls[0]}/runs", json=body, **OPTIONS).status_code == 201
+        httpx.post(f"{urls[0]}/runs/ended/cancel", **OPTIONS)
         yield urls[0]
     finally:
         can_end.set()
@@ -77,16 +79,16 @@ def url() -> Iterator[str]:
 
 
 def _suspended_run(url: str) -> str:
-    run = httpx.post(f"{url}/runs", json={"input": "hi"}, headers=HEADERS).json()
-    with httpx.stream("GET", f"{url}/runs/{run['id']}/events", headers=HEADERS, timeout=60) as frames:
+    run = httpx.post(f"{url}/runs", json={"input": "hi"}, **OPTIONS).json()
+    with httpx.stream("GET", f"{url}/runs/{run['id']}/events", **OPTIONS) as frames:
         for _ in frames.iter_raw():
             pass
     return run["id"]
 
 
 def _stopped_run(url: str) -> str:
-    run = httpx.post(f"{url}/runs", json={"input": "hi"}, headers=HEADERS).json()
-    httpx.post(f"{url}/runs/{run['id']}/cancel", headers=HEADERS)
+    run = httpx.post(f"{url}/runs", json={"input": "hi"}, **OPTIONS).json()
+    httpx.post(f"{url}/runs/{run['id']}/cancel", **OPTIONS)
     return run["id"]
 
 
@@ -96,19 +98,27 @@ openapi_checks: Any = import_module("schemathesis.specs.openapi.checks")
 # The stream of changes does not end; `test_overview` reads it.
 whole: Any = schemathesis.openapi.from_dict(openapi_document(auth=SCHEMES, inspection=True))
 schema: Any = whole.exclude(path="/events")
-statuses_by_operation: dict[str, set[int]] = {}
-"""The status codes of the responses by operation."""
+
+
+@pytest.fixture
+def statuses() -> Iterator[set[int]]:
+    """Collect the status codes of one operation's responses, and check that a request succeeded."""
+    found: set[int] = set()
+    yield found
+    assert min(found) < 300
 
 
 @schema.parametrize()
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     phases=[Phase.generate],
     derandomize=True,
 )
-def test_requests_that_follow_the_document_never_cause_a_500(case: Any, url: str) -> None:
+def test_requests_that_follow_the_document_never_cause_a_500_and_some_succeed(
+    case: Any, url: str, statuses: set[int]
+) -> None:
     id = case.path_parameters.get("id", "")
     if zlib.crc32(id.encode()) % 4:
         # Generated ids are unknown to the server; replace most of them with existing ones.
@@ -128,7 +138,7 @@ def test_requests_that_follow_the_document_never_cause_a_500(case: Any, url: str
     answer = case.call_and_validate(
         base_url=url,
         headers=HEADERS,
-        timeout=20,
+        timeout=PATIENCE,
         checks=[
             basic_checks.not_a_server_error,
             openapi_checks.status_code_conformance,
@@ -137,11 +147,7 @@ def test_requests_that_follow_the_document_never_cause_a_500(case: Any, url: str
             openapi_checks.ignored_auth,
         ],
     )
-    statuses_by_operation.setdefault(case.operation.definition.raw["operationId"], set()).add(answer.status_code)
-
-
-def test_every_operation_succeeded_at_least_once() -> None:
-    assert [each for each, statuses in statuses_by_operation.items() if min(statuses) >= 300] == []
+    statuses.add(answer.status_code)
 
 
 def test_the_document_has_every_path_and_valid_schemas() -> None:

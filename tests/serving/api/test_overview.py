@@ -6,12 +6,14 @@ from contextlib import aclosing
 from typing import Any
 
 import msgspec
+import pytest
 from tests.sockets import Client, client_of, frames_in
 
 from baton import Agent, RunContext, Runner, tool
 from baton.messages import Usage
 from baton.serving import api_app
-from baton.stores import MemoryStore
+from baton.serving.api import overview
+from baton.stores import MemoryStore, RecordPage
 from baton.testing import ScriptedModel, call, say
 
 
@@ -157,7 +159,6 @@ async def _statuses(
     seen: list[tuple[str, str, str]] = []
     headers = {"Last-Event-ID": after} if after else {}
     async with (
-        asyncio.timeout(60),
         client.session.get(client.url + path, headers=headers) as answer,
         aclosing(frames_in(answer.content)) as frames,
     ):
@@ -170,17 +171,29 @@ async def _statuses(
     raise AssertionError(seen)
 
 
-async def test_changes_of_all_runs_are_streamed_and_resumed() -> None:
+class _WatchedStore(MemoryStore):
+    """A store that tells when changes have been read for the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_read = asyncio.Event()
+
+    async def list(self, **options: Any) -> RecordPage:
+        page = await super().list(**options)
+        if options.get("order_by") == "changed":
+            self.was_read.set()
+        return page
+
+
+async def test_changes_of_all_runs_are_streamed_and_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     # S24
-    async with client_of(_app()) as client:
+    monkeypatch.setattr(overview, "_POLL_SECONDS", 0.01)
+    store = _WatchedStore()
+    async with client_of(_app(store=store)) as client:
         await _run(client, "before", run_id="before")
         reading = asyncio.create_task(_statuses(client, "/events", ("q", "suspended")))
-        while not reading.done():
-            # The stream may not be open yet when the run starts.
-            await asyncio.sleep(0.05)
-            if (await client.get("/runs/q"))[0] == 404:
-                await asyncio.sleep(1)
-                await _run(client, "ask", run_id="q")
+        await store.was_read.wait()
+        await _run(client, "ask", run_id="q")
         seen = await reading
         assert "before" not in [id for id, _, _ in seen]
         await _run(client, "later", run_id="later")

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 from tests.serving.a2a.clients import served
 from tests.serving.http.auth_cases import CASES
+from tests.sockets import http_client
 
 from baton import Agent, Runner
 from baton.errors import SetupError
@@ -42,7 +42,7 @@ async def test_every_app_supports_every_auth_scheme(app_name: str, case: tuple[A
     _, auth, good, bad, _ = case
     make_app, request = APPS[app_name]
     headers = {"A2A-Version": "1.0", **ACCEPT}
-    async with served(make_app(_runner(), auth=auth)) as url, httpx.AsyncClient(base_url=url, headers=headers) as http:
+    async with served(make_app(_runner(), auth=auth)) as url, http_client(base_url=url, headers=headers) as http:
         for wrong in bad:
             refused = await http.request(**request, headers=wrong)
             assert (refused.status_code, refused.headers.get("www-authenticate", "")) == (401, auth.challenge)
@@ -51,7 +51,7 @@ async def test_every_app_supports_every_auth_scheme(app_name: str, case: tuple[A
 
 async def test_the_openapi_document_has_the_enforced_schemes() -> None:
     schemes = [BearerAuth({"t": "ann"}), APIKeyAuth({"k": "bob"}, location="cookie", key_name="key")]
-    async with served(api_app(_runner(), auth=schemes)) as url, httpx.AsyncClient(base_url=url) as http:
+    async with served(api_app(_runner(), auth=schemes)) as url, http_client(base_url=url) as http:
         document = (await http.get("/openapi.json")).json()
         refused = await http.get("/runs")
     assert document["security"] == [{"bearer": []}, {"api_key": []}]
@@ -60,7 +60,7 @@ async def test_the_openapi_document_has_the_enforced_schemes() -> None:
         "api_key": {"type": "apiKey", "in": "cookie", "name": "key"},
     }
     assert "send Authorization: Bearer … or cookie key" in refused.json()["error"]["message"]
-    async with served(api_app(_runner())) as url, httpx.AsyncClient(base_url=url) as http:
+    async with served(api_app(_runner())) as url, http_client(base_url=url) as http:
         document = (await http.get("/openapi.json")).json()
     assert "security" not in document
     assert "securitySchemes" not in document["components"]
@@ -72,7 +72,7 @@ async def test_a_caller_has_the_same_runs_in_every_app() -> None:
     async with (
         served(api_app(runner, auth=auth)) as api,
         served(a2a_app(runner, auth=auth)) as a2a,
-        httpx.AsyncClient(headers={"Authorization": "Bearer t", "A2A-Version": "1.0"}) as http,
+        http_client(headers={"Authorization": "Bearer t", "A2A-Version": "1.0"}) as http,
     ):
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], "contextId": "c"}
         sent = await http.post(f"{a2a}/message:send", json={"message": message})

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import httpx
 import pytest
 from tests.serving.a2a.clients import served
 from tests.serving.http.test_auth import ACCEPT
 from tests.serving.http.test_guard import POSTS
+from tests.sockets import http_client
 
 from baton import Runner, agent
 from baton.agents import AgentContext
@@ -28,7 +28,7 @@ async def test_every_app_tells_the_message_that_an_agent_has_for_the_caller(app_
     headers = {"A2A-Version": "1.0", "MCP-Protocol-Version": "2025-06-18", **ACCEPT}
     async with (
         served(make_app(Runner(shop, store="memory:"))) as url,
-        httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http,
+        http_client(base_url=url, headers=headers) as http,
     ):
         answer = await http.post(**request)
         if app_name == "mcp":
@@ -50,7 +50,7 @@ async def test_a_server_that_shuts_down_asks_clients_to_try_again(app_name: str)
     background = BackgroundRunner(Runner(shop, store="memory:"))
     async with (
         served(make_app(background)) as url,
-        httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0", **ACCEPT}, timeout=60) as http,
+        http_client(base_url=url, headers={"A2A-Version": "1.0", **ACCEPT}) as http,
     ):
         assert (await http.post(**request)).status_code in (200, 201)
         await background.drain()

@@ -194,7 +194,8 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
         api_key: The API key; by default the SDK looks for ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or a profile.
         base_url: The URL of the API; by default Anthropic's.
         headers: HTTP headers to add to each request.
-        client: An AsyncAnthropic, or its counterpart for Bedrock or Vertex, to use instead; you close it yourself.
+        client: An AsyncAnthropic, or its counterpart for Bedrock or Vertex, to use instead; you close it yourself. It
+            follows redirects, unless it was made with `DefaultAsyncHttpxClient(follow_redirects=False)`.
 
     Raises:
         SetupError: Anthropic's SDK is not installed.
@@ -255,5 +256,5 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
             default_headers=self._headers or None,
             # RetryModel retries instead: it knows which output was already passed on.
             max_retries=0,
-            http_client=DefaultAsyncHttpxClient(verify=shared_ssl_context()),
+            http_client=DefaultAsyncHttpxClient(verify=shared_ssl_context(), follow_redirects=False),
         )

@@ -155,9 +155,7 @@ class GoogleClient:
 
         limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_IDLE_CONNECTIONS)
         hooks = {"response": [self._remember]}
-        self._http = httpx2.AsyncClient(
-            verify=shared_ssl_context(), limits=limits, event_hooks=hooks, follow_redirects=True
-        )
+        self._http = httpx2.AsyncClient(verify=shared_ssl_context(), limits=limits, event_hooks=hooks)
         # The SDK also requires a synchronous client; it is never used.
         self._unused = httpx2.Client(verify=shared_ssl_context())
         self._responses: dict[asyncio.Task[Any] | None, HTTPResponse] = {}
@@ -280,8 +278,11 @@ class GoogleModel(SDKModel[GoogleClient]):
             raise provider_errors.malformed(self.name, "a piece is not JSON") from error
         except errors.APIError as error:
             sent: Any = error
+            headers: Mapping[str, str] = getattr(sent.response, "headers", None) or {}
+            if 300 <= (sent.code or 500) < 400:
+                raise provider_errors.redirected(self.name, sent.code, headers) from error
             details = provider_errors.parse_error(sent.details)
-            wait = _retry_delay(details, getattr(sent.response, "headers", None) or {})
+            wait = _retry_delay(details, headers)
             raise provider_errors.error_from_details(
                 self.name, sent.code or 500, details, classify, wait=wait
             ) from error

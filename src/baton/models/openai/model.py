@@ -36,7 +36,8 @@ class OpenAIModel:
         headers: HTTP headers to add to each request.
         proxy: The URL of an HTTP proxy; by default that of the environment.
         tls: The TLS settings; by default those of the system.
-        client: An AsyncOpenAI to send the requests with; its URL, key, headers and TLS settings apply.
+        client: An AsyncOpenAI to send the requests with; its URL, key, headers and TLS settings apply. It follows
+            redirects, unless it was made with `DefaultAsyncHttpxClient(follow_redirects=False)`.
         structured: The way to request structured output; by default the provider's best.
         system_role: The role of system messages in Chat Completions.
         include_usage: Whether to request the token usage of streamed responses.

@@ -124,6 +124,7 @@ class AiohttpTransport:
                 headers=headers,
                 timeout=timeout,
                 proxy=self._proxy,
+                allow_redirects=False,
             )
         except aiohttp.ConnectionTimeoutError as error:
             advice = "check base_url and the network"
@@ -134,7 +135,7 @@ class AiohttpTransport:
         except (aiohttp.ClientError, OSError) as error:
             raise _connection_error(error, name, endpoint.base_url) from error
         stream = _AiohttpResponse(response, name, seconds)
-        if response.status >= 400:
+        if response.status >= 300:
             raise await stream.rejection()
         return stream
 

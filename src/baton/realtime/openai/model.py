@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...arguments import check_arguments
 from ...errors import AuthenticationError, ModelConnectionError
-from ...models.provider_errors import cut_short
+from ...models.provider_errors import cut_short, redirected
 from ...models.sdk_clients import SDKModel
 from ..protocol import Command, ConfigureSession, ProviderErrorReceived, SessionConfigured, SessionReady, Signal
 from ..settings import SessionConfig
@@ -19,6 +19,7 @@ from .encoding import VOICES, OpenAICommandEncoder, check_settings
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from openai.resources.realtime.realtime import AsyncRealtimeConnection
+    from websockets.asyncio.client import ClientConnection
 
 _log = getLogger(__name__)
 _FIRST = "baton_first_settings"
@@ -182,11 +183,17 @@ class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
         from openai import OpenAIError
         from websockets.exceptions import WebSocketException
 
-        options: Any = {"close_timeout": _CLOSE_TIMEOUT, "max_queue": _MAX_QUEUE}
+        options: Any = {
+            "close_timeout": _CLOSE_TIMEOUT,
+            "max_queue": _MAX_QUEUE,
+            "create_connection": _connection_without_redirects(self.name),
+        }
         try:
+            client = self._client or await self._clients.get()
+            # On first use, the SDK loads this part of itself, which is not the provider's time.
+            realtime = client.realtime
             async with asyncio.timeout(self._timeout):
-                client = self._client or await self._clients.get()
-                return await client.realtime.connect(
+                return await realtime.connect(
                     model=self.model,
                     extra_headers=self._headers,
                     extra_query=dict(self._query),
@@ -202,6 +209,24 @@ class OpenAIRealtimeModel(SDKModel["AsyncOpenAI"]):
         from openai import AsyncOpenAI
 
         return AsyncOpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
+
+
+def _connection_without_redirects(model: str) -> "type[ClientConnection]":
+    """Return a websocket whose handshake raises ModelConnectionError for a redirect."""
+    from websockets.asyncio.client import ClientConnection
+    from websockets.exceptions import InvalidStatus
+
+    class Connection(ClientConnection):
+        async def handshake(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                await super().handshake(*args, **kwargs)
+            except InvalidStatus as error:
+                # `websockets` would follow it, and send Azure's `api-key` and other headers along.
+                if 300 <= error.response.status_code < 400:
+                    raise redirected(model, error.response.status_code, error.response.headers) from error
+                raise
+
+    return Connection
 
 
 def _as_http(base_url: str | None) -> str | None:

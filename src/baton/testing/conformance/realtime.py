@@ -43,7 +43,7 @@ from .bench import Bench, close_model
 SPOKEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(turn_detection=None))
 """A spoken session without turn detection."""
 WRITTEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(modality="text", turn_detection=None))
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 
 
 class RealtimeProvider(Protocol):
@@ -291,7 +291,7 @@ class _EndChecks(RealtimeBench[P]):
             first, second = await model.connect(SPOKEN), await model.connect(SPOKEN)
             answers: list[object] = []
             for connection in (first, second):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(_PATIENCE):
                     await connection.send(CreateResponse())
                     async for signal in connection:
                         if isinstance(signal, ResponseEnded):

@@ -137,7 +137,7 @@ class ScriptedConnection:
         """
         return [signal for signal in self.signals if isinstance(signal, kind)]
 
-    async def wait_for(self, kind: type[C], *, count: int = 1, within: float = 5.0) -> C:
+    async def wait_for(self, kind: type[C], *, count: int = 1, within: float = 60.0) -> C:
         """Wait for a command and return it.
 
         Args:
@@ -150,7 +150,7 @@ class ScriptedConnection:
         """
         return await self._wait_for(lambda: self.sent, kind, count, within=within, what="; there came")
 
-    async def wait_until_read(self, kind: type[S], *, count: int = 1, within: float = 5.0) -> S:
+    async def wait_until_read(self, kind: type[S], *, count: int = 1, within: float = 60.0) -> S:
         """Wait until the client has read a signal and return it.
 
         Args:
@@ -321,7 +321,7 @@ class ScriptedRealtimeModel(ScriptedModel):
         self._opened = asyncio.Event()
         return connection
 
-    async def connection(self, number: int = 1, *, within: float = 5.0) -> ScriptedConnection:
+    async def connection(self, number: int = 1, *, within: float = 60.0) -> ScriptedConnection:
         """Wait for a connection and return it.
 
         Args:
