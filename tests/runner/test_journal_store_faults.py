@@ -36,9 +36,10 @@ def clock() -> ManualClock:
 class PayingTeam:
     """A team that pays three times; the fault happens after the second payment."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: Fault, lease_seconds: float = LEASE_SECONDS) -> None:
         self.paid: Counter[str] = Counter()
         self._fault: Fault | None = fault
+        self._lease_seconds = lease_seconds
 
     def runner(self, store: Store) -> Runner[Any, Any]:
         @tool
@@ -55,7 +56,7 @@ class PayingTeam:
             return call("pay", number=earlier_calls + 1) if earlier_calls < 3 else "done"
 
         agent = Agent("A", model=ScriptedModel([next_step], cycle=True), tools=[pay])
-        return Runner(agent, store=store, lease_seconds=LEASE_SECONDS)
+        return Runner(agent, store=store, lease_seconds=self._lease_seconds)
 
 
 async def assert_completes_after_repair(
@@ -65,8 +66,12 @@ async def assert_completes_after_repair(
     with pytest.raises(StoreError):
         await team.runner(broken).run("hi", run_id="r")
     await repair()
-    other = team.runner(repaired)
     clock.now += LEASE_SECONDS
+    await assert_recovers(team, team.runner(repaired))
+
+
+async def assert_recovers(team: PayingTeam, other: Runner[Any, Any]) -> None:
+    """Assert that a runner completes the run whose lease has expired."""
     assert await other.recover() == {"r": "completed"}
     result = await other.replay("r")
     assert result.output == "done"

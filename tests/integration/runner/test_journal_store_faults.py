@@ -4,10 +4,17 @@ import asyncio
 
 import pytest
 from tests.postgres import PostgresServer
-from tests.runner.test_journal_store_faults import PayingTeam, assert_completes_after_repair
-from tests.runner.test_journal_store_faults import short_pauses as short_pauses
+from tests.runner.test_journal_store_faults import PayingTeam, assert_recovers
+from tests.waiting import until
 
+from baton.errors import StoreError
 from baton.stores import PostgresStore
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry with short pauses."""
+    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.001)
 
 
 async def test_closed_postgres_connections_do_not_affect_the_run(own_postgres_server: PostgresServer) -> None:
@@ -31,10 +38,13 @@ async def test_a_run_survives_a_stopped_postgres_server(own_postgres_server: Pos
     async def crash() -> None:
         await asyncio.to_thread(own_postgres_server.stop, crash=True)
 
-    async def repair() -> None:
-        await asyncio.to_thread(own_postgres_server.start)
-
-    await assert_completes_after_repair(PayingTeam(crash), store, repair, store)
+    team = PayingTeam(crash, lease_seconds=2.0)
+    with pytest.raises(StoreError):
+        await team.runner(store).run("hi", run_id="r")
+    await asyncio.to_thread(own_postgres_server.start)
+    other = team.runner(store)
+    await until(other.list_unfinished)
+    await assert_recovers(team, other)
     await store.close()
 
 
