@@ -18,7 +18,7 @@ from baton.events import (
     ToolReturned,
 )
 from baton.events.base import RUN_ORIGIN
-from baton.log import Log, LogHead, ReadOnlyLog
+from baton.log import Log, ReadOnlyLog
 
 A = Origin("1", "A")
 START, END = AgentStarted("1/start", A, 1.0), AgentFinished("1/end", A, 2.0)
@@ -185,15 +185,6 @@ def test_events_inside_an_effect_are_distinguished_from_its_neighbours() -> None
     assert (log.has_inside("1/m1.0"), log.has_inside("1/m1")) == (True, False)
     assert (log.has_inside_besides("1/m1.0", "hook:"), log.has_inside_besides("1/m1.0", "1/")) == (True, True)
     assert (log.waits_inside("1/m1.0"), log.waits_inside("1/m1.01")) == (True, False)
-
-
-def test_effects_stay_visited_when_the_first_events_are_read() -> None:
-    # B3: someone reads all events of a run that continues from a snapshot.
-    outer, inner = StepCompleted("1/m1.0", A, 2.0, "s"), StepCompleted("1/m1.0/step:x", A, 1.0, "x")
-    log = Log([inner, outer], head=LogHead(1, lambda: [START]))
-    assert log.find(outer.key, StepCompleted) is outer
-    assert log.events == [START, inner, outer]
-    assert (log.unvisited(StepCompleted), log.is_replayed) == (None, True)
 
 
 def test_a_muted_prefix_delivers_only_interrupts_until_unmuted() -> None:

@@ -4,10 +4,8 @@ The log does not know agents, models or stores. Code with an effect calls `find`
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
-
-from msgspec import Struct
 
 from .errors import ReplayMismatchError
 from .events import (
@@ -74,20 +72,6 @@ class EventSink(DeltaSink, Protocol):
         """Wait until a reader that is busy with events has asked for the next one."""
 
 
-class LogHead(Struct, frozen=True):
-    """The first events of a log that are not in memory. No interrupt is open after them."""
-
-    count: int
-    """The number of events."""
-    read: Callable[[], Sequence[Event]]
-    """Returns the events."""
-    kept: Sequence[Event] = ()
-    """The ones that stay in memory: the first, without its input, and what later events refer to in the last turn.
-
-    `peek` and `has` find them.
-    """
-
-
 class Log:
     """An append-only list of events with unique keys.
 
@@ -95,34 +79,29 @@ class Log:
 
     Args:
         events: The recorded events of a run that is resumed or replayed.
-        head: The events before these, which are read when `events` is used.
     """
 
     __slots__ = (
-        "_events",
-        "_head",
         "_index",
         "_loaded",
         "_muted",
         "_past_keys",
         "_unvisited",
+        "events",
         "has_past",
-        "kept",
         "sink",
         "write",
     )
 
-    def __init__(self, events: Iterable[Event] = (), *, head: LogHead | None = None) -> None:
-        self._events: list[Event] = list(events)
-        self._head = head
-        self.kept: Sequence[Event] = () if head is None else head.kept
-        """Events before `tail` that are in memory; see `LogHead.kept`."""
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.events: list[Event] = list(events)
+        """All events."""
         self.sink: EventSink | None = None
         """The receiver of new events; see `attach`."""
-        self.write: Callable[[Event], None] = self._events.append
+        self.write: Callable[[Event], None] = self.events.append
         """Record an event and pass it to the sink. Its key must be new: call `find` first."""
-        self._loaded = len(self._events)
-        self.has_past = bool(self._events) or head is not None
+        self._loaded = len(self.events)
+        self.has_past = bool(self.events)
         """True if the log was created with events."""
         self._muted: list[str] = []
         self._past_keys: list[str] | None = None
@@ -130,46 +109,9 @@ class Log:
         self._unvisited: dict[str, Event] = dict(self._indexed()) if self.has_past else {}
 
     @property
-    def events(self) -> list[Event]:
-        """All events. A log that was resumed from a snapshot reads its first events from the store."""
-        if self._head is not None:
-            self.prepend(self._head.read())
-        return self._events
-
-    def prepend(self, first: Sequence[Event]) -> None:
-        """Add the first events, which were not in memory.
-
-        Args:
-            first: As many events as `head_count` says.
-        """
-        self._head, self.kept = None, ()
-        self._events[:0] = first
-        self._loaded += len(first)
-        self._index, self._past_keys = {}, None
-
-    @property
-    def tail(self) -> Sequence[Event]:
-        """The events in memory: all of them, or those after the snapshot of a resumed run."""
-        return self._events
-
-    @property
     def count(self) -> int:
         """The number of events."""
-        return len(self._events) if self._head is None else self._head.count + len(self._events)
-
-    @property
-    def head_count(self) -> int:
-        """The number of first events that have not been read from the store."""
-        return 0 if self._head is None else self._head.count
-
-    def since(self, number: int) -> Sequence[Event]:
-        """Return the events without the first ones; it reads those only if it must.
-
-        Args:
-            number: The number of events to leave out.
-        """
-        first = self.head_count
-        return self._events[number - first :] if number >= first else self.events[number:]
+        return len(self.events)
 
     def add_stored(self, event: Event) -> None:
         """Add an event that the sink has stored and delivered already.
@@ -177,7 +119,7 @@ class Log:
         Args:
             event: The event.
         """
-        self._events.append(event)
+        self.events.append(event)
 
     def find(self, key: str, kind: type[E]) -> E | None:
         """Return the recorded event with this key, and mark it as visited.
@@ -190,7 +132,7 @@ class Log:
             ReplayMismatchError: The recorded event is of another class.
         """
         index = self._index
-        if len(index) < len(self._events):
+        if len(index) < len(self.events):
             index = self._indexed()
         event = index.get(key)
         if event is None:
@@ -249,7 +191,7 @@ class Log:
         Args:
             key: The key.
         """
-        return key in self._indexed() or any(event.key == key for event in self.kept)
+        return key in self._indexed()
 
     def peek(self, key: str) -> Event | None:
         """Return the event with this key, without marking it as visited.
@@ -257,8 +199,7 @@ class Log:
         Args:
             key: The key.
         """
-        event = self._indexed().get(key)
-        return event or next((event for event in self.kept if event.key == key), None)
+        return self._indexed().get(key)
 
     def attach(self, sink: EventSink | None) -> None:
         """Pass new events to a sink from now on.
@@ -268,7 +209,7 @@ class Log:
         """
         self.sink = sink
         # An attribute, not a method: without a sink, it is the list's own append. It runs several times per turn.
-        self.write = self._events.append if sink is None else _writer(self._events, sink, self._muted)
+        self.write = self.events.append if sink is None else _writer(self.events, sink, self._muted)
 
     def deliver(self, delta: Delta) -> None:
         """Pass a delta to the sink, unless it is muted. It is not recorded.
@@ -316,14 +257,10 @@ class Log:
         if self.sink is not None and self.sink.is_full and not (can_defer and self.sink.can_defer):
             await self.sink.drain()
 
-    def open_interrupts(self, *, since: int = 0) -> dict[str, InterruptRaised]:
-        """Return the open interrupts by id, except those inside calls and branches that have ended.
-
-        Args:
-            since: A number of first events after which no interrupt was open; they are not read.
-        """
+    def open_interrupts(self) -> dict[str, InterruptRaised]:
+        """Return the open interrupts by id, except those inside calls and branches that have ended."""
         waiting: dict[str, InterruptRaised] = {}
-        for event in self.since(since) if since else self._events:
+        for event in self.events:
             if isinstance(event, InterruptRaised):
                 waiting[event.key] = event
             elif isinstance(event, InterruptAnswered):
@@ -354,16 +291,6 @@ class Log:
             self._unvisited.pop(known, None)
         return [index[known] for known in inside]
 
-    @property
-    def is_replayed(self) -> bool:
-        """True if the code has produced the last of the loaded events again."""
-        for place in range(self._loaded - 1, -1, -1):
-            event = self._events[place]
-            # Events that concern the run as a whole need no visit.
-            if event.origin.id:
-                return event.key not in self._unvisited or self._is_inside_visited(event.key)
-        return True
-
     def unvisited(self, *kinds: type[Event], besides: str = "") -> Event | None:
         """Return the first loaded event that the code should have visited and has not.
 
@@ -384,7 +311,7 @@ class Log:
         if not self.has_past:
             return []
         if self._past_keys is None:
-            self._past_keys = sorted([event.key for event in self._events[: self._loaded]])
+            self._past_keys = sorted([event.key for event in self.events[: self._loaded]])
         keys = self._past_keys
         # "0" is the character after "/": all keys that continue with a "/" sort between the two.
         return keys[bisect_left(keys, f"{key}/") : bisect_left(keys, f"{key}0")]
@@ -398,7 +325,7 @@ class Log:
         return False
 
     def _indexed(self) -> dict[str, Event]:
-        index, events = self._index, self._events
+        index, events = self._index, self.events
         if len(index) < len(events):
             for event in events[len(index) :]:
                 if event.key in index:

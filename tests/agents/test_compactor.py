@@ -7,7 +7,7 @@ import pytest
 from tests.flow.test_scale import count_calls, run_without_event_loop
 
 from baton import Agent, Limits, RunContext, Runner, tool
-from baton.agents import Compaction, model_agent
+from baton.agents import Compaction, loop
 from baton.events import HistoryCompacted, decode_log, encode_log
 from baton.messages import Message, estimate_tokens
 from baton.testing import ScriptedModel, call
@@ -63,6 +63,6 @@ async def test_a_long_activation_resumes_from_any_point() -> None:
 
 
 async def test_without_compaction_nothing_is_created_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_agent, "Compactor", None)
+    monkeypatch.setattr(loop, "Compactor", None)
     runner, _ = long_run(3, is_compacted=False)
     assert (await runner.run("go")).output == "done"

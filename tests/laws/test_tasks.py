@@ -3,10 +3,10 @@
 import msgspec
 from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
+from tests.laws.cut_stores import CutStore
 from tests.laws.executions import run_in_loop
 from tests.laws.facts import compactions, identity
 from tests.laws.providers import objections
-from tests.laws.snapshots import EverySnapshot, SnapshotStore, take_often
 from tests.laws.task_oracle import NAMES, Move, Oracle, Turn, conversations, make_team
 from tests.laws.thread_notes import check_notes
 
@@ -49,8 +49,8 @@ def check_requests(oracle: Oracle, requests: list[ModelRequest], *, skipped: int
 
 async def _talk(
     turns: tuple[Turn, ...], history: HistoryPolicy | None, compaction: Compaction | None = None
-) -> tuple[Oracle, SnapshotStore, list[RunResult]]:
-    oracle, store = Oracle(), SnapshotStore()
+) -> tuple[Oracle, CutStore, list[RunResult]]:
+    oracle, store = Oracle(), CutStore()
     model = ScriptedModel(oracle.script)
     results: list[RunResult] = []
     for number, turn in enumerate(turns):
@@ -58,7 +58,7 @@ async def _talk(
         script = {name: len(steps) for name, steps in oracle.script.items()}
         oracle.play(turn)
         model = ScriptedModel({name: steps[script[name] :] for name, steps in oracle.script.items()})
-        runner = take_often(make_runner(model, store, history, compaction))
+        runner = make_runner(model, store, history, compaction)
         result = await runner.run(
             f"turn {number}", thread="t", run_id=f"r{number}", start_at="root" if turn.starts_at_root else "active"
         )
@@ -95,9 +95,7 @@ def _without_time(event: Event) -> object:
     return {name: value for name, value in fields.items() if name not in ("timestamp", "origin", "request")}
 
 
-async def _crash_everywhere(
-    turns: tuple[Turn, ...], pick: int, compaction: Compaction | None = None, *, uses_snapshots: bool = False
-) -> None:
+async def _crash_everywhere(turns: tuple[Turn, ...], pick: int, compaction: Compaction | None = None) -> None:
     oracle, uncrashed, results = await _talk(turns, None, compaction)
     number = pick % len(results)
     original = results[number]
@@ -108,11 +106,9 @@ async def _crash_everywhere(
         prefix = original.events[:length]
         taken = dict(done)
         _count(prefix, taken)
-        store = await uncrashed.cut(f"r{number}", length, uses_snapshot=uses_snapshots)
+        store = await uncrashed.cut(f"r{number}", length)
         model = ScriptedModel({name: steps[taken[name] :] for name, steps in oracle.script.items()})
         runner = make_runner(model, store, compaction=compaction)
-        if uses_snapshots:
-            take_often(runner)
         assert (await runner.drive(f"r{number}")).status == "completed"
         assert _summary(await runner.events(f"r{number}")) == _summary(original.events), f"after {length} events"
         # The conversation goes on as if nothing had happened.
@@ -140,16 +136,6 @@ def _count(events: tuple[Event, ...], done: dict[str, int]) -> None:
 def test_a_crash_after_any_event_changes_nothing(turns: tuple[Turn, ...], pick: int) -> None:
     note(repr(turns))
     run_in_loop(_crash_everywhere(turns, pick))
-
-
-@given(turns=conversations, pick=st.integers(0, 10**6), compaction=st.none() | compactions)
-def test_a_crash_after_any_event_changes_nothing_with_snapshots(
-    turns: tuple[Turn, ...], pick: int, compaction: Compaction | None
-) -> None:
-    # performance B3
-    note(f"{turns!r}\n{compaction!r}")
-    with EverySnapshot():
-        run_in_loop(_crash_everywhere(turns, pick, compaction, uses_snapshots=True))
 
 
 async def _fork_everywhere(turns: tuple[Turn, ...], pick: int, compaction: Compaction | None = None) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, cast
+from typing import Any, Generic
 
 import msgspec
 from msgspec import Struct
@@ -141,7 +141,7 @@ class AgentTool(Struct, dict=True, eq=False):
         meter = ctx._run.meter if self.limits is None else UsageMeter(self.limits, ctx._run.meter)
         values = TrackedValues(ctx._run.values)
         # Not AgentContext.run_agent: that would log it under the caller's activation instead of under this call.
-        work = cast("AgentContext[Any]", caller)._flow.run_agent(
+        work = caller._flow.run_agent(
             self.agent,
             run=ctx._run.part(values=values, meter=meter),
             history=history,

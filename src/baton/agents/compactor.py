@@ -261,7 +261,7 @@ def _refer_to(ctx: AgentContext[Any], stop: int) -> EventRef:
     entry = entries[position]
     if entry.event is not None:
         return entry.event
-    for event in reversed(ctx._run.log.tail):
+    for event in reversed(ctx._run.log.events):
         if type(event) is AgentResponded and event.message is entry.message:
             return EventRef(ctx._run.id, event.key)
     raise SetupError(f"the history of `{ctx.agent}` has a response that is not in the log of run `{ctx._run.id}`")
@@ -285,7 +285,6 @@ def _find_recorded_stop(ctx: AgentContext[Any], event: HistoryCompacted) -> int:
     message = response.message if isinstance(response, AgentResponded) else None
     for position in range(len(entries) - 1, -1, -1):
         entry = entries[position]
-        # The entries of a snapshot know their responses, which need not be in memory.
         if (is_own and entry.message is message) or entry.event == upto:
             return end_of_turn(entries, position)
     if is_own:

@@ -15,6 +15,7 @@ from ..models import ModelRequest, ModelResponse
 from ..tools import ToolResult
 from ..wording import show
 from .activation import AgentContext
+from .seam import Layer
 
 C = TypeVar("C", default=Any, contravariant=True)
 
@@ -153,17 +154,6 @@ def _name_of(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-class Layer(Struct, frozen=True):
-    """One method of one middleware."""
-
-    name: str
-    """The name in keys, unique in its stack."""
-    method: Callable[..., Awaitable[Any]]
-    """The method."""
-    holds_deltas: bool = False
-    """True if deltas are withheld until the method has returned."""
-
-
 class MiddlewareStack(Struct, frozen=True):
     """The middleware around one agent, outermost first."""
 
@@ -226,12 +216,3 @@ def check_middleware(owner: str, middleware: Any) -> tuple[Middleware[Any], ...]
             hint = "give objects of Middleware classes, or decorate a function with @model_middleware"
             raise SetupError(f"{owner} has {show(each)} in middleware; {hint} or @tool_middleware")
     return tuple(cast("Sequence[Middleware[Any]]", middleware))
-
-
-def stack_for(agent: Any, ctx: AgentContext[Any]) -> MiddlewareStack:
-    """Return the middleware around an agent, the runner's outermost; compiled once per runner."""
-    cache = ctx._options.middleware_stacks
-    known = cache.get(agent.name)
-    if known is None or known[0] is not agent:
-        known = cache[agent.name] = (agent, build_stack([*ctx._options.middleware, *agent.middleware]))
-    return known[1]

@@ -13,8 +13,8 @@ from ..log import FAILED
 from ..messages import Message
 from ..tools.guardrails import copy_changes
 from .activation import AgentContext
-from .middleware import Layer
-from .middleware_chains import describe_error, restore_error
+from .middleware_layers import describe_error, restore_error
+from .seam import Layer
 
 
 class _ActivationContext(AgentContext[Any], kw_only=True, eq=False):
@@ -116,6 +116,7 @@ class ActivationChain(Struct):
             _options=ctx._options,
             _turn_start=ctx._turn_start,
             _flow=ctx._flow,
+            _calls=ctx._calls,
             _inner=ctx,
             _before_effect=self._record_failure,
         )

@@ -133,17 +133,6 @@ class _SentMessages(Struct):
     """The hash of the other parts of the request."""
 
 
-class SentRequest(Struct, frozen=True, array_like=True):
-    """The last request of an activation, for a snapshot."""
-
-    key: str
-    """The key of its response."""
-    names: list[str]
-    """The hashes of its messages."""
-    parts: str
-    """The hash of its other parts."""
-
-
 class _Base(Struct):
     """The request that another one begins with."""
 
@@ -167,9 +156,8 @@ class RequestRecorder:
         run_id: The id of the run.
         log: The log of the run; contents that it has are not recorded again.
         history: The history of the run, with its input.
-        earlier: The last requests of the earlier runs of the thread, and of the run before its log begins.
+        earlier: The last requests of the earlier runs of the thread.
         offset: The number of entries of the history that belong to earlier runs.
-        known: The names of contents that the run has recorded before its log begins.
     """
 
     __slots__ = (
@@ -197,18 +185,17 @@ class RequestRecorder:
         earlier: Iterable[RequestRef] = (),
         *,
         offset: int = 0,
-        known: Iterable[str] = (),
     ) -> None:
         self._run_id = run_id
         self._first_input = history.entries[offset].message if 0 < offset < len(history.entries) else None
         self._started: set[str] = set()
         """The agents whose first request has been recorded by this process."""
-        self._recorded = {ref.digest: ref for ref in latest_requests([*earlier, *recent_requests(run_id, log.tail)])}
+        self._recorded = {ref.digest: ref for ref in latest_requests([*earlier, *recent_requests(run_id, log.events)])}
         """Requests that were recorded before this process drove the run, by digest."""
         self._counts = {ref.count for ref in self._recorded.values()}
         self._input_ids = {id(entry.message): entry.message for entry in history.entries[: history.inputs]}
-        self._known: set[str] = set(known)
-        for event in log.tail:
+        self._known: set[str] = set()
+        for event in log.events:
             if isinstance(event, AgentResponded) and event.request is not None:
                 self._known.update(event.request.added, event.request.contents)
         self._last: _SentMessages | None = None
@@ -220,29 +207,6 @@ class RequestRecorder:
         """The hashes of combinations of these."""
         self._last_request: ModelRequest | None = None
         self._last_parts = ""
-
-    def last_request(self, ctx: AgentContext[Any]) -> SentRequest | None:
-        """Return the last request of an activation; None if the next one does not extend it.
-
-        Args:
-            ctx: The context of the activation.
-        """
-        sent, read = self._by_activation.get(ctx._origin.id), ctx._view.messages()
-        if sent is None or not isinstance(read, MessageWindow) or sent.messages is not read.source:
-            return None
-        return SentRequest(sent.key, sent.hashes[: sent.count], sent.parts)
-
-    def continue_from(self, request: SentRequest, ctx: AgentContext[Any]) -> None:
-        """Let the next request extend the last one, whose messages are not hashed again.
-
-        Args:
-            request: The last request.
-            ctx: The context of the activation.
-        """
-        read, names = ctx._view.messages(), request.names
-        if isinstance(read, MessageWindow) and len(names) <= len(read):
-            sent = _SentMessages(request.key, read.source, len(names), names, MessagesDigest(names), request.parts)
-            self._by_list[id(read.source)] = self._by_activation[ctx._origin.id] = self._last = sent
 
     def record(self, key: str, request: ModelRequest, ctx: AgentContext[Any]) -> RequestRecord:
         """Return the record of a request.
@@ -268,7 +232,7 @@ class RequestRecorder:
             start=start,
             start_digest=MessagesDigest(sent.hashes[:start]).text() if start else "",
             policy=cast("PolicyView", ctx._view).policy,
-            entries=ctx._history.dropped + len(ctx._history.entries),
+            entries=len(ctx._history.entries),
             parts="" if is_same else parts,
             contents=contents,
         )

@@ -11,7 +11,7 @@ from ..events import CancelTask, Finish, ToolReturned
 from ..handoffs.tasks import FINISH_TOOL, TaskTools
 from ..messages import ToolCall, text_of
 from .activation import AgentContext
-from .calls import TransferAdmitted, TransferDenied, admit_live_transfer
+from .admission import TransferAdmitted, TransferDenied, admit_live_transfer
 
 _FINISHED = "The task is finished."
 _CANCELLED = "The task is cancelled."

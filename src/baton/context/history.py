@@ -1,7 +1,7 @@
 """The history of a flow of control: an append-only list of messages, and windows on it."""
 
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, overload
 
 from msgspec import UNSET, Struct, StructMeta, UnsetType
@@ -75,8 +75,8 @@ def turn_entries(
     hidden: tuple[int, ...],
     followed: tuple[int, ...],
     answer: int | None,
-) -> Iterator[HistoryEntry]:
-    """Yield the entries of a response with tool calls and of their results.
+) -> list[HistoryEntry]:
+    """Return the entries of a response with tool calls and of their results.
 
     Args:
         response: The response.
@@ -86,12 +86,14 @@ def turn_entries(
         followed: The position of the call whose transfer was followed.
         answer: The position of the result that is the answer of the activation.
     """
-    yield HistoryEntry(response, origin, False, hidden, followed)
+    entries = [HistoryEntry(response, origin, False, hidden, followed)]
     whole = (WHOLE_MESSAGE,)
     for position, result in enumerate(results):
         if result is not None:
             hides, follows = position in hidden, position in followed
-            yield HistoryEntry(result, origin, position == answer, whole if hides else (), whole if follows else ())
+            is_answer = position == answer
+            entries.append(HistoryEntry(result, origin, is_answer, whole if hides else (), whole if follows else ()))
+    return entries
 
 
 class _SequenceStructMeta(StructMeta, ABCMeta):
@@ -217,13 +219,11 @@ class History:
 
     __slots__ = (
         "compacted",
-        "dropped",
         "entries",
         "first_messages",
         "hidden_at",
         "inputs",
         "is_main",
-        "read_dropped",
         "retry_at",
         "skipped",
         "views",
@@ -247,10 +247,6 @@ class History:
         """After a summary that failed: the number of tokens from which on it is tried again."""
         self.is_main = False
         """True for the history of the run itself, which later runs of the thread continue."""
-        self.dropped = 0
-        """The number of first entries that are not here because a snapshot left them out: no agent reads them."""
-        self.read_dropped: Callable[[], Sequence[HistoryEntry]] = tuple
-        """Returns those of them that belong to the run itself; it reads the log."""
 
     def add(self, message: Message, origin: Origin | None, *, is_answer: bool = False) -> None:
         """Append a message.
@@ -261,18 +257,6 @@ class History:
             is_answer: Whether it is the answer of its activation.
         """
         self.entries.append(HistoryEntry(message, origin, is_answer))
-
-    def between(self, start: int, stop: int) -> Sequence[HistoryEntry]:
-        """Return entries by position.
-
-        Args:
-            start: The position of the first entry; below 0 for one that is not here.
-            stop: The position after the last entry.
-        """
-        if start >= 0:
-            return self.entries[start:stop]
-        dropped = self.read_dropped()
-        return [*dropped[start : stop if stop < 0 else None], *self.entries[: max(stop, 0)]]
 
     def prefix_for(self, readers: SummaryReaders) -> CompactedPrefix:
         """Return the summary that some readers read; it is empty if there is none.
@@ -332,7 +316,7 @@ class History:
             forked.hidden_at.extend(self.hidden_at)
         if self.compacted:
             forked.compacted.extend(self.compacted)
-            forked.skipped, forked.dropped, forked.read_dropped = self.skipped, self.dropped, self.read_dropped
+            forked.skipped = self.skipped
         return forked
 
     def join(self, branch: "History", mark: int) -> None:

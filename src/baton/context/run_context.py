@@ -106,7 +106,7 @@ class RunContext(Struct, Generic[C], eq=False):
     _scope: str
     """The prefix of recorded keys: an activation, or a tool call inside it."""
     tool_call: ToolCall | None = None
-    _caller: Any = None
+    _caller: "RunContext[Any] | None" = None
     """The context of the agent that made the tool call."""
     _values: Values | None = None
     _steps: dict[str, int] | None = None

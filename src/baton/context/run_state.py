@@ -72,20 +72,6 @@ class UsageMeter(Struct):
     unpriced_calls: int = 0
     _added: list[Usage] = []
 
-    @classmethod
-    def restore(cls, limits: Limits, usage: Usage, *, transfers: int) -> "UsageMeter":
-        """Return a meter that has counted before.
-
-        Args:
-            limits: The limits.
-            usage: The usage so far, with the number of model calls.
-            transfers: The number of transfers so far.
-        """
-        tokens = usage.input_tokens + usage.output_tokens
-        meter = cls(limits, None, usage.model_calls, transfers, tokens, usage.cost, usage.unpriced_calls)
-        meter._added = [usage]
-        return meter
-
     @property
     def usage(self) -> Usage:
         """The sum of what was counted so far."""
@@ -349,12 +335,6 @@ class RunState(Struct, Generic[C], eq=False):
     """Resources that are shared by the run and closed when it stops, by owner."""
     suspended_by: dict[str, tuple[object, ...]] = {}
     """The open interrupts that have raised `SuspendRun`, each with the blocks that it was raised in."""
-    requests: Any = None
-    """The `RequestRecorder` of a stored run."""
-    snapshots: Any = None
-    """The `SnapshotWriter` of a stored run."""
-    trace: Any = None
-    """The `baton.agents.tracing.RunTrace` of a traced run."""
 
     def recount(self, scope: str, *, besides: str = "") -> None:
         """Count what is recorded of a part whose code does not run again.

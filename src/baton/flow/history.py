@@ -93,9 +93,7 @@ async def select_messages(policy: HistoryFunction, history: History, ctx: RunCon
 
 def _without_hidden(entry: HistoryEntry, run_id: str) -> HistoryEntry | None:
     if not entry.hidden:
-        # Entries of the run itself know their responses only if it continues from a snapshot.
-        is_own = entry.event is not None and entry.event.run_id == run_id
-        return HistoryEntry(entry.message, entry.origin, entry.is_answer, (), entry.followed) if is_own else entry
+        return entry
     message = entry.for_others(hide_transfers=False)
     return None if message is None else HistoryEntry(message, entry.origin, entry.is_answer)
 

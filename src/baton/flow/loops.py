@@ -91,7 +91,7 @@ class LoopDetector(Struct):
         last, marks = len(self._marks), [*self._marks, len(history.entries)]
         found = 0
         for position in range(self._read, last):
-            if self._has_new_content(history.between(marks[position], marks[position + 1])):
+            if self._has_new_content(history.entries[marks[position] : marks[position + 1]]):
                 found = position
         self._agents, self._marks = self._agents[found:], self._marks[found:]
         self._read = last - found

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from time import time
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
@@ -134,7 +134,7 @@ class MCPCall:
         ctx._run.meter.start_model_call(ctx._origin)
         response = await collect_response(agent.model.respond(request), agent.model.name)
         if response.usage is not None:
-            prices = ctx._caller._options.prices
+            prices = cast("AgentContext[Any]", ctx._caller)._options.prices
             ctx._run.meter.add_usage(add_cost(prices, response.usage, agent.model.name, response.model), ctx._origin)
         text = text_of(response.message.content) if response.message is not None else ""
         result = types.CreateMessageResult(

@@ -76,7 +76,7 @@ class ValidateOutput(Middleware[Any]):
 
     async def _check(self, ctx: RunContext[Any], response: ModelResponse) -> str | None:
         output: Any = text_of(cast("AssistantMessage", response.message).content)
-        agent_ctx: AgentContext[Any] = ctx._caller
+        agent_ctx: AgentContext[Any] = cast("AgentContext[Any]", ctx._caller)
         compiled = agent_ctx._options.compiled_agents.get(ctx.agent)
         if compiled is not None and compiled.agent._output_parser is not None:
             try:
@@ -168,7 +168,7 @@ class RequireAnnouncedHandoff(Middleware[Any]):
 def _offered_handoffs(ctx: RunContext[Any], request: ModelRequest) -> list[tuple[str, str]]:
     """Return the targets of the handoffs in a request, and the tool for each."""
     offered = {spec.name for spec in request.tools}
-    agent_ctx: AgentContext[Any] = ctx._caller
+    agent_ctx: AgentContext[Any] = cast("AgentContext[Any]", ctx._caller)
     return [(route.target, route.tool) for route in agent_ctx._routes.offered() if route.tool in offered]
 
 

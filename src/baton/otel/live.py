@@ -6,6 +6,7 @@ span of an activation or a tool call ends with its event, which a store may deli
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping, Sequence
 from time import time
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -86,13 +87,20 @@ class TracedActivation(_CurrentSpan):
         self._run = run
         self._opened = opened
 
-    def leave(self, error: BaseException | None = None) -> None:
+    def __enter__(self) -> None:
+        """Enter the block; the span is current already."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         """Make the span current no more; its `AgentFinished` event or the end of the run ends it.
 
         Args:
+            kind: The class of the exception.
             error: The exception that stopped the activation, if any.
+            traceback: Its traceback.
         """
-        super().leave()
+        self.leave()
         self._opened.left_at = time()
         if isinstance(error, Exception):
             self._opened.fail(type(error).__name__, self._run.error_text(error))
@@ -184,7 +192,7 @@ class LiveRun(RunSpanBuilder):
         self._open_interrupts = len(run.log.open_interrupts()) if run.log.has_past else 0
         started = first_events[0] if first_events and type(first_events[0]) is RunStarted else None
         resumed = next((event for event in first_events if type(event) is RunResumed), None)
-        past = [*run.log.kept, *run.log.tail]
+        past = [*run.log.events]
         for event in past:
             self._record(event)
         if started is not None:

@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from ..agents import AgentContext
 from ..agents.compiled import current_tool_table, disabled_handoffs, disabled_tools
-from ..agents.model_agent import CorrectionCounter
+from ..agents.loop import CorrectionCounter
 from ..agents.turn import TurnOutcome
 from ..context import HistoryEntry, RunContext
 from ..context.run_context import SuspendRun
@@ -310,10 +310,7 @@ class LiveActivation:
         if outcome.action is not None:
             self._action = self._action or outcome.action
             return
-        if outcome.fault is not None:
-            self._corrections.add_fault(outcome.fault)
-        else:
-            self._corrections.add_success()
+        self._corrections.count(outcome.fault)
         await self._controller.refresh(self._speaker)
         await self._send_results(slot.results())
 

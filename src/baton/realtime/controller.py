@@ -5,8 +5,9 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
+from ..agents import AgentContext
 from ..context import HistoryEntry, RunContext
 from ..context.run_context import SuspendRun
 from ..context.run_state import RunState
@@ -130,7 +131,8 @@ class SessionController:
     async def readiness(self, ctx: RunContext[Any], target: str) -> str | None:
         """Build the target's configuration; return why it cannot become active, if so."""
         try:
-            self._prepared = await prepare_target(target, ctx, ctx._caller, model=self.model, settings=self.settings)
+            caller = cast("AgentContext[Any]", ctx._caller)
+            self._prepared = await prepare_target(target, ctx, caller, model=self.model, settings=self.settings)
         except OpenInterruptError:
             raise
         except Exception as error:

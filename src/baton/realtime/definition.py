@@ -15,6 +15,7 @@ from ..agents.compiled import (
     disabled_tools,
     with_task,
 )
+from ..agents.composition import calls_for
 from ..agents.definition import AgentWithTools, ToolTable
 from ..context import RunContext
 from ..context.run_context import InterruptCheck
@@ -147,5 +148,6 @@ async def prepare_target(
         _options=caller._options,
         _turn_start=0,
         _flow=caller._flow,
+        _calls=calls_for(seat.agent, caller._options),
     )
     return await prepare_agent(seat.agent, ready, model=model, settings=settings)

@@ -177,8 +177,7 @@ class RunningTurns:
             _options=ctx._options,
             _turn_start=slot.branch_start,
             _flow=ctx._flow,
-            _hooks=ctx._hooks,
-            _middleware=ctx._middleware,
+            _calls=ctx._calls,
             _task=ctx._task,
         )
 

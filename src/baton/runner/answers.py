@@ -62,7 +62,7 @@ def resume_events(
     said = UserMessage(message) if isinstance(message, str) else message
     first: list[types.Event] = [types.RunResumed(f"resumed{log.count}", RUN_ORIGIN, time(), message=said)]
     if not args.get("execute_calls"):
-        first += _cancelled_calls(log.tail)
+        first += _cancelled_calls(log.events)
     interrupts = log.open_interrupts()
     expired = {id: asked for id, asked in interrupts.items() if 0 < asked.deadline <= now}
     if expired:

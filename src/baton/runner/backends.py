@@ -55,22 +55,18 @@ class FollowedRun(Struct, frozen=True):
 
 
 class RunBackend(Protocol):
-    """Opens and closes one run.
-
-    `open` and `close` may return their result or an awaitable: awaiting costs time that the memory backend need not
-    spend.
-    """
+    """Opens and closes one run."""
 
     run_id: str
     is_waiting: bool
     """True while `open` waits for another run, and may be cancelled."""
 
-    def open(self, sink: EventSink | None, run: SupportsStop) -> "OpenRun | Awaitable[OpenRun | FollowedRun]":
+    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun | FollowedRun:
         """Open the run for driving; no one else may drive it until `close`."""
         ...
 
-    def close(self, flow: TeamFlow, status: StoppedStatus) -> Awaitable[StoppedStatus] | None:
-        """Keep the run, which has stopped; an awaitable returns the status that was stored."""
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
+        """Keep the run, which has stopped; return the status that was stored."""
         ...
 
 
@@ -98,14 +94,15 @@ class NullBackend(Struct, eq=False):
     _opened: OpenRun
     is_waiting = False
 
-    def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Return the run, with the sink attached to its log."""
         if sink is not None:
             self._opened.flow.run.log.attach(sink)
         return self._opened
 
-    def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
         """Keep nothing."""
+        return status
 
 
 class MemoryBackend(NullBackend, eq=False):
@@ -114,7 +111,7 @@ class MemoryBackend(NullBackend, eq=False):
     _stopped: dict[str, StoppedRun]
     is_new: bool
 
-    def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Open the run, unless it has been resumed since the stream was created."""
         if self.is_new:
             if self.run_id in self._stopped:
@@ -123,9 +120,9 @@ class MemoryBackend(NullBackend, eq=False):
                 )
         elif self._stopped.pop(self.run_id, None) is None:
             raise RunNotFoundError(self.run_id, [*self._stopped])
-        return super().open(sink, run)
+        return await super().open(sink, run)
 
-    def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
         """Keep the run if it has not completed."""
         if status != "completed":
             run = flow.run
@@ -136,6 +133,7 @@ class MemoryBackend(NullBackend, eq=False):
                 events=run.log.events,
                 options=flow.config.options.run_options,
             )
+        return status
 
 
 def open_run(
@@ -221,7 +219,7 @@ def open_state(
     meter = UsageMeter(limits_for(started, config, args, stopped))
     run = RunState(started.run_id, log, context, dict(started.values), meter, dict(stopped.guests), config.live)
     if log.has_past:
-        run.signals.messages = unread_messages([*log.tail, *first_events])
+        run.signals.messages = unread_messages([*log.events, *first_events])
     return run, config, first_events
 
 

@@ -58,9 +58,7 @@ class RunBroadcast(Broadcast[NumberedEvent]):
         if isinstance(event, Event):
             # The log also has events that streams do not deliver, such as those inside agent tools.
             log = self.stream._log
-            events, unread = log.tail, log.head_count
-            self._published = max(self._published, unread)
-            while events[self._published - unread] is not event:
+            while log.events[self._published] is not event:
                 self._published += 1
             self._published += 1
             self._partial_responses.pop(event.origin.id, None)

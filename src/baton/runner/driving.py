@@ -12,7 +12,7 @@ from ..errors import RunConflictError
 from ..events import Event
 from ..events.codec import require_known_events
 from ..flow.follow import FlowConfig
-from ..log import ReadOnlyLog
+from ..log import Log, ReadOnlyLog
 from ..stores import RunRecord, RunStatus
 from .answers import resume_events
 from .arguments import ResumeArgs
@@ -80,7 +80,7 @@ async def _describe(repository: RunRepository, record: RunRecord) -> DriveResult
     """Return the state of a run that is not driven."""
     interrupts: tuple[Interrupt, ...] = ()
     if record.status == "suspended":
-        log, _ = await repository.log(record)
+        log = Log(await repository.events(record.run_id))
         interrupts = tuple(map(to_interrupt, log.open_interrupts().values()))
     is_waiting = record.status in ("running", "suspended")
     return DriveResult(record.status, record.wake_at if is_waiting else 0.0, interrupts)

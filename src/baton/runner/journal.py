@@ -118,8 +118,6 @@ class Journal:
         self._status: RunStatus | None = status
         self._wake_at = 0.0
         self._notes: dict[str, bytes] = {}
-        self.bytes_added = 0
-        """The number of bytes of all lines so far."""
         self.relay: RunRelay | None = None
         """Tells other processes that watch the run; None if no one may watch it."""
         self._count = max(seq - 1, 0)
@@ -236,15 +234,6 @@ class Journal:
             self._notes.update(notes or {})
             await self.drain()
 
-    def keep_note(self, name: str, note: bytes) -> None:
-        """Store a note together with the next lines.
-
-        Args:
-            name: The note's name.
-            note: Its content.
-        """
-        self._notes[name] = note
-
     async def release(self) -> None:
         """Release the lease; if the store does not answer, the lease expires by itself."""
         if self.lease is None or self.is_released or isinstance(self.failure, _UnconfirmedError):
@@ -277,9 +266,7 @@ class Journal:
     def _add_line(self, event: Event) -> None:
         # Encoded here, so that a value that is not JSON fails where it is produced.
         if self.failure is None:
-            line = encode_event(event)
-            self._lines.append(line)
-            self.bytes_added += len(line)
+            self._lines.append(encode_event(event))
             self._count += 1
 
     async def _write(self, batch: _Batch) -> None:

@@ -6,14 +6,14 @@ A run neither waits for its observers nor depends on them.
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
-from typing import Any, Protocol, TypeAlias, cast, overload, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from ..agents.tracing import RunTrace
 from ..context.run_state import RunState
 from ..errors import SetupError
 from ..events import Delta, Event
-from ..log import EventSink, Log
+from ..flow.follow import TeamFlow
+from ..log import EventSink
 from ..stores import Store
 from ..wording import show
 
@@ -38,8 +38,7 @@ class Observer(Protocol):
 
         Args:
             run_id: The run that is about to be driven.
-            past: The events that its log already has, if it is resumed. In a run that continues from a snapshot they
-                are read from the store when they are first used; their number is known before.
+            past: The events that its log already has, if it is resumed.
 
         Returns:
             A context manager that yields the event handler.
@@ -107,32 +106,6 @@ def check_observers(given: Any) -> tuple[Observer, ...]:
     return tuple(observers)
 
 
-class PastEvents(Sequence[Event]):
-    """The past events of a run that continues from a snapshot; they are read when they are used.
-
-    Args:
-        log: The log.
-    """
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._count = log.count
-
-    @cached_property
-    def _events(self) -> Sequence[Event]:
-        return tuple(self._log.events[: self._count])
-
-    @overload
-    def __getitem__(self, index: int) -> Event: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Event]: ...
-    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
-        return self._events[index]
-
-    def __len__(self) -> int:
-        return self._count
-
-
 class ObserverSink:
     """An event sink that passes events to observers before the actual sink, if there is one."""
 
@@ -148,17 +121,18 @@ class ObserverSink:
         self._entered: list[AbstractContextManager[EventHandler]] = []
         self._handlers: tuple[EventHandler, ...] = ()
 
-    def enter(self, run: RunState[Any], first_events: Sequence[Event]) -> Sequence[Event]:
+    def enter(self, flow: TeamFlow, first_events: Sequence[Event]) -> Sequence[Event]:
         """Enter the observers of a run that was opened.
 
         Returns:
             The events to write first; a traced run records its trace context in them.
         """
-        past = PastEvents(run.log) if run.log.head_count else tuple(run.log.events)
+        run = flow.run
+        past = tuple(run.log.events)
         tracer = find_tracer(self._observers)
         if tracer is not None:
             try:
-                run.trace = self._trace = tracer.start_trace(run, first_events)
+                flow.services.trace = self._trace = tracer.start_trace(run, first_events)
                 first_events = self._trace.first_events
             except Exception:
                 _logger.exception("the trace of run `%s` could not be started", self._run_id)

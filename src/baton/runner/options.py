@@ -132,7 +132,7 @@ def restore_options(
         MissingOptionsError: An option that the log does not hold is missing.
         SetupError: An option is invalid.
     """
-    recorded = recorded_options(log.tail) or started.options
+    recorded = recorded_options(log.events) or started.options
     options = merge_options(decode_options(recorded), kept or {})
     options = merge_options(options, given_options(args, team))
     if missing := missing_fields(options, recorded):

@@ -138,8 +138,7 @@ class RunResult(Generic[Out]):
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """All messages of this run, without those of earlier runs of its thread."""
-        entries = [*self._history.read_dropped(), *self._history.entries[self._history_offset :]]
-        return tuple([entry.message for entry in entries])
+        return tuple([entry.message for entry in self._history.entries[self._history_offset :]])
 
     def to_openai(self) -> list[dict[str, Any]]:
         """Return the messages as dicts for OpenAI's Chat Completions; see `baton.models.to_openai`.
@@ -186,9 +185,6 @@ class RunResult(Generic[Out]):
     @cached_property
     def usage(self) -> RunUsage:
         """Model usage of the run."""
-        log, snapshots = self._run.log, self._run.snapshots
-        if log.head_count and snapshots is not None:
-            return usage_from_events(log.since(snapshots.count), snapshots.usage)
         return usage_from_events(self.events)
 
     @cached_property
@@ -225,7 +221,7 @@ def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseEx
         past_events: The number of events that its log had before.
         error: The exception of a failed run.
     """
-    events, meter = run.log.since(past_events), run.meter
+    events, meter = run.log.events[past_events:], run.meter
     if not events:
         # A replay.
         return

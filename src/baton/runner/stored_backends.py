@@ -14,13 +14,11 @@ from ..log import EventSink, Log
 from ..stores import Lease, RunRecord
 from .answers import resume_events
 from .arguments import ResumeArgs, RunArgs
-from .backends import OpenRun, StoppedRun, check_team, limits_for, new_id, open_run, run_started_event
+from .backends import OpenRun, StoppedRun, check_team, new_id, open_run, run_started_event
 from .journal import Journal, SupportsStop
 from .result import StoppedStatus
-from .snapshot_settings import fits
-from .snapshots import LoadedSnapshot, SnapshotWriter, restore_run
 from .stored_runs import RunRepository, is_drivable, was_cancelled
-from .threads import NO_THREAD, ThreadState
+from .threads import ThreadState
 
 
 class _StoredBackend:
@@ -39,39 +37,12 @@ class _StoredBackend:
         journal: Journal,
         run: SupportsStop,
         thread: ThreadState,
-        started: RunStarted,
-        snapshot: LoadedSnapshot | None = None,
     ) -> OpenRun:
         """Let the run write to the store from now on, and renew its lease."""
-        repository, state, history, offset = (
-            self._repository,
-            opened.flow.run,
-            opened.flow.history,
-            opened.history_offset,
-        )
-        found = None if snapshot is None else snapshot.state
-        state.requests = RequestRecorder(
-            state.id,
-            state.log,
-            history,
-            thread.requests if found is None else found.requests,
-            offset=offset,
-            known=() if found is None else found.contents,
-        )
-        ctx = None if opened.flow.position is None else opened.flow.position.ctx
-        inside = None if found is None else found.position.inside
-        if ctx is not None and inside is not None and inside.request is not None:
-            state.requests.continue_from(inside.request, ctx)
-        state.snapshots = SnapshotWriter(
-            journal,
-            started,
-            team=repository.settings,
-            reads_all=repository.reads_all,
-            interval=repository.snapshot_interval,
-            prior=history.entries[:offset],
-            requests=thread.requests,
-            snapshot=found,
-            entries=() if found is None else history.entries[offset:],
+        repository = self._repository
+        state = opened.flow.run
+        opened.flow.services.requests = RequestRecorder(
+            state.id, state.log, opened.flow.history, thread.requests, offset=opened.history_offset
         )
         state.log.attach(journal)
         state.signals.lease = journal
@@ -112,7 +83,7 @@ class NewStoredRun(_StoredBackend):
             prior_entries=thread.entries,
             is_whole=thread.is_whole,
         )
-        return self._attach(opened, journal, run, thread, started)
+        return self._attach(opened, journal, run, thread)
 
     async def create_and_open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
         """Create the run at once and open it. Raises ThreadBusyError."""
@@ -135,7 +106,7 @@ class NewStoredRun(_StoredBackend):
         )
         if sink is not None:
             sink.put(started)
-        return self._attach(opened, journal, run, thread, started)
+        return self._attach(opened, journal, run, thread)
 
     async def _create(self, started: RunStarted, lines: Sequence[bytes]) -> Lease:
         repository, sent = self._repository, monotonic()
@@ -206,7 +177,7 @@ class ReopenedRun(_StoredBackend):
                 await repository.store_cancelled(record, lease)
                 raise was_cancelled(self.run_id)
             await repository.check_last(record)
-            opened, thread, started, snapshot = await self._load(record, local)
+            opened, thread = await self._load(record, local)
         except BaseException:
             await repository.store.release(lease)
             raise
@@ -227,24 +198,14 @@ class ReopenedRun(_StoredBackend):
         if before.status == "running" and before.lease_until:
             journal.previous_worker = before.worker
             journal.last_heartbeat = before.lease_until - before.lease_seconds
-        return self._attach(opened, journal, run, thread, started, snapshot)
+        return self._attach(opened, journal, run, thread)
 
-    async def _load(
-        self, record: RunRecord, local: StoppedRun
-    ) -> tuple[OpenRun, ThreadState, RunStarted, LoadedSnapshot | None]:
-        repository, thread = self._repository, NO_THREAD
-        log, snapshot = await repository.log(record)
-        if snapshot is not None:
-            if snapshot.needs_thread:
-                thread = await repository.threads.state_after(snapshot.started.previous_run_id)
-            limits = limits_for(snapshot.started, repository.config, self._args, local)
-            # Earlier runs of the thread may have been deleted meanwhile.
-            is_left = not snapshot.needs_thread or len(thread.entries) == snapshot.state.history.offset
-            if not is_left or not fits(snapshot.state, repository.config, limits):
-                log, snapshot = Log(await repository.events(self.run_id)), None
-        require_known_events(log.tail)
-        started = run_started_event(log.events) if snapshot is None else snapshot.started
-        if log.tail and isinstance(log.tail[-1], RunCompleted):
+    async def _load(self, record: RunRecord, local: StoppedRun) -> tuple[OpenRun, ThreadState]:
+        repository = self._repository
+        log = Log(await repository.events(self.run_id))
+        require_known_events(log.events)
+        started = run_started_event(log.events)
+        if isinstance(log.events[-1], RunCompleted):
             raise RunError(f"run `{self.run_id}` has completed and cannot be resumed")
         if log.count == 1 and started.thread and record.previous != started.previous_run_id:
             reason = f"it does not follow the last run of thread `{started.thread}`"
@@ -253,28 +214,16 @@ class ReopenedRun(_StoredBackend):
         # A suspended run that is driven is one of whose interrupts has expired.
         first = resume_events if self._first_events is None and record.status == "suspended" else self._first_events
         first_events = () if first is None else first(log, await repository.time_for(log))
-        if snapshot is None:
-            thread = await repository.threads.state_after(started.previous_run_id)
-            opened = open_run(
-                started,
-                log,
-                repository.config,
-                self._args,
-                first_events=first_events,
-                prior_entries=thread.entries,
-                is_whole=thread.is_whole,
-                stopped=local,
-                record=record,
-            )
-        else:
-            opened = restore_run(
-                snapshot,
-                log,
-                repository.config,
-                self._args,
-                first_events=first_events,
-                prior_entries=thread.entries,
-                stopped=local,
-                record=record,
-            )
-        return opened, thread, started, snapshot
+        thread = await repository.threads.state_after(started.previous_run_id)
+        opened = open_run(
+            started,
+            log,
+            repository.config,
+            self._args,
+            first_events=first_events,
+            prior_entries=thread.entries,
+            is_whole=thread.is_whole,
+            stopped=local,
+            record=record,
+        )
+        return opened, thread

@@ -3,10 +3,9 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
 from time import monotonic, time
 from typing import Any, Unpack
 
@@ -31,21 +30,19 @@ from ..events import (
     encode_event,
 )
 from ..events.base import RUN_ORIGIN
-from ..events.codec import READER_VERSION, decode_tail, encode_header
+from ..events.codec import READER_VERSION, encode_header
 from ..flow.follow import FlowConfig, TeamFlow
 from ..flow.requests import RecordedRequest, read_requests
 from ..flow.tasks import known_tasks
 from ..flow.team import fingerprint_hash, history_policies
-from ..log import Log, LogHead
+from ..log import Log
 from ..stores import (
     FINISHED_STATUSES,
-    SNAPSHOT_NOTE,
     CancelWhen,
     Lease,
     RunRecord,
     RunStatus,
     Store,
-    SupportsSyncLoad,
 )
 from ..stores.base import CreateOptions
 from ..stores.records import check_is_last, origins_of
@@ -57,8 +54,6 @@ from .journal import Journal, LeaseHeartbeat
 from .observers import Observer
 from .relay import RunRelay
 from .result import Interrupt, StoppedStatus
-from .snapshot_settings import settings_hash
-from .snapshots import SNAPSHOT_INTERVAL, LoadedSnapshot, SnapshotWriter, load_snapshot
 from .summaries import summary_note
 from .thread_parts import part_from_log, thread_note
 from .threads import NO_THREAD, ThreadReader, ThreadState
@@ -93,8 +88,6 @@ class RunRepository:
         self.fingerprint = fingerprint
         self.team = fingerprint_hash(fingerprint)
         """The hash of the team."""
-        self.settings = settings_hash(config, fingerprint)
-        """The hash of the team and of how it reads the history, for snapshots."""
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
         self.observers = observers
@@ -106,8 +99,6 @@ class RunRepository:
         """Tells other processes of events and deltas."""
         self.inbox = Inbox(store, self.prepare, self.create)
         """The messages that wait for threads."""
-        self.snapshot_interval = SNAPSHOT_INTERVAL
-        """The least number of events between two snapshots of a run."""
 
     def with_config(self, config: FlowConfig) -> "RunRepository":
         """Return a repository of the same runs that drives them with another configuration."""
@@ -211,32 +202,6 @@ class RunRepository:
             raise LogError(0, f"it is not the log of run `{run_id}`")
         return events
 
-    async def log(self, record: RunRecord) -> tuple[Log, LoadedSnapshot | None]:
-        """Load the log of a run: the events after its snapshot, if it has one that fits, else all.
-
-        Raises:
-            LogError: The log cannot be read.
-        """
-        run_id, note = record.run_id, None
-        if record.seq > self.snapshot_interval:
-            note = (await self.store.read_notes([run_id], SNAPSHOT_NOTE)).get(run_id)
-        snapshot = load_snapshot(note, team=self.settings, seq=record.seq) if note else None
-        if snapshot is None:
-            return Log(await self.events(run_id)), None
-        count, read = snapshot.state.count, await self._head_reader(run_id)
-        tail = decode_tail(await self.store.load(run_id, start=count + 1), snapshot.origins, count=count)
-        kept = (snapshot.started, *snapshot.last_turn)
-        head = LogHead(count, lambda: decode_lines(read()[: count + 1]), kept)
-        return Log(tail, head=head), snapshot
-
-    async def _head_reader(self, run_id: str) -> Callable[[], Sequence[bytes]]:
-        """Return a function that returns the lines of a run, and loads them if it can."""
-        store = self.store
-        if isinstance(store, SupportsSyncLoad):
-            return partial(store.load_sync, run_id)
-        lines = await store.load(run_id)
-        return lambda: lines
-
     async def requests(self, run_id: str, keys: Collection[str] | None) -> dict[str, RecordedRequest]:
         """Restore model requests of a run from the logs of its thread."""
         events = await self.events(run_id)
@@ -277,46 +242,53 @@ class RunRepository:
         self.heartbeat.remove(journal)
         journal.run = None
         try:
-            if status == "completed" and flow.run.signals.messages and journal.thread:
-                await self._keep_unread(flow, journal)
-            wake_at = first_deadline(flow.run.log.open_interrupts().values()) if status == "suspended" else 0.0
-            log, part, notes = flow.run.log, None, dict[str, bytes]()
-            if journal.failure is None:
-                snapshots: SnapshotWriter | None = flow.run.snapshots
-                if snapshots is None or snapshots.summary is None:
-                    notes |= summary_note(log.events)
-                else:
-                    notes |= summary_note(log.since(snapshots.count), snapshots.summary)
-                    if status == "completed":
-                        # The run cannot be resumed.
-                        notes[SNAPSHOT_NOTE] = b""
-                if journal.thread and status in FINISHED_STATUSES:
-                    if log.head_count:
-                        log.prepend(decode_lines((await self.store.load(flow.run.id))[: log.head_count + 1]))
-                    part = part_from_log(log.events)
-                    notes |= thread_note(part, log.count + 1)
-            await journal.finish(status, wake_at=wake_at, notes=notes)
-            if part is not None:
-                self.threads.remember(part, log.count + 1)
-            if status == "suspended" and journal.cancel_requested and journal.failure is None:
-                # The lease is still held, so that no answer comes first.
-                status = "cancelled"
-                log.write(RunCancelled(f"cancelled{log.count}", RUN_ORIGIN, time()))
-                await journal.finish(status)
+            status = await self._store_end(flow, journal, status)
         finally:
             await journal.release()
             self.relay.leave(flow.run.id)
-            if journal.lease is not None and (status != "completed" or journal.failure is not None):
-                run, worker = flow.run, "" if journal.is_released else journal.lease.worker
-                options = flow.config.options.run_options
-                self.local_states[run.id] = StoppedRun(
-                    run.context, run.dynamic_agents, run.meter.limits, worker, options=options
-                )
-                while len(self.local_states) > _MAX_LOCAL_STATES:
-                    self.local_states.popitem(last=False)
+            if status != "completed" or journal.failure is not None:
+                self._keep_local_state(flow, journal)
         if journal.inbox and status in FINISHED_STATUSES and journal.failure is None:
             await self.inbox.promote_safely(journal.thread)
         return status
+
+    async def _store_end(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> StoppedStatus:
+        """Store the status with the notes of the run; return the status that was stored."""
+        log = flow.run.log
+        if status == "completed" and flow.run.signals.messages and journal.thread:
+            await self._keep_unread(flow, journal)
+        wake_at = first_deadline(log.open_interrupts().values()) if status == "suspended" else 0.0
+        if journal.failure is not None:
+            return status
+        notes = summary_note(log.events)
+        is_part = bool(journal.thread) and status in FINISHED_STATUSES
+        part = part_from_log(log.events) if is_part else None
+        if part is not None:
+            notes |= thread_note(part, log.count + 1)
+        await journal.finish(status, wake_at=wake_at, notes=notes)
+        if part is not None:
+            self.threads.remember(part, log.count + 1)
+        if status == "suspended" and journal.cancel_requested:
+            # The lease is still held, so that no answer comes first.
+            log.write(RunCancelled(f"cancelled{log.count}", RUN_ORIGIN, time()))
+            await journal.finish("cancelled")
+            return "cancelled"
+        return status
+
+    def _keep_local_state(self, flow: TeamFlow, journal: Journal) -> None:
+        """Keep what no store can hold, in case that this process resumes the run."""
+        if journal.lease is None:
+            return
+        run = flow.run
+        self.local_states[run.id] = StoppedRun(
+            run.context,
+            run.dynamic_agents,
+            run.meter.limits,
+            "" if journal.is_released else journal.lease.worker,
+            options=flow.config.options.run_options,
+        )
+        while len(self.local_states) > _MAX_LOCAL_STATES:
+            self.local_states.popitem(last=False)
 
     async def _keep_unread(self, flow: TeamFlow, journal: Journal) -> None:
         """Let messages that came with a resumption wait for the next run: no agent has read them."""
@@ -423,8 +395,8 @@ class RunRepository:
                 await self.store_cancelled(await self.record(run_id), lease)
                 raise was_cancelled(run_id)
             record = await self.record(run_id)
-            (log, _), args = await self.log(record), ResumeArgs(values=values, message=message)
-            if log.tail and isinstance(log.tail[-1], RunCompleted):
+            log, args = Log(await self.events(run_id)), ResumeArgs(values=values, message=message)
+            if isinstance(log.events[-1], RunCompleted):
                 raise RunError(f"run `{run_id}` has completed and has no open interrupts")
             await self.check_last(record)
             first = resume_events(log, await self.time_for(log), answers=answers, args=args)

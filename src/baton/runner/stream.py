@@ -4,14 +4,13 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from time import time
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, cast, get_args
+from typing import Any, Generic, NoReturn, Self, get_args
 
 from typing_extensions import TypeVar
 
-from ..agents import RunHooks
 from ..agents.activation import FlowOutcome
 from ..agents.hooks import HOOK_STEP, dispatch, maybe_await, run_with_deadline
 from ..arguments import check_choice
@@ -21,7 +20,7 @@ from ..context.run_state import RunState
 from ..errors import BatonError, LimitError, ReplayMismatchError, RunConflictError, RunError, TaskFailedError
 from ..events import types
 from ..events.base import RUN_ORIGIN
-from ..flow.follow import TeamFlow, follow
+from ..flow.follow import Place, TeamFlow, follow
 from ..log import Log, ReadOnlyLog
 from ..stores import CancelRequest, CancelWhen
 from ..wording import error_text
@@ -116,7 +115,8 @@ class EventQueue:
 
     def start_reading(self) -> None:
         """Let `catch_up` wait for the current task, which is busy until it takes more items."""
-        self.reader, self._is_reader_busy = asyncio.current_task(), True
+        self.reader = asyncio.current_task()
+        self._is_reader_busy = True
 
     def stop_reading(self) -> None:
         """Let `catch_up` wait no more."""
@@ -131,7 +131,8 @@ class EventQueue:
             self._not_empty.clear()
             await self._not_empty.wait()
         self._is_reader_busy = True
-        taken, self._items = self._items, []
+        taken = self._items
+        self._items = []
         self.is_full = False
         self._not_full.set()
         return taken
@@ -258,7 +259,8 @@ class RunStream(Generic[Out]):
             self._task.exception()
 
     async def __aiter__(self) -> AsyncIterator[types.Event | types.Delta]:
-        queue, task = self._queue, self._task
+        queue = self._queue
+        task = self._task
         if queue is None or task is None:
             raise RunError("open the run first: async with runner.stream(…) as run")
         unread = self._unread
@@ -286,68 +288,101 @@ class RunStream(Generic[Out]):
             raise RunError(f"run `{self.run_id}` has not started; open it first: async with runner.stream(…) as run")
         return self._opened.flow
 
-    async def _drive(self) -> None:  # noqa: C901
+    async def _drive(self) -> None:
         """Run the agents' code over the log until it completes, suspends, fails or is cancelled."""
         if self._is_driven:
             raise RunError(f"run `{self.run_id}` has already been driven; start another run, or resume it")
         self._is_driven = True
         observed = ObserverSink(self.run_id, self._observers, self._queue) if self._observers else None
-        opening = self._backend.open(observed or self._queue, self)
-        opened = opening if type(opening) is OpenRun else await cast("Awaitable[OpenRun | FollowedRun]", opening)
+        opened = await self._backend.open(observed or self._queue, self)
         if isinstance(opened, FollowedRun):
             await self._read_elsewhere(opened)
             return
         self._opened = opened
-        flow, log = opened.flow, opened.flow.run.log
-        hooks, past_events = flow.config.options.hooks, log.count
-        first_events = opened.first_events
-        if observed is not None:
-            first_events = observed.enter(flow.run, first_events)
-        if self._is_cancelled or self._stop_when or self._releases_after_turn:
-            flow.run.signals.stop = "now" if self._is_cancelled else self._stop_when or "after_turn"
-        for event in first_events:
-            log.write(event)
+        past_events = opened.flow.run.log.count
+        first_events = opened.first_events if observed is None else observed.enter(opened.flow, opened.first_events)
         try:
-            if log.sink is not None:
-                await log.settle()
-            if self._is_cancelled:
-                raise asyncio.CancelledError
-            if hooks is None and flow.run.meter.limits.seconds is None:
-                outcome = await follow(flow, flow.team.members[opened.first_agent])
-            else:
-                outcome = await self._follow_with_hooks(opened, hooks)
-            if log.has_past:
-                self._check_replay()
+            await self._begin(opened, first_events)
+            outcome = await self._execute(opened)
         except GeneratorExit:
             # The event loop was closed: nothing can be awaited, and the lease expires by itself.
             raise
-        except BaseException as error:
-            if (ending := _ending_of(error)) == "failed":
-                await self._fail(error)
-            elif ending == "cancelled":
-                if self._is_to_release(error):
-                    await self._settle_and_detach()
-                await self._stop(types.RunCancelled)
-                if not isinstance(error, asyncio.CancelledError) or self._is_cancelled_by_caller():
-                    raise
-                if self._conflict is not None:
-                    raise self._conflict from None
-            else:
-                await self._suspend(hooks, past_events)
+        except BaseException as error:  # noqa: BLE001 - recorded, and raised again where the caller must know
+            await self._end_early(error, past_events)
         else:
-            if self._cancelled_task is not None:
-                self._is_cancelled_by_caller()
-            closing = self._finish(types.RunCompleted("completed", RUN_ORIGIN, time()), outcome=outcome)
-            if closing is not None:
-                await closing
+            await self._complete(outcome)
         finally:
             if observed is not None:
                 observed.exit(None if self._result is None else self._result._output)
-            if self._result is not None and RUN_LOGGER.isEnabledFor(logging.INFO):
-                status = "left to another worker" if self._conflict is not None else self._result.status
-                log_run_end(flow.run, status, past_events, self._result.error)
-            if flow.run.opened:
-                await close_run_resources(flow.run)
+            await self._close(opened.flow.run, past_events)
+
+    async def _begin(self, opened: OpenRun, first_events: Sequence[types.Event]) -> None:
+        """Write the first events, and stop at once if that was requested meanwhile."""
+        log = opened.flow.run.log
+        signals = opened.flow.run.signals
+        if self._is_cancelled:
+            signals.stop = "now"
+        elif self._stop_when or self._releases_after_turn:
+            signals.stop = self._stop_when or "after_turn"
+        for event in first_events:
+            log.write(event)
+        await log.settle()
+        if self._is_cancelled:
+            raise asyncio.CancelledError
+
+    async def _execute(self, opened: OpenRun) -> FlowOutcome:
+        """Follow the team from its first agent, within the time limit and between the hooks of the run."""
+        flow = opened.flow
+        log = opened.flow.run.log
+        first = flow.team.members[opened.first_agent]
+        hooks = flow.config.options.hooks
+        if hooks is not None:
+            is_past = log.has_past and log.has("1/start")
+            await dispatch(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
+        seconds = flow.run.meter.limits.seconds
+        work = follow(flow, Place(first))
+        if seconds is not None:
+            work = run_with_deadline(work, seconds, lambda: LimitError("seconds", seconds, self._last_path()))
+        outcome = await work
+        if hooks is not None:
+            await log.settle()
+            on_end = (hooks.on_run_end, (flow.team.members[outcome.origin.agent].agent, outcome.output))
+            await dispatch(self._root_context(), "run_end", on_end, is_past=log.has("completed"))
+        if log.has_past:
+            self._check_replay()
+        return outcome
+
+    async def _complete(self, outcome: FlowOutcome) -> None:
+        if self._cancelled_task is not None:
+            self._is_cancelled_by_caller()
+        await self._finish(types.RunCompleted("completed", RUN_ORIGIN, time()), outcome=outcome)
+
+    async def _end_early(self, error: BaseException, past_events: int) -> None:
+        """Record why a run ends before its end; raise the error of a failed run to its caller."""
+        ending = _ending_of(error)
+        if ending == "failed":
+            await self._fail(error)
+        elif ending == "suspended":
+            await self._suspend(past_events)
+        else:
+            await self._end_cancelled(error)
+
+    async def _end_cancelled(self, error: BaseException) -> None:
+        if self._is_to_release(error):
+            await self._settle_and_detach()
+        await self._stop(types.RunCancelled)
+        if not isinstance(error, asyncio.CancelledError) or self._is_cancelled_by_caller():
+            raise error
+        if self._conflict is not None:
+            raise self._conflict from None
+
+    async def _close(self, run: RunState[Any], past_events: int) -> None:
+        """Log the end of the run, and close the resources that it opened."""
+        if self._result is not None and RUN_LOGGER.isEnabledFor(logging.INFO):
+            status = "left to another worker" if self._conflict is not None else self._result.status
+            log_run_end(run, status, past_events, self._result.error)
+        if run.opened:
+            await close_run_resources(run)
 
     async def _read_elsewhere(self, followed: FollowedRun) -> None:
         """Deliver the events and take the result of a run that another worker drives."""
@@ -361,7 +396,7 @@ class RunStream(Generic[Out]):
         if result.error is not None:
             raise result.error
 
-    async def _suspend(self, hooks: RunHooks | None, past_events: int) -> None:
+    async def _suspend(self, past_events: int) -> None:
         """Stop at an open interrupt, or at the end of a turn after which the run was to stop."""
         if self._stop_when or self._is_cancelled:
             await self._stop(types.RunCancelled, self._stop_when == "after_response")
@@ -371,7 +406,7 @@ class RunStream(Generic[Out]):
             raise self._conflict from None
         else:
             await self._stop(types.RunSuspended, tuple(self._log.open_interrupts()))
-            await self._notify_interrupts(hooks, past_events)
+            await self._notify_interrupts(past_events)
 
     async def _fail(self, error: BaseException) -> NoReturn:
         self._is_cancelled_by_caller()
@@ -384,35 +419,17 @@ class RunStream(Generic[Out]):
 
     def _is_cancelled_by_caller(self) -> bool:
         """Return whether the caller cancelled the task; undo our own cancellation."""
-        task, self._cancelled_task = self._cancelled_task, None
+        task = self._cancelled_task
+        self._cancelled_task = None
         return task is None or task.uncancel() > 0
-
-    async def _follow_with_hooks(self, opened: OpenRun, hooks: RunHooks | None) -> FlowOutcome:
-        flow, log = opened.flow, opened.flow.run.log
-        first = flow.team.members[opened.first_agent]
-        if hooks is not None and flow.position is None:
-            # If the run continues from a snapshot, that has the values which the hook has changed.
-            is_past = log.has_past and log.has("1/start")
-            await dispatch(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
-        seconds = flow.run.meter.limits.seconds
-        if seconds is None:
-            outcome = await follow(flow, first)
-        else:
-            outcome = await run_with_deadline(
-                follow(flow, first), seconds, lambda: LimitError("seconds", seconds, self._last_path())
-            )
-        if hooks is not None:
-            await log.settle()
-            on_end = (hooks.on_run_end, (flow.team.members[outcome.origin.agent].agent, outcome.output))
-            await dispatch(self._root_context(), "run_end", on_end, is_past=log.has("completed"))
-        return outcome
 
     def _root_context(self) -> RunContext[Any]:
         return RunContext(self._flow.run, RUN_ORIGIN, "run")
 
-    async def _notify_interrupts(self, hooks: RunHooks | None, past_events: int) -> None:
+    async def _notify_interrupts(self, past_events: int) -> None:
+        hooks = self._flow.config.options.hooks
         if hooks is not None:
-            for event in self._log.since(past_events):
+            for event in self._log.events[past_events:]:
                 if isinstance(event, types.InterruptRaised):
                     await maybe_await(hooks.on_interrupt(self._root_context(), to_interrupt(event)))
 
@@ -496,34 +513,31 @@ class RunStream(Generic[Out]):
             raise ReplayMismatchError(missing.key, type(missing).__name__, "nothing there")
 
     def _last_path(self) -> tuple[str, ...]:
-        log = self._log
-        path = next((event.path for event in reversed(log.tail) if event.path), ())
-        # The first events of a run that was resumed from a snapshot are read only if they must be.
-        return path or next((event.path for event in reversed(log.events) if event.path), ())
+        return next((event.path for event in reversed(self._log.events) if event.path), ())
 
     async def _stop(self, kind: type[types.Event], *fields: Any, failure: BaseException | None = None) -> None:
         """Record an event of this kind, which a run may have several times, and stop."""
         key = f"{STATUS_BY_EVENT[kind]}{self._log.count}"
-        closing = self._finish(kind(key, RUN_ORIGIN, time(), *fields), failure=failure)
-        if closing is not None:
-            status = await closing
-            if status != STATUS_BY_EVENT[kind]:
-                self._set_result(status)
+        status = await self._finish(kind(key, RUN_ORIGIN, time(), *fields), failure=failure)
+        if status != STATUS_BY_EVENT[kind]:
+            self._set_result(status)
 
-    def _finish(
+    async def _finish(
         self, event: types.Event, *, outcome: FlowOutcome | None = None, failure: BaseException | None = None
-    ) -> Awaitable[StoppedStatus] | None:
+    ) -> StoppedStatus:
         """Record why the run stops, create the result and close the backend."""
-        flow, status = self._flow, STATUS_BY_EVENT[type(event)]
+        flow = self._flow
+        status = STATUS_BY_EVENT[type(event)]
         if not isinstance(flow.run.log, ReadOnlyLog):
             flow.run.log.write(event)
         self._set_result(status, outcome, failure)
-        return self._backend.close(flow, status)
+        return await self._backend.close(flow, status)
 
     def _set_result(
         self, status: StoppedStatus, outcome: FlowOutcome | None = None, failure: BaseException | None = None
     ) -> None:
-        opened, flow = self._opened, self._flow
+        opened = self._opened
+        flow = self._flow
         path = (outcome.origin.agent,) if outcome is not None else self._last_path()
         self._result = RunResult(
             flow.run,

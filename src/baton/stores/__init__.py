@@ -10,7 +10,6 @@ from ..lazy import lazy_exports
 from .base import (
     FINISHED_STATUSES,
     RUN_STATUSES,
-    SNAPSHOT_NOTE,
     SUMMARY_NOTE,
     THREAD_NOTE,
     AppendOptions,
@@ -27,7 +26,6 @@ from .base import (
     RunStatus,
     Store,
     SupportsChannel,
-    SupportsSyncLoad,
     WaitingMessage,
     WaitMode,
 )
@@ -52,7 +50,6 @@ _MODULES = {
 __all__ = [
     "FINISHED_STATUSES",
     "RUN_STATUSES",
-    "SNAPSHOT_NOTE",
     "SUMMARY_NOTE",
     "THREAD_NOTE",
     "AppendOptions",
@@ -73,7 +70,6 @@ __all__ = [
     "SQLiteStore",
     "Store",
     "SupportsChannel",
-    "SupportsSyncLoad",
     "WaitMode",
     "WaitingMessage",
     "iter_records",

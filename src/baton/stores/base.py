@@ -43,7 +43,6 @@ FINISHED_STATUSES: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 
 SUMMARY_NOTE = "baton.summary"
 """The name of the note that summarises a run, for lists that do not read logs."""
-SNAPSHOT_NOTE = "baton.snapshot"
 """The name of the note with the state of a run and the number of lines that it covers."""
 THREAD_NOTE = "baton.thread"
 """The name of the note with what later runs of its thread need of a run, and the number of lines that it covers."""
@@ -281,22 +280,6 @@ class SupportsChannel(Protocol):
 
         Raises:
             StoreError: The connection is lost.
-        """
-        ...
-
-
-@runtime_checkable
-class SupportsSyncLoad(Protocol):
-    """A store that can be read without an event loop.
-
-    So a resumed run need not load what no one asks for.
-    """
-
-    def load_sync(self, run_id: str) -> Sequence[bytes]:
-        """Load the lines of a run; see `Store.load`. It blocks.
-
-        Args:
-            run_id: The run.
         """
         ...
 

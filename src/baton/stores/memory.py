@@ -101,16 +101,6 @@ class MemoryStore(LeaseMethods):
             self._get(run_id)
             return self._lines[run_id][start:]
 
-    def load_sync(self, run_id: str) -> Sequence[bytes]:
-        """Load all lines; see `SupportsSyncLoad.load_sync`.
-
-        Args:
-            run_id: The run.
-        """
-        with self._lock:
-            self._get(run_id)
-            return self._lines[run_id][:]
-
     async def record(self, run_id: str) -> RunRecord | None:
         """Return a run's record; see `Store.record`."""
         record = self._records.get(run_id)

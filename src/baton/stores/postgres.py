@@ -321,14 +321,6 @@ class PostgresStore(WriteMethods):
         rows = await self._pool.fetch(_LOAD, {"run_id": run_id, "start": start})
         return self._to_lines(run_id, rows, start)
 
-    def load_sync(self, run_id: str) -> Sequence[bytes]:
-        """Load all lines on a connection of its own; see `SupportsSyncLoad.load_sync`.
-
-        Args:
-            run_id: The run.
-        """
-        return self._to_lines(run_id, self._pool.fetch_sync(_LOAD, {"run_id": run_id, "start": 0}), 0)
-
     def _to_lines(self, run_id: str, rows: Sequence[tuple[Any, ...]], start: int) -> Sequence[bytes]:
         rows = require_run(rows or None, run_id, self)
         pieces = [(first, lines) for _, first, lines in rows if lines is not None]

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import RunConflictError, RunNotFoundError, SetupError
-from .base import FINISHED_STATUSES, SNAPSHOT_NOTE, SUMMARY_NOTE, RunRecord, RunStatus, Store
+from .base import FINISHED_STATUSES, SUMMARY_NOTE, RunRecord, RunStatus, Store
 from .records import check_statuses, iter_records
 
 _BATCH = 100
@@ -103,10 +103,9 @@ async def _archive_batch(
             await store.release(lease)
             continue
         notes = dict(await store.notes(record.run_id))
-        for name in (SUMMARY_NOTE, SNAPSHOT_NOTE):
-            found = await store.read_notes([record.run_id], name)
-            if record.run_id in found:
-                notes[name] = found[record.run_id]
+        summary = (await store.read_notes([record.run_id], SUMMARY_NOTE)).get(record.run_id)
+        if summary is not None:
+            notes[SUMMARY_NOTE] = summary
         lines = [msgspec.Raw(line) for line in await store.load(record.run_id)]
         packed.write(msgspec.json.encode(ArchivedRun(record, lines, notes)) + b"\n")
         archived.append(record.run_id)

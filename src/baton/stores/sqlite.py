@@ -212,15 +212,6 @@ class SQLiteStore(LeaseMethods):
         seq, found = require_run(await self._read(self._select_pieces(run_id, start)), run_id, self)
         return records.join_pieces(found, start=start, end=seq)
 
-    def load_sync(self, run_id: str) -> Sequence[bytes]:
-        """Load all lines; see `SupportsSyncLoad.load_sync`.
-
-        Args:
-            run_id: The run.
-        """
-        seq, found = require_run(self._file.read(self._select_pieces(run_id, 0)), run_id, self)
-        return records.join_pieces(found, start=0, end=seq)
-
     def _select_pieces(self, run_id: str, start: int) -> Work[tuple[int, Sequence[tuple[int, bytes]]] | None]:
         def pieces(connection: Connection) -> tuple[int, Sequence[tuple[int, bytes]]] | None:
             row = connection.execute(_NUMBER, (run_id,)).fetchone()

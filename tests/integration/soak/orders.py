@@ -60,7 +60,6 @@ class OrderModel:
 
     name = "orders"
     responses: dict[str, tuple[tuple[str, ...], ...]] = {
-        # An outermost agent with several turns, between which snapshots are taken.
         "Desk": (("look_up",), ("take_note", "take_note"), ("charge",), ("take_note",), ("transfer_to_orders",)),
         "Intake": (("look_up",), ("take_note", "charge"), ("transfer_to_review",)),
         "Review": (("take_note",),),

@@ -16,15 +16,11 @@ from baton.stores import Store, resolve_store
 
 LEASE = 2.0
 _PAUSE = 0.02
-SNAPSHOT_INTERVAL = 4
 
 
 def make_runner(store: Store, effect_log: EffectLog) -> Runner[Any, Any]:
-    """Create a runner of the team, which takes snapshots often enough that runs are resumed from them."""
-    runner = Runner(make_team(effect_log), model=OrderModel(), store=store, lease_seconds=LEASE)
-    assert runner._stored_runs is not None
-    runner._stored_runs.snapshot_interval = SNAPSHOT_INTERVAL
-    return runner
+    """Create a runner of the team."""
+    return Runner(make_team(effect_log), model=OrderModel(), store=store, lease_seconds=LEASE)
 
 
 async def answer_all(runner: Runner[Any, Any], store: Store, effect_log: EffectLog) -> None:

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TypeAlias, TypeVar
 
 from ...errors import RunConflictError, RunNotFoundError, ThreadBusyError
-from ...stores import FINISHED_STATUSES, Lease, RunRecord, Store, SupportsSyncLoad
+from ...stores import FINISHED_STATUSES, Lease, RunRecord, Store
 
 E = TypeVar("E", bound=BaseException)
 
@@ -355,32 +355,18 @@ async def the_clock_is_that_of_the_records(store: Store) -> None:
 
 
 @store_check
-async def lines_can_be_read_synchronously(store: Store) -> None:
-    """`load_sync`, if the store has it, returns the lines that `load` returns."""
-    if isinstance(store, SupportsSyncLoad):
-        await store.create("a", [b"one", b"two"])
-        await store.append("a", 2, [b"three"])
-        expect_same([*store.load_sync("a")], [b"one", b"two", b"three"], "the lines")
-        try:
-            store.load_sync("missing")
-        except RunNotFoundError:
-            return
-        expect(False, "load_sync of a run that does not exist raises no RunNotFoundError")
-
-
-@store_check
 async def notes_are_written_with_lines(store: Store) -> None:
     """`create` and `append` write notes with their lines; internal ones are read by name."""
     await store.create("a", [b"one"], notes={"baton.summary": b"first", "mine": b"x"})
     await store.create("b", [b"one"], thread="t", notes={"baton.summary": b"other"})
     await store.create("c", [b"one"])
-    await store.append("a", 1, [b"two"], notes={"baton.summary": b"second", "baton.snapshot": b"\x00" * 5000})
+    await store.append("a", 1, [b"two"], notes={"baton.summary": b"second", "baton.large": b"\x00" * 5000})
     await store.append("b", 1, [], status="completed", notes={"more": b"y"})
     expect_same(dict(await store.notes("a")), {"mine": b"x"}, "the notes without the internal ones")
     expect_same(dict(await store.notes("b")), {"more": b"y"}, "the notes of another run")
     found = await store.read_notes(["c", "b", "missing", "a"], "baton.summary")
     expect_same(dict(found), {"a": b"second", "b": b"other"}, "the summaries of several runs")
-    expect_same(dict(await store.read_notes(["a"], "baton.snapshot")), {"a": b"\x00" * 5000}, "the snapshot")
+    expect_same(dict(await store.read_notes(["a"], "baton.large")), {"a": b"\x00" * 5000}, "the large note")
     late = store.append("a", 1, [b"late"], notes={"baton.summary": b"late"})
     await expect_error(late, RunConflictError, "an append with an old number of lines")
     expect_same(dict(await store.read_notes(["a"], "baton.summary")), {"a": b"second"}, "the summary after a conflict")
