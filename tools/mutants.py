@@ -33,11 +33,11 @@ class Area:
 
 AREAS = {
     "flow": Area(
-        ("flow/follow.py", "flow/team.py", "flow/tasks.py", "flow/loops.py"),
+        ("flow/follow.py", "flow/edges.py", "flow/team.py", "flow/tasks.py", "flow/loops.py"),
         ("tests/flow", "tests/handoffs", "tests/workflows", "tests/patterns", "tests/runner", "tests/laws"),
     ),
     "turn": Area(
-        ("agents/turn.py", "agents/calls.py", "agents/model_agent.py"),
+        ("agents/turn.py", "agents/calls.py", "agents/loop.py", "agents/model_calls.py", "agents/middleware_layers.py"),
         ("tests/agents", "tests/handoffs", "tests/context", "tests/middleware", "tests/runner", "tests/laws"),
     ),
     "journal": Area(
@@ -45,7 +45,7 @@ AREAS = {
         ("tests/runner", "tests/stores", "tests/worker", "tests/laws"),
     ),
     "stores": Area(
-        ("stores/memory.py", "stores/sqlite.py", "stores/keyvalue.py", "stores/records.py", "stores/leases.py"),
+        ("stores/memory.py", "stores/sqlite.py", "stores/keyvalue.py", "stores/records.py"),
         ("tests/conformance", "tests/stores", "tests/runner"),
     ),
     "history": Area(
