@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from tests.integration.worker.processes import WorkerProcess
 from tests.postgres import PostgresServer
 from tests.temporal_server import TemporalServer
-from tests.integration.worker.processes import WorkerProcess
 
 from baton import Runner
 from baton.events import AgentStarted, InterruptRaised, StepCompleted
