@@ -8,7 +8,7 @@ from tests.runner.recording_store import ManualClock
 
 from baton.stores import MemoryStore, SQLiteStore, Store
 from baton.testing.conformance import check_name
-from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, Place
+from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, EnginePlace
 from baton.worker import LocalEngine
 
 
@@ -18,7 +18,7 @@ def new_local_engine(store: Store) -> LocalEngine:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> EnginePlace:
     """A place for the local engine in each kind of store, where time passes when a check says so."""
     clock = ManualClock()
 
@@ -30,10 +30,10 @@ def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         partial(SQLiteStore, tmp_path / "runs.db", clock=clock) if request.param == "sqlite" else lambda: memory
     )
     # This engine looks at all runs when one of its workers can take another.
-    return Place(open_store, new_local_engine, settle=0, let_pass=let_pass)
+    return EnginePlace(open_store, new_local_engine, settle=0, let_pass=let_pass)
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
-async def test_the_local_engine(store_place: Place, check: EngineCheck) -> None:
+async def test_the_local_engine(store_place: EnginePlace, check: EngineCheck) -> None:
     # G7
     await check(store_place)

@@ -20,7 +20,7 @@ from .seam import AgentCalls, CallOutcome, Handler, Layer, LayerFunction, compos
 
 
 class SurroundedAgent(Protocol):
-    """What the composition reads of an agent."""
+    """The parts of an agent that surround its calls."""
 
     @property
     def name(self) -> str: ...
@@ -53,7 +53,10 @@ def compose_calls(agent: SurroundedAgent, options: RunConfig) -> AgentCalls:
 
 
 def calls_for(agent: SurroundedAgent, options: RunConfig) -> AgentCalls:
-    """Return the composed calls of an agent; a function may return another agent of the same name."""
+    """Return the composed calls of an agent, which are composed once.
+
+    A function may return another agent of the same name, so the agent is compared too.
+    """
     known = options.composed_calls.get(agent.name)
     if known is not None and known[0] is agent:
         return known[1]

@@ -24,7 +24,7 @@ class SurroundedCall(Struct, kw_only=True):
     key: str
     """The key of its result."""
     suffix: str = ""
-    """What follows the names of middleware in keys, if middleware has repeated the call."""
+    """The end of keys of middleware, after its name, if middleware has repeated the call."""
     outer: RunContext[Any] | None = None
     """The context of the middleware that makes the call; None for the outermost."""
     model_calls: int = 0
@@ -65,9 +65,9 @@ class ModelCall(SurroundedCall, kw_only=True):
     compiled: CompiledAgent
     """The agent that calls."""
     prepared: PreparedTurn
-    """What was computed for the turn."""
+    """The parts that were computed for the turn."""
     deltas: ResponseDeltas
-    """What subscribers have received of the response; shared by all attempts."""
+    """The deltas that subscribers have received of the response; shared by all attempts."""
     response: ModelResponse | None = None
     """The response, once it is recorded."""
 
@@ -77,7 +77,7 @@ class ModelCall(SurroundedCall, kw_only=True):
 
     @property
     def given(self) -> ModelRequest:
-        """What middleware receives."""
+        """The request, for middleware."""
         return self.request
 
     def again(self, given: ModelRequest, suffix: str, outer: RunContext[Any]) -> "ModelCall":
@@ -86,7 +86,7 @@ class ModelCall(SurroundedCall, kw_only=True):
 
 
 class ToolAttempts(Struct):
-    """What the attempts at one tool call have in common."""
+    """State that the attempts at one tool call share."""
 
     executed: int = 0
     """The number of times that the tool was called."""
@@ -110,7 +110,7 @@ class ToolInvocation(SurroundedCall, kw_only=True):
 
     @property
     def given(self) -> ToolCall:
-        """What middleware receives."""
+        """The call, for middleware."""
         return self.call
 
     def again(self, given: ToolCall, suffix: str, outer: RunContext[Any]) -> "ToolInvocation":

@@ -40,7 +40,7 @@ class SavedResult(Struct, frozen=True, omit_defaults=True):
 
 
 class _UnrecordedResult(Struct):
-    """What one call of `next` returned or raised, until it is recorded."""
+    """The result or exception of one call of `next`, until it is recorded."""
 
     number: int
     result: ModelResponse | ToolResult | Exception

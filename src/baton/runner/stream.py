@@ -331,7 +331,7 @@ class RunStream(Generic[Out]):
             raise asyncio.CancelledError
 
     async def _execute(self, opened: OpenRun) -> FlowOutcome:
-        """Follow the team from its first agent, within the time limit and between the hooks of the run."""
+        """Follow the team from its first agent, within the time limit and the hooks of the run."""
         flow = opened.flow
         log = opened.flow.run.log
         first = flow.team.members[opened.first_agent]

@@ -9,19 +9,19 @@ from tests.temporal_server import TemporalServer
 
 from baton.stores import PostgresStore, SQLiteStore, Store
 from baton.testing.conformance import check_name
-from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, Place
+from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, EnginePlace
 from baton.worker import PostgresEngine, TemporalEngine
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
 async def test_the_local_engine(postgres_url: str, check: EngineCheck) -> None:
-    await check(Place(partial(PostgresStore, postgres_url), new_local_engine))
+    await check(EnginePlace(partial(PostgresStore, postgres_url), new_local_engine))
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
 async def test_the_postgres_engine(postgres_url: str, check: EngineCheck) -> None:
     # G7, G8
-    await check(Place(partial(PostgresStore, postgres_url), PostgresEngine))
+    await check(EnginePlace(partial(PostgresStore, postgres_url), PostgresEngine))
 
 
 # A server of Temporal orders the tasks of a queue by priority only if it is configured for that.
@@ -34,4 +34,4 @@ async def test_the_temporal_engine(tmp_path: Path, temporal_server: TemporalServ
     def new_engine(store: Store) -> TemporalEngine:
         return TemporalEngine(temporal_server.address)
 
-    await check(Place(partial(SQLiteStore, tmp_path / "runs.db"), new_engine))
+    await check(EnginePlace(partial(SQLiteStore, tmp_path / "runs.db"), new_engine))

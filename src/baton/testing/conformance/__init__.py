@@ -13,7 +13,7 @@ except ImportError as missing:
 # Failing checks then show what they compared, as in the author's own tests.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("model_bench", "models", "realtime")))
 
-from .engines import ENGINE_CHECKS, EngineCheck, Place  # noqa: E402
+from .engines import ENGINE_CHECKS, EngineCheck, EnginePlace  # noqa: E402
 from .models import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
 from .realtime import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
 from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name  # noqa: E402
@@ -27,7 +27,7 @@ __all__ = [
     "EngineCheck",
     "ModelConformance",
     "ModelProvider",
-    "Place",
+    "EnginePlace",
     "RealtimeConformance",
     "RealtimeProvider",
     "StoreCheck",

@@ -1,10 +1,10 @@
 """The conformance suite for engines, one function per check.
 
-A check is an async function of a `Place`, which opens a store that was empty before the check, and engines for it:
+A check is an async function of a `EnginePlace`, which opens a store that was empty before the check, and engines for it:
 
     @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
     async def test_my_engine(check: EngineCheck, tmp_path: Path) -> None:
-        await check(Place(partial(SQLiteStore, tmp_path / "runs.db"), MyEngine))
+        await check(EnginePlace(partial(SQLiteStore, tmp_path / "runs.db"), MyEngine))
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _LEASE_OF_THE_DEAD = 2.0
 _DELAY = 3.0
 
 
-class Place(NamedTuple):
+class EnginePlace(NamedTuple):
     """A store that was empty before the check, and the engines of its workers."""
 
     open_store: Callable[[], Store]
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     """Lets seconds pass by the store's clock; for a store whose clock can be set, a function that advances it."""
 
 
-EngineCheck: TypeAlias = Callable[[Place], Awaitable[None]]
+EngineCheck: TypeAlias = Callable[[EnginePlace], Awaitable[None]]
 """A check: raises AssertionError if the engine breaks the contract."""
 
 _CHECKS: list[EngineCheck] = []
@@ -61,7 +61,7 @@ class EngineBench:
         lease_seconds: The `lease_seconds` of the runners.
     """
 
-    def __init__(self, place: Place, lease_seconds: float = _LEASE) -> None:
+    def __init__(self, place: EnginePlace, lease_seconds: float = _LEASE) -> None:
         self._place = place
         self._lease_seconds = lease_seconds
         self.started: Counter[str] = Counter()
@@ -206,7 +206,7 @@ class _LateStore(FaultyStore):
 
 
 @asynccontextmanager
-async def _bench(place: Place, *, lease_seconds: float = _LEASE) -> AsyncGenerator[EngineBench]:
+async def _bench(place: EnginePlace, *, lease_seconds: float = _LEASE) -> AsyncGenerator[EngineBench]:
     bench = EngineBench(place, lease_seconds)
     try:
         yield bench
@@ -216,7 +216,7 @@ async def _bench(place: Place, *, lease_seconds: float = _LEASE) -> AsyncGenerat
 
 
 @_engine_check
-async def submitted_runs_are_driven_once(place: Place) -> None:
+async def submitted_runs_are_driven_once(place: EnginePlace) -> None:
     """Runs submitted before the worker started, and while it runs, are driven once each."""
     async with _bench(place) as bench:
         runs = [await bench.runner.submit("early") for _ in range(5)]
@@ -228,7 +228,7 @@ async def submitted_runs_are_driven_once(place: Place) -> None:
 
 
 @_engine_check
-async def answered_runs_are_resumed(place: Place) -> None:
+async def answered_runs_are_resumed(place: EnginePlace) -> None:
     """A run that was suspended is driven again after its answer, and not before."""
     async with _bench(place) as bench, bench.working():
         run_id = await bench.runner.submit("ask")
@@ -242,7 +242,7 @@ async def answered_runs_are_resumed(place: Place) -> None:
 
 
 @_engine_check
-async def runs_are_answered_before_their_worker_knows_that_they_are_suspended(place: Place) -> None:
+async def runs_are_answered_before_their_worker_knows_that_they_are_suspended(place: EnginePlace) -> None:
     """A run can be answered as soon as others see that it is suspended."""
     go = asyncio.Event()
     async with _bench(place) as bench, bench.working(wrap_store=lambda store: _LateStore(store, go)):
@@ -255,7 +255,7 @@ async def runs_are_answered_before_their_worker_knows_that_they_are_suspended(pl
 
 
 @_engine_check
-async def failed_runs_are_not_delivered_again(place: Place) -> None:
+async def failed_runs_are_not_delivered_again(place: EnginePlace) -> None:
     """A run that failed by its own code stays failed."""
     async with _bench(place) as bench, bench.working():
         run_id = await bench.runner.submit("fail")
@@ -266,7 +266,7 @@ async def failed_runs_are_not_delivered_again(place: Place) -> None:
 
 
 @_engine_check
-async def runs_of_a_drained_worker_go_to_another(place: Place) -> None:
+async def runs_of_a_drained_worker_go_to_another(place: EnginePlace) -> None:
     """Runs that a worker releases when it is stopped are driven by another one."""
     async with _bench(place) as bench:
         async with bench.working(drain=0.0) as first:
@@ -283,7 +283,7 @@ async def runs_of_a_drained_worker_go_to_another(place: Place) -> None:
 
 
 @_engine_check
-async def runs_of_a_dead_worker_are_driven(place: Place) -> None:
+async def runs_of_a_dead_worker_are_driven(place: EnginePlace) -> None:
     """A run whose worker died is driven once its lease has expired."""
     async with _bench(place, lease_seconds=_LEASE_OF_THE_DEAD) as bench:
         run_id = await bench.runner.submit("left behind")
@@ -296,7 +296,7 @@ async def runs_of_a_dead_worker_are_driven(place: Place) -> None:
 
 
 @_engine_check
-async def duplicates_do_no_harm(place: Place) -> None:
+async def duplicates_do_no_harm(place: EnginePlace) -> None:
     """A run that is delivered eight times at once is driven once."""
     # G15
     async with _bench(place) as bench, bench.working() as one, bench.working() as other:
@@ -316,7 +316,7 @@ async def duplicates_do_no_harm(place: Place) -> None:
 
 
 @_engine_check
-async def runs_of_other_teams_are_left_alone(place: Place) -> None:
+async def runs_of_other_teams_are_left_alone(place: EnginePlace) -> None:
     """Two versions of a team work side by side, each on its own runs."""
     # G10
     async with _bench(place) as bench:
@@ -331,7 +331,7 @@ async def runs_of_other_teams_are_left_alone(place: Place) -> None:
 
 
 @_engine_check
-async def a_worker_drives_as_many_runs_as_it_may(place: Place) -> None:
+async def a_worker_drives_as_many_runs_as_it_may(place: EnginePlace) -> None:
     """No more runs than `concurrency` are driven at once, and the rest follow."""
     async with _bench(place) as bench, bench.working(concurrency=3):
         runs = [await bench.runner.submit("wait") for _ in range(7)]
@@ -342,7 +342,7 @@ async def a_worker_drives_as_many_runs_as_it_may(place: Place) -> None:
 
 
 @_engine_check
-async def urgent_runs_come_first(place: Place) -> None:
+async def urgent_runs_come_first(place: EnginePlace) -> None:
     """Waiting runs are driven by priority, then by age."""
     # G10
     async with _bench(place) as bench:
@@ -357,7 +357,7 @@ async def urgent_runs_come_first(place: Place) -> None:
 
 
 @_engine_check
-async def runs_are_not_driven_before_their_time(place: Place) -> None:
+async def runs_are_not_driven_before_their_time(place: EnginePlace) -> None:
     """A run with `not_before` waits, also if it is delivered, and is driven then."""
     # G3
     async with _bench(place) as bench, bench.working() as worker:
@@ -373,7 +373,7 @@ async def runs_are_not_driven_before_their_time(place: Place) -> None:
 
 
 @_engine_check
-async def deadlines_wake_suspended_runs(place: Place) -> None:
+async def deadlines_wake_suspended_runs(place: EnginePlace) -> None:
     """A suspended run whose interrupt expires is driven again."""
     # G3
     async with _bench(place) as bench, bench.working():
@@ -386,7 +386,7 @@ async def deadlines_wake_suspended_runs(place: Place) -> None:
 
 
 @_engine_check
-async def messages_of_a_thread_keep_their_order(place: Place) -> None:
+async def messages_of_a_thread_keep_their_order(place: EnginePlace) -> None:
     """Messages for a busy thread are driven one after the other, across a suspension too."""
     # G4, G15
     async with _bench(place) as bench, bench.working(), bench.working():
