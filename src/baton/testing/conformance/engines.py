@@ -1,6 +1,6 @@
 """The conformance suite for engines, one function per check.
 
-A check is an async function of a `EnginePlace`, which opens a store that was empty before the check, and engines for it:
+A check is an async function of an `EnginePlace`, which opens a store that was empty before, and engines for it:
 
     @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
     async def test_my_engine(check: EngineCheck, tmp_path: Path) -> None:
