@@ -1482,7 +1482,7 @@ export interface components {
          * RequestRecord
          * @description The request that a response answers, without what the log has elsewhere.
          *
-         *         `baton.flow.requests` restores the request. Contents are named by their hashes; those that no other event has are
+         *         `batonkit.flow.requests` restores the request. Contents are named by their hashes; those that no other event has are
          *         in `contents` of the first record that names them.
          */
         RequestRecord: {

@@ -13,12 +13,12 @@ from mcp_types import CreateMessageResult, ElicitRequestURLParams, ListRootsResu
 from pydantic import BaseModel
 from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
-from baton import Agent, Runner
-from baton.errors import AnswerError
-from baton.events import StepCompleted
-from baton.mcp import MCPToolset
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, assert_survives_crashes, call
+from batonkit import Agent, Runner
+from batonkit.errors import AnswerError
+from batonkit.events import StepCompleted
+from batonkit.mcp import MCPToolset
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 
 
 class Size(BaseModel):
@@ -168,7 +168,7 @@ async def test_server_log_messages_are_logged(protocol: str, caplog: pytest.LogC
         await ctx.log("warning", "the oven is hot")  # pyright: ignore[reportDeprecated] - clients must still support it
         return ""
 
-    with caplog.at_level(logging.INFO, "baton.mcp"), pytest.warns(UserWarning, match="deprecated"):
+    with caplog.at_level(logging.INFO, "batonkit.mcp"), pytest.warns(UserWarning, match="deprecated"):
         await call_tools(MCPToolset(server, protocol_version=protocol), ("log", {}))
     messages: list[Any] = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert ("WARNING", "the server `logging`: the oven is hot") in messages

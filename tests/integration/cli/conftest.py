@@ -14,7 +14,6 @@ from typing import IO
 
 import pytest
 from tests.cli.programs import Write
-from tests.cli.programs import baton as baton
 from tests.cli.programs import write as write
 
 # A shell may start tests with SIGINT ignored, which child processes inherit.
@@ -25,7 +24,7 @@ if sys.stdin.isatty():
     import fcntl, termios
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from baton.cli.main import main
+from batonkit.cli.main import main
 main()
 """
 
