@@ -189,7 +189,7 @@ def construct(kind: type, make: Callable[..., Any], args: tuple[Any, ...], kwarg
     init: Any = kind.__init__
     if kwargs and not _takes_any_keyword(init):
         check_keywords(kind.__name__, kwargs, _parameters_of(init))
-    if not init.__module__.startswith("baton."):
+    if not init.__module__.startswith("batonkit."):
         return make(*args, **kwargs)
     # The owner is the agent's name, as in the messages of other checks.
     name = args[0] if args else kwargs.get("name")
@@ -386,7 +386,7 @@ def _to_expected(annotation: Any) -> _Expected | None:
         return _Expected(_instance_of(Mapping), "a dict")
     if issubclass(kind, Sequence | Set) or kind in _ITERABLES:
         return _list_of(_to_expected(parts[0]) if parts else None)
-    is_own = kind.__module__.startswith("baton.")
+    is_own = kind.__module__.startswith("batonkit.")
     return _Expected(_instance_of(kind), f"{kind.__name__}(…)" if is_own else with_article(kind.__name__))
 
 

@@ -148,7 +148,7 @@ EVENTS: list[Event] = [
 
 
 def test_there_is_an_example_of_every_event_class() -> None:
-    kinds = {kind for kind in Event.__subclasses__() if kind.__module__.startswith("baton.")} - {UnknownEvent}
+    kinds = {kind for kind in Event.__subclasses__() if kind.__module__.startswith("batonkit.")} - {UnknownEvent}
     assert {type(event) for event in EVENTS} == kinds, "add an event of the new class to EVENTS"
 
 

@@ -168,7 +168,7 @@ async def test_server_log_messages_are_logged(protocol: str, caplog: pytest.LogC
         await ctx.log("warning", "the oven is hot")  # pyright: ignore[reportDeprecated] - clients must still support it
         return ""
 
-    with caplog.at_level(logging.INFO, "batonkit.mcp"), pytest.warns(UserWarning, match="deprecated"):
+    with caplog.at_level(logging.INFO, "baton.mcp"), pytest.warns(UserWarning, match="deprecated"):
         await call_tools(MCPToolset(server, protocol_version=protocol), ("log", {}))
     messages: list[Any] = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert ("WARNING", "the server `logging`: the oven is hot") in messages

@@ -60,7 +60,7 @@ async def test_an_invalid_stored_response_is_replaced(caplog: pytest.LogCaptureF
     runner = Runner(Agent("A"), model=ScriptedModel(["one", "two"]), middleware=[Cache(store)])
     await runner.run("Hi")
     store.update(dict.fromkeys(store, b"{"))
-    with caplog.at_level(logging.WARNING, "batonkit.middleware"):
+    with caplog.at_level(logging.WARNING, "baton.middleware"):
         assert (await runner.run("Hi")).output == "two"
     assert "invalid response" in caplog.text
 

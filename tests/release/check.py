@@ -53,8 +53,8 @@ def check_wheel(names: Iterable[str]) -> None:
     """Check the names in a wheel. Raises ReleaseError if files of the package are missing, or others are there."""
     found = {name for name in names if ".dist-info/" not in name}
     wanted = package_files()
-    assets = {name for name in wanted if name.startswith("baton/studio/assets/")}
-    if "baton/studio/assets/index.html" not in assets:
+    assets = {name for name in wanted if name.startswith("batonkit/studio/assets/")}
+    if "batonkit/studio/assets/index.html" not in assets:
         raise ReleaseError("Studio's page has not been built: make studio-build")
     if missing := wanted - found:
         raise ReleaseError(f"the wheel lacks {', '.join(sorted(missing))}")

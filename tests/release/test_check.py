@@ -16,8 +16,8 @@ def test_a_wheel_without_studio_or_with_other_files_is_refused() -> None:
     # X9
     names = package_files()
     check_wheel([*names, "batonkit-0.1.0.dist-info/METADATA"])
-    with pytest.raises(ReleaseError, match=r"the wheel lacks baton/studio/assets/studio\.js$"):
-        check_wheel(names - {"baton/studio/assets/studio.js"})
+    with pytest.raises(ReleaseError, match=r"the wheel lacks batonkit/studio/assets/studio\.js$"):
+        check_wheel(names - {"batonkit/studio/assets/studio.js"})
     with pytest.raises(ReleaseError, match=r"not part of the package: tests/secret\.py"):
         check_wheel([*names, "tests/secret.py"])
 

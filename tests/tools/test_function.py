@@ -209,7 +209,7 @@ async def test_a_failing_tool_tells_the_model(ctx: Ctx, caplog: pytest.LogCaptur
     outcome = await tool(failing).call(ctx, '{"error": "value"}')
     assert outcome == ToolResult("tool `failing` failed: ValueError: no such city", is_error=True)
     (record,) = caplog.records
-    assert (record.name, record.levelno) == ("batonkit.tools", logging.WARNING)
+    assert (record.name, record.levelno) == ("baton.tools", logging.WARNING)
     assert record.exc_info is not None
     assert record.exc_info[2] is not None
     assert (await tool(failing).call(ctx, '{"error": "empty"}')).content == "tool `failing` failed: KeyError"

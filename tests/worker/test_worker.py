@@ -70,7 +70,7 @@ def slow_team(turns: int = 2, *, store: Store | None = None) -> tuple[Runner[Any
 
 async def test_a_stopped_worker_lets_turns_finish_and_releases_its_runs(caplog: pytest.LogCaptureFixture) -> None:
     # G6
-    caplog.set_level(logging.INFO, "batonkit.worker")
+    caplog.set_level(logging.INFO, "baton.worker")
     runner, go, made = slow_team()
     store = runner._require_store("test")
     run_id = await runner.submit("hi")

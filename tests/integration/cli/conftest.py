@@ -14,6 +14,7 @@ from typing import IO
 
 import pytest
 from tests.cli.programs import Write
+from tests.cli.programs import baton as baton
 from tests.cli.programs import write as write
 
 # A shell may start tests with SIGINT ignored, which child processes inherit.
