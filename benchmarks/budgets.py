@@ -1,4 +1,7 @@
-"""The promises of the design (section 9) as numbers that can fail: ratios within one run, but for import and A2A."""
+"""The budgets as numbers that can fail: ratios within one run, but for import and A2A.
+
+Clear code comes first: other frameworks cost 15 to 1,000 times more.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ if TYPE_CHECKING:
     from benchmarks.realtime.measured import RealtimeCosts
 
 MOST_TIMES_BARE = {
-    "single_turn": 10.0,
-    "tool_loop": 2.5,
-    "handoff_chain": 4.0,
-    "ping_pong_50": 4.0,
+    "single_turn": 20.0,
+    "tool_loop": 5.0,
+    "handoff_chain": 7.5,
+    "ping_pong_50": 7.5,
     "stream": 3.0,
-    # At least 0.3 of the bare loop's throughput.
-    "concurrent": 1 / 0.3,
+    # At least 0.25 of the bare loop's throughput.
+    "concurrent": 1 / 0.25,
     # The bare side is asyncio.TaskGroup.
     "branches": 2.5,
     # The bare side is a nested call of the same loop; here every call is a flow of its own with two model calls.
@@ -38,7 +41,7 @@ MOST_FOR_A_TYPED_HANDOFF = 2.0
 # At least 5 times the throughput of the official client, and half that of bare aiohttp.
 MOST_OF_THE_OFFICIAL_CLIENT = 1 / 5
 MOST_TIMES_BARE_HTTP = 2.0
-MOST_TIMES_A_COMMIT = 6.5
+MOST_TIMES_A_COMMIT = 9.0
 MOST_GROWTH_OF_AN_EVENT = 1.1
 # Beside a turn in the same store. Beside one in memory it is some 500 times: reading and decoding alone are 250.
 MOST_FOR_A_RESUME = 50.0

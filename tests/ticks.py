@@ -1,21 +1,25 @@
 """Servers of tests stop at once."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import uvicorn.server
+from tests.waiting import forever
 
 _FACTOR = 20
 
 
 class _ShortSleeps:
-    """asyncio, with shorter sleeps."""
+    """The module asyncio, with shorter sleeps."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / _FACTOR)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds / _FACTOR):
+                await forever()
 
 
 def shorten_ticks() -> None:

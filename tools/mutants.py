@@ -125,8 +125,9 @@ def is_noticed(mutant: Mutant, workers: int) -> str:
         changed = sources / "batonkit" / mutant.module
         text = changed.read_bytes()
         changed.write_bytes(text[: mutant.start] + mutant.text.encode() + text[mutant.end :])
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(workers), "--dist", "worksteal", "--no-header"]
-        command += ["-p", "no:cacheprovider", "-o", "timeout=120", *AREAS[mutant.area].tests]
+        # In order: the tests that are closest to the area come first.
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(workers), "-p", "no:randomly"]
+        command += ["-p", "no:cacheprovider", "-o", "timeout=60", *AREAS[mutant.area].tests]
         environment = os.environ | {"PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             finished = subprocess.run(
@@ -145,12 +146,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--workers", type=int, default=0, help="processes of pytest-xdist")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first change")
     parser.add_argument("--only", type=int, help="the number of one change, to look at")
     options = parser.parse_args(arguments)
     unnoticed: list[Mutant] = []
     drawn = draw(options.seed, options.count)
-    for number in range(len(drawn)) if options.only is None else [options.only]:
+    for number in range(options.first, len(drawn)) if options.only is None else [options.only]:
         mutant = drawn[number]
         test = is_noticed(mutant, options.workers)
         print(f"{number:>3} {mutant}: {test or 'NOT NOTICED'}", flush=True)

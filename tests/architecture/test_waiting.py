@@ -12,7 +12,6 @@ ELSEWHERE = ("integration", "interop", "architecture")
 """Folders whose tests may be late, or are not part of `make test`."""
 ALLOWED = {
     "tests/waiting.py": "polls a condition",
-    "tests/ticks.py": "shortens the sleeps of uvicorn",
     "tests/leftovers.py": "waits for processes that end",
     "tests/postgres.py": "waits for the start of a server",
     "tests/temporal_server.py": "waits for the start of a server",

@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        sys.stderr.write("\n".join(["cleaned up after tests that were killed:", *cleaned, ""]))
+        sys.stderr.write("\n".join(["cleaned up after earlier tests:", *cleaned, ""]))
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,7 +10,7 @@ from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-LAYOUT = 2
+LAYOUT = 3
 """The version of this schema; raise it with every change below, and with procrastinate's own schema."""
 TASK = "baton.drive"
 """The name of procrastinate's task."""
@@ -42,18 +42,19 @@ LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
 $$;
 """
 # The runs with a live lease, and those with a job that is about to get one; all owners for NULL. The job of a run that
-# has just been driven is left out, as is the run that asks.
+# has just been driven is left out, as is that of the run that asks. Their leases are not: a second job of a run ends at
+# once while the first one drives it.
 _BUSY = """
 CREATE FUNCTION {queue}.baton_busy(an_owner text, besides text[]) RETURNS bigint
 LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
     SELECT count(*) FROM (
         SELECT queueing_lock FROM procrastinate_jobs
         WHERE status IN ('todo', 'doing') AND (scheduled_at IS NULL OR scheduled_at <= clock_timestamp())
-            AND (an_owner IS NULL OR args ->> 'owner' = an_owner)
+            AND (an_owner IS NULL OR args ->> 'owner' = an_owner) AND queueing_lock <> ALL(besides)
         UNION
         SELECT run_id FROM {store}.baton_runs WHERE status = 'running' AND worker <> ''
             AND (an_owner IS NULL OR owner = an_owner) AND lease_until > extract(epoch FROM clock_timestamp())
-    ) AS busy WHERE queueing_lock <> ALL(besides)
+    ) AS busy
 $$;
 """
 # The lock of all owners comes before that of one, so that two transactions never wait for each other.

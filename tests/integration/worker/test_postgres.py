@@ -134,6 +134,22 @@ async def test_limits_hold_over_all_workers(postgres_url: str) -> None:
     await site.runner.close()
 
 
+async def test_a_second_job_of_a_run_does_not_admit_another_while_the_first_drives_it(postgres_url: str) -> None:
+    site = Site(postgres_url)
+    async with site.working(limits=Concurrency(per_owner=1, total=50)):
+        await until(lambda: _has_queue(site))
+        driven = await site.runner.submit("hi", owner="ada")
+        await until(lambda: site.active["ada"] == 1)
+        await site.runner.submit("hi", owner="ada")
+        queue = await site.queue()
+        # The end of a job does this.
+        await site.query(f"SELECT {queue}.baton_admit('ada', '{driven}')")
+        assert await site.query(f"SELECT queueing_lock FROM {queue}.procrastinate_jobs") == [(driven,)]
+        site.go.set()
+        await site.until_completed(2)
+    await site.runner.close()
+
+
 async def _has_queue(site: Site) -> bool:
     """Return whether a worker has created the queue and stored its limits."""
     queue = await site.queue()
