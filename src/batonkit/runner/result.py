@@ -141,7 +141,9 @@ class RunResult(Generic[Out]):
         return tuple([entry.message for entry in self._history.entries[self._history_offset :]])
 
     def to_openai(self) -> list[dict[str, Any]]:
-        """Return the messages as dicts for OpenAI's Chat Completions; see `batonkit.models.to_openai`.
+        """Return the messages as dicts for OpenAI's Chat Completions.
+
+        See `batonkit.models.to_openai`.
 
         Raises:
             ModelRequestError: The format has no place for a part, such as a file by URL.
@@ -149,7 +151,9 @@ class RunResult(Generic[Out]):
         return to_openai(self.messages)
 
     def to_responses(self) -> list[dict[str, Any]]:
-        """Return the messages as items of OpenAI's Responses API; see `batonkit.models.to_responses`.
+        """Return the messages as items of OpenAI's Responses API.
+
+        See `batonkit.models.to_responses`.
 
         Raises:
             ModelRequestError: The format has no place for a part, such as audio.
@@ -157,7 +161,9 @@ class RunResult(Generic[Out]):
         return to_responses(self.messages)
 
     def to_anthropic(self) -> list[dict[str, Any]]:
-        """Return the messages as turns of Anthropic's Messages API; see `batonkit.models.to_anthropic`.
+        """Return the messages as turns of Anthropic's Messages API.
+
+        See `batonkit.models.to_anthropic`.
 
         Raises:
             ModelRequestError: The format has no place for a part, such as audio without a transcript.

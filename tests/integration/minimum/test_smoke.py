@@ -78,7 +78,7 @@ async def post(app: Any, path: str, body: Any) -> AsyncGenerator[Any]:
 
 def test_imports() -> None:
     missing: dict[str, str] = {}
-    for module in pkgutil.walk_packages(batonkit.__path__, "baton.", onerror=lambda name: None):
+    for module in pkgutil.walk_packages(batonkit.__path__, "batonkit.", onerror=lambda name: None):
         if module.name.endswith("__main__"):
             continue
         try:
