@@ -65,10 +65,10 @@ shots: $(BROWSER_READY)  ## the screenshots of Studio in the docs; look at them
 	PYTHONPATH=. $(BIN)/python tests/integration/browser/shots.py
 
 studio-types: $(READY) studio/node_modules/.ready  ## the TypeScript types of the HTTP API
-	$(BIN)/python -c 'import json; from baton.serving.api.openapi import openapi_document as document; print(json.dumps(document(inspection=True)))' > studio/openapi.json
+	$(BIN)/python -c 'import json; from batonkit.serving.api.openapi import openapi_document as document; print(json.dumps(document(inspection=True)))' > studio/openapi.json
 	cd studio && npm run --silent types
 
-studio-build: studio/node_modules/.ready  ## checks and builds Studio's page into src/baton/studio/assets
+studio-build: studio/node_modules/.ready  ## checks and builds Studio's page into src/batonkit/studio/assets
 	cd studio && npm run --silent check && npm run --silent test && npm run --silent build
 
 test-minimum:  ## smoke tests with the lowest versions of all dependencies; `make test-minimum ARGS=postgres` for one extra
@@ -76,7 +76,7 @@ test-minimum:  ## smoke tests with the lowest versions of all dependencies; `mak
 
 coverage: $(READY)  ## all tests but those of the browser and of minimum versions, with coverage
 	$(BIN)/python -m pytest -n $(INTEGRATION_WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/architecture \
-		--ignore=tests/integration/browser --ignore=tests/integration/minimum --cov=baton --cov-report=term:skip-covered
+		--ignore=tests/integration/browser --ignore=tests/integration/minimum --cov=batonkit --cov-report=term:skip-covered
 
 check: $(READY)  ## format, lint, types, layers, docs fences, examples
 	$(BIN)/ruff format --check $(SOURCES)

@@ -16,11 +16,11 @@ from random import Random
 
 import click
 
-from baton import Agent, Limits, RunContext, Runner, tool
-from baton.agents import Compaction
-from baton.events import Event, HistoryCompacted, decode_log, encode_log
-from baton.messages import AssistantMessage, Message, ToolCall, estimate_tokens
-from baton.models import Chunk, ModelRequest, ModelResponse
+from batonkit import Agent, Limits, RunContext, Runner, tool
+from batonkit.agents import Compaction
+from batonkit.events import Event, HistoryCompacted, decode_log, encode_log
+from batonkit.messages import AssistantMessage, Message, ToolCall, estimate_tokens
+from batonkit.models import Chunk, ModelRequest, ModelResponse
 
 TURNS, AT_TOKENS, KEEP_LAST, WINDOW = 2_000, 4_000, 10, 100
 MOST_GROWTH = 1.2

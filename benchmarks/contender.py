@@ -35,11 +35,11 @@ BARE = Contender("bare", "benchmarks.contenders.bare", "import asyncio", "import
 BATON = Contender(
     "baton",
     "benchmarks.contenders.baton",
-    "import baton",
-    "from baton import Agent, Runner, tool",
-    "baton-adk",
+    "import batonkit",
+    "from batonkit import Agent, Runner, tool",
+    "batonkit",
 )
-PLAIN = Contender("baton, plain", "benchmarks.contenders.baton_plain", "import baton", "import baton")
+PLAIN = Contender("baton, plain", "benchmarks.contenders.baton_plain", "import batonkit", "import batonkit")
 """Baton without middleware, for the workload that has one."""
 PEERS = (
     Contender(

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from baton import Agent, RunContext, Runner, tool
-from baton.events import decode_lines
-from baton.stores import SQLiteStore
-from baton.tools import ToolEffect
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.events import decode_lines
+from batonkit.stores import SQLiteStore
+from batonkit.tools import ToolEffect
 from benchmarks.contenders.baton import LIMITS, MAX_TURNS, StubModel
 from benchmarks.peer_sessions import REPOSITORY, TELEMETRY_OFF
 from benchmarks.script import Script

@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterable
 
-from baton import Agent, Runner, tool
-from baton.messages import AssistantMessage, ToolCall
-from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
+from batonkit import Agent, Runner, tool
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
 
 
 @tool

@@ -20,14 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from baton import Agent, Runner, tool
-from baton.agents import Compaction
-from baton.context.history import MessageWindow
-from baton.errors import ModelError
-from baton.events import encode_log
-from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
-from baton.runner import BackgroundRunner
+from batonkit import Agent, Runner, tool
+from batonkit.agents import Compaction
+from batonkit.context.history import MessageWindow
+from batonkit.errors import ModelError
+from batonkit.events import encode_log
+from batonkit.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
+from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
+from batonkit.runner import BackgroundRunner
 from benchmarks.contenders.baton import LIMITS, MAX_TURNS, StubModel
 from benchmarks.script import Script
 from benchmarks.workloads import INSTRUCTIONS, Workload, branches, tool_loop
@@ -121,10 +121,10 @@ def _first_run(rounds: int) -> float:
 
 def _body_growths(rounds: int) -> list[Growth]:
     # Imported here because the packages bring HTTP clients along.
-    from baton.models.anthropic.request import build_parameters as for_anthropic
-    from baton.models.google.request import build_parameters as for_google
-    from baton.models.openai.chat import ChatDialect
-    from baton.models.openai.responses import ResponsesDialect
+    from batonkit.models.anthropic.request import build_parameters as for_anthropic
+    from batonkit.models.google.request import build_parameters as for_google
+    from batonkit.models.openai.chat import ChatDialect
+    from batonkit.models.openai.responses import ResponsesDialect
 
     builders: dict[str, Callable[[ModelRequest], object]] = {
         "OpenAI": ChatDialect("m", "openai:m").body,
@@ -330,7 +330,7 @@ class Talking:
 
 async def _listeners(rounds: int) -> Growth:
     # Imported here because it brings Starlette along.
-    from baton.serving.api import api_app
+    from batonkit.serving.api import api_app
 
     model = Talking()
     background = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))

@@ -18,7 +18,7 @@ from typing import Any, cast
 import click
 import psycopg
 
-from baton.stores import Lease, PostgresStore, postgres, records
+from batonkit.stores import Lease, PostgresStore, postgres, records
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 

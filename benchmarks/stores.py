@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import click
 
-from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store
+from batonkit.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store
 
 LINE = b'{"type":"said","key":"a1/m3","at":1767225600.0,"agent":"Weather","text":"' + b"x" * 180 + b'"}'
 SIZES = (100, 1_000, 10_000)

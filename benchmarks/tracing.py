@@ -21,10 +21,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from baton import Agent, Limits, Runner, tool
-from baton.messages import AssistantMessage, ToolCall
-from baton.models import CompleteResponse, ModelRequest, ModelResponse
-from baton.otel import OTelObserver
+from batonkit import Agent, Limits, Runner, tool
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.models import CompleteResponse, ModelRequest, ModelResponse
+from batonkit.otel import OTelObserver
 
 TURNS = 200
 MOST_FOR_A_SPAN = 12.0

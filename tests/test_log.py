@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from baton.errors import ReplayMismatchError
-from baton.events import (
+from batonkit.errors import ReplayMismatchError
+from batonkit.events import (
     AgentFinished,
     AgentStarted,
     Delta,
@@ -17,8 +17,8 @@ from baton.events import (
     TextDelta,
     ToolReturned,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.log import Log, ReadOnlyLog
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.log import Log, ReadOnlyLog
 
 A = Origin("1", "A")
 START, END = AgentStarted("1/start", A, 1.0), AgentFinished("1/end", A, 2.0)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from baton import Agent
-from baton.messages import UserMessage
-from baton.wording import nearest, quote_names, show, type_of, with_article
+from batonkit import Agent
+from batonkit.messages import UserMessage
+from batonkit.wording import nearest, quote_names, show, type_of, with_article
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PACKAGE = "src/baton"
+PACKAGE = "src/batonkit"
 SECONDS = 420
 """After so long, the tests hang: the change is noticed."""
 
@@ -122,7 +122,7 @@ def is_noticed(mutant: Mutant, workers: int) -> str:
     with TemporaryDirectory(prefix="baton-mutant-") as folder:
         sources = Path(folder) / "src"
         shutil.copytree(REPOSITORY / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
-        changed = sources / "baton" / mutant.module
+        changed = sources / "batonkit" / mutant.module
         text = changed.read_bytes()
         changed.write_bytes(text[: mutant.start] + mutant.text.encode() + text[mutant.end :])
         # In order: the tests that are closest to the area come first.

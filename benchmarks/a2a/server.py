@@ -15,10 +15,10 @@ from typing import Any
 
 import uvicorn
 
-from baton import Agent, Runner
-from baton.messages import text_of
-from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk
-from baton.serving.a2a import a2a_app
+from batonkit import Agent, Runner
+from batonkit.messages import text_of
+from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk
+from batonkit.serving.a2a import a2a_app
 
 PACE = 0.001
 """Seconds between tokens: faster than models are, so that little of what is measured is waiting."""

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from baton import Agent, BaseAgent, Handoff, Limits, LoopAgent, ParallelAgent, RunContext, Runner, handoff, tool
-from baton.events import TextDelta
-from baton.handoffs import HandoffInputData
-from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
-from baton.middleware import NextModelCall, model_middleware
-from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
+from batonkit import Agent, BaseAgent, Handoff, Limits, LoopAgent, ParallelAgent, RunContext, Runner, handoff, tool
+from batonkit.events import TextDelta
+from batonkit.handoffs import HandoffInputData
+from batonkit.messages import AssistantMessage, ToolCall, ToolMessage, text_of
+from batonkit.middleware import NextModelCall, model_middleware
+from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
 from benchmarks.contender import RunOnce
 from benchmarks.script import Script
 from benchmarks.workloads import INSTRUCTIONS, QUESTION, Outcome, Reply, Workload

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 from openai import AsyncOpenAI
 
-from baton import Agent, Runner, tool
-from baton.models.openai import OpenAIModel
+from batonkit import Agent, Runner, tool
+from batonkit.models.openai import OpenAIModel
 from benchmarks.workloads import INSTRUCTIONS, QUESTION
 
 RunOnce = Callable[[], Awaitable[str]]

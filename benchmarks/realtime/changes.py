@@ -10,8 +10,8 @@ from statistics import median
 
 from msgspec import Struct
 
-from baton.events import ControlTransferred
-from baton.realtime import RealtimeSession, RealtimeSettings, TurnDetection
+from batonkit.events import ControlTransferred
+from batonkit.realtime import RealtimeSession, RealtimeSettings, TurnDetection
 from benchmarks.realtime.provider import Account, desk, provider_for
 
 _PIECE_MS = 20

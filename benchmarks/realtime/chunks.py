@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import msgspec
 
-from baton.realtime import AudioCompleted, AudioDelta, RealtimeAgent, RealtimeRunner, RealtimeSession
-from baton.realtime.openai import OpenAIRealtimeModel
+from batonkit.realtime import AudioCompleted, AudioDelta, RealtimeAgent, RealtimeRunner, RealtimeSession
+from batonkit.realtime.openai import OpenAIRealtimeModel
 
 _CHUNK = bytes(range(240)) * 8
 """40 milliseconds of 24 kHz."""

@@ -11,8 +11,15 @@ from hashlib import blake2b
 from msgspec import Struct
 from tests.servers.realtime import silence, speech
 
-from baton.events import ControlTransferred
-from baton.realtime import AudioDelta, PlaybackTracker, RealtimeRunner, RealtimeSession, RealtimeSettings, TurnDetection
+from batonkit.events import ControlTransferred
+from batonkit.realtime import (
+    AudioDelta,
+    PlaybackTracker,
+    RealtimeRunner,
+    RealtimeSession,
+    RealtimeSettings,
+    TurnDetection,
+)
 from benchmarks.realtime.provider import Account, Provider, Report, desk, provider_for
 
 PACE = 10.0

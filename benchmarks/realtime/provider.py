@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypedDict
 
-from baton import Limits
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
-from baton.realtime.openai import OpenAIRealtimeModel
+from batonkit import Limits
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
+from batonkit.realtime.openai import OpenAIRealtimeModel
 from benchmarks.realtime.serving import Kind
 
 _REPOSITORY = Path(__file__).parents[2]

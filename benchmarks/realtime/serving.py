@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import ServedSession
 
-from baton.testing import call
-from baton.testing.scripted import ScriptStep
+from batonkit.testing import call
+from batonkit.testing.scripted import ScriptStep
 
 Kind: TypeAlias = Literal["changes", "load"]
 _WORDS = "there is a good deal to be said about that and it takes some time to say"

@@ -18,9 +18,9 @@ from tests.integration.worker.processes import WorkerProcess
 from tests.postgres import PostgresServer
 from tests.temporal_server import TemporalServer
 
-from baton import Runner
-from baton.events import AgentStarted, InterruptRaised, StepCompleted
-from baton.stores import FINISHED_STATUSES, RunRecord, Store
+from batonkit import Runner
+from batonkit.events import AgentStarted, InterruptRaised, StepCompleted
+from batonkit.stores import FINISHED_STATUSES, RunRecord, Store
 from benchmarks.worker.target import CALL_SECONDS, CALLS, LEASE, STORE, make_runner
 
 CONCURRENCY = 20

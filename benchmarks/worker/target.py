@@ -4,8 +4,8 @@ import asyncio
 import os
 from typing import Any
 
-from baton import Runner
-from baton.agents import agent
+from batonkit import Runner
+from batonkit.agents import agent
 
 STORE = "BATON_BENCH_STORE"
 CALL_SECONDS = 0.3

@@ -6,8 +6,8 @@ baton check examples/agents/10_your_own_agent.py:doorman
 
 from typing import Any
 
-from baton import Agent, AgentContext, BaseAgent, Runner, Transfer, agent
-from baton.testing import scripted_or_real, transcript
+from batonkit import Agent, AgentContext, BaseAgent, Runner, Transfer, agent
+from batonkit.testing import scripted_or_real, transcript
 
 
 async def is_member(name: str) -> bool:

@@ -7,11 +7,11 @@ baton check examples/agents/11_history.py:nurse
 from collections.abc import Sequence
 from typing import Any
 
-from baton import Agent, BaseAgent, Runner, then_transfer, tool
-from baton.agents import HistoryPolicy
-from baton.context import HistoryEntry
-from baton.messages import Message, ToolMessage, UserMessage, text_of
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, BaseAgent, Runner, then_transfer, tool
+from batonkit.agents import HistoryPolicy
+from batonkit.context import HistoryEntry
+from batonkit.messages import Message, ToolMessage, UserMessage, text_of
+from batonkit.testing import call, scripted_or_real
 
 
 @tool

@@ -6,9 +6,9 @@ baton check examples/agents/12_retry_and_failover.py:agent
 
 import logging
 
-from baton import Agent, FallbackModel, ModelError, RetryModel, Runner
-from baton.events import AgentResponded
-from baton.testing import ScriptedModel
+from batonkit import Agent, FallbackModel, ModelError, RetryModel, Runner
+from batonkit.events import AgentResponded
+from batonkit.testing import ScriptedModel
 
 
 def overloaded() -> ModelError:

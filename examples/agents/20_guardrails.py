@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from baton import Agent, GuardrailVerdict, RunContext, Runner, guardrail, tool
-from baton.errors import GuardrailTrippedError
-from baton.messages import Message, text_of
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, GuardrailVerdict, RunContext, Runner, guardrail, tool
+from batonkit.errors import GuardrailTrippedError
+from batonkit.messages import Message, text_of
+from batonkit.testing import call, scripted_or_real
 
 paid: list[float] = []
 

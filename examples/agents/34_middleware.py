@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from baton import Agent, Middleware, RunContext, Runner, ToolResult, tool
-from baton.messages import ToolCall, text_of
-from baton.middleware import NextModelCall, NextToolCall, RedactPII, RequireAnnouncedHandoff, ValidateOutput
-from baton.models import ModelRequest, ModelResponse
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Middleware, RunContext, Runner, ToolResult, tool
+from batonkit.messages import ToolCall, text_of
+from batonkit.middleware import NextModelCall, NextToolCall, RedactPII, RequireAnnouncedHandoff, ValidateOutput
+from batonkit.models import ModelRequest, ModelResponse
+from batonkit.testing import ScriptedModel, call
 
 STEPS: dict[str, Any] = {
     "Desk": ["I will transfer you to billing.", call("transfer_to_billing")],

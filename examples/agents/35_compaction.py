@@ -6,12 +6,12 @@ baton check examples/agents/35_compaction.py:clerk
 
 import asyncio
 
-from baton import Agent, Runner, tool
-from baton.agents import Compaction
-from baton.events import HistoryCompacted
-from baton.messages import AssistantMessage, Usage, estimate_tokens
-from baton.models import ModelResponse
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, tool
+from batonkit.agents import Compaction
+from batonkit.events import HistoryCompacted
+from batonkit.messages import AssistantMessage, Usage, estimate_tokens
+from batonkit.models import ModelResponse
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

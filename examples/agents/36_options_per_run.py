@@ -7,11 +7,11 @@ baton run examples/agents/36_options_per_run.py:runner "Where is my parcel?"
 
 import asyncio
 
-from baton import Agent, AgentOptions, ModelSettings, Runner, tool
-from baton.errors import SetupError
-from baton.models import register_model
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentOptions, ModelSettings, Runner, tool
+from batonkit.errors import SetupError
+from batonkit.models import register_model
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

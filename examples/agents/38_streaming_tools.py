@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from baton import Agent, RunContext, Runner, tool
-from baton.agents import StopAt
-from baton.events import CustomDelta, ProgressDelta, ToolReturned
-from baton.testing import call, scripted_or_real
-from baton.tools import Final
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.agents import StopAt
+from batonkit.events import CustomDelta, ProgressDelta, ToolReturned
+from batonkit.testing import call, scripted_or_real
+from batonkit.tools import Final
 
 
 @tool

@@ -6,10 +6,10 @@ baton check examples/agents/48_smaller_prompts.py:reader
 
 import asyncio
 
-from baton import Agent, Runner, tool
-from baton.messages import ToolMessage, text_of
-from baton.middleware import Cache, ClearToolResults, PromptCache, RateLimit
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, tool
+from batonkit.messages import ToolMessage, text_of
+from batonkit.middleware import Cache, ClearToolResults, PromptCache, RateLimit
+from batonkit.testing import ScriptedModel, call
 
 CHAPTERS = {"1": "The sea is calm. " * 40, "2": "A storm comes up. " * 40, "3": "They reach the shore. " * 40}
 

@@ -8,10 +8,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from baton import Agent, Runner, tool
-from baton.messages import ToolMessage
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, tool
+from batonkit.messages import ToolMessage
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, call
 
 
 @tool(effect="read")

@@ -8,9 +8,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from baton import Agent, Runner, tool
-from baton.stores import resolve_store
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner, tool
+from batonkit.stores import resolve_store
+from batonkit.testing import call, scripted_or_real
 
 
 @tool(needs_approval=True, effect="once")

@@ -6,9 +6,9 @@ baton check examples/durability/30_threads.py:desk
 
 import asyncio
 
-from baton import Agent, Runner
-from baton.models import ModelRequest
-from baton.testing import scripted_or_real, transfer_to
+from batonkit import Agent, Runner
+from batonkit.models import ModelRequest
+from batonkit.testing import scripted_or_real, transfer_to
 
 bookings = Agent("Bookings", description="Books tables and changes bookings.")
 desk = Agent("Desk", description="Finds out who can help.", sub_agents=[bookings])

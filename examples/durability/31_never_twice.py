@@ -6,8 +6,8 @@ baton check examples/durability/31_never_twice.py:bank
 
 import asyncio
 
-from baton import Agent, Runner, tool
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner, tool
+from batonkit.testing import call, scripted_or_real
 
 transfers = 0
 has_sent = asyncio.Event()

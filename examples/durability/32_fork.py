@@ -7,10 +7,10 @@ baton check examples/durability/32_fork.py:agent
 import asyncio
 from typing import Any
 
-from baton import Agent, RunContext, Runner, tool
-from baton.messages import text_of
-from baton.models import ModelRequest
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.messages import text_of
+from batonkit.models import ModelRequest
+from batonkit.testing import call, scripted_or_real
 
 searches = 0
 

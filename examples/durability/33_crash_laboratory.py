@@ -7,9 +7,9 @@ baton check examples/durability/33_crash_laboratory.py:shop
 import asyncio
 from typing import Any
 
-from baton import Agent, RunContext, Runner, tool
-from baton.stores import Store
-from baton.testing import ScriptedModel, assert_survives_crashes, call, crash_report
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.stores import Store
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call, crash_report
 
 STEPS = [call("put", item="lamp"), call("check_out"), "Thank you."]
 

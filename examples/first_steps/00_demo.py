@@ -8,7 +8,7 @@ baton demo --model openai:gpt-5
 
 import sys
 
-from baton.cli.demo import demo
+from batonkit.cli.demo import demo
 
 # The same team as in lesson 3. The model is that of BATON_MODEL, or one of Ollama, or an embedded one that is fetched
 # from the package index at first use (1.1 GB); BATON_MODEL=scripted plays a script. The first line says which it is.

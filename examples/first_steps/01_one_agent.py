@@ -5,8 +5,8 @@ baton check examples/first_steps/01_one_agent.py:agent
 baton run examples/first_steps/01_one_agent.py:agent "What can you do?"
 """
 
-from baton import Agent, Runner
-from baton.testing import scripted_or_real
+from batonkit import Agent, Runner
+from batonkit.testing import scripted_or_real
 
 # A language model would read the instructions and the question; this one plays its only step again and again.
 model = scripted_or_real(["I answer questions about your order, in one sentence."], cycle=True)

@@ -6,8 +6,8 @@ baton check examples/first_steps/02_tools.py:shopkeeper
 
 from dataclasses import dataclass
 
-from baton import Agent, RunContext, Runner, ToolError, tool
-from baton.testing import call, scripted_or_real, transcript
+from batonkit import Agent, RunContext, Runner, ToolError, tool
+from batonkit.testing import call, scripted_or_real, transcript
 
 
 @dataclass

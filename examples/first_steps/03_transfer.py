@@ -5,8 +5,8 @@ baton check examples/first_steps/03_transfer.py:router
 baton graph examples/first_steps/03_transfer.py:router
 """
 
-from baton import Agent, Runner, tool
-from baton.testing import call, scripted_or_real, transcript, transfer_to
+from batonkit import Agent, Runner, tool
+from batonkit.testing import call, scripted_or_real, transcript, transfer_to
 
 
 @tool

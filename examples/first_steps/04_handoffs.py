@@ -4,8 +4,8 @@ python examples/first_steps/04_handoffs.py
 baton check examples/first_steps/04_handoffs.py:desk
 """
 
-from baton import Agent, Runner, handoff
-from baton.testing import call, scripted_or_real, transcript
+from batonkit import Agent, Runner, handoff
+from batonkit.testing import call, scripted_or_real, transcript
 
 bookings = Agent("Bookings", description="Books and moves rooms.", instructions="Settle the booking.")
 complaints = Agent(

@@ -6,8 +6,8 @@ baton check examples/first_steps/05_function_returns_agent.py:triage
 
 from typing import Any
 
-from baton import Agent, RunContext, Runner
-from baton.testing import call, scripted_or_real, transcript
+from batonkit import Agent, RunContext, Runner
+from batonkit.testing import call, scripted_or_real, transcript
 
 sales = Agent("Sales", description="Sells things.", instructions="Sell something.")
 refunds = Agent(

@@ -6,8 +6,8 @@ baton check examples/first_steps/06_structured_output.py:planner
 
 from pydantic import BaseModel, Field
 
-from baton import Agent, Runner
-from baton.testing import scripted_or_real
+from batonkit import Agent, Runner
+from batonkit.testing import scripted_or_real
 
 
 class Trip(BaseModel):

@@ -8,9 +8,9 @@ baton run examples/first_steps/07_streaming.py:runner "Count the books"
 import asyncio
 from typing import Any
 
-from baton import Agent, RunContext, Runner, tool
-from baton.events import ProgressDelta, TextDelta, ToolReturned
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.events import ProgressDelta, TextDelta, ToolReturned
+from batonkit.testing import call, scripted_or_real
 
 
 @tool

@@ -5,8 +5,8 @@ baton check examples/handoffs/13_then_and_back.py:editor
 baton graph examples/handoffs/13_then_and_back.py:editor
 """
 
-from baton import Agent, Runner, handoff, then_transfer
-from baton.testing import call, scripted_or_real, transcript
+from batonkit import Agent, Runner, handoff, then_transfer
+from batonkit.testing import call, scripted_or_real, transcript
 
 researcher = Agent("Researcher", description="Finds facts.", instructions="Find out.")
 # Whatever the writer writes, the checker reads it next: no model decides that.

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from baton import Agent, RunContext, Runner, handoff
-from baton.testing import call, scripted_or_real, transcript
+from batonkit import Agent, RunContext, Runner, handoff
+from batonkit.testing import call, scripted_or_real, transcript
 
 
 class Ticket(BaseModel):

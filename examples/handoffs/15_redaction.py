@@ -4,10 +4,10 @@ python examples/handoffs/15_redaction.py
 baton check examples/handoffs/15_redaction.py:desk
 """
 
-from baton import Agent, Runner, handoff
-from baton.handoffs.filters import compose, keep_last, redact
-from baton.messages import text_of
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, handoff
+from batonkit.handoffs.filters import compose, keep_last, redact
+from batonkit.messages import text_of
+from batonkit.testing import ScriptedModel, call
 
 
 def customer(number: str) -> str:

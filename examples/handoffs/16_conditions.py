@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import time
 from typing import Any, Literal
 
-from baton import Agent, RunContext, Runner, handoff
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, RunContext, Runner, handoff
+from batonkit.testing import call, scripted_or_real
 
 
 @dataclass(frozen=True)

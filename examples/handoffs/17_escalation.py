@@ -6,8 +6,8 @@ baton check examples/handoffs/17_escalation.py:first
 
 from typing import Any
 
-from baton import Agent, RunContext, Runner, handoff
-from baton.testing import call, scripted_or_real, transcript
+from batonkit import Agent, RunContext, Runner, handoff
+from batonkit.testing import call, scripted_or_real, transcript
 
 
 def note(ctx: RunContext[Any], text: str) -> str:

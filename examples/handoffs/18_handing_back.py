@@ -4,9 +4,9 @@ python examples/handoffs/18_handing_back.py
 baton check examples/handoffs/18_handing_back.py:planner
 """
 
-from baton import Agent, Runner, handoff
-from baton.messages import text_of
-from baton.testing import call, say, scripted_or_real
+from batonkit import Agent, Runner, handoff
+from batonkit.messages import text_of
+from batonkit.testing import call, say, scripted_or_real
 
 trains = Agent("Trains", description="Knows trains.", instructions="Name one train.")
 hotels = Agent("Hotels", description="Knows hotels.", instructions="Name one hotel.")

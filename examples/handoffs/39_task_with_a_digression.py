@@ -9,9 +9,9 @@ import asyncio
 
 from pydantic import BaseModel
 
-from baton import Agent, Runner, handoff
-from baton.messages import text_of
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner, handoff
+from batonkit.messages import text_of
+from batonkit.testing import call, scripted_or_real
 
 
 class Table(BaseModel):

@@ -8,8 +8,8 @@ baton chat examples/people/08_interrupt_and_resume.py:runner
 import asyncio
 from typing import Any
 
-from baton import Agent, RunContext, Runner, tool
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.testing import call, scripted_or_real
 
 searches = 0
 

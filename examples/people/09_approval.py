@@ -8,8 +8,8 @@ baton chat examples/people/09_approval.py:runner
 import asyncio
 from typing import Any
 
-from baton import Agent, Approval, RunContext, Runner, tool
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Approval, RunContext, Runner, tool
+from batonkit.testing import ScriptedModel, call
 
 paid: list[float] = []
 

@@ -6,10 +6,10 @@ baton check examples/people/37_steer_a_conversation.py:shop
 
 import asyncio
 
-from baton import Agent, Runner, tool
-from baton.messages import UserMessage, text_of
-from baton.models import ModelRequest
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner, tool
+from batonkit.messages import UserMessage, text_of
+from batonkit.models import ModelRequest
+from batonkit.testing import call, scripted_or_real
 
 searching, may_return = asyncio.Event(), asyncio.Event()
 

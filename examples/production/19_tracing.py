@@ -8,9 +8,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from baton import Agent, Runner, tool
-from baton.otel import OTelObserver
-from baton.testing import call, say, scripted_or_real
+from batonkit import Agent, Runner, tool
+from batonkit.otel import OTelObserver
+from batonkit.testing import call, say, scripted_or_real
 
 # A program of yours would send spans to a receiver: OTelObserver.to("http://localhost:4318")
 kept = InMemorySpanExporter()

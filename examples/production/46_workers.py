@@ -11,9 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from baton import Agent, Runner
-from baton.stores import resolve_store
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.stores import resolve_store
+from batonkit.testing import ScriptedModel
 
 RUNS = 1000
 desk = Agent("Desk", instructions="Greet people.", model=ScriptedModel(["Hello."], cycle=True))
@@ -22,7 +22,7 @@ runner = Runner(desk, store=os.environ.get("DESK_STORE", "runs.db"), lease_secon
 
 def start_worker(store: str) -> "subprocess.Popen[bytes]":
     """Start `baton worker` in a process of its own."""
-    command = [sys.executable, "-m", "baton", "worker", f"{__file__}:runner", "--concurrency", "10"]
+    command = [sys.executable, "-m", "batonkit", "worker", f"{__file__}:runner", "--concurrency", "10"]
     return subprocess.Popen(command, env={**os.environ, "DESK_STORE": store}, stderr=subprocess.DEVNULL)
 
 

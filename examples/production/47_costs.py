@@ -6,11 +6,11 @@ baton check examples/production/47_costs.py:desk
 
 import asyncio
 
-from baton import Agent, Limits, Runner
-from baton.errors import LimitError
-from baton.messages import Usage
-from baton.models import ModelPrice, PriceTable
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, Limits, Runner
+from batonkit.errors import LimitError
+from batonkit.messages import Usage
+from batonkit.models import ModelPrice, PriceTable
+from batonkit.testing import ScriptedModel, call, say
 
 # Dollars per million tokens. Models that are not in the table have the prices of genai-prices, if it is installed.
 prices = PriceTable(

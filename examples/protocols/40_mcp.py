@@ -8,10 +8,10 @@ baton mcp examples/protocols/40_mcp.py:desk
 from mcp.server.mcpserver import MCPServer as Server
 from mcp.server.mcpserver.exceptions import ToolError
 
-from baton import Agent, Runner
-from baton.events import ToolReturned
-from baton.mcp import MCPToolset
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner
+from batonkit.events import ToolReturned
+from batonkit.mcp import MCPToolset
+from batonkit.testing import call, scripted_or_real
 
 warehouse = Server("warehouse", log_level="WARNING")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import uvicorn
 
-from baton import Agent, Runner, tool
-from baton.a2a import RemoteAgent
-from baton.serving.a2a import a2a_app
-from baton.testing import call, scripted_or_real, transfer_to
+from batonkit import Agent, Runner, tool
+from batonkit.a2a import RemoteAgent
+from batonkit.serving.a2a import a2a_app
+from batonkit.testing import call, scripted_or_real, transfer_to
 
 
 @tool(needs_approval=True)

@@ -12,11 +12,11 @@ import sys
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 
-from baton import Agent, Runner
-from baton.errors import ToolsUnavailableError
-from baton.events import ToolReturned
-from baton.mcp import MCPToolset
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner
+from batonkit.errors import ToolsUnavailableError
+from batonkit.events import ToolReturned
+from batonkit.mcp import MCPToolset
+from batonkit.testing import call, scripted_or_real
 
 place = (folder := TemporaryDirectory()).name
 identity = {f"GIT_{who}_{what}": "ada@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

@@ -10,9 +10,9 @@ from typing import Any
 
 import aiohttp
 
-from baton import Agent, RunContext, Runner, tool
-from baton.serving import api_app, serve_in_background
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.serving import api_app, serve_in_background
+from batonkit.testing import call, scripted_or_real
 
 
 @tool

@@ -13,10 +13,10 @@ from typing import Any
 
 import aiohttp
 
-from baton import Agent, Runner
-from baton.serving import serve_in_background
-from baton.serving.agui import agui_app, with_frontend_tools
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner
+from batonkit.serving import serve_in_background
+from batonkit.serving.agui import agui_app, with_frontend_tools
+from batonkit.testing import call, scripted_or_real
 
 model = scripted_or_real([call("pick_color"), "Red it is: I paint the door."], cycle=True)
 painter = with_frontend_tools(Agent("Painter", instructions="Let the user pick the color."))

@@ -9,10 +9,10 @@ baton check examples/protocols/45_voice_desk.py:triage
 import asyncio
 from collections import Counter
 
-from baton import tool
-from baton.events import AgentResponded, ControlTransferred, UserMessageAdded
-from baton.realtime import AudioDelta, RealtimeAgent, RealtimeRunner
-from baton.testing import ScriptedRealtimeModel, ScriptStep, call, say, speech
+from batonkit import tool
+from batonkit.events import AgentResponded, ControlTransferred, UserMessageAdded
+from batonkit.realtime import AudioDelta, RealtimeAgent, RealtimeRunner
+from batonkit.testing import ScriptedRealtimeModel, ScriptStep, call, say, speech
 
 
 @tool

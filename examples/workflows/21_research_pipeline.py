@@ -5,9 +5,9 @@ baton check examples/workflows/21_research_pipeline.py:pipeline
 baton graph examples/workflows/21_research_pipeline.py:pipeline
 """
 
-from baton import Agent, Runner, SequentialAgent, tool
-from baton.messages import text_of
-from baton.testing import call, say, scripted_or_real
+from batonkit import Agent, Runner, SequentialAgent, tool
+from batonkit.messages import text_of
+from batonkit.testing import call, say, scripted_or_real
 
 
 @tool

@@ -4,10 +4,10 @@ python examples/workflows/22_writer_and_critic.py
 baton check examples/workflows/22_writer_and_critic.py:article
 """
 
-from baton import Agent, LoopAgent, Runner, SequentialAgent
-from baton.events import AgentStarted
-from baton.testing import call, say, scripted_or_real, transcript
-from baton.workflows import break_loop_tool
+from batonkit import Agent, LoopAgent, Runner, SequentialAgent
+from batonkit.events import AgentStarted
+from batonkit.testing import call, say, scripted_or_real, transcript
+from batonkit.workflows import break_loop_tool
 
 writer = Agent("Writer", instructions="Write, or write better what the critic found fault with.", output_key="draft")
 critic = Agent(

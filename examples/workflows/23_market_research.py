@@ -8,10 +8,10 @@ baton graph examples/workflows/23_market_research.py:study
 import logging
 from typing import Any
 
-from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent
-from baton.messages import text_of
-from baton.testing import call, scripted_or_real
-from baton.workflows import reducers
+from batonkit import Agent, ParallelAgent, RunContext, Runner, SequentialAgent
+from batonkit.messages import text_of
+from batonkit.testing import call, scripted_or_real
+from batonkit.workflows import reducers
 
 
 async def note(ctx: RunContext[Any], figure: str) -> str:

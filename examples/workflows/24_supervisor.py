@@ -5,8 +5,8 @@ baton check examples/workflows/24_supervisor.py:boss
 baton graph examples/workflows/24_supervisor.py:boss
 """
 
-from baton import Agent, Runner, supervisor, tool
-from baton.testing import call, scripted_or_real, transcript
+from batonkit import Agent, Runner, supervisor, tool
+from batonkit.testing import call, scripted_or_real, transcript
 
 
 @tool

@@ -4,9 +4,9 @@ python examples/workflows/25_layered_supervisor.py
 baton check examples/workflows/25_layered_supervisor.py:editor
 """
 
-from baton import Agent, Runner, supervisor
-from baton.events import ControlTransferred
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner, supervisor
+from batonkit.events import ControlTransferred
+from batonkit.testing import call, scripted_or_real
 
 research = supervisor(
     Agent("Research", description="Finds out what is true.", instructions="Have it searched and checked."),

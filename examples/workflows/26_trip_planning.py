@@ -5,10 +5,10 @@ baton check examples/workflows/26_trip_planning.py:trip
 baton graph examples/workflows/26_trip_planning.py:trip
 """
 
-from baton import Runner, plan_execute, tool
-from baton.messages import text_of
-from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, make_executor, make_planner, make_replanner
-from baton.testing import call, scripted_or_real
+from batonkit import Runner, plan_execute, tool
+from batonkit.messages import text_of
+from batonkit.patterns import PLAN_EXECUTE_KEY, ParallelPlan, make_executor, make_planner, make_replanner
+from batonkit.testing import call, scripted_or_real
 
 
 @tool

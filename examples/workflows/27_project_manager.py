@@ -7,9 +7,9 @@ baton check examples/workflows/27_project_manager.py:manager
 import asyncio
 from typing import Any
 
-from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, supervisor, tool
-from baton.events import decode_log, encode_log
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, supervisor, tool
+from batonkit.events import decode_log, encode_log
+from batonkit.testing import call, scripted_or_real
 
 
 @tool

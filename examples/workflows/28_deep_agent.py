@@ -4,10 +4,10 @@ python examples/workflows/28_deep_agent.py
 baton check examples/workflows/28_deep_agent.py:deep
 """
 
-from baton import Agent, Runner, deep_agent, tool
-from baton.messages import text_of
-from baton.patterns import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY
-from baton.testing import call, scripted_or_real
+from batonkit import Agent, Runner, deep_agent, tool
+from batonkit.messages import text_of
+from batonkit.patterns import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY
+from batonkit.testing import call, scripted_or_real
 
 
 @tool

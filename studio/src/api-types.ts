@@ -1095,10 +1095,11 @@ export interface components {
          *             top_logprobs: The number of most likely tokens to return for each position; implies `logprobs`.
          *             metadata: Labels that the provider stores with the request.
          *             service_tier: The processing tier: `auto`, `default`, or the provider's own word, such as `flex`.
-         *             timeout: The seconds to wait for the next bytes of the response.
+         *             timeout: The seconds to wait for a connection, and for the next bytes of the response.
          *             extra_headers: HTTP headers to add to each request.
          *             extra_query: Query parameters to add to the URL of each request.
-         *             extra_body: Fields to add to the body of each request as they are.
+         *             extra_body: Fields to add to the body of each request as they are. Those that hold the conversation, the
+         *                 instructions, the tools or the model are refused.
          *             ignore_unsupported: Whether to leave out settings that the model lacks instead of refusing the request, for
          *                 settings that models of several providers share.
          */
@@ -1482,7 +1483,7 @@ export interface components {
          * RequestRecord
          * @description The request that a response answers, without what the log has elsewhere.
          *
-         *         `baton.flow.requests` restores the request. Contents are named by their hashes; those that no other event has are
+         *         `batonkit.flow.requests` restores the request. Contents are named by their hashes; those that no other event has are
          *         in `contents` of the first record that names them.
          */
         RequestRecord: {

@@ -25,7 +25,7 @@ export function curlOf(events: Event[]): string {
 export function pythonOf(events: Event[]): string {
   const thread = events[0]?.thread ? `, thread=${py(events[0].thread)}` : "";
   return [
-    "import asyncio", "", "from baton import Runner", "", "from desk import team  # your root agent", "", "",
+    "import asyncio", "", "from batonkit import Runner", "", "from desk import team  # your root agent", "", "",
     "async def main() -> None:", `    async with Runner(team, store="runs.db") as runner:`,
     `        result = await runner.run(${py(inputOf(events))}${thread})`, "        print(result.output)", "", "", "asyncio.run(main())", "",
   ].join("\n");
@@ -62,7 +62,7 @@ export function testOf(events: Event[]): string {
   const path = events.filter((event) => event.type === "ControlTransferred").map((event) => event.target ?? "");
   const script = [...steps].map(([agent, made]) => `        ${py(agent)}: [\n${made.map((each) => `            ${each},`).join("\n")}\n        ],`).join("\n");
   return [
-    "from baton import Runner", "from baton.events import ControlTransferred", "from baton.testing import ScriptedModel, call, say", "",
+    "from batonkit import Runner", "from batonkit.events import ControlTransferred", "from batonkit.testing import ScriptedModel, call, say", "",
     "from desk import team  # your root agent", "", "", "async def test_the_run() -> None:", "    model = ScriptedModel({", script, "    })",
     `    result = await Runner(team, model=model).run(${py(inputOf(events))})`,
     `    assert [event.target for event in result.events if isinstance(event, ControlTransferred)] == ${pyValue(path)}`,

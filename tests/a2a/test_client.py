@@ -17,13 +17,13 @@ from starlette.routing import Route
 from tests.ports import reserved_port
 from tests.serving.a2a.clients import served
 
-from baton import Agent, Runner, agent, tool
-from baton.a2a import RemoteAgent
-from baton.agents import AgentContext
-from baton.errors import RemoteError, RemoteUnavailableError, SetupError
-from baton.events import TextDelta
-from baton.serving.a2a import a2a_app
-from baton.testing import ScriptedModel, ScriptedStream, call
+from batonkit import Agent, Runner, agent, tool
+from batonkit.a2a import RemoteAgent
+from batonkit.agents import AgentContext
+from batonkit.errors import RemoteError, RemoteUnavailableError, SetupError
+from batonkit.events import TextDelta
+from batonkit.serving.a2a import a2a_app
+from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 
 def _card(url: str, binding: str, *, streams: bool = True) -> AgentCard:

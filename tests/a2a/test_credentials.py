@@ -11,11 +11,11 @@ from starlette.responses import RedirectResponse
 from starlette.types import Receive, Scope, Send
 from tests.serving.a2a.clients import served
 
-from baton import Agent, Runner
-from baton.a2a import RemoteAgent
-from baton.errors import RemoteError, SetupError
-from baton.serving.a2a import a2a_app
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.a2a import RemoteAgent
+from batonkit.errors import RemoteError, SetupError
+from batonkit.serving.a2a import a2a_app
+from batonkit.testing import ScriptedModel
 
 
 class _Recorded:

@@ -12,20 +12,20 @@ from tests.serving.a2a.clients import served
 from tests.serving.a2a.sdk_service import sdk_service
 from tests.waiting import PATIENCE, until
 
-from baton import Agent, RunContext, Runner, agent, handoff, then_transfer, tool
-from baton.a2a import RemoteAgent
-from baton.a2a import remote as remote_agent
-from baton.agents import AgentContext
-from baton.context import HistoryEntry
-from baton.errors import ModelRequestError, RemoteError, RemoteRejectedError, RemoteUnavailableError, SetupError
-from baton.events import TextDelta
-from baton.handoffs import HandoffInputData
-from baton.handoffs.filters import keep_last
-from baton.messages import Message, text_of
-from baton.serving.a2a import a2a_app
-from baton.stores import iter_records
-from baton.testing import ScriptedModel, ScriptedStream, call, transfer_to
-from baton.workflows import LoopAgent, SequentialAgent
+from batonkit import Agent, RunContext, Runner, agent, handoff, then_transfer, tool
+from batonkit.a2a import RemoteAgent
+from batonkit.a2a import remote as remote_agent
+from batonkit.agents import AgentContext
+from batonkit.context import HistoryEntry
+from batonkit.errors import ModelRequestError, RemoteError, RemoteRejectedError, RemoteUnavailableError, SetupError
+from batonkit.events import TextDelta
+from batonkit.handoffs import HandoffInputData
+from batonkit.handoffs.filters import keep_last
+from batonkit.messages import Message, text_of
+from batonkit.serving.a2a import a2a_app
+from batonkit.stores import iter_records
+from batonkit.testing import ScriptedModel, ScriptedStream, call, transfer_to
+from batonkit.workflows import LoopAgent, SequentialAgent
 
 
 @tool(needs_approval=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from baton import RunContext, Runner, RunResult, tool
-from baton.models import Chunk, ModelRequest, ModelResponse
+from batonkit import RunContext, Runner, RunResult, tool
+from batonkit.models import Chunk, ModelRequest, ModelResponse
 
 
 class RecordingGuardrail:

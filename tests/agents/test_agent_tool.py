@@ -9,7 +9,7 @@ from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 from tests.workflows.parts import answered, asker, check_replay, elsewhere, failing, paths, speaker, texts, writer
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     Approval,
@@ -27,14 +27,14 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.agents import AgentToolResult, with_guardrails
-from baton.errors import LimitError
-from baton.events import AgentResponded, ControlTransferred, Event, InterruptRaised, TextDelta, ToolReturned
-from baton.messages import AssistantMessage, Message, ToolCall, Usage, text_of
-from baton.models import ModelRequest
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, say, transcript, transfer_to
-from baton.workflows import BreakLoop
+from batonkit.agents import AgentToolResult, with_guardrails
+from batonkit.errors import LimitError
+from batonkit.events import AgentResponded, ControlTransferred, Event, InterruptRaised, TextDelta, ToolReturned
+from batonkit.messages import AssistantMessage, Message, ToolCall, Usage, text_of
+from batonkit.models import ModelRequest
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
+from batonkit.workflows import BreakLoop
 
 
 @tool

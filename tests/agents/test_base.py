@@ -2,12 +2,12 @@
 
 import pytest
 
-from baton import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer
-from baton.errors import TaskDeclinedError
-from baton.events import Action, AgentResponded, TextDelta
-from baton.messages import Image, Text, UserMessage
-from baton.runner import RunStream
-from baton.testing import ScriptedModel, transcript, transfer_to
+from batonkit import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer
+from batonkit.errors import TaskDeclinedError
+from batonkit.events import Action, AgentResponded, TextDelta
+from batonkit.messages import Image, Text, UserMessage
+from batonkit.runner import RunStream
+from batonkit.testing import ScriptedModel, transcript, transfer_to
 
 
 class Greeter(BaseAgent):

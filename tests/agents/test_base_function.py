@@ -2,9 +2,9 @@
 
 import pytest
 
-from baton import Agent, AgentContext, Runner, SetupError, Transfer, agent
-from baton.messages import UserMessage
-from baton.testing import ScriptedModel
+from batonkit import Agent, AgentContext, Runner, SetupError, Transfer, agent
+from batonkit.messages import UserMessage
+from batonkit.testing import ScriptedModel
 
 
 async def test_a_function_with_a_name_is_an_agent() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, RunContext, Runner, ToolError, agent, tool
-from baton.agents import AgentContext, Stop, StopAt
-from baton.context import RunContext as Context
-from baton.errors import OutputError, SetupError
-from baton.events import AgentResponded, Event, StepCompleted, ToolReturned
-from baton.messages import AssistantMessage, ToolMessage, UserMessage
-from baton.testing import ScriptedModel, assert_survives_crashes, call
+from batonkit import Agent, RunContext, Runner, ToolError, agent, tool
+from batonkit.agents import AgentContext, Stop, StopAt
+from batonkit.context import RunContext as Context
+from batonkit.errors import OutputError, SetupError
+from batonkit.events import AgentResponded, Event, StepCompleted, ToolReturned
+from batonkit.messages import AssistantMessage, ToolMessage, UserMessage
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 
 
 @tool
@@ -275,7 +275,7 @@ async def test_behaviors_work_inside_custom_agents_and_streams() -> None:
 
     @agent("Outer", sub_agents=[inner])
     async def outer(ctx: AgentContext) -> Any:
-        from baton import Transfer
+        from batonkit import Transfer
 
         return Transfer("Inner")
 

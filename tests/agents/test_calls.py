@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, Runner, tool
-from baton.errors import (
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.errors import (
     NotEncodableError,
     OpenInterruptError,
     ToolError,
@@ -15,11 +15,11 @@ from baton.errors import (
     ToolResultError,
     TransferError,
 )
-from baton.events import StepCompleted, ToolReturned
-from baton.messages import ToolMessage, ToolSpec, text_of
-from baton.testing import ScriptedModel, call
-from baton.tools import FunctionTool, ToolResult
-from baton.tools.base import ToolWrapper
+from batonkit.events import StepCompleted, ToolReturned
+from batonkit.messages import ToolMessage, ToolSpec, text_of
+from batonkit.testing import ScriptedModel, call
+from batonkit.tools import FunctionTool, ToolResult
+from batonkit.tools.base import ToolWrapper
 
 
 def make_runner(

@@ -7,11 +7,11 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from baton import Agent, RunContext, Runner, SetupError, handoff, tool
-from baton.errors import HandoffInputError, TransferError
-from baton.events import ControlTransferred
-from baton.messages import AssistantMessage, ToolCall, UserMessage, text_of
-from baton.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit import Agent, RunContext, Runner, SetupError, handoff, tool
+from batonkit.errors import HandoffInputError, TransferError
+from batonkit.events import ControlTransferred
+from batonkit.messages import AssistantMessage, ToolCall, UserMessage, text_of
+from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 
 class Reason(BaseModel):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baton import (
+from batonkit import (
     Agent,
     Limits,
     ParallelAgent,
@@ -18,11 +18,11 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.agents import AgentHooks, Compaction
-from baton.errors import LimitError, ReplayMismatchError
-from baton.events import AgentResponded, EventRef, HistoryCompacted, decode_log, encode_log
-from baton.handoffs import filters
-from baton.messages import (
+from batonkit.agents import AgentHooks, Compaction
+from batonkit.errors import LimitError, ReplayMismatchError
+from batonkit.events import AgentResponded, EventRef, HistoryCompacted, decode_log, encode_log
+from batonkit.handoffs import filters
+from batonkit.messages import (
     AssistantMessage,
     Message,
     ToolCall,
@@ -33,9 +33,9 @@ from baton.messages import (
     estimate_tokens,
     text_of,
 )
-from baton.models import ModelRequest, ModelResponse
-from baton.realtime import RealtimeAgent, RealtimeRunner
-from baton.testing import ScriptedModel, ScriptedRealtimeModel, assert_survives_crashes, call
+from batonkit.models import ModelRequest, ModelResponse
+from batonkit.realtime import RealtimeAgent, RealtimeRunner
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, assert_survives_crashes, call
 
 HEADING = "Summary of the conversation so far:\n"
 

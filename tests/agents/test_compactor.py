@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.flow.test_scale import count_calls, run_without_event_loop
 
-from baton import Agent, Limits, RunContext, Runner, tool
-from baton.agents import Compaction, loop
-from baton.events import HistoryCompacted, decode_log, encode_log
-from baton.messages import Message, estimate_tokens
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Limits, RunContext, Runner, tool
+from batonkit.agents import Compaction, loop
+from batonkit.events import HistoryCompacted, decode_log, encode_log
+from batonkit.messages import Message, estimate_tokens
+from batonkit.testing import ScriptedModel, call
 
 AT_TOKENS = 1000
 

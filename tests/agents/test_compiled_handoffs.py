@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, handoff, tool
-from baton.errors import RunError, TransferError
-from baton.events import AgentResponded
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentContext, RunContext, Runner, Transfer, agent, handoff, tool
+from batonkit.errors import RunError, TransferError
+from batonkit.events import AgentResponded
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, AgentContext, BatonError, RunContext, Runner, tool
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentContext, BatonError, RunContext, Runner, tool
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call
 
 VALUES = {"user": "Ada", "n": 3, "empty": "", "list": [1, 2], "odd": "{user}"}
 

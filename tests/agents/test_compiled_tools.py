@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, Runner, handoff, tool
-from baton.agents import with_guardrails
-from baton.errors import RunError, SetupError, UnknownToolError
-from baton.events import AgentResponded, ToolReturned
-from baton.messages import ToolSpec
-from baton.testing import ScriptedModel, assert_survives_crashes, call
-from baton.tools import Tool, ToolResult, with_tool_guardrails
+from batonkit import Agent, RunContext, Runner, handoff, tool
+from batonkit.agents import with_guardrails
+from batonkit.errors import RunError, SetupError, UnknownToolError
+from batonkit.events import AgentResponded, ToolReturned
+from batonkit.messages import ToolSpec
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call
+from batonkit.tools import Tool, ToolResult, with_tool_guardrails
 
 
 @tool

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.context.run_state import AsyncCloseable
-from baton.errors import UnknownToolError
-from baton.events import AgentResponded, ToolReturned
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call
-from baton.tools import Tool, Toolset
+from batonkit import Agent, RunContext, Runner, SetupError, tool
+from batonkit.context.run_state import AsyncCloseable
+from batonkit.errors import UnknownToolError
+from batonkit.events import AgentResponded, ToolReturned
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, call
+from batonkit.tools import Tool, Toolset
 
 
 @tool

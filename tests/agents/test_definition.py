@@ -6,10 +6,10 @@ from typing import get_type_hints
 
 import pytest
 
-from baton import Agent, AgentContext, Limits, ModelSettings, Runner, SetupError, tool
-from baton.handoffs import Handoff
-from baton.models import ModelRequest, register_model
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentContext, Limits, ModelSettings, Runner, SetupError, tool
+from batonkit.handoffs import Handoff
+from batonkit.models import ModelRequest, register_model
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

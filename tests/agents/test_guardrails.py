@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel
 from tests.agents.guardrail_fakes import HangingModel, RecordingGuardrail, ask, run_to_failure
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     Exit,
@@ -24,14 +24,14 @@ from baton import (
     handoff,
     then_transfer,
 )
-from baton.agents import AgentHooks, with_guardrails
-from baton.errors import GuardrailFailedError, GuardrailTrippedError, NotEncodableError, ReplayMismatchError
-from baton.events import AgentResponded, BreakLoop, ControlTransferred, StepCompleted, ToolReturned
-from baton.events.codec import decode_log, encode_log
-from baton.messages import Message, ToolMessage, text_of
-from baton.models import ModelRequest
-from baton.runner import GuardrailResult
-from baton.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit.agents import AgentHooks, with_guardrails
+from batonkit.errors import GuardrailFailedError, GuardrailTrippedError, NotEncodableError, ReplayMismatchError
+from batonkit.events import AgentResponded, BreakLoop, ControlTransferred, StepCompleted, ToolReturned
+from batonkit.events.codec import decode_log, encode_log
+from batonkit.messages import Message, ToolMessage, text_of
+from batonkit.models import ModelRequest
+from batonkit.runner import GuardrailResult
+from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 MODES = pytest.mark.parametrize("mode", ["blocking", "parallel"])
 

@@ -7,15 +7,25 @@ from typing import Any
 import pytest
 from tests.agents.guardrail_fakes import RecordingGuardrail, ask, run_to_failure
 
-from baton import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, SetupError, guardrail, then_transfer, tool
-from baton.agents import with_guardrails
-from baton.errors import GuardrailTrippedError
-from baton.events import AgentResponded, Event
-from baton.messages import Message
-from baton.models import ModelRequest
-from baton.runner import Interrupt
-from baton.testing import ScriptedModel, assert_survives_crashes, call, transcript, transfer_to
-from baton.tools import with_tool_guardrails
+from batonkit import (
+    Agent,
+    AgentContext,
+    GuardrailVerdict,
+    RunContext,
+    Runner,
+    SetupError,
+    guardrail,
+    then_transfer,
+    tool,
+)
+from batonkit.agents import with_guardrails
+from batonkit.errors import GuardrailTrippedError
+from batonkit.events import AgentResponded, Event
+from batonkit.messages import Message
+from batonkit.models import ModelRequest
+from batonkit.runner import Interrupt
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call, transcript, transfer_to
+from batonkit.tools import with_tool_guardrails
 
 # M19
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.agents.guardrail_fakes import HangingModel, RecordingGuardrail, ask, run_to_failure
 
-from baton import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, SetupError, agent
-from baton.agents import with_guardrails
-from baton.errors import GuardrailTrippedError, ModelError
-from baton.events import Delta, Event, TextDelta
-from baton.messages import AssistantMessage, Message, Reasoning, text_of
-from baton.middleware import model_middleware
-from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
-from baton.testing import ScriptedModel, ScriptedStream, call, transfer_to
+from batonkit import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, SetupError, agent
+from batonkit.agents import with_guardrails
+from batonkit.errors import GuardrailTrippedError, ModelError
+from batonkit.events import Delta, Event, TextDelta
+from batonkit.messages import AssistantMessage, Message, Reasoning, text_of
+from batonkit.middleware import model_middleware
+from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
+from batonkit.testing import ScriptedModel, ScriptedStream, call, transfer_to
 
 
 async def delivered_events(runner: Runner[Any, Any], input: str = "go") -> list[Event | Delta]:

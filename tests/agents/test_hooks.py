@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, Runner, RunResult, tool
-from baton.agents import AgentHooks, RunHooks
-from baton.errors import OpenInterruptError
-from baton.events import ToolReturned
-from baton.messages import ToolCall
-from baton.models import ModelRequest, ModelResponse
-from baton.runner import Interrupt
-from baton.testing import ScriptedModel, call, transfer_to
+from batonkit import Agent, RunContext, Runner, RunResult, tool
+from batonkit.agents import AgentHooks, RunHooks
+from batonkit.errors import OpenInterruptError
+from batonkit.events import ToolReturned
+from batonkit.messages import ToolCall
+from batonkit.models import ModelRequest, ModelResponse
+from batonkit.runner import Interrupt
+from batonkit.testing import ScriptedModel, call, transfer_to
 
 
 class RecordingHooks(RunHooks):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baton.agents.hooks import gather_callbacks, maybe_await
+from batonkit.agents.hooks import gather_callbacks, maybe_await
 
 
 class CustomAwaitable:

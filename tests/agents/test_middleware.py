@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from baton import (
+from batonkit import (
     Agent,
     AgentHooks,
     Limits,
@@ -22,9 +22,9 @@ from baton import (
     agent,
     tool,
 )
-from baton.agents import AgentContext, Compaction, with_guardrails
-from baton.errors import BatonError, GuardrailTrippedError, LimitError, ModelError, SetupError, ToolError
-from baton.events import (
+from batonkit.agents import AgentContext, Compaction, with_guardrails
+from batonkit.errors import BatonError, GuardrailTrippedError, LimitError, ModelError, SetupError, ToolError
+from batonkit.events import (
     AgentResponded,
     HistoryCompacted,
     ResponseRestarted,
@@ -33,12 +33,12 @@ from baton.events import (
     ToolReturned,
     UserMessageAdded,
 )
-from baton.messages import AssistantMessage, ToolCall, Usage, UserMessage
-from baton.middleware import Middleware, model_middleware, tool_middleware
-from baton.models import ModelRequest, ModelResponse
-from baton.realtime import RealtimeAgent, RealtimeRunner
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, ScriptedRealtimeModel, ScriptedStream, assert_survives_crashes, call, say
+from batonkit.messages import AssistantMessage, ToolCall, Usage, UserMessage
+from batonkit.middleware import Middleware, model_middleware, tool_middleware
+from batonkit.models import ModelRequest, ModelResponse
+from batonkit.realtime import RealtimeAgent, RealtimeRunner
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, ScriptedStream, assert_survives_crashes, call, say
 
 
 def one_agent(model: Any, *middleware: Middleware, **options: Any) -> Runner[Any, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from baton import Agent, BatonError, Limits, ModelError, RunContext, Runner, tool
-from baton.errors import EmptyResponseError, LimitError, OutputError, TurnLimitError
-from baton.events import AgentResponded, Delta, ResponseRestarted, TextDelta, ToolReturned
-from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, Usage, UserMessage, text_of
-from baton.models import CompleteResponse, FallbackModel, Model, ModelRequest, ModelResponse, RetryModel
-from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript
+from batonkit import Agent, BatonError, Limits, ModelError, RunContext, Runner, tool
+from batonkit.errors import EmptyResponseError, LimitError, OutputError, TurnLimitError
+from batonkit.events import AgentResponded, Delta, ResponseRestarted, TextDelta, ToolReturned
+from batonkit.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, Usage, UserMessage, text_of
+from batonkit.models import CompleteResponse, FallbackModel, Model, ModelRequest, ModelResponse, RetryModel
+from batonkit.testing import ScriptedModel, ScriptedStream, call, say, transcript
 
 _FINAL_REQUEST = "Answer now, as well as you can"
 

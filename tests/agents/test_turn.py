@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, RunContext, Runner, RunResult, agent, handoff, tool
-from baton.agents import MultipleTransfers
-from baton.errors import TransferError, UnknownToolError
-from baton.events import AgentResponded, ControlTransferred, Exit, InterruptRaised, ToolReturned
-from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
-from baton.testing import ScriptedModel, call, say, transcript, transfer_to
-from baton.tools import ToolResult
+from batonkit import Agent, AgentContext, RunContext, Runner, RunResult, agent, handoff, tool
+from batonkit.agents import MultipleTransfers
+from batonkit.errors import TransferError, UnknownToolError
+from batonkit.events import AgentResponded, ControlTransferred, Exit, InterruptRaised, ToolReturned
+from batonkit.messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
+from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
+from batonkit.tools import ToolResult
 
 
 @tool

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, Runner, tool
-from baton.errors import SetupError
-from baton.events import ToolReturned
-from baton.testing import ScriptedModel, assert_survives_crashes, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.errors import SetupError
+from batonkit.events import ToolReturned
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 
 
 class Gauge:

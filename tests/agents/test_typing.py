@@ -5,9 +5,9 @@ from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, BaseAgent, RunContext, Runner, RunResult, RunStream, agent, tool
-from baton.events import Action
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentContext, BaseAgent, RunContext, Runner, RunResult, RunStream, agent, tool
+from batonkit.events import Action
+from batonkit.testing import ScriptedModel, call
 
 
 class Report(BaseModel):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.workflows.parts import answered, asker, check_replay, failing, paths, speaker, texts, writer
 
-from baton import (
+from batonkit import (
     Agent,
     AgentHooks,
     BaseAgent,
@@ -20,11 +20,11 @@ from baton import (
     SetupError,
     then_transfer,
 )
-from baton.agents import with_guardrails
-from baton.errors import GuardrailTrippedError, LimitError
-from baton.events import ControlTransferred
-from baton.testing import ScriptedModel, call
-from baton.workflows import BreakLoop
+from batonkit.agents import with_guardrails
+from batonkit.errors import GuardrailTrippedError, LimitError
+from batonkit.events import ControlTransferred
+from batonkit.testing import ScriptedModel, call
+from batonkit.workflows import BreakLoop
 
 
 def polite(ctx: RunContext, checked: Any) -> bool:

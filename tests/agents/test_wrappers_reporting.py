@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, AgentContext, Limits, RunContext, Runner, SetupError, agent, then_transfer, tool
-from baton.errors import LimitError
-from baton.events import StepCompleted, ValueChanges, decode_log, encode_log
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentContext, Limits, RunContext, Runner, SetupError, agent, then_transfer, tool
+from batonkit.errors import LimitError
+from batonkit.events import StepCompleted, ValueChanges, decode_log, encode_log
+from batonkit.testing import ScriptedModel, call
 
 
 @tool(on_error="raise")

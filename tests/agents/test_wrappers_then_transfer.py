@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, Exit, RunContext, Runner, SetupError, Transfer, agent, then_transfer, tool
-from baton.errors import TurnLimitError
-from baton.events import AgentResponded, Event
-from baton.messages import UserMessage
-from baton.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit import Agent, AgentContext, Exit, RunContext, Runner, SetupError, Transfer, agent, then_transfer, tool
+from batonkit.errors import TurnLimitError
+from batonkit.events import AgentResponded, Event
+from batonkit.messages import UserMessage
+from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 
 @tool

@@ -11,14 +11,14 @@ from typing import Any, get_args, get_origin
 from tests.architecture.public import public_objects
 from tests.architecture.shape import PACKAGE
 
-from baton import Agent, Runner, RunResult
-from baton.agents import AgentContext
-from baton.context import RunContext
-from baton.realtime import RealtimeRunner, RealtimeSession
-from baton.runner import BackgroundRunner, RunStream
-from baton.runner.threads import Thread
-from baton.stores import PostgresStore, SQLiteStore, Store
-from baton.worker import Worker
+from batonkit import Agent, Runner, RunResult
+from batonkit.agents import AgentContext
+from batonkit.context import RunContext
+from batonkit.realtime import RealtimeRunner, RealtimeSession
+from batonkit.runner import BackgroundRunner, RunStream
+from batonkit.runner.threads import Thread
+from batonkit.stores import PostgresStore, SQLiteStore, Store
+from batonkit.worker import Worker
 
 ROOT = Path(__file__).parents[2]
 VARIABLES: dict[str, tuple[type, ...]] = {

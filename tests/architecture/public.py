@@ -9,8 +9,8 @@ from typing import Any, cast, get_type_hints
 import msgspec
 from tests.architecture.shape import PACKAGE
 
-from baton.mcp import TokenStore
-from baton.stores import Store
+from batonkit.mcp import TokenStore
+from batonkit.stores import Store
 
 PROTOCOLS: tuple[type, ...] = (Store, TokenStore)
 """Protocols whose docstrings hold for the classes that implement them."""
@@ -27,7 +27,7 @@ _SECTION = re.compile(r"^(Args|Attributes|Keyword Args):\s*$", re.MULTILINE)
 
 def public_names(package: str) -> list[str]:
     """List what a package exports: its `__all__`, or for a single module the public names it defines."""
-    module = import_module(f"baton.{package}")
+    module = import_module(f"batonkit.{package}")
     if hasattr(module, "__all__"):
         return list(module.__all__)
     return [
@@ -42,10 +42,10 @@ def public_objects() -> Iterator[tuple[str, Any]]:
     seen: set[int] = set()
     for package in PACKAGES:
         for name in public_names(package):
-            value = getattr(import_module(f"baton.{package}"), name)
+            value = getattr(import_module(f"batonkit.{package}"), name)
             if (inspect.isclass(value) or inspect.isfunction(value)) and id(value) not in seen:
                 seen.add(id(value))
-                yield f"baton.{package}.{name}", value
+                yield f"batonkit.{package}.{name}", value
 
 
 def has_docstrings(value: Any) -> bool:
@@ -68,7 +68,7 @@ def public_functions() -> Iterator[tuple[str, Any]]:
         for member in dir(value):
             function = getattr(inspect.getattr_static(value, member), "__func__", inspect.getattr_static(value, member))
             is_public = not member.startswith("_") or member.endswith("__")
-            if is_public and inspect.isfunction(function) and function.__module__.startswith("baton"):
+            if is_public and inspect.isfunction(function) and function.__module__.startswith("batonkit"):
                 yield f"{name}.{member}", function
 
 

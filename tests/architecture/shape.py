@@ -2,8 +2,8 @@
 
 Tests next to it check loops, layers and names. Sizes are for information: no limit is worth worse code.
 
-A module is one .py file; a package is a direct child of `baton`, a folder or a single file. An import is made on load,
-lazily (inside a function) or for types only (under TYPE_CHECKING). Nothing is imported or executed.
+A module is one .py file; a package is a direct child of `batonkit`, a folder or a single file. An import is made on
+load, lazily (inside a function) or for types only (under TYPE_CHECKING). Nothing is imported or executed.
 """
 
 import ast
@@ -16,11 +16,11 @@ from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PACKAGE = REPOSITORY / "src" / "baton"
+PACKAGE = REPOSITORY / "src" / "batonkit"
 ROOT = "(root)"
 """The name of the package's own `__init__.py` among the packages."""
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "core", "manager", "impl", "internal", "misc"})
-ALLOWED_NAMES = frozenset({"baton.swarm.core", "baton.swarm.util"})
+ALLOWED_NAMES = frozenset({"batonkit.swarm.core", "batonkit.swarm.util"})
 """Modules whose names are Swarm's own: programs import them."""
 
 

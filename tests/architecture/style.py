@@ -3,7 +3,7 @@
 Run it on the whole package or on parts of it:
 
     python tests/architecture/style.py
-    python tests/architecture/style.py src/baton/agents src/baton/errors.py
+    python tests/architecture/style.py src/batonkit/agents src/batonkit/errors.py
     python tests/architecture/style.py --tests
     python tests/architecture/style.py --tests tests/runner
 
@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PACKAGE = REPOSITORY / "src" / "baton"
+PACKAGE = REPOSITORY / "src" / "batonkit"
 TESTS = REPOSITORY / "tests"
 SWARM_NAMES = frozenset({"Agent"})
-"""Names that OpenAI Swarm has chosen; `baton.swarm` keeps them."""
+"""Names that OpenAI Swarm has chosen; `batonkit.swarm` keeps them."""
 MAX_SUMMARY = 90
 """Maximum length of the first line of a docstring."""
 

@@ -5,7 +5,7 @@ import tomllib
 
 from tests.architecture.shape import REPOSITORY
 
-import baton
+import batonkit
 
 
 def test_the_version_is_the_same_everywhere() -> None:
@@ -14,7 +14,7 @@ def test_the_version_is_the_same_everywhere() -> None:
     changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.search(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2}|Unreleased)$", changes, re.MULTILINE)
     assert newest is not None, "CHANGELOG.md needs a heading such as `## [0.1.0] - Unreleased`"
-    assert packaged == baton.__version__ == newest.group(1)
+    assert packaged == batonkit.__version__ == newest.group(1)
 
 
 def test_the_licence_is_whole() -> None:

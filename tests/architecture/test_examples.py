@@ -15,9 +15,9 @@ import pytest
 from tests.architecture.shape import REPOSITORY
 from tests.servers import OpenAIServer
 
-from baton.messages import ToolCall, ToolMessage
-from baton.models import ModelRequest
-from baton.testing import call
+from batonkit.messages import ToolCall, ToolMessage
+from batonkit.models import ModelRequest
+from batonkit.testing import call
 
 FOLDER = REPOSITORY / "examples"
 EXAMPLES = sorted(FOLDER.glob("*/[0-9][0-9]_*.py"), key=lambda example: example.name)
@@ -196,5 +196,5 @@ def test_the_commands_in_its_docstring_work(example: Path) -> None:
     for _, verb, target, *rest in others:
         assert target.startswith(f"{script}:")
         strict = ["--strict"] if verb == "check" else []
-        finished = _run("-m", "baton", verb, target, *rest, *strict)
+        finished = _run("-m", "batonkit", verb, target, *rest, *strict)
         assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -11,12 +11,12 @@ import pytest
 from tests.architecture.public import PACKAGES, public_functions, public_names
 from tests.architecture.shape import PACKAGE, REPOSITORY, ROOT, baton_modules, package_imports
 
-import baton
-from baton import BatonError
+import batonkit
+from batonkit import BatonError
 
 REFERENCE = REPOSITORY / "docs" / "reference"
 MAX_ROOT_NAMES = 40
-EXPORTED: dict[str, tuple[str, ...]] = vars(baton)["_PACKAGES"]
+EXPORTED: dict[str, tuple[str, ...]] = vars(batonkit)["_PACKAGES"]
 WITH_LISTS = [package for package in PACKAGES if (PACKAGE / package).is_dir()]
 
 
@@ -27,12 +27,12 @@ def _sort_key(name: str) -> tuple[int, str]:
 
 def test_the_root_exports_names_of_packages() -> None:
     exported = [name for names in EXPORTED.values() for name in names]
-    assert sorted(exported) == sorted(baton.__all__)
+    assert sorted(exported) == sorted(batonkit.__all__)
     assert len(set(exported)) == len(exported)
     assert len(exported) <= MAX_ROOT_NAMES, f"at most {MAX_ROOT_NAMES} names; export it from its package only"
     for package, names in EXPORTED.items():
-        module = import_module(f"baton.{package}")
-        assert [name for name in names if getattr(baton, name) is not getattr(module, name)] == []
+        module = import_module(f"batonkit.{package}")
+        assert [name for name in names if getattr(batonkit, name) is not getattr(module, name)] == []
 
 
 def test_a_type_checker_sees_the_same_names() -> None:
@@ -48,31 +48,31 @@ def test_a_type_checker_sees_the_same_names() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Kitchen'"):
-        _ = getattr(baton, "Kitchen")  # noqa: B009 - the type checker would know that it is not there
+        _ = getattr(batonkit, "Kitchen")  # noqa: B009 - the type checker would know that it is not there
 
 
 def test_dir_shows_public_names_only() -> None:
-    assert dir(baton) == sorted(baton.__all__)
+    assert dir(batonkit) == sorted(batonkit.__all__)
 
 
 @pytest.mark.parametrize("package", WITH_LISTS)
 def test_a_package_sorts_its_names(package: str) -> None:
-    module = import_module(f"baton.{package}")
+    module = import_module(f"batonkit.{package}")
     names = list(module.__all__)
     assert names == sorted(names, key=_sort_key)
     assert [name for name in names if not hasattr(module, name)] == []
 
 
 def test_the_root_sorts_its_names() -> None:
-    assert baton.__all__ == sorted(baton.__all__, key=_sort_key)
+    assert batonkit.__all__ == sorted(batonkit.__all__, key=_sort_key)
 
 
 @pytest.mark.parametrize("package", [*WITH_LISTS, "cli"])
 def test_a_package_says_what_it_is_for_and_what_it_may_import(package: str) -> None:
-    docstring = " ".join((import_module(f"baton.{package}").__doc__ or "").split())
+    docstring = " ".join((import_module(f"batonkit.{package}").__doc__ or "").split())
     imports = re.search(r"\b(?:May import|Imports) [^.]+\.", docstring)
-    assert imports is not None, f"baton.{package} does not say what it may import"
-    assert docstring[: imports.start()].strip(), f"baton.{package} does not say what it is for"
+    assert imports is not None, f"batonkit.{package} does not say what it may import"
+    assert docstring[: imports.start()].strip(), f"batonkit.{package} does not say what it is for"
 
 
 def test_the_reference_has_a_page_for_each_package() -> None:
@@ -88,7 +88,7 @@ def test_the_reference_has_a_page_for_each_package() -> None:
     }
     assert {page.stem for page in REFERENCE.glob("*.md")} == {"index", *PACKAGES}
     for package in PACKAGES:
-        assert f"\n::: baton.{package}\n" in (REFERENCE / f"{package}.md").read_text(encoding="utf-8")
+        assert f"\n::: batonkit.{package}\n" in (REFERENCE / f"{package}.md").read_text(encoding="utf-8")
 
 
 def _tree_of_errors() -> str:
@@ -105,7 +105,7 @@ def test_the_tree_of_errors_has_every_error_below_its_base() -> None:
         name = entry.split()[0]
         branches[len(indent) // 4 :] = [name]
         shown[name] = (["BatonError", *branches])[-2]
-    kinds = [kind for kind in vars(import_module("baton.errors")).values() if isinstance(kind, type)]
+    kinds = [kind for kind in vars(import_module("batonkit.errors")).values() if isinstance(kind, type)]
     bases = {kind.__name__: kind.__bases__[0].__name__ for kind in kinds if issubclass(kind, BatonError)}
     assert shown == {name: base for name, base in bases.items() if name != "BatonError"}, (
         "correct the tree in docs/concepts/errors.md"
@@ -113,7 +113,7 @@ def test_the_tree_of_errors_has_every_error_below_its_base() -> None:
 
 
 def test_errors_have_six_branches() -> None:
-    branches = {kind.__name__ for kind in BatonError.__subclasses__() if kind.__module__ == "baton.errors"}
+    branches = {kind.__name__ for kind in BatonError.__subclasses__() if kind.__module__ == "batonkit.errors"}
     assert branches == {"SetupError", "ModelError", "ToolError", "RunError", "StoreError", "RemoteError"}
 
 

@@ -1,4 +1,4 @@
-"""Modules that `import baton` and a first team load. `python -m benchmarks` measures time and memory."""
+"""Modules that `import batonkit` and a first team load. `python -m benchmarks` measures time and memory."""
 
 import json
 import subprocess
@@ -17,21 +17,26 @@ HEAVY = frozenset(
     }
 )
 NOT_EVEN_YET = frozenset({"asyncio", "msgspec", "typing_extensions", "dataclasses", "inspect", "logging", "json"})
-"""Modules that `import baton` alone must not load; names are loaded on first use."""
+"""Modules that `import batonkit` alone must not load; names are loaded on first use."""
 
 NOT_FOR_A_FIRST_RUN = frozenset(
     {
         *("email", "urllib", "json", "difflib", "random", "secrets", "hashlib"),
-        *("baton.models.retry", "baton.models.provider_errors", "baton.stores.urls", "baton.flow.requests"),
-        *("baton.runner.answers", "baton.runner.background", "baton.runner.driving", "baton.runner.stored_runs"),
-        *("baton.runner.threads", "baton.runner.waiting"),
+        *("batonkit.models.retry", "batonkit.models.provider_errors", "batonkit.stores.urls", "batonkit.flow.requests"),
+        *(
+            "batonkit.runner.answers",
+            "batonkit.runner.background",
+            "batonkit.runner.driving",
+            "batonkit.runner.stored_runs",
+        ),
+        *("batonkit.runner.threads", "batonkit.runner.waiting"),
     }
 )
 """Modules that a run without a store does not need; each is loaded when it is used first."""
 
 _A_TEAM = """
-from baton import Agent, Limits, RunContext, Runner, handoff, tool
-from baton.testing import ScriptedModel
+from batonkit import Agent, Limits, RunContext, Runner, handoff, tool
+from batonkit.testing import ScriptedModel
 weather = Agent("Weather", description="Knows the weather.")
 runner = Runner(Agent("Router", description="Routes.", sub_agents=[weather]), model=ScriptedModel(["Hi."]))
 assert runner.run_sync("Hello").output == "Hi."
@@ -40,9 +45,9 @@ assert runner.run_sync("Hello").output == "Hi."
 
 _A_FIRST_RUN = """
 import asyncio
-from baton import Agent, Runner, tool
-from baton.messages import AssistantMessage, ToolCall
-from baton.models import CompleteResponse, ModelResponse
+from batonkit import Agent, Runner, tool
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.models import CompleteResponse, ModelResponse
 
 @tool
 async def step(n: int) -> str:
@@ -77,8 +82,8 @@ def _modules_loaded_by(code: str) -> set[str]:
 
 
 def test_import_baton_loads_next_to_nothing() -> None:
-    loaded = _loaded_by("import baton")
-    assert "baton" in loaded
+    loaded = _loaded_by("import batonkit")
+    assert "batonkit" in loaded
     assert loaded & (HEAVY | NOT_EVEN_YET) == set()
 
 
@@ -90,7 +95,7 @@ def test_a_first_team_without_tools_loads_nothing_heavy() -> None:
 
 def test_a_first_run_loads_only_what_it_needs() -> None:
     loaded = _modules_loaded_by(_A_FIRST_RUN)
-    assert "baton.runner.stream" in loaded
+    assert "batonkit.runner.stream" in loaded
     assert loaded & (HEAVY | NOT_FOR_A_FIRST_RUN) == set()
 
 
@@ -113,15 +118,15 @@ def test_a_first_run_loads_only_what_it_needs() -> None:
     ],
 )
 def test_no_package_loads_anything_heavy(package: str) -> None:
-    assert _loaded_by(f"import baton.{package}") & HEAVY == set()
+    assert _loaded_by(f"import batonkit.{package}") & HEAVY == set()
 
 
 def test_the_command_line_answers_for_its_version_without_loading_a_run() -> None:
     program = (
-        "import json, sys; from click.testing import CliRunner; from baton.cli.main import main; "
+        "import json, sys; from click.testing import CliRunner; from batonkit.cli.main import main; "
         "said = CliRunner().invoke(main, ['--version']).output; print(json.dumps([said, *sys.modules]))"
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     said, *loaded = json.loads(finished.stdout)
     assert said.startswith("baton, version ")
-    assert not {"baton.runner", "pydantic", "rich"} & set(loaded)
+    assert not {"batonkit.runner", "pydantic", "rich"} & set(loaded)

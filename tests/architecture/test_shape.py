@@ -19,15 +19,15 @@ from tests.architecture.shape import (
 
 _COMPLEX = re.compile(r"def (\w+)\(.*# noqa: C901$", re.MULTILINE)
 COMPLEX_FUNCTIONS = {
-    "src/baton/cli/display.py: _show_event",
-    "src/baton/flow/log_history.py: _read",
-    "src/baton/flow/requests.py: _logged_entries",
-    "src/baton/models/retry.py: _respond",
-    "src/baton/otel/spans.py: _trace",
-    "src/baton/realtime/agent.py: _process",
-    "src/baton/realtime/controller.py: on_signal",
-    "src/baton/serving/a2a/projection.py: apply",
-    "src/baton/testing/transcripts.py: _line",
+    "src/batonkit/cli/display.py: _show_event",
+    "src/batonkit/flow/log_history.py: _read",
+    "src/batonkit/flow/requests.py: _logged_entries",
+    "src/batonkit/models/retry.py: _respond",
+    "src/batonkit/otel/spans.py: _trace",
+    "src/batonkit/realtime/agent.py: _process",
+    "src/batonkit/realtime/controller.py: on_signal",
+    "src/batonkit/serving/a2a/projection.py: apply",
+    "src/batonkit/testing/transcripts.py: _line",
     "tests/laws/realtime_sessions.py: _perform",
     "tests/servers/anthropic/request_schema.py: _check_block",
 }
@@ -54,13 +54,13 @@ def test_there_are_no_import_loops() -> None:
     modules = baton_modules()
     assert len(modules) > 50
     assert find_loops({name: module.imports for name, module in modules.items()}) == []
-    assert find_loops({name: module.all_imports - {"baton"} for name, module in modules.items()}) == []
+    assert find_loops({name: module.all_imports - {"batonkit"} for name, module in modules.items()}) == []
     assert find_loops(package_imports(modules)) == []
 
 
 def test_nothing_imports_the_package_root() -> None:
     modules = baton_modules()
-    direct = [name for name, module in modules.items() if _imports_root(module.path) and name != "baton"]
+    direct = [name for name, module in modules.items() if _imports_root(module.path) and name != "batonkit"]
     assert direct == []
 
 
@@ -68,7 +68,7 @@ def _imports_root(path: Path) -> bool:
     depth = len(path.relative_to(PACKAGE).parts)
     return any(
         isinstance(node, ast.ImportFrom)
-        and (node.module == "baton" if not node.level else node.module is None and node.level == depth)
+        and (node.module == "batonkit" if not node.level else node.module is None and node.level == depth)
         and not any((PACKAGE / alias.name).exists() or (PACKAGE / f"{alias.name}.py").exists() for alias in node.names)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     )

@@ -7,7 +7,7 @@ import pytest
 from tests.architecture.shape import REPOSITORY
 from tools.diagrams.draw import COLORS, FOLDER, picture_of, source_hash
 
-import baton
+import batonkit
 
 DOCS = REPOSITORY / "docs"
 DIAGRAMS = sorted(FOLDER.glob("*.mmd"))
@@ -56,5 +56,5 @@ def test_every_guide_is_in_the_index() -> None:
 # X2
 def test_the_reference_lists_every_name_of_the_package() -> None:
     index = (DOCS / "reference" / "index.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"\[`(\w+)`\]\[baton\.", index))
-    assert listed == set(baton.__all__) - {"__version__"}
+    listed = set(re.findall(r"\[`(\w+)`\]\[batonkit\.", index))
+    assert listed == set(batonkit.__all__) - {"__version__"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton import (
+from batonkit import (
     Agent,
     AgentHooks,
     BaseAgent,
@@ -21,9 +21,9 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.agents import AgentContext, with_guardrails
-from baton.handoffs import Handoff
-from baton.tools import FunctionTool, with_tool_guardrails
+from batonkit.agents import AgentContext, with_guardrails
+from batonkit.handoffs import Handoff
+from batonkit.tools import FunctionTool, with_tool_guardrails
 
 
 class Own(BaseAgent[Any, str]):
@@ -97,11 +97,11 @@ new_handoff: Any = handoff
         (lambda: new_agent("A", instructions=["x"]), "instructions of `A` is ['x']; give a function (ctx)"),
         (lambda: new_agent("A", instructions=lambda: "x"), "instructions of `A` is called with (ctx), but it takes ()"),
         (lambda: new_agent("A", model_settings={}), "`A` has model_settings={}; give ModelSettings(…) or None"),
-        (lambda: new_agent("A", hooks=RunHooks()), "`A` has hooks=<baton.agents.hooks.RunHooks object at "),
+        (lambda: new_agent("A", hooks=RunHooks()), "`A` has hooks=<batonkit.agents.hooks.RunHooks object at "),
         (lambda: new_agent("A", handoff_description="x"), "Agent has no argument `handoff_description`; did you mean"),
         (lambda: new_agent("A", functions=[]), "Agent has no argument `functions`; did you mean `tools`?"),
         (lambda: new_agent("A", model=5), "the model for `A` is an int; a model is an object with"),
-        (lambda: new_runner(A, hooks=AgentHooks()), "Runner() has hooks=<baton.agents.hooks.AgentHooks object at "),
+        (lambda: new_runner(A, hooks=AgentHooks()), "Runner() has hooks=<batonkit.agents.hooks.AgentHooks object at "),
         (
             lambda: new_runner(A, limits={"model_calls": 1}),
             "Runner() has limits={'model_calls': 1}; give Limits(…) or None",

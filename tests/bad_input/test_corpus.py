@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 from tests.bad_input.corpus import POOL, Target
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     AgentOptions,
@@ -36,11 +36,11 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.agents import Compaction, StopAt, with_guardrails
-from baton.cli.main import COMMANDS, main
-from baton.handoffs import prompt_with_handoff_instructions
-from baton.mcp import MCPToolset
-from baton.middleware import (
+from batonkit.agents import Compaction, StopAt, with_guardrails
+from batonkit.cli.main import COMMANDS, main
+from batonkit.handoffs import prompt_with_handoff_instructions
+from batonkit.mcp import MCPToolset
+from batonkit.middleware import (
     Cache,
     ClearToolResults,
     PromptCache,
@@ -48,12 +48,12 @@ from baton.middleware import (
     RequireAnnouncedHandoff,
     ValidateOutput,
 )
-from baton.models import ModelPrice, resolve_model
-from baton.otel import OTelObserver
-from baton.patterns import make_executor, make_planner, make_replanner
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, TurnDetection
-from baton.runner import BackgroundRunner
-from baton.serving import (
+from batonkit.models import ModelPrice, resolve_model
+from batonkit.otel import OTelObserver
+from batonkit.patterns import make_executor, make_planner, make_replanner
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, TurnDetection
+from batonkit.runner import BackgroundRunner
+from batonkit.serving import (
     APIKeyAuth,
     BasicAuth,
     BearerAuth,
@@ -68,11 +68,11 @@ from baton.serving import (
     mcp_server,
     runner_lifespan,
 )
-from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, resolve_store
-from baton.studio import studio_app
-from baton.testing import ScriptedModel, ScriptedRealtimeModel, call
-from baton.tools import with_tool_guardrails
-from baton.worker import LocalEngine, Worker
+from batonkit.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, resolve_store
+from batonkit.studio import studio_app
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call
+from batonkit.tools import with_tool_guardrails
+from batonkit.worker import LocalEngine, Worker
 
 
 class Own(BaseAgent[Any, str]):

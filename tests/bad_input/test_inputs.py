@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, SetupError
-from baton.errors import NotEncodableError
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner, SetupError
+from batonkit.errors import NotEncodableError
+from batonkit.testing import ScriptedModel
 
 
 def runner() -> Runner[Any, str]:

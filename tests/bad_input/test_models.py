@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Limits, ModelError, Runner, tool
-from baton.errors import EmptyResponseError, LimitError, TransferError, TurnLimitError, UnknownToolError
-from baton.events import AgentResponded, ToolReturned
-from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, text_of
-from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
-from baton.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
+from batonkit import Agent, Limits, ModelError, Runner, tool
+from batonkit.errors import EmptyResponseError, LimitError, TransferError, TurnLimitError, UnknownToolError
+from batonkit.events import AgentResponded, ToolReturned
+from batonkit.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, text_of
+from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
+from batonkit.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
 
 @tool

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, BatonError, Runner, SetupError, handoff, then_transfer, tool
-from baton.testing import ScriptedModel
+from batonkit import Agent, BatonError, Runner, SetupError, handoff, then_transfer, tool
+from batonkit.testing import ScriptedModel
 
 
 @tool

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.waiting import PATIENCE
 
-from baton import Agent, AgentContext, RunContext, Runner, SetupError, Transfer, agent, tool
-from baton.errors import NotEncodableError, RunError, ToolFailedError, ToolResultError
-from baton.events import InterruptRaised, StepCompleted
-from baton.messages import Data, ToolMessage
-from baton.testing import ScriptedModel, call, transcript
-from baton.tools import FunctionTool
+from batonkit import Agent, AgentContext, RunContext, Runner, SetupError, Transfer, agent, tool
+from batonkit.errors import NotEncodableError, RunError, ToolFailedError, ToolResultError
+from batonkit.events import InterruptRaised, StepCompleted
+from batonkit.messages import Data, ToolMessage
+from batonkit.testing import ScriptedModel, call, transcript
+from batonkit.tools import FunctionTool
 
 
 def runner_of(*tools: FunctionTool[..., Any], calls: list[str]) -> Runner[Any, str]:

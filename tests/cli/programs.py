@@ -9,15 +9,15 @@ from typing import TypeAlias
 import pytest
 from click.testing import CliRunner, Result
 
-from baton.cli.main import main
+from batonkit.cli.main import main
 
 Write: TypeAlias = Callable[..., Path]
 Invoke: TypeAlias = Callable[..., Result]
 
 HEADER = """\
-from baton import *
-from baton.messages import *
-from baton.testing import *
+from batonkit import *
+from batonkit.messages import *
+from batonkit.testing import *
 
 """
 

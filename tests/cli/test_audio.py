@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.audio import Recording, read_wav
-from baton.cli.errors import TargetError
-from baton.testing import speech
+from batonkit.cli.audio import Recording, read_wav
+from batonkit.cli.errors import TargetError
+from batonkit.testing import speech
 
 HERTZ, SECONDS = 440, 0.25
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from baton.cli.audio import AudioOutput, Microphone, sounddevice
-from baton.testing import speech
+from batonkit.cli.audio import AudioOutput, Microphone, sounddevice
+from batonkit.testing import speech
 
 
 class SoundStream:
@@ -88,7 +88,7 @@ async def test_microphone_yields_blocks(system: Any) -> None:
 
 def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
-    assert "pip install 'baton-adk[voice]'" in str(sounddevice())
+    assert "pip install 'batonkit[voice]'" in str(sounddevice())
 
 
 def test_a_missing_sound_system_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton.cli.display import Screen
+from batonkit.cli.display import Screen
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

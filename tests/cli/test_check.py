@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, BaseAgent, Runner, handoff, then_transfer
-from baton.agents import AgentContext
-from baton.flow import Team
-from baton.inspection.findings import find_endless_cycles, transfer_costs
+from batonkit import Agent, BaseAgent, Runner, handoff, then_transfer
+from batonkit.agents import AgentContext
+from batonkit.flow import Team
+from batonkit.inspection.findings import find_endless_cycles, transfer_costs
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

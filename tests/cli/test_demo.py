@@ -10,11 +10,11 @@ import pytest
 from tests.cli.programs import Invoke
 from tests.waiting import PATIENCE
 
-from baton.cli import models
-from baton.cli.demo import choose_demo_model
-from baton.cli.display import Screen
-from baton.models import register_model, resolve_model
-from baton.testing import ScriptedModel, call, transfer_to
+from batonkit.cli import models
+from batonkit.cli.demo import choose_demo_model
+from batonkit.cli.display import Screen
+from batonkit.models import register_model, resolve_model
+from batonkit.testing import ScriptedModel, call, transfer_to
 
 SCRIPTED = "scripted model: no language model is called"
 

@@ -6,12 +6,12 @@ from typing import Any, get_args
 import pytest
 from rich.console import Console
 
-from baton import Agent, ParallelAgent, Runner, SequentialAgent, agent, handoff, supervisor, tool
-from baton.agents import AgentContext
-from baton.cli import display
-from baton.cli.display import Screen, format_call, format_usage, format_value, shorten
-from baton.context import RunContext
-from baton.events import (
+from batonkit import Agent, ParallelAgent, Runner, SequentialAgent, agent, handoff, supervisor, tool
+from batonkit.agents import AgentContext
+from batonkit.cli import display
+from batonkit.cli.display import Screen, format_call, format_usage, format_value, shorten
+from batonkit.context import RunContext
+from batonkit.events import (
     AgentResponded,
     AgentStarted,
     ControlTransferred,
@@ -29,10 +29,10 @@ from baton.events import (
     TextDelta,
     ToolReturned,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.messages import AssistantMessage, Image, Text, ToolCall, Usage
-from baton.testing import ScriptedModel, ScriptedStream, call, say
-from baton.wording import printable
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.messages import AssistantMessage, Image, Text, ToolCall, Usage
+from batonkit.testing import ScriptedModel, ScriptedStream, call, say
+from batonkit.wording import printable
 
 ROUTER = Origin("1", "Router")
 WEATHER = Origin("2", "Weather", ROUTER)
@@ -357,5 +357,5 @@ def test_streamed_text_is_indented_line_by_line() -> None:
 def test_every_event_class_is_displayed_or_ignored_explicitly() -> None:
     # A new event class must be added to the union; pyright then points at the match that lacks a case.
     assert set(get_args(display.AnyEvent)) == {
-        event for event in Event.__subclasses__() if event.__module__ == "baton.events.types"
+        event for event in Event.__subclasses__() if event.__module__ == "batonkit.events.types"
     }

@@ -197,7 +197,7 @@ def test_patterns_are_drawn_with_their_parts(write: Write, baton: Invoke) -> Non
     # P1, P2, P3
     write(
         """
-        from baton.patterns import *
+        from batonkit.patterns import *
         trip = plan_execute(
             name="Trip", description="d", planner=make_planner(), executor=make_executor(), replanner=make_replanner()
         )

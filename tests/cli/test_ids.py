@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.testing import ScriptedModel
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

@@ -37,7 +37,7 @@ def test_nothing_is_overwritten(baton: Invoke, tmp_path: Path) -> None:
         ("my desk", "cannot be the name of a Python package"),
         ("desk.py", "cannot be the name of a Python package"),
         ("json", "would hide the Python module `json`; choose another name"),
-        ("baton", "would hide the Python module `baton`"),
+        ("batonkit", "would hide the Python module `batonkit`"),
         ("class", "would hide the Python module `class`"),
     ],
 )

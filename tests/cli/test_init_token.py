@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from baton.cli.env_file import parse_env
-from baton.testing import ScriptedModel
+from batonkit.cli.env_file import parse_env
+from batonkit.testing import ScriptedModel
 
 Invoke = Callable[..., Any]
 NAME = "desk_with_token"

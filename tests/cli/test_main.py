@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pytest
 
-from baton.cli.main import COMMANDS, main
+from batonkit.cli.main import COMMANDS, main
 
 Invoke = Callable[..., Any]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.cli.programs import Invoke
 
-from baton.models.local.weights import known_weights
+from batonkit.models.local.weights import known_weights
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import baton.cli
-from baton import Agent, Runner
-from baton.cli.output import escape_json
-from baton.stores import MemoryStore, SQLiteStore
-from baton.testing import ScriptedModel
-from baton.wording import one_line, printable
+import batonkit.cli
+from batonkit import Agent, Runner
+from batonkit.cli.output import escape_json
+from batonkit.stores import MemoryStore, SQLiteStore
+from batonkit.testing import ScriptedModel
+from batonkit.wording import one_line, printable
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -121,7 +121,7 @@ def test_text_that_is_safe_is_unchanged() -> None:
 
 
 def test_commands_write_through_this_module_only() -> None:
-    folder = Path(baton.cli.__file__).parent
+    folder = Path(batonkit.cli.__file__).parent
     direct = re.compile(r"click\.echo\(|click\.secho\(|(?<![\w.])print\(|sys\.std(out|err)\.write")
     found = [path.name for path in folder.glob("*.py") if direct.search(path.read_text(encoding="utf-8"))]
     assert found == ["output.py"]

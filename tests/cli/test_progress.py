@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from baton.cli.progress import Spinner
+from batonkit.cli.progress import Spinner
 
 
 class Clock:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from baton.events import RunCompleted, RunFailed, RunStarted, decode_log
-from baton.testing import transcript
+from batonkit.events import RunCompleted, RunFailed, RunStarted, decode_log
+from batonkit.testing import transcript
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -223,7 +223,7 @@ def test_without_a_model_the_error_names_all_options(write: Write, baton: Invoke
 def test_the_model_option_sets_the_model(write: Write, baton: Invoke) -> None:
     write(
         """
-        from baton.models import register_model
+        from batonkit.models import register_model
         register_model("toy", lambda name: ScriptedModel([f"I am {name}"]))
         agent = Agent("Desk")
         """
@@ -235,7 +235,7 @@ def test_the_model_option_sets_the_model(write: Write, baton: Invoke) -> None:
 
 
 LESSON = """
-from baton.models import register_model
+from batonkit.models import register_model
 
 register_model("toy", lambda name: ScriptedModel([f"I am {name}"], name=f"toy:{name}", cycle=True))
 agent = Agent("Guide", model=scripted_or_real(["I am a script."], cycle=True))
@@ -257,7 +257,7 @@ def test_scripted_or_real_model_is_replaced_by_the_named_model(write: Write, bat
 def test_unused_model_option_is_refused(write: Write, baton: Invoke) -> None:
     write(
         """
-        from baton.models import register_model
+        from batonkit.models import register_model
         register_model("toy", lambda name: ScriptedModel([], name=f"toy:{name}"))
         agent = Agent("Guide", model=ScriptedModel(["Mine."]))
         """
@@ -270,7 +270,7 @@ def test_unused_model_option_is_refused(write: Write, baton: Invoke) -> None:
 
 
 def test_a_runner_has_its_own_model(write: Write, baton: Invoke) -> None:
-    write(f"{WEATHER}\nfrom baton.models import register_model\nregister_model('toy', lambda name: model)")
+    write(f"{WEATHER}\nfrom batonkit.models import register_model\nregister_model('toy', lambda name: model)")
     result = baton("run", "desk:runner", "hi", "--model", "toy:small")
     assert result.exit_code == 2
     assert "is a Runner, which has its own model" in result.stderr
@@ -318,7 +318,7 @@ def test_help_has_examples(baton: Invoke, command: str) -> None:
 
 
 def test_version_is_printed(baton: Invoke) -> None:
-    from baton import __version__
+    from batonkit import __version__
 
     assert baton("--version").stdout == f"baton, version {__version__}\n"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner
-from baton.events import RunStarted, decode_log
-from baton.runner.recovery import UNDRIVABLE_NOTE
-from baton.stores import SUMMARY_NOTE, SQLiteStore
-from baton.testing import ScriptedModel
-from baton.worker.deaths import PARKED_NOTE
+from batonkit import Agent, Runner
+from batonkit.events import RunStarted, decode_log
+from batonkit.runner.recovery import UNDRIVABLE_NOTE
+from batonkit.stores import SUMMARY_NOTE, SQLiteStore
+from batonkit.testing import ScriptedModel
+from batonkit.worker.deaths import PARKED_NOTE
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

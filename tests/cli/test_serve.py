@@ -13,11 +13,11 @@ from tests.ports import reserved_port
 from tests.sockets import Client, client_of
 from tests.waiting import PATIENCE
 
-from baton import Agent, Runner, agent
-from baton.agents import AgentContext
-from baton.cli.errors import TargetError
-from baton.cli.serve import make_app, make_runner, read_tokens, serve_with_reload
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner, agent
+from batonkit.agents import AgentContext
+from batonkit.cli.errors import TargetError
+from batonkit.cli.serve import make_app, make_runner, read_tokens, serve_with_reload
+from batonkit.testing import ScriptedModel
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -151,7 +151,7 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
     ],
 )
 def test_auth_option(write: Write, baton: Invoke, options: list[str], message: str) -> None:
-    write(TEAM + 'from baton.serving import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
+    write(TEAM + 'from batonkit.serving import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
     result = baton("serve", "desk:desk", *options)
     assert result.exit_code != 0
     assert message in f"{result.stderr}{result.exception}"
@@ -176,7 +176,7 @@ def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_a2a_protocol() -> None:
-    from baton.a2a import RemoteAgent
+    from batonkit.a2a import RemoteAgent
 
     runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")
     async with client_of(make_app(runner, ["api", "a2a"], auth={"s": "ada"}), "s") as client:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from baton.stores import SQLiteStore, sqlite_file
-from baton.stores.retention import read_archive
+from batonkit.stores import SQLiteStore, sqlite_file
+from batonkit.stores.retention import read_archive
 
 Invoke = Callable[..., Any]
 

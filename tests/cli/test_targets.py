@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from baton import BaseAgent, Runner, SetupError
-from baton.cli.errors import TargetError
-from baton.cli.targets import load_target
+from batonkit import BaseAgent, Runner, SetupError
+from batonkit.cli.errors import TargetError
+from batonkit.cli.targets import load_target
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -258,7 +258,7 @@ def test_an_unknown_model_is_blamed_on_the_option(write: Write, baton: Invoke, c
 def test_a_provider_that_the_target_registers_is_known(write: Write, baton: Invoke) -> None:
     write(
         """
-        from baton.models import register_model
+        from batonkit.models import register_model
         register_model("mine", lambda name: ScriptedModel([f"I am {name}."]))
         agent = Agent("Desk")
         """

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.cli.programs import Invoke, Write
 
-from baton.cli.audio import read_wav
-from baton.testing import speech
+from batonkit.cli.audio import read_wav
+from batonkit.testing import speech
 
 LIVE = """
-from baton.realtime import *
+from batonkit.realtime import *
 """
 DESK = f"""{LIVE}
 @tool
@@ -179,7 +179,7 @@ def test_invalid_arguments_are_one_line(
 ) -> None:
     write(
         f"""{ECHO}
-from baton.errors import ModelConnectionError
+from batonkit.errors import ModelConnectionError
 agent = Agent("Desk")
 live = RealtimeAgent("Live")
 model = ScriptedRealtimeModel([])
@@ -208,7 +208,7 @@ def test_lost_connection_is_reconnected_and_shown(write: Write, baton: Invoke) -
     """R9."""
     write(
         f"""{LIVE}
-from baton.errors import ModelConnectionError
+from batonkit.errors import ModelConnectionError
 steps = [ScriptedStream("Let me", ModelConnectionError("the cable is out")), "Here I am again."]
 runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps), reconnect_delay=0.0)
 gone = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps[:1]), max_reconnects=0)

@@ -9,11 +9,11 @@ from tests.cli.programs import Invoke, Write
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import ServedSession, speech
 
-from baton.cli.audio import read_wav
-from baton.testing import call, say
+from batonkit.cli.audio import read_wav
+from batonkit.testing import call, say
 
 DESK = """
-from baton.realtime import *
+from batonkit.realtime import *
 
 @tool
 async def find_invoice(number: str) -> str:
@@ -108,7 +108,7 @@ async def test_turn_detection_recognises_the_end_of_a_file(write: Write, baton: 
     async with server() as provider:
         write(
             f"""{DESK}
-from baton.realtime.openai import OpenAIRealtimeModel
+from batonkit.realtime.openai import OpenAIRealtimeModel
 runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.base_url}"))
 """
         )
@@ -123,7 +123,7 @@ async def test_audio_at_unlimited_speed_interrupts_nothing(write: Write, baton: 
     async with OpenAIRealtimeServer(["First answer.", "Second answer."], hears=["One?", "Two?"]) as provider:
         write(
             f"""{DESK}
-from baton.realtime.openai import OpenAIRealtimeModel
+from batonkit.realtime.openai import OpenAIRealtimeModel
 runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.base_url}"))
 """
         )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner
-from baton.runner.recovery import UNDRIVABLE_NOTE
-from baton.testing import ScriptedModel
-from baton.worker import Worker
+from batonkit import Agent, Runner
+from batonkit.runner.recovery import UNDRIVABLE_NOTE
+from batonkit.testing import ScriptedModel
+from batonkit.worker import Worker
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from tests.servers import AnthropicServer
 
-from baton.models.anthropic import AnthropicModel
-from baton.testing import ScriptStep
-from baton.testing.conformance import ModelConformance
+from batonkit.models.anthropic import AnthropicModel
+from batonkit.testing import ScriptStep
+from batonkit.testing.conformance import ModelConformance
 
 
 class TestAnthropic(ModelConformance[AnthropicServer]):

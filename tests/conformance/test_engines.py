@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.runner.recording_store import ManualClock
 
-from baton.stores import MemoryStore, SQLiteStore, Store
-from baton.testing.conformance import check_name
-from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, EnginePlace
-from baton.worker import LocalEngine
+from batonkit.stores import MemoryStore, SQLiteStore, Store
+from batonkit.testing.conformance import check_name
+from batonkit.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, EnginePlace
+from batonkit.worker import LocalEngine
 
 
 def new_local_engine(store: Store) -> LocalEngine:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from tests.servers import GoogleServer
 
-from baton.models.google import GoogleModel
-from baton.testing import ScriptStep
-from baton.testing.conformance import ModelConformance
+from batonkit.models.google import GoogleModel
+from batonkit.testing import ScriptStep
+from batonkit.testing.conformance import ModelConformance
 
 
 class TestGoogle(ModelConformance[GoogleServer]):

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from openai import AsyncOpenAI
 from tests.servers import OpenAIServer
 
-from baton.models import Model
-from baton.models.openai import OpenAIModel
-from baton.testing import ScriptStep
-from baton.testing.conformance import ModelConformance
+from batonkit.models import Model
+from batonkit.models.openai import OpenAIModel
+from batonkit.testing import ScriptStep
+from batonkit.testing.conformance import ModelConformance
 
 MODEL = "gpt-5"
 

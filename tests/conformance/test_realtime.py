@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.servers import OpenAIRealtimeServer
 
-from baton.realtime import OpenAIRealtimeModel
-from baton.testing import ScriptStep
-from baton.testing.conformance import RealtimeConformance
-from baton.testing.realtime import ScriptedRealtimeModel
+from batonkit.realtime import OpenAIRealtimeModel
+from batonkit.testing import ScriptStep
+from batonkit.testing.conformance import RealtimeConformance
+from batonkit.testing.realtime import ScriptedRealtimeModel
 
 
 class TestOpenAIRealtimeModel(RealtimeConformance[OpenAIRealtimeServer]):

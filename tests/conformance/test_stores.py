@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
-from baton.testing.conformance.stores import STORE_CHECKS, StoreCheck, check_name
+from batonkit.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
+from batonkit.testing.conformance.stores import STORE_CHECKS, StoreCheck, check_name
 
 Open = Callable[[], Store]
 

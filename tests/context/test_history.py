@@ -2,10 +2,10 @@
 
 import pytest
 
-from baton.context import HistoryEntry
-from baton.context.history import History, MessageWindow
-from baton.events import Origin
-from baton.messages import AssistantMessage, Message, UserMessage, text_of
+from batonkit.context import HistoryEntry
+from batonkit.context.history import History, MessageWindow
+from batonkit.events import Origin
+from batonkit.messages import AssistantMessage, Message, UserMessage, text_of
 
 A, B, C = UserMessage("a"), UserMessage("b"), UserMessage("c")
 

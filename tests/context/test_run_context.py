@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
-from baton.errors import NotEncodableError, OpenInterruptError, SetupError
-from baton.events import CustomDelta, Event, InterruptRaised, ProgressDelta, StepCompleted
-from baton.testing import ScriptedModel, call, transcript
+from batonkit import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
+from batonkit.errors import NotEncodableError, OpenInterruptError, SetupError
+from batonkit.events import CustomDelta, Event, InterruptRaised, ProgressDelta, StepCompleted
+from batonkit.testing import ScriptedModel, call, transcript
 
 
 class Person(BaseModel):

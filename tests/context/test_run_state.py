@@ -6,12 +6,12 @@ import pytest
 from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 
-from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
-from baton.context.run_state import UsageMeter
-from baton.errors import LimitError
-from baton.events import AgentResponded, ControlTransferred, Origin
-from baton.messages import AssistantMessage, Usage
-from baton.testing import ScriptedModel, call, say, transfer_to
+from batonkit import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
+from batonkit.context.run_state import UsageMeter
+from batonkit.errors import LimitError
+from batonkit.events import AgentResponded, ControlTransferred, Origin
+from batonkit.messages import AssistantMessage, Usage
+from batonkit.testing import ScriptedModel, call, say, transfer_to
 
 
 @tool

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, RunContext, Runner, agent, tool
-from baton.context import Values
-from baton.context.values import TrackedValues, to_json_value
-from baton.errors import NotEncodableError, RunError
-from baton.events import StepCompleted, ValueChanges, decode_event, encode_event
-from baton.events.base import RUN_ORIGIN as NOBODY_ORIGIN
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentContext, RunContext, Runner, agent, tool
+from batonkit.context import Values
+from batonkit.context.values import TrackedValues, to_json_value
+from batonkit.errors import NotEncodableError, RunError
+from batonkit.events import StepCompleted, ValueChanges, decode_event, encode_event
+from batonkit.events.base import RUN_ORIGIN as NOBODY_ORIGIN
+from batonkit.testing import ScriptedModel, call
 
 
 class Colour(Enum):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from baton.events import AgentStarted, Origin, TextDelta
-from baton.events.base import RUN_ORIGIN
+from batonkit.events import AgentStarted, Origin, TextDelta
+from batonkit.events.base import RUN_ORIGIN
 
 
 def test_a_path_is_the_chain_of_those_who_led_there() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from baton import Agent, Approval, RunContext, Runner, tool
-from baton.errors import LogError, NotEncodableError, RunError
-from baton.events import (
+from batonkit import Agent, Approval, RunContext, Runner, tool
+from batonkit.errors import LogError, NotEncodableError, RunError
+from batonkit.events import (
     LOG_FORMAT,
     AgentFinished,
     AgentResponded,
@@ -49,9 +49,9 @@ from baton.events import (
     encode_event,
     encode_log,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.events.codec import decode_lines, encode_header, require_known_events
-from baton.messages import (
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.events.codec import decode_lines, encode_header, require_known_events
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,
@@ -65,7 +65,7 @@ from baton.messages import (
     Usage,
     UserMessage,
 )
-from baton.testing import ScriptedModel, call, transfer_to
+from batonkit.testing import ScriptedModel, call, transfer_to
 
 A = Origin("1", "A")
 B = Origin("2", "B", A)
@@ -148,7 +148,7 @@ EVENTS: list[Event] = [
 
 
 def test_there_is_an_example_of_every_event_class() -> None:
-    kinds = {kind for kind in Event.__subclasses__() if kind.__module__.startswith("baton.")} - {UnknownEvent}
+    kinds = {kind for kind in Event.__subclasses__() if kind.__module__.startswith("batonkit.")} - {UnknownEvent}
     assert {type(event) for event in EVENTS} == kinds, "add an event of the new class to EVENTS"
 
 
@@ -266,7 +266,7 @@ def test_a_log_with_an_unknown_event_can_be_loaded_but_not_used_as_known() -> No
 
 
 def test_the_union_of_events_has_every_event_class() -> None:
-    classes = {kind for kind in Event.__subclasses__() if kind.__module__ == "baton.events.types"}
+    classes = {kind for kind in Event.__subclasses__() if kind.__module__ == "batonkit.events.types"}
     assert set(AnyEvent.__args__) == classes
 
 

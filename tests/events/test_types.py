@@ -1,8 +1,8 @@
 """The small readings that events offer."""
 
-from baton.events import AgentResponded, ToolReturned
-from baton.events.base import RUN_ORIGIN
-from baton.messages import AssistantMessage, Data, Image, Text, ToolMessage
+from batonkit.events import AgentResponded, ToolReturned
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.messages import AssistantMessage, Data, Image, Text, ToolMessage
 
 
 def test_the_text_of_a_response() -> None:

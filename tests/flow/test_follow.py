@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, BaseAgent, Exit, RunContext, Runner, Transfer, agent, handoff, tool
-from baton.agents import RunHooks
-from baton.errors import OpenInterruptError, TransferError
-from baton.events import AgentFinished, AgentResponded, AgentStarted, ControlTransferred, Event, ToolReturned
-from baton.messages import UserMessage
-from baton.testing import ScriptedModel, call, transcript, transfer_to
-from baton.workflows import BreakLoop, SequentialAgent
+from batonkit import Agent, AgentContext, BaseAgent, Exit, RunContext, Runner, Transfer, agent, handoff, tool
+from batonkit.agents import RunHooks
+from batonkit.errors import OpenInterruptError, TransferError
+from batonkit.events import AgentFinished, AgentResponded, AgentStarted, ControlTransferred, Event, ToolReturned
+from batonkit.messages import UserMessage
+from batonkit.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit.workflows import BreakLoop, SequentialAgent
 
 
 @tool

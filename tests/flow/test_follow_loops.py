@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, Limits, RunContext, Runner, handoff, tool
-from baton.errors import LimitError, LoopError, TransferError
-from baton.events import ControlTransferred
-from baton.testing import ScriptedModel, call, say, transcript, transfer_to
+from batonkit import Agent, Limits, RunContext, Runner, handoff, tool
+from batonkit.errors import LimitError, LoopError, TransferError
+from batonkit.events import ControlTransferred
+from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
 def ping_pong(*, cycle: bool = True, **options: Any) -> tuple[Runner[Any, str], ScriptedModel]:

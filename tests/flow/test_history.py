@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.handoffs.input_data import make_context
 
-from baton import Agent, AgentContext, Runner, Transfer, agent, handoff, tool
-from baton.agents import HistoryPolicy
-from baton.agents.activation import HistoryFunction
-from baton.context import HistoryEntry
-from baton.context.history import History
-from baton.events import Origin
-from baton.flow.history import select_messages, view_history
-from baton.messages import (
+from batonkit import Agent, AgentContext, Runner, Transfer, agent, handoff, tool
+from batonkit.agents import HistoryPolicy
+from batonkit.agents.activation import HistoryFunction
+from batonkit.context import HistoryEntry
+from batonkit.context.history import History
+from batonkit.events import Origin
+from batonkit.flow.history import select_messages, view_history
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,
@@ -31,7 +31,7 @@ from baton.messages import (
     is_empty,
     text_of,
 )
-from baton.testing import ScriptedModel, call, say, transfer_to
+from batonkit.testing import ScriptedModel, call, say, transfer_to
 
 ROUTER = Origin("1", "Router")
 WEATHER = Origin("2", "Weather", ROUTER)

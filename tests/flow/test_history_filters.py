@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, Runner, SetupError, handoff, tool
-from baton.handoffs import HandoffInputData, HandoffInputFilter
-from baton.messages import AssistantMessage, ToolMessage, UserMessage, text_of
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, RunContext, Runner, SetupError, handoff, tool
+from batonkit.handoffs import HandoffInputData, HandoffInputFilter
+from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, text_of
+from batonkit.testing import ScriptedModel, call, say
 
 
 @tool

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, BatonError, RunContext, Runner, SetupError, handoff, tool
-from baton.agents import AgentContext
-from baton.agents.middleware import Middleware, NextActivation
-from baton.context import HistoryEntry
-from baton.errors import ToolFailedError
-from baton.events import StepCompleted
-from baton.messages import Message, UserMessage, text_of
-from baton.testing import ScriptedModel, assert_survives_crashes, call, say
+from batonkit import Agent, BatonError, RunContext, Runner, SetupError, handoff, tool
+from batonkit.agents import AgentContext
+from batonkit.agents.middleware import Middleware, NextActivation
+from batonkit.context import HistoryEntry
+from batonkit.errors import ToolFailedError
+from batonkit.events import StepCompleted
+from batonkit.messages import Message, UserMessage, text_of
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call, say
 
 # M20
 

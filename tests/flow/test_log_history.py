@@ -11,7 +11,7 @@ from tests.laws.executions import Execution, run_in_loop
 from tests.laws.plans import Scenario
 from tests.laws.strategies import scenarios
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BaseAgent,
@@ -24,12 +24,12 @@ from baton import (
     handoff,
     tool,
 )
-from baton.context import HistoryEntry
-from baton.errors import ModelError
-from baton.events import Event, decode_log, encode_log
-from baton.flow.log_history import history_from_log, last_active_agent
-from baton.messages import AssistantMessage, ToolMessage, UserMessage, text_of
-from baton.testing import ScriptedModel, call, say, transfer_to
+from batonkit.context import HistoryEntry
+from batonkit.errors import ModelError
+from batonkit.events import Event, decode_log, encode_log
+from batonkit.flow.log_history import history_from_log, last_active_agent
+from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, text_of
+from batonkit.testing import ScriptedModel, call, say, transfer_to
 
 pytestmark = pytest.mark.usefixtures("quiet_baton")
 _HANDOFF_INPUT_PREFIX = "For context: ["

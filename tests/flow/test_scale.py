@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, AgentContext, BaseAgent, Limits, Runner, Transfer
-from baton.context.history import History
-from baton.events import Action, ControlTransferred, Origin
-from baton.flow import Team
-from baton.flow.history import view_history
-from baton.messages import AssistantMessage, UserMessage
-from baton.testing import ScriptedModel, call, say, transfer_to
+from batonkit import Agent, AgentContext, BaseAgent, Limits, Runner, Transfer
+from batonkit.context.history import History
+from batonkit.events import Action, ControlTransferred, Origin
+from batonkit.flow import Team
+from batonkit.flow.history import view_history
+from batonkit.messages import AssistantMessage, UserMessage
+from batonkit.testing import ScriptedModel, call, say, transfer_to
 
 ROUTER = Origin("1", "Router")
 WEATHER = Origin("2", "Weather", ROUTER)

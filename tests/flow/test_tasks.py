@@ -7,7 +7,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BatonError,
@@ -21,8 +21,8 @@ from baton import (
     handoff,
     tool,
 )
-from baton.errors import LimitError, LoopError, TaskResultError
-from baton.events import (
+from batonkit.errors import LimitError, LoopError, TaskResultError
+from batonkit.events import (
     AgentStarted,
     CancelTask,
     ControlTransferred,
@@ -34,13 +34,13 @@ from baton.events import (
     TaskEnded,
     TaskOpened,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.flow.tasks import known_tasks, last_active_agent, open_tasks
-from baton.messages import AssistantMessage, ToolMessage, UserMessage, text_of
-from baton.runner import Interrupt
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, assert_survives_crashes, call, transcript, transfer_to
-from baton.workflows import BreakLoop, LoopAgent, ParallelAgent, SequentialAgent
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.flow.tasks import known_tasks, last_active_agent, open_tasks
+from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, text_of
+from batonkit.runner import Interrupt
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call, transcript, transfer_to
+from batonkit.workflows import BreakLoop, LoopAgent, ParallelAgent, SequentialAgent
 
 
 class Booking(BaseModel):

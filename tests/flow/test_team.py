@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BaseAgent,
@@ -18,11 +18,11 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.errors import TransferError
-from baton.events import Action
-from baton.flow import Team
-from baton.messages import ToolSpec
-from baton.testing import ScriptedModel, call, transfer_to
+from batonkit.errors import TransferError
+from batonkit.events import Action
+from batonkit.flow import Team
+from batonkit.messages import ToolSpec
+from batonkit.testing import ScriptedModel, call, transfer_to
 
 
 def handoffs_by_agent(team: Team) -> dict[str, list[str]]:

@@ -2,9 +2,9 @@
 
 from inline_snapshot import snapshot
 
-from baton import Agent, ParallelAgent, Runner, SequentialAgent, handoff, tool
-from baton.flow.team import diff_fingerprints, team_fingerprint
-from baton.testing import ScriptedModel
+from batonkit import Agent, ParallelAgent, Runner, SequentialAgent, handoff, tool
+from batonkit.flow.team import diff_fingerprints, team_fingerprint
+from batonkit.testing import ScriptedModel
 
 
 @tool

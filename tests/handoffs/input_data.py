@@ -4,12 +4,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from baton.context import Limits, RunContext
-from baton.context.run_state import RunState, UsageMeter
-from baton.events import Origin
-from baton.handoffs import HandoffInputData, HandoffInputFilter
-from baton.log import Log
-from baton.messages import (
+from batonkit.context import Limits, RunContext
+from batonkit.context.run_state import RunState, UsageMeter
+from batonkit.events import Origin
+from batonkit.handoffs import HandoffInputData, HandoffInputFilter
+from batonkit.log import Log
+from batonkit.messages import (
     AssistantMessage,
     Content,
     Data,

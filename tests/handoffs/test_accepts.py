@@ -7,14 +7,14 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from baton import Agent, BaseAgent, RunContext, Runner, handoff, tool
-from baton.agents import RunHooks
-from baton.context import HistoryEntry
-from baton.events import AgentResponded, ControlTransferred, StepCompleted, ToolReturned, decode_log, encode_log
-from baton.handoffs import HandoffInputData
-from baton.messages import Message, ToolCall, pair_calls_with_results, text_of
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, say, transcript, transfer_to
+from batonkit import Agent, BaseAgent, RunContext, Runner, handoff, tool
+from batonkit.agents import RunHooks
+from batonkit.context import HistoryEntry
+from batonkit.events import AgentResponded, ControlTransferred, StepCompleted, ToolReturned, decode_log, encode_log
+from batonkit.handoffs import HandoffInputData
+from batonkit.messages import Message, ToolCall, pair_calls_with_results, text_of
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
 class Ticket(BaseModel):

@@ -6,13 +6,13 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from baton import Agent, Approval, RunContext, Runner, RunResult, handoff, tool
-from baton.agents import RunHooks
-from baton.errors import AnswerError
-from baton.events import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned, decode_log, encode_log
-from baton.messages import text_of
-from baton.runner import Interrupt
-from baton.testing import ScriptedModel, call, say, transcript
+from batonkit import Agent, Approval, RunContext, Runner, RunResult, handoff, tool
+from batonkit.agents import RunHooks
+from batonkit.errors import AnswerError
+from batonkit.events import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned, decode_log, encode_log
+from batonkit.messages import text_of
+from batonkit.runner import Interrupt
+from batonkit.testing import ScriptedModel, call, say, transcript
 
 
 class Ticket(BaseModel):

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, Handoff, Runner, handoff
-from baton.handoffs import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Handoff, Runner, handoff
+from batonkit.handoffs import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
+from batonkit.testing import ScriptedModel, call
 
 
 class Reason(BaseModel):

@@ -4,8 +4,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from baton import Agent, Handoff, Runner, SetupError, handoff
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Handoff, Runner, SetupError, handoff
+from batonkit.testing import ScriptedModel, call
 
 
 def test_a_handoff_takes_an_agent_or_its_name() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.handoffs import default_tool_name
+from batonkit.handoffs import default_tool_name
 
 VALID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

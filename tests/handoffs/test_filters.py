@@ -9,13 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.handoffs.input_data import IMAGE, all_messages, apply_sync, handoff_data, is_paired, make_context, make_data
 
-from baton import Agent, RunContext, Runner, SetupError, handoff, tool
-from baton.context import Limits
-from baton.errors import EmptyResponseError, LimitError
-from baton.events import StepCompleted
-from baton.handoffs import HandoffInputData, HandoffInputFilter
-from baton.handoffs.filters import compose, keep_last, keep_tokens, nest_history, redact, remove_all_tools, summarize
-from baton.messages import (
+from batonkit import Agent, RunContext, Runner, SetupError, handoff, tool
+from batonkit.context import Limits
+from batonkit.errors import EmptyResponseError, LimitError
+from batonkit.events import StepCompleted
+from batonkit.handoffs import HandoffInputData, HandoffInputFilter
+from batonkit.handoffs.filters import compose, keep_last, keep_tokens, nest_history, redact, remove_all_tools, summarize
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,
@@ -30,8 +30,8 @@ from baton.messages import (
     UserMessage,
     text_of,
 )
-from baton.models import ModelResponse
-from baton.testing import ScriptedModel, call, say, transcript
+from batonkit.models import ModelResponse
+from batonkit.testing import ScriptedModel, call, say, transcript
 
 REQUEST = UserMessage("please refund order 7")
 LOOKUP_CALL = AssistantMessage("Let me see.", (ToolCall("c1", "look", '{"order": 7}'),), author="A")

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, RunContext, Runner, RunResult, SetupError, Transfer, agent, handoff, tool
-from baton.agents import RunHooks
-from baton.events import AgentStarted, ControlTransferred, decode_log, encode_log
-from baton.handoffs import HandoffInputData, HandoffInputFilter
-from baton.handoffs.filters import compose, keep_last, nest_history, redact, remove_all_tools, summarize
-from baton.messages import AssistantMessage, ToolMessage, UserMessage, pair_calls_with_results, text_of
-from baton.testing import ScriptedModel, call, say, transcript, transfer_to
+from batonkit import Agent, AgentContext, RunContext, Runner, RunResult, SetupError, Transfer, agent, handoff, tool
+from batonkit.agents import RunHooks
+from batonkit.events import AgentStarted, ControlTransferred, decode_log, encode_log
+from batonkit.handoffs import HandoffInputData, HandoffInputFilter
+from batonkit.handoffs.filters import compose, keep_last, nest_history, redact, remove_all_tools, summarize
+from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, pair_calls_with_results, text_of
+from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
 @tool

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, ModelError, RunContext, Runner, RunResult, Transfer, agent, handoff, tool
-from baton.agents import AgentHooks, RunHooks
-from baton.events import ToolReturned
-from baton.messages import AssistantMessage, ToolCall
-from baton.models import ModelRequest, ModelResponse
-from baton.runner import Interrupt
-from baton.testing import ScriptedModel, call, transfer_to
-from baton.testing.transcripts import format_call, format_response
+from batonkit import Agent, AgentContext, ModelError, RunContext, Runner, RunResult, Transfer, agent, handoff, tool
+from batonkit.agents import AgentHooks, RunHooks
+from batonkit.events import ToolReturned
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.models import ModelRequest, ModelResponse
+from batonkit.runner import Interrupt
+from batonkit.testing import ScriptedModel, call, transfer_to
+from batonkit.testing.transcripts import format_call, format_response
 
 # tests/agents/test_compaction.py tests `on_compaction_failed`, which needs a long history.
 RUN_HOOKS = [name for name in dir(RunHooks) if name.startswith("on_") and name != "on_compaction_failed"]

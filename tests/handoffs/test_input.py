@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationInfo, field_validator
 from typing_extensions import TypeAliasType, TypedDict
 
-from baton import SetupError
-from baton.handoffs.input import HandoffInputParser
+from batonkit import SetupError
+from batonkit.handoffs.input import HandoffInputParser
 
 
 class Ticket(BaseModel):

@@ -13,11 +13,11 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from baton import Agent, BaseAgent, RunContext, Runner, RunResult, SetupError, handoff, tool
-from baton.errors import HandoffInputError, TransferError
-from baton.events import ControlTransferred, RunFailed, decode_log, encode_log
-from baton.messages import AssistantMessage, ToolCall, text_of
-from baton.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit import Agent, BaseAgent, RunContext, Runner, RunResult, SetupError, handoff, tool
+from batonkit.errors import HandoffInputError, TransferError
+from batonkit.events import ControlTransferred, RunFailed, decode_log, encode_log
+from batonkit.messages import AssistantMessage, ToolCall, text_of
+from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 
 class Ticket(BaseModel):

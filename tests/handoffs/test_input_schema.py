@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
-from baton import Agent, Runner, SetupError, handoff
-from baton.handoffs.input import strict_schema
+from batonkit import Agent, Runner, SetupError, handoff
+from batonkit.handoffs.input import strict_schema
 
 
 class Address(BaseModel):

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, RunContext, RunError, Runner, SetupError, handoff, tool
-from baton.agents import RunHooks
-from baton.errors import TransferError
-from baton.events import AgentResponded, ControlTransferred, decode_log, encode_log
-from baton.messages import text_of
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, say, transcript
+from batonkit import Agent, AgentContext, RunContext, RunError, Runner, SetupError, handoff, tool
+from batonkit.agents import RunHooks
+from batonkit.errors import TransferError
+from batonkit.events import AgentResponded, ControlTransferred, decode_log, encode_log
+from batonkit.messages import text_of
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, call, say, transcript
 
 
 @tool

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, RunContext, Runner, RunResult, SetupError, handoff, tool
-from baton.agents import MultipleTransfers
-from baton.errors import TransferError
-from baton.events import AgentResponded, ControlTransferred, TextDelta, ToolReturned
-from baton.messages import ToolCall, text_of
-from baton.testing import ScriptedModel, call, say, transcript, transfer_to
+from batonkit import Agent, RunContext, Runner, RunResult, SetupError, handoff, tool
+from batonkit.agents import MultipleTransfers
+from batonkit.errors import TransferError
+from batonkit.events import AgentResponded, ControlTransferred, TextDelta, ToolReturned
+from batonkit.messages import ToolCall, text_of
+from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
 @tool

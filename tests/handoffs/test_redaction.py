@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.handoffs.input_data import IMAGE, all_messages, apply_sync, make_data
 from tests.laws.conversations import json_values, texts
 
-from baton import SetupError
-from baton.handoffs.filters import redact
-from baton.messages import (
+from batonkit import SetupError
+from batonkit.handoffs.filters import redact
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,

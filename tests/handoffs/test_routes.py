@@ -2,11 +2,11 @@
 
 import pytest
 
-from baton import Agent
-from baton.flow import Team
-from baton.handoffs import Handoff
-from baton.handoffs.routes import Route, Routes, TransferRefusal
-from baton.messages import ToolCall
+from batonkit import Agent
+from batonkit.flow import Team
+from batonkit.handoffs import Handoff
+from batonkit.handoffs.routes import Route, Routes, TransferRefusal
+from batonkit.messages import ToolCall
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, SetupError, then_transfer
-from baton.agents import with_guardrails
-from baton.flow import Team
-from baton.handoffs import PromptLanguage
+from batonkit import Agent, SetupError, then_transfer
+from batonkit.agents import with_guardrails
+from batonkit.flow import Team
+from batonkit.handoffs import PromptLanguage
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, Runner, SetupError, handoff, tool
-from baton.a2a import RemoteAgent
-from baton.flow.team import Team, diff_fingerprints, team_fingerprint
-from baton.handoffs.tasks import TaskResultParser, make_task_tools
-from baton.testing import ScriptedModel, call
-from baton.tools import Toolset
+from batonkit import Agent, Runner, SetupError, handoff, tool
+from batonkit.a2a import RemoteAgent
+from batonkit.flow.team import Team, diff_fingerprints, team_fingerprint
+from batonkit.handoffs.tasks import TaskResultParser, make_task_tools
+from batonkit.testing import ScriptedModel, call
+from batonkit.tools import Toolset
 
 
 class Node(BaseModel):

@@ -8,12 +8,12 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from baton import Agent, ModelError, RunContext, Runner, RunResult, handoff, tool
-from baton.agents import AgentHooks, RunHooks
-from baton.events import AgentResponded, Event, StepCompleted, ToolReturned, decode_log, encode_log
-from baton.handoffs import HandoffInputData
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, transcript
+from batonkit import Agent, ModelError, RunContext, Runner, RunResult, handoff, tool
+from batonkit.agents import AgentHooks, RunHooks
+from batonkit.events import AgentResponded, Event, StepCompleted, ToolReturned, decode_log, encode_log
+from batonkit.handoffs import HandoffInputData
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, call, transcript
 
 
 class Ticket(BaseModel):

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from baton import Agent, Runner, handoff, tool
-from baton.errors import ModelError
-from baton.events import RunResumed
-from baton.handoffs.filters import remove_all_tools
-from baton.inspection.comparison import compare_runs
-from baton.inspection.policies import estimate_policies
-from baton.inspection.requests import estimate_tokens, view_compared
-from baton.inspection.teams import describe_team
-from baton.inspection.usage import merge_usage, usage_by
-from baton.messages import Usage
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, Runner, handoff, tool
+from batonkit.errors import ModelError
+from batonkit.events import RunResumed
+from batonkit.handoffs.filters import remove_all_tools
+from batonkit.inspection.comparison import compare_runs
+from batonkit.inspection.policies import estimate_policies
+from batonkit.inspection.requests import estimate_tokens, view_compared
+from batonkit.inspection.teams import describe_team
+from batonkit.inspection.usage import merge_usage, usage_by
+from batonkit.messages import Usage
+from batonkit.testing import ScriptedModel, call, say
 
 
 @tool

@@ -6,11 +6,11 @@ from typing import Any
 from tests.interop.node import talked
 from tests.serving.a2a.clients import served
 
-from baton import Agent, RunContext, Runner, tool
-from baton.messages import ToolMessage, text_of
-from baton.models import ModelRequest
-from baton.serving.a2a import a2a_app
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.messages import ToolMessage, text_of
+from batonkit.models import ModelRequest
+from batonkit.serving.a2a import a2a_app
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

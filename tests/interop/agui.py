@@ -6,13 +6,13 @@ from typing import Any
 
 from tests.interop.node import talked
 
-from baton import Agent, RunContext, Runner, tool
-from baton.messages import ToolMessage, UserMessage, text_of
-from baton.models import ModelRequest
-from baton.runner import BackgroundRunner
-from baton.serving import serve_in_background
-from baton.serving.agui import agui_app, with_frontend_tools
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.messages import ToolMessage, UserMessage, text_of
+from batonkit.models import ModelRequest
+from batonkit.runner import BackgroundRunner
+from batonkit.serving import serve_in_background
+from batonkit.serving.agui import agui_app, with_frontend_tools
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

@@ -12,13 +12,13 @@ from typing import Any, cast
 import httpx2
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 
-from baton import Agent, Runner
-from baton.mcp import AuthorizationCode, ClientCredentials, MCPToolset, MemoryTokenStore
-from baton.mcp.oauth import ServerCredentials
-from baton.messages import ToolMessage, ToolSpec
-from baton.models import ModelRequest
-from baton.runner import Interrupt
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner
+from batonkit.mcp import AuthorizationCode, ClientCredentials, MCPToolset, MemoryTokenStore
+from batonkit.mcp.oauth import ServerCredentials
+from batonkit.messages import ToolMessage, ToolSpec
+from batonkit.models import ModelRequest
+from batonkit.runner import Interrupt
+from batonkit.testing import ScriptedModel, call
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))

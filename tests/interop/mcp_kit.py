@@ -111,7 +111,7 @@ async def _served() -> AsyncGenerator[str]:
     leftovers.guard()
     port = free_port()
     team = f"{HERE / 'mcp_team.py'}:desk"
-    baton = (sys.executable, "-m", "baton", "mcp", team, "--http", "--port", str(port))
+    baton = (sys.executable, "-m", "batonkit", "mcp", team, "--http", "--port", str(port))
     server = await asyncio.create_subprocess_exec(*baton, stderr=asyncio.subprocess.DEVNULL)
     try:
         async with asyncio.timeout(30):

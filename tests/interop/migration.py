@@ -60,7 +60,7 @@ def main() -> None:
         script = (REPOSITORY / "tests" / "interop" / "peers" / f"{before['peer'].replace('-', '_')}.py").read_text()
         programs = {"before": (python_of(before["peer"]), script + before["code"])}
         if before["peer"] == "swarm":
-            changed = before["code"].replace("from swarm import", "from baton.swarm import")
+            changed = before["code"].replace("from swarm import", "from batonkit.swarm import")
             programs["after"] = (Path(sys.executable), script + changed)
         elif (after := AFTER.search(text, before.end())) is not None:
             programs["after"] = (Path(sys.executable), after["code"])

@@ -18,11 +18,11 @@ import httpx
 from tests import leftovers
 from tests.ports import free_port
 
-from baton import Agent, Runner, handoff, tool
-from baton.messages import Usage
-from baton.models import ModelPrice, PriceTable
-from baton.otel import OTelObserver
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, Runner, handoff, tool
+from batonkit.messages import Usage
+from batonkit.models import ModelPrice, PriceTable
+from batonkit.otel import OTelObserver
+from batonkit.testing import ScriptedModel, call, say
 
 START_SECONDS = 300.0
 THREAD = "customer-42"

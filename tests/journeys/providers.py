@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.servers import AnthropicServer, GoogleServer, OpenAIServer, ProviderServer
 
-from baton.models import Model
-from baton.models.anthropic import AnthropicModel
-from baton.models.google import GoogleModel
-from baton.models.openai import OpenAIModel
-from baton.testing import ScriptStep
+from batonkit.models import Model
+from batonkit.models.anthropic import AnthropicModel
+from batonkit.models.google import GoogleModel
+from batonkit.models.openai import OpenAIModel
+from batonkit.testing import ScriptStep
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.architecture.shape import REPOSITORY
 
-from baton import Runner
-from baton.runner import Interrupt
-from baton.testing import assert_survives_crashes
+from batonkit import Runner
+from batonkit.runner import Interrupt
+from batonkit.testing import assert_survives_crashes
 
 
 def _can_be_crashed(lesson: Path) -> bool:

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, Approval, ModelError, RunContext, Runner, agent, handoff, tool
-from baton.events import TextDelta, decode_log, encode_log
-from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
+from batonkit import Agent, AgentContext, Approval, ModelError, RunContext, Runner, agent, handoff, tool
+from batonkit.events import TextDelta, decode_log, encode_log
+from batonkit.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
 
 
 async def test_an_approved_call_runs_once_before_the_transfer() -> None:

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 from tests.journeys.providers import PROVIDERS, Provider
 
-from baton import Agent, Runner
-from baton.events import RunCancelled, TextDelta
-from baton.models import Chunk, Model, ModelRequest
-from baton.testing import ScriptedStream, ScriptStep, call
+from batonkit import Agent, Runner
+from batonkit.events import RunCancelled, TextDelta
+from batonkit.models import Chunk, Model, ModelRequest
+from batonkit.testing import ScriptedStream, ScriptStep, call
 
 TIMEOUT = 60.0
 

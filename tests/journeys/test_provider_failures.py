@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.journeys.providers import PROVIDERS, Provider
 
-from baton import Agent, FallbackModel, RetryModel, Runner, tool
-from baton.errors import (
+from batonkit import Agent, FallbackModel, RetryModel, Runner, tool
+from batonkit.errors import (
     AuthenticationError,
     ModelConnectionError,
     ModelError,
@@ -15,10 +15,10 @@ from baton.errors import (
     OverloadedError,
     RateLimitError,
 )
-from baton.events import AgentResponded, TextDelta
-from baton.messages import AssistantMessage, Reasoning, ToolMessage, text_of
-from baton.runner import RunStream
-from baton.testing import ScriptedStream, call, transcript
+from batonkit.events import AgentResponded, TextDelta
+from batonkit.messages import AssistantMessage, Reasoning, ToolMessage, text_of
+from batonkit.runner import RunStream
+from batonkit.testing import ScriptedStream, call, transcript
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
 

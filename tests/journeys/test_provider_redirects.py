@@ -10,10 +10,10 @@ from tests.journeys.providers import CHAT, CLAUDE, PROVIDERS, RESPONSES, Provide
 from tests.models.openai.raw_server import RawServer, json_reply
 from tests.servers import HttpFault
 
-from baton import Agent, RetryModel, Runner
-from baton.errors import ModelConnectionError
-from baton.models import ModelSettings
-from baton.models.openai import OpenAIModel
+from batonkit import Agent, RetryModel, Runner
+from batonkit.errors import ModelConnectionError
+from batonkit.models import ModelSettings
+from batonkit.models.openai import OpenAIModel
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
 SECRETS = ModelSettings(extra_headers={"x-secret": "s3cret"})

@@ -6,12 +6,12 @@ import pytest
 from pydantic import BaseModel
 from tests.journeys.providers import CHAT, CLAUDE, GEMINI, PROVIDERS, RESPONSES, Provider
 
-from baton import Agent, Runner, tool
-from baton.errors import ContentFilterError, OutputError
-from baton.events import AgentResponded
-from baton.messages import AssistantMessage, Image, Text, Usage, UserMessage
-from baton.models import ModelResponse, ModelSettings
-from baton.testing import call, say
+from batonkit import Agent, Runner, tool
+from batonkit.errors import ContentFilterError, OutputError
+from batonkit.events import AgentResponded
+from batonkit.messages import AssistantMessage, Image, Text, Usage, UserMessage
+from batonkit.models import ModelResponse, ModelSettings
+from batonkit.testing import call, say
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
 # A PNG of one pixel.

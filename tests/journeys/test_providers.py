@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from tests.journeys.providers import CLAUDE, GEMINI, GEMINI_WITHOUT_IDS, PROVIDERS, Provider, close_model
 from tests.servers import AnthropicServer, GoogleServer
 
-from baton import Agent, RunContext, Runner, RunResult, handoff, tool
-from baton.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta, encode_event
-from baton.messages import AssistantMessage, Reasoning, Usage
-from baton.models import Model, ModelResponse
-from baton.testing import ScriptedModel, call, transcript
+from batonkit import Agent, RunContext, Runner, RunResult, handoff, tool
+from batonkit.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta, encode_event
+from batonkit.messages import AssistantMessage, Reasoning, Usage
+from batonkit.models import Model, ModelResponse
+from batonkit.testing import ScriptedModel, call, transcript
 
 QUESTION = "How is the weather in Rome and Oslo? Wake me if it is worth it."
 ANSWER = "Rome has 25 degrees and Oslo 7. I shall wake you at six: 旅行 🎒!"

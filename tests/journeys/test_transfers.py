@@ -5,9 +5,9 @@ from typing import Literal
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, Limits, RunContext, Runner, Transfer, agent, handoff, then_transfer, tool
-from baton.messages import text_of
-from baton.testing import ScriptedModel, call, say, transcript, transfer_to
+from batonkit import Agent, AgentContext, Limits, RunContext, Runner, Transfer, agent, handoff, then_transfer, tool
+from batonkit.messages import text_of
+from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
 @tool

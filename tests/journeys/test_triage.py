@@ -5,12 +5,12 @@ from typing import Any
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from baton import Agent, RunContext, Runner, handoff, tool
-from baton.events import TextDelta, decode_log, encode_log
-from baton.handoffs.filters import compose, redact, remove_all_tools
-from baton.messages import text_of
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, say, transcript
+from batonkit import Agent, RunContext, Runner, handoff, tool
+from batonkit.events import TextDelta, decode_log, encode_log
+from batonkit.handoffs.filters import compose, redact, remove_all_tools
+from batonkit.messages import text_of
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, call, say, transcript
 
 
 class Refund(BaseModel):

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from baton.messages import (
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Content,

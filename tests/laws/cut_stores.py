@@ -1,6 +1,6 @@
 """Copies of stores in which a run ends after any of its events."""
 
-from baton.stores import MemoryStore
+from batonkit.stores import MemoryStore
 
 
 class CutStore(MemoryStore):

@@ -12,14 +12,14 @@ from zlib import crc32
 from tests.laws.plans import ReplyPlan, Scenario
 from tests.laws.teams import AnyAgent, Environment, PlannedModel, build_agents, message_for, runner_with
 
-from baton import AgentOptions, BatonError, Runner, RunResult, RunStream
-from baton.agents import Compaction, HistoryPolicy
-from baton.events import AgentResponded, Delta, Event
-from baton.messages import AssistantMessage, RunInput
-from baton.middleware import Middleware
-from baton.models import ModelRequest
-from baton.runner.result import Interrupt
-from baton.stores import Store
+from batonkit import AgentOptions, BatonError, Runner, RunResult, RunStream
+from batonkit.agents import Compaction, HistoryPolicy
+from batonkit.events import AgentResponded, Delta, Event
+from batonkit.messages import AssistantMessage, RunInput
+from batonkit.middleware import Middleware
+from batonkit.models import ModelRequest
+from batonkit.runner.result import Interrupt
+from batonkit.stores import Store
 
 T = TypeVar("T")
 RUN_ID = "r"

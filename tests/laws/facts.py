@@ -9,13 +9,13 @@ from zlib import crc32
 from hypothesis import strategies as st
 from tests.laws.providers import objections
 
-from baton import Agent, Limits, ParallelAgent, RunContext, Runner, handoff, tool
-from baton.agents import BaseAgent, Compaction, HistoryPolicy
-from baton.events import AgentResponded
-from baton.handoffs import HandoffInputData
-from baton.messages import AssistantMessage, Message, ToolCall, text_of
-from baton.models import Chunk, ModelRequest, ModelResponse
-from baton.stores import MemoryStore
+from batonkit import Agent, Limits, ParallelAgent, RunContext, Runner, handoff, tool
+from batonkit.agents import BaseAgent, Compaction, HistoryPolicy
+from batonkit.events import AgentResponded
+from batonkit.handoffs import HandoffInputData
+from batonkit.messages import AssistantMessage, Message, ToolCall, text_of
+from batonkit.models import Chunk, ModelRequest, ModelResponse
+from batonkit.stores import MemoryStore
 
 _FACT = re.compile(r"fact:\w+")
 NAMES = ("Front", "Back", "Far")

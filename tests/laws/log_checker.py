@@ -10,7 +10,7 @@ from tests.laws.plans import PolicyName, RunPlan, TeamPlan
 from tests.laws.projections import HistoryLine, project_history
 from tests.laws.teams import Environment, PlannedModel
 
-from baton.events import (
+from batonkit.events import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -27,7 +27,7 @@ from baton.events import (
     StepCompleted,
     ToolReturned,
 )
-from baton.messages import AssistantMessage, Content, Message, ToolMessage, UserMessage, text_of
+from batonkit.messages import AssistantMessage, Content, Message, ToolMessage, UserMessage, text_of
 
 LAST_TURN = "You have used all your turns with tools. Answer now, as well as you can, with what you know so far."
 

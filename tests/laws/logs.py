@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.laws.conversations import assistant_messages, calls, contents, json_values, messages, texts, usages
 
-from baton.events import (
+from batonkit.events import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -35,8 +35,8 @@ from baton.events import (
     UserMessageAdded,
     ValueChanges,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.messages import UserMessage
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.messages import UserMessage
 
 _times = st.floats(0, 4e9)
 _speech = st.none() | st.builds(SpeechInterval, _times, _times)

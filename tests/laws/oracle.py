@@ -8,7 +8,7 @@ import msgspec
 from tests.laws.trees import NOTES, CustomAgent, ModelAgent, Tree, Workflow
 from tests.laws.workflow_teams import REQUEST, answer_to, digest, responses_of
 
-from baton.messages import AssistantMessage
+from batonkit.messages import AssistantMessage
 
 Path: TypeAlias = tuple[str, ...]
 

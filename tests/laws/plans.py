@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from baton.messages import Content
+from batonkit.messages import Content
 
 ToolKind: TypeAlias = Literal[
     "ok",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tests.laws.plans import PolicyName
 
-from baton.messages import (
+from batonkit.messages import (
     AssistantMessage,
     Message,
     Text,

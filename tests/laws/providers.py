@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from baton.messages import AssistantMessage, Content, Message, Text, ToolMessage
+from batonkit.messages import AssistantMessage, Content, Message, Text, ToolMessage
 
 
 def objections(messages: Sequence[Message]) -> list[str]:

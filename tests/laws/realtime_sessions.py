@@ -13,15 +13,15 @@ from tests.laws.realtime_strategies import REALTIME_TOOLS, TeamSetup, replies, t
 from tests.laws.realtime_teams import answer_for, make_realtime_runner, realtime_message_for
 from tests.laws.teams import Environment
 
-from baton import BatonError, RunResult
-from baton.errors import AnswerError
-from baton.events import Event
-from baton.messages import text_of
-from baton.models import ModelRequest
-from baton.realtime import PlaybackTracker, RealtimeRunner, RealtimeSession
-from baton.realtime.protocol import AddItem, ConfigureSession, CreateResponse
-from baton.stores import Store
-from baton.testing import ScriptedRealtimeModel, ScriptedStream
+from batonkit import BatonError, RunResult
+from batonkit.errors import AnswerError
+from batonkit.events import Event
+from batonkit.messages import text_of
+from batonkit.models import ModelRequest
+from batonkit.realtime import PlaybackTracker, RealtimeRunner, RealtimeSession
+from batonkit.realtime.protocol import AddItem, ConfigureSession, CreateResponse
+from batonkit.stores import Store
+from batonkit.testing import ScriptedRealtimeModel, ScriptedStream
 
 StepKind: TypeAlias = Literal[
     "speak",

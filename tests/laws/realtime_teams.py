@@ -8,12 +8,12 @@ from tests.laws.plans import AgentPlan, ReplyPlan
 from tests.laws.realtime_strategies import TeamSetup
 from tests.laws.teams import AgentOptions, AnyAgent, Environment, build_agents, message_for
 
-from baton import Agent, AgentHooks, Limits, RunContext, RunHooks, Runner
-from baton.events import InterruptRaised, ToolReturned
-from baton.messages import AssistantMessage, ToolCall
-from baton.models import ModelRequest, ModelResponse
-from baton.realtime import RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSettings
-from baton.testing import ScriptedModel
+from batonkit import Agent, AgentHooks, Limits, RunContext, RunHooks, Runner
+from batonkit.events import InterruptRaised, ToolReturned
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.models import ModelRequest, ModelResponse
+from batonkit.realtime import RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSettings
+from batonkit.testing import ScriptedModel
 
 NO_LIMITS = Limits(model_calls=None, transfers=None, idle_cycles=None)
 Entry = tuple[Any, ...]

@@ -12,11 +12,11 @@ from tests.laws.plans import ReplyPlan, RunPlan, TeamPlan
 from tests.laws.providers import objections
 from tests.laws.teams import Environment, PlannedModel, message_for, runner_for
 
-from baton import BatonError, RunStream
-from baton.events import Delta, Event
-from baton.messages import AssistantMessage
-from baton.middleware import Middleware
-from baton.models import ModelRequest
+from batonkit import BatonError, RunStream
+from batonkit.events import Delta, Event
+from batonkit.messages import AssistantMessage
+from batonkit.middleware import Middleware
+from batonkit.models import ModelRequest
 
 _IDLE_ITERATIONS = 20
 _MAX_ITERATIONS = 2000

@@ -21,7 +21,7 @@ from tests.laws.plans import (
     ToolPlan,
 )
 
-from baton.messages import Content, Image, Text
+from batonkit.messages import Content, Image, Text
 
 _NAMES = ("A", "B", "Night Desk", "D", "E", "F")
 _policies: st.SearchStrategy[PolicyName | None] = st.none() | st.sampled_from(get_args(PolicyName))

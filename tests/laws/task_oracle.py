@@ -5,10 +5,10 @@ from typing import Literal, TypeAlias
 
 from hypothesis import strategies as st
 
-from baton import Agent, Handoff, handoff
-from baton.agents import HistoryPolicy
-from baton.messages import ToolCall
-from baton.testing import ScriptStep, call
+from batonkit import Agent, Handoff, handoff
+from batonkit.agents import HistoryPolicy
+from batonkit.messages import ToolCall
+from batonkit.testing import ScriptStep, call
 
 NAMES: tuple[str, ...] = ("A", "B", "C", "D")
 MoveKind: TypeAlias = Literal["task", "go", "ask", "finish", "cancel", "decline", "exit", "say"]

@@ -20,14 +20,14 @@ from tests.laws.plans import (
     ToolPlan,
 )
 
-from baton import Agent, BaseAgent, Limits, RunContext, Runner, ToolError, handoff, then_transfer, tool
-from baton.agents import Compaction, HistoryPolicy, Stop, StopAt, ToolUseBehavior
-from baton.events import ToolReturned
-from baton.messages import AssistantMessage, Image, Message, Reasoning, Text, ToolCall, Usage, is_empty
-from baton.middleware import Middleware
-from baton.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
-from baton.stores import Store
-from baton.tools import Final
+from batonkit import Agent, BaseAgent, Limits, RunContext, Runner, ToolError, handoff, then_transfer, tool
+from batonkit.agents import Compaction, HistoryPolicy, Stop, StopAt, ToolUseBehavior
+from batonkit.events import ToolReturned
+from batonkit.messages import AssistantMessage, Image, Message, Reasoning, Text, ToolCall, Usage, is_empty
+from batonkit.middleware import Middleware
+from batonkit.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.stores import Store
+from batonkit.tools import Final
 
 AnyAgent: TypeAlias = BaseAgent[Any, Any]
 Decide: TypeAlias = Callable[[ModelRequest], AssistantMessage | Awaitable[AssistantMessage]]

@@ -13,9 +13,9 @@ from tests.laws.strategies import scenarios
 from tests.laws.trees import Tree, trees
 from tests.laws.workflow_teams import WorkflowTeam, run_to_end
 
-from baton import RunResult
-from baton.agents import Compaction
-from baton.events import AgentResponded, Event, HistoryCompacted, decode_log, encode_log
+from batonkit import RunResult
+from batonkit.agents import Compaction
+from batonkit.events import AgentResponded, Event, HistoryCompacted, decode_log, encode_log
 
 _FEW = settings().max_examples // 4
 

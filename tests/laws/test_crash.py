@@ -7,8 +7,8 @@ from tests.laws.executions import RUN_ID, Execution, run_in_loop
 from tests.laws.plans import AgentPlan, CallPlan, ReplyPlan, RunPlan, Scenario, TeamPlan, ToolPlan
 from tests.laws.strategies import scenarios
 
-from baton import RunResult
-from baton.events import (
+from batonkit import RunResult
+from batonkit.events import (
     AgentResponded,
     ControlTransferred,
     Event,

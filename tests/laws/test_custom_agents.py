@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.executions import run_in_loop
 
-from baton import BaseAgent, Exit, Limits, Runner, RunResult, Transfer
-from baton.agents import AgentContext
-from baton.errors import LimitError
-from baton.events import Event, InterruptAnswered, StepCompleted, decode_log, encode_log
-from baton.messages import text_of
+from batonkit import BaseAgent, Exit, Limits, Runner, RunResult, Transfer
+from batonkit.agents import AgentContext
+from batonkit.errors import LimitError
+from batonkit.events import Event, InterruptAnswered, StepCompleted, decode_log, encode_log
+from batonkit.messages import text_of
 
 Operation: TypeAlias = tuple[Literal["say", "step", "ask", "write", "delete"], int]
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests.laws.conversations import messages, unpaired_conversations
 from tests.models.official_types import validate
 
-from baton.errors import ModelRequestError
-from baton.messages import (
+from batonkit.errors import ModelRequestError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     File,
@@ -27,7 +27,7 @@ from baton.messages import (
     pair_calls_with_results,
     to_messages,
 )
-from baton.models import to_anthropic, to_openai, to_responses
+from batonkit.models import to_anthropic, to_openai, to_responses
 
 Format = Callable[[Sequence[Message]], list[dict[str, Any]]]
 FORMATS = (to_openai, to_responses, to_anthropic)

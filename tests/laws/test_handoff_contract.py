@@ -9,8 +9,8 @@ from tests.laws.plans import ReplyPlan, RunPlan, TeamPlan
 from tests.laws.stepped_runs import SteppedRuns
 from tests.laws.strategies import answers, approvals, replies, runs, teams
 
-from baton.errors import AnswerError
-from baton.tools import Approval
+from batonkit.errors import AnswerError
+from batonkit.tools import Approval
 
 _MAX_STEPS = 100
 

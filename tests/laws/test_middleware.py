@@ -13,10 +13,10 @@ from tests.laws.stepped_runs import SteppedRuns
 from tests.laws.strategies import runs, scenarios, teams
 from tests.laws.test_handoff_contract import HandoffContract
 
-from baton.events import decode_log, encode_log
-from baton.messages import AssistantMessage, ToolCall
-from baton.middleware import Middleware
-from baton.models import ModelResponse, ModelSettings
+from batonkit.events import decode_log, encode_log
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.middleware import Middleware
+from batonkit.models import ModelResponse, ModelSettings
 
 Change: TypeAlias = Literal["none", "request", "text", "calls", "own call", "again", "first", "itself", "steps"]
 

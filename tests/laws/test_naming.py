@@ -6,7 +6,7 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from baton.handoffs import default_tool_name
+from batonkit.handoffs import default_tool_name
 
 _VALID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _letters = st.characters(codec="utf-8")

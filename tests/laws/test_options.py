@@ -9,8 +9,8 @@ from tests.laws.executions import Execution, run_in_loop
 from tests.laws.plans import Scenario, TeamPlan
 from tests.laws.strategies import scenarios
 
-from baton import AgentOptions, RunResult
-from baton.events import Event, RunStarted, decode_log, encode_log
+from batonkit import AgentOptions, RunResult
+from batonkit.events import Event, RunStarted, decode_log, encode_log
 
 
 def _stripped(scenario: Scenario) -> Scenario:

@@ -14,9 +14,9 @@ from tests.laws.plans import Scenario
 from tests.laws.providers import objections
 from tests.laws.strategies import scenarios
 
-from baton.context import HistoryEntry
-from baton.messages import AssistantMessage, Content, Message, ToolMessage, pair_calls_with_results
-from baton.messages.types import PairingCheck
+from batonkit.context import HistoryEntry
+from batonkit.messages import AssistantMessage, Content, Message, ToolMessage, pair_calls_with_results
+from batonkit.messages.types import PairingCheck
 
 
 def _with_repeats(picks: list[int]) -> Callable[[Sequence[HistoryEntry]], Sequence[Message]]:

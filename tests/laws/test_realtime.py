@@ -29,12 +29,12 @@ from tests.laws.realtime_teams import (
 )
 from tests.laws.teams import Environment
 
-from baton import BatonError, Runner, RunResult
-from baton.events import AgentResponded, ControlTransferred, Delta, Event, InterruptRaised, ToolReturned
-from baton.messages import AssistantMessage, Message, ToolMessage, is_empty
-from baton.models import ModelRequest
-from baton.realtime import RealtimeSession
-from baton.testing import ScriptedModel, ScriptedRealtimeModel
+from batonkit import BatonError, Runner, RunResult
+from batonkit.events import AgentResponded, ControlTransferred, Delta, Event, InterruptRaised, ToolReturned
+from batonkit.messages import AssistantMessage, Message, ToolMessage, is_empty
+from batonkit.models import ModelRequest
+from batonkit.realtime import RealtimeSession
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel
 
 _START_AND_END = ("run starts", "run ends", "agent starts", "agent ends")
 

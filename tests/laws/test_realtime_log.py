@@ -13,8 +13,8 @@ from tests.laws.realtime_sessions import RUN_ID, SessionExecution, SessionPlan, 
 from tests.laws.realtime_teams import make_realtime_runner
 from tests.laws.teams import Environment
 
-from baton import RunResult
-from baton.events import (
+from batonkit import RunResult
+from batonkit.events import (
     AgentResponded,
     Event,
     InterruptRaised,
@@ -26,10 +26,10 @@ from baton.events import (
     decode_log,
     encode_log,
 )
-from baton.flow.log_history import history_from_log
-from baton.messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
-from baton.stores import SQLiteStore
-from baton.testing.crash_lab import CrashingStore, Moment
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
+from batonkit.stores import SQLiteStore
+from batonkit.testing.crash_lab import CrashingStore, Moment
 
 _HANDOFF_INPUT = "handed over with:"
 

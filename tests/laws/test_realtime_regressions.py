@@ -7,14 +7,14 @@ from typing import Any
 from msgspec.structs import replace
 from tests.laws.clockless import rest, without_a_clock
 
-from baton import tool
-from baton.errors import BatonError, TransferError
-from baton.events import AgentResponded, ControlTransferred, Event
-from baton.flow.log_history import history_from_log
-from baton.messages import AssistantMessage, ToolCall, ToolMessage
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, realtime_handoff
-from baton.realtime.protocol import AddItem, ResponseEnded, ResponseStarted
-from baton.testing import ScriptedRealtimeModel, call
+from batonkit import tool
+from batonkit.errors import BatonError, TransferError
+from batonkit.events import AgentResponded, ControlTransferred, Event
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import AssistantMessage, ToolCall, ToolMessage
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, realtime_handoff
+from batonkit.realtime.protocol import AddItem, ResponseEnded, ResponseStarted
+from batonkit.testing import ScriptedRealtimeModel, call
 
 
 def _make_runner(

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from baton import Agent, RunContext, Runner, RunResult, agent, handoff, then_transfer, tool
-from baton.agents import AgentContext
-from baton.context import HistoryEntry
-from baton.errors import BatonError, LogError, NotEncodableError
-from baton.events import (
+from batonkit import Agent, RunContext, Runner, RunResult, agent, handoff, then_transfer, tool
+from batonkit.agents import AgentContext
+from batonkit.context import HistoryEntry
+from batonkit.errors import BatonError, LogError, NotEncodableError
+from batonkit.events import (
     AgentResponded,
     InterruptAnswered,
     Origin,
@@ -19,7 +19,7 @@ from baton.events import (
     decode_log,
     encode_event,
 )
-from baton.messages import (
+from batonkit.messages import (
     AssistantMessage,
     Message,
     Text,
@@ -29,8 +29,8 @@ from baton.messages import (
     pair_calls_with_results,
     text_of,
 )
-from baton.testing import ScriptedModel, call, transfer_to
-from baton.testing.scripted import ScriptStep
+from batonkit.testing import ScriptedModel, call, transfer_to
+from batonkit.testing.scripted import ScriptStep
 
 
 @tool

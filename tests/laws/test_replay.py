@@ -8,9 +8,9 @@ from tests.laws.executions import Execution, run_in_loop
 from tests.laws.plans import Scenario
 from tests.laws.strategies import scenarios
 
-from baton import RunResult
-from baton.errors import BatonError
-from baton.events import Event
+from batonkit import RunResult
+from batonkit.errors import BatonError
+from batonkit.events import Event
 
 
 @given(scenario=scenarios())

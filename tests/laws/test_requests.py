@@ -15,15 +15,15 @@ from tests.laws.strategies import scenarios
 from tests.laws.trees import Tree, trees
 from tests.laws.workflow_teams import WorkflowTeam, run_to_end
 
-from baton import Runner
-from baton.agents import Compaction, HistoryPolicy
-from baton.context import HistoryEntry
-from baton.events import AgentResponded
-from baton.flow import RecordedRequest
-from baton.inspection.requests import view_compared
-from baton.messages import Message
-from baton.models import ModelRequest
-from baton.stores import MemoryStore
+from batonkit import Runner
+from batonkit.agents import Compaction, HistoryPolicy
+from batonkit.context import HistoryEntry
+from batonkit.events import AgentResponded
+from batonkit.flow import RecordedRequest
+from batonkit.inspection.requests import view_compared
+from batonkit.messages import Message
+from batonkit.models import ModelRequest
+from batonkit.stores import MemoryStore
 
 
 def _every_second(entries: Sequence[HistoryEntry]) -> list[Message]:

@@ -6,16 +6,16 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from baton import Agent, Limits, Runner, tool
-from baton.context import RunContext
-from baton.errors import RunExistsError
-from baton.events import UserMessageAdded
-from baton.flow.log_history import history_from_log
-from baton.messages import UserMessage, pair_calls_with_results, text_of
-from baton.runner import Dismiss
-from baton.runner.waiting_messages import to_message
-from baton.stores import AppendOptions, MemoryStore, RunFlags, Store, WaitMode
-from baton.testing import ScriptedModel, assert_survives_crashes, call, transfer_to
+from batonkit import Agent, Limits, Runner, tool
+from batonkit.context import RunContext
+from batonkit.errors import RunExistsError
+from batonkit.events import UserMessageAdded
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import UserMessage, pair_calls_with_results, text_of
+from batonkit.runner import Dismiss
+from batonkit.runner.waiting_messages import to_message
+from batonkit.stores import AppendOptions, MemoryStore, RunFlags, Store, WaitMode
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call, transfer_to
 
 LIMIT = 100
 

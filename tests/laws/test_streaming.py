@@ -10,9 +10,9 @@ from tests.laws.executions import RUN_ID, Execution, run_in_loop
 from tests.laws.plans import Scenario
 from tests.laws.strategies import scenarios
 
-from baton import BatonError, RunResult
-from baton.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta
-from baton.messages import text_of
+from batonkit import BatonError, RunResult
+from batonkit.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta
+from batonkit.messages import text_of
 
 
 @given(scenario=scenarios())

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tests.laws.executions import run_in_loop
 from tests.laws.providers import objections
 
-from baton import Agent, Runner, handoff, tool
-from baton.events import TaskEnded, ToolReturned
-from baton.messages import AssistantMessage, ToolCall
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, handoff, tool
+from batonkit.events import TaskEnded, ToolReturned
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.testing import ScriptedModel, call
 
 Kind: TypeAlias = Literal["tool", "final", "unknown", "transfer", "exit", "bad exit", "finish", "bad finish", "cancel"]
 CALLS: dict[Kind, ToolCall] = {

@@ -10,15 +10,15 @@ from tests.laws.providers import objections
 from tests.laws.task_oracle import NAMES, Move, Oracle, Turn, conversations, make_team
 from tests.laws.thread_notes import check_notes
 
-from baton import Limits, Runner, RunResult
-from baton.agents import Compaction, HistoryPolicy
-from baton.events import AgentResponded, Event, HistoryCompacted, encode_event
-from baton.messages import text_of
-from baton.models import ModelRequest
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel
-from baton.testing.transcripts import comparable_events
-from baton.workflows import SequentialAgent
+from batonkit import Limits, Runner, RunResult
+from batonkit.agents import Compaction, HistoryPolicy
+from batonkit.events import AgentResponded, Event, HistoryCompacted, encode_event
+from batonkit.messages import text_of
+from batonkit.models import ModelRequest
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel
+from batonkit.testing.transcripts import comparable_events
+from batonkit.workflows import SequentialAgent
 
 TASK, FINISH, BACK = Move("task", 0), Move("finish", 0), Move("go", 0)
 EVERY_TURN = Compaction(at_tokens=1, keep_last=1, summarizer=identity(seed=0))

@@ -8,8 +8,8 @@ from tests.laws.executions import run_in_loop
 from tests.laws.facts import Conversation, Thread, compactions, conversations, with_shared_summaries
 from tests.laws.thread_notes import check_notes
 
-from baton import Runner
-from baton.agents import Compaction
+from batonkit import Runner
+from batonkit.agents import Compaction
 
 
 @given(conversation=conversations, compaction=st.none() | compactions)

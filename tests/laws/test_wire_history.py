@@ -12,9 +12,9 @@ from tests.laws.conversations import messages, unpaired_conversations
 from tests.servers import AnthropicServer, GoogleServer, ProviderServer, ReceivedRequest
 from tests.servers.base import APIEndpoint
 
-from baton.context.history import MessageWindow
-from baton.errors import ModelRequestError
-from baton.messages import (
+from batonkit.context.history import MessageWindow
+from batonkit.errors import ModelRequestError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Message,
@@ -24,9 +24,9 @@ from baton.messages import (
     UserMessage,
     pair_calls_with_results,
 )
-from baton.models import ModelRequest, PromptCaching
-from baton.models.anthropic.request import build_parameters as for_anthropic
-from baton.models.google.request import build_parameters as for_google
+from batonkit.models import ModelRequest, PromptCaching
+from batonkit.models.anthropic.request import build_parameters as for_anthropic
+from batonkit.models.google.request import build_parameters as for_google
 
 CONVERSATIONS = unpaired_conversations | st.lists(messages, max_size=8)
 TOOLS = st.sampled_from([(), (ToolSpec("wave"),)])

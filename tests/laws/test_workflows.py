@@ -15,8 +15,8 @@ from tests.laws.oracle import AgentFailure, End, Line, Oracle
 from tests.laws.trees import Tree, trees
 from tests.laws.workflow_teams import EndedRun, WorkflowTeam, run_to_end
 
-from baton.events import AgentResponded, Event, InterruptRaised, StepCompleted, decode_log, encode_log
-from baton.messages import text_of
+from batonkit.events import AgentResponded, Event, InterruptRaised, StepCompleted, decode_log, encode_log
+from batonkit.messages import text_of
 
 _MANY = settings().max_examples * 3
 _FEW = settings().max_examples // 4

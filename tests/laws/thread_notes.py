@@ -6,8 +6,8 @@ from zlib import crc32
 
 import msgspec
 
-from baton.runner.threads import ThreadReader, ThreadState
-from baton.stores import RunNote, Store
+from batonkit.runner.threads import ThreadReader, ThreadState
+from batonkit.stores import RunNote, Store
 
 Change = Callable[[bytes], bytes | None]
 """Returns the note that is read instead of a stored one."""

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from tests.laws.trees import NOTES, CustomAgent, ModelAgent, Tree
 
-from baton import (
+from batonkit import (
     Agent,
     BaseAgent,
     Exit,
@@ -22,15 +22,15 @@ from baton import (
     Transfer,
     tool,
 )
-from baton.agents import AgentContext, Compaction
-from baton.errors import BatonError
-from baton.events import Action, Event
-from baton.messages import AssistantMessage, ToolCall, text_of
-from baton.models import Chunk, ModelRequest, ModelResponse
-from baton.stores import Store
-from baton.testing import call, transfer_to
-from baton.workflows import BreakLoop, break_loop_tool
-from baton.workflows.reducers import append
+from batonkit.agents import AgentContext, Compaction
+from batonkit.errors import BatonError
+from batonkit.events import Action, Event
+from batonkit.messages import AssistantMessage, ToolCall, text_of
+from batonkit.models import Chunk, ModelRequest, ModelResponse
+from batonkit.stores import Store
+from batonkit.testing import call, transfer_to
+from batonkit.workflows import BreakLoop, break_loop_tool
+from batonkit.workflows.reducers import append
 
 RUN_ID = "r"
 REQUEST = "do it"

@@ -12,18 +12,18 @@ from typing import Any, cast
 from tests.ports import free_port as free_port
 from tests.waiting import until
 
-from baton import Agent, RunContext, Runner
-from baton.context import Limits
-from baton.context.run_state import RunState, UsageMeter
-from baton.events import ToolReturned
-from baton.events.base import RUN_ORIGIN
-from baton.log import Log
-from baton.mcp import MCPToolset
-from baton.messages import Content
-from baton.runner import RunResult
-from baton.serving import serve_in_background
-from baton.testing import ScriptedModel, call
-from baton.tools import Tool, ToolResult
+from batonkit import Agent, RunContext, Runner
+from batonkit.context import Limits
+from batonkit.context.run_state import RunState, UsageMeter
+from batonkit.events import ToolReturned
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.log import Log
+from batonkit.mcp import MCPToolset
+from batonkit.messages import Content
+from batonkit.runner import RunResult
+from batonkit.serving import serve_in_background
+from batonkit.testing import ScriptedModel, call
+from batonkit.tools import Tool, ToolResult
 
 FAULTY_SERVER = str(Path(__file__).with_name("faulty_server.py"))
 

@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.mcp.oauth_server import SECRET, follow_redirects, oauth_server
 from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
-from baton import Runner, SetupError
-from baton.errors import ToolsUnavailableError
-from baton.events import encode_log
-from baton.mcp import AuthorizationCode, ClientCredentials, FileTokenStore, MCPToolset
-from baton.runner import RunResult
-from baton.testing import call
+from batonkit import Runner, SetupError
+from batonkit.errors import ToolsUnavailableError
+from batonkit.events import encode_log
+from batonkit.mcp import AuthorizationCode, ClientCredentials, FileTokenStore, MCPToolset
+from batonkit.runner import RunResult
+from batonkit.testing import call
 
 REDIRECT_URI = "http://localhost:3000/back"
 
@@ -167,7 +167,7 @@ async def test_an_expired_token_is_refreshed_without_the_user_even_after_a_resta
         assert await call_tools(make_toolset(), ("read", {})) == ["read"]
         assert servers.requests == ["register", "authorize read", "authorization_code"]
         servers.tokens.clear()
-        monkeypatch.setattr("baton.mcp.oauth.time", lambda: time() + 7200)
+        monkeypatch.setattr("batonkit.mcp.oauth.time", lambda: time() + 7200)
         assert await call_tools(make_toolset(), ("read", {})) == ["read"]
         assert servers.requests[3:] == ["refresh_token"]
 

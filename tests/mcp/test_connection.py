@@ -18,8 +18,8 @@ from tests.mcp.servers import (
 from tests.ports import reserved_port
 from tests.waiting import forever
 
-from baton.errors import ToolError, ToolsUnavailableError
-from baton.mcp import MCPToolset
+from batonkit.errors import ToolError, ToolsUnavailableError
+from batonkit.mcp import MCPToolset
 
 
 async def test_an_expired_http_session_is_reopened() -> None:

@@ -12,8 +12,8 @@ from tests.loop_clock import LoopClock
 from tests.mcp.servers import runner_with_calls, tool_results
 from tests.waiting import until
 
-from baton.mcp import MCPToolset
-from baton.testing import call
+from batonkit.mcp import MCPToolset
+from batonkit.testing import call
 
 
 class Size(BaseModel):

@@ -13,12 +13,12 @@ from mcp_types import CreateMessageResult, ElicitRequestURLParams, ListRootsResu
 from pydantic import BaseModel
 from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
-from baton import Agent, Runner
-from baton.errors import AnswerError
-from baton.events import StepCompleted
-from baton.mcp import MCPToolset
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, assert_survives_crashes, call
+from batonkit import Agent, Runner
+from batonkit.errors import AnswerError
+from batonkit.events import StepCompleted
+from batonkit.mcp import MCPToolset
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 
 
 class Size(BaseModel):

@@ -9,14 +9,14 @@ from mcp.server.mcpserver import MCPServer as SDKServer
 from mcp_types import EmbeddedResource, ResourceLink, TextResourceContents, ToolAnnotations
 from tests.mcp.servers import runner_with_calls, tool_results
 
-from baton import RunContext, SetupError
-from baton.events import ProgressDelta
-from baton.mcp import MCPToolset
-from baton.messages import Audio as AudioPart
-from baton.messages import Data, File, Text, ToolMessage
-from baton.messages import Image as ImagePart
-from baton.testing import ScriptedModel, call
-from baton.tools.wrappers import tool_effect
+from batonkit import RunContext, SetupError
+from batonkit.events import ProgressDelta
+from batonkit.mcp import MCPToolset
+from batonkit.messages import Audio as AudioPart
+from batonkit.messages import Data, File, Text, ToolMessage
+from batonkit.messages import Image as ImagePart
+from batonkit.testing import ScriptedModel, call
+from batonkit.tools.wrappers import tool_effect
 
 
 def kitchen() -> SDKServer:

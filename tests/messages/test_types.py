@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from baton import SetupError
-from baton.messages import (
+from batonkit import SetupError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,

@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 from tests.journeys.providers import CHAT, CLAUDE, GEMINI, RESPONSES, Provider
 
-from baton import Agent, ModelSettings, Runner, SetupError, tool
-from baton.events import AgentResponded
-from baton.messages import AssistantMessage, Usage, UserMessage
-from baton.middleware import Cache, PromptCache
-from baton.middleware.caching import request_hash
-from baton.models import ModelRequest, PromptCaching
-from baton.models.openai.chat import ChatDialect
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, ModelSettings, Runner, SetupError, tool
+from batonkit.events import AgentResponded
+from batonkit.messages import AssistantMessage, Usage, UserMessage
+from batonkit.middleware import Cache, PromptCache
+from batonkit.middleware.caching import request_hash
+from batonkit.models import ModelRequest, PromptCaching
+from batonkit.models.openai.chat import ChatDialect
+from batonkit.testing import ScriptedModel, call, say
 
 
 @tool

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, Runner, SetupError, handoff, tool
-from baton.errors import OutputError
-from baton.events import AgentResponded, ResponseRestarted, TextDelta
-from baton.messages import Usage
-from baton.middleware import RequireAnnouncedHandoff, ValidateOutput
-from baton.testing import ScriptedModel, ScriptedStream, call, say
+from batonkit import Agent, Runner, SetupError, handoff, tool
+from batonkit.errors import OutputError
+from batonkit.events import AgentResponded, ResponseRestarted, TextDelta
+from batonkit.messages import Usage
+from batonkit.middleware import RequireAnnouncedHandoff, ValidateOutput
+from batonkit.testing import ScriptedModel, ScriptedStream, call, say
 
 
 def short(ctx: Any, output: str) -> str | None:

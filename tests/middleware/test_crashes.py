@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, guardrail, tool
-from baton.middleware import (
+from batonkit import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, guardrail, tool
+from batonkit.middleware import (
     Cache,
     ClearToolResults,
     Middleware,
@@ -13,7 +13,7 @@ from baton.middleware import (
     RequireAnnouncedHandoff,
     ValidateOutput,
 )
-from baton.testing import ScriptedModel, assert_survives_crashes, call
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 
 
 @tool(effect="once")

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, SetupError, tool
-from baton.events import TextDelta
-from baton.messages import AssistantMessage, Reasoning, UserMessage, text_of
-from baton.middleware import RedactPII
-from baton.models import ModelResponse
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, Runner, SetupError, tool
+from batonkit.events import TextDelta
+from batonkit.messages import AssistantMessage, Reasoning, UserMessage, text_of
+from batonkit.middleware import RedactPII
+from batonkit.models import ModelResponse
+from batonkit.testing import ScriptedModel, call, say
 
 TEXT = "I am ada@example.org, +49 30 1234567, card 4111 1111 1111 1111, DE89 3704 0044 0532 0130 00, 192.168.0.17."
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, SetupError
-from baton.messages import Usage
-from baton.middleware import RateLimit
-from baton.testing import ScriptedModel, say
+from batonkit import Agent, Runner, SetupError
+from batonkit.messages import Usage
+from batonkit.middleware import RateLimit
+from batonkit.testing import ScriptedModel, say
 
 
 class Clock:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, SetupError, tool
-from baton.messages import ToolMessage, text_of
-from baton.middleware import ClearToolResults
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, SetupError, tool
+from batonkit.messages import ToolMessage, text_of
+from batonkit.middleware import ClearToolResults
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

@@ -8,7 +8,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from baton.models import to_anthropic, to_openai, to_responses
+from batonkit.models import to_anthropic, to_openai, to_responses
 
 
 @cache

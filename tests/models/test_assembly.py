@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.messages import AssistantMessage, Content, Image, Part, Reasoning, Text, ToolCall, Usage
-from baton.models import (
+from batonkit.messages import AssistantMessage, Content, Image, Part, Reasoning, Text, ToolCall, Usage
+from batonkit.models import (
     Chunk,
     ModelResponse,
     PartChunk,

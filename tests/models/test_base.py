@@ -6,14 +6,14 @@ from functools import partial
 
 import pytest
 
-from baton.errors import SetupError
-from baton.models import FallbackModel, ModelSettings, RetryModel
-from baton.models.anthropic import AnthropicModel
-from baton.models.google import GoogleModel
-from baton.models.litellm import LiteLLMModel
-from baton.models.local import LocalModel
-from baton.models.openai import OpenAIModel
-from baton.testing import ScriptedModel
+from batonkit.errors import SetupError
+from batonkit.models import FallbackModel, ModelSettings, RetryModel
+from batonkit.models.anthropic import AnthropicModel
+from batonkit.models.google import GoogleModel
+from batonkit.models.litellm import LiteLLMModel
+from batonkit.models.local import LocalModel
+from batonkit.models.openai import OpenAIModel
+from batonkit.testing import ScriptedModel
 
 MODEL = ScriptedModel([])
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.models.event_stream import SSEDecoder
+from batonkit.models.event_stream import SSEDecoder
 
 _LINES = st.sampled_from(
     [b"data: one", b"data:two", b"data: ", b"", b"", b": a comment", b"event: x", b"id: 1", b"data"]

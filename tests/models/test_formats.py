@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 from tests.models.official_types import validate
 
-from baton import Agent, Runner
-from baton.errors import ModelRequestError
-from baton.messages import (
+from batonkit import Agent, Runner
+from batonkit.errors import ModelRequestError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     File,
@@ -23,8 +23,8 @@ from baton.messages import (
     UserMessage,
     to_messages,
 )
-from baton.models import to_anthropic, to_openai, to_responses
-from baton.testing import ScriptedModel, call
+from batonkit.models import to_anthropic, to_openai, to_responses
+from batonkit.testing import ScriptedModel, call
 
 Format = Callable[[Sequence[Message]], list[dict[str, Any]]]
 FORMATS = (to_openai, to_responses, to_anthropic)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.servers import OpenAIServer
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     EmptyResponseError,
     ModelConnectionError,
@@ -19,7 +19,7 @@ from baton.errors import (
     OverloadedError,
     RateLimitError,
 )
-from baton.messages import (
+from batonkit.messages import (
     AssistantMessage,
     Image,
     Reasoning,
@@ -30,9 +30,9 @@ from baton.messages import (
     Usage,
     UserMessage,
 )
-from baton.models import ModelRequest, ModelResponse, ModelSettings, TextChunk, collect_response, resolve_model
-from baton.models.litellm import LiteLLMModel
-from baton.testing import ScriptedStream, call, say
+from batonkit.models import ModelRequest, ModelResponse, ModelSettings, TextChunk, collect_response, resolve_model
+from batonkit.models.litellm import LiteLLMModel
+from batonkit.testing import ScriptedStream, call, say
 
 # LiteLLM and its dependencies emit warnings.
 pytestmark = pytest.mark.filterwarnings("ignore")

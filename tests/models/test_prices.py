@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Limits, Runner, SetupError, tool
-from baton.agents import Compaction
-from baton.errors import LimitError, ModelError, UnknownPriceError
-from baton.events import AgentResponded, decode_log, encode_log
-from baton.messages import Usage
-from baton.models import FallbackModel, GenAIPrices, ModelPrice, PriceTable
-from baton.models.prices import UnknownPrices, add_cost, default_prices
-from baton.testing import ScriptedModel, call, say, transfer_to
+from batonkit import Agent, Limits, Runner, SetupError, tool
+from batonkit.agents import Compaction
+from batonkit.errors import LimitError, ModelError, UnknownPriceError
+from batonkit.events import AgentResponded, decode_log, encode_log
+from batonkit.messages import Usage
+from batonkit.models import FallbackModel, GenAIPrices, ModelPrice, PriceTable
+from batonkit.models.prices import UnknownPrices, add_cost, default_prices
+from batonkit.testing import ScriptedModel, call, say, transfer_to
 
 MILLION = 1_000_000
 PRICES = PriceTable({"x:small": ModelPrice(input=1, output=2), "x:large": ModelPrice(input=10, output=20)})
@@ -142,7 +142,7 @@ async def test_a_limit_on_the_cost_stops_the_run_with_every_provider() -> None:
 
 
 async def test_a_limit_on_the_cost_refuses_models_of_unknown_price() -> None:
-    with pytest.raises(UnknownPriceError, match=r"at A → B is unknown.*PriceTable.*baton-adk\[prices\]") as caught:
+    with pytest.raises(UnknownPriceError, match=r"at A → B is unknown.*PriceTable.*batonkit\[prices\]") as caught:
         await Runner(team_of("x:small", "x:unknown"), prices=PRICES, limits=Limits(cost=1)).run("hi")
     assert caught.value.path == ("A", "B")
     # Without a limit, the run says how many calls have an unknown price.

@@ -5,8 +5,8 @@ from email.utils import formatdate
 
 import pytest
 
-from baton.errors import ContentFilterError, EmptyResponseError, ModelError
-from baton.models.provider_errors import RejectionReason, empty, rejected, retry_after
+from batonkit.errors import ContentFilterError, EmptyResponseError, ModelError
+from batonkit.models.provider_errors import RejectionReason, empty, rejected, retry_after
 
 
 @pytest.mark.parametrize(

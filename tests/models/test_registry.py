@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import pytest
 
-from baton.errors import SetupError
-from baton.models import Model, register_model, resolve_model
-from baton.testing import ScriptedModel
+from batonkit.errors import SetupError
+from batonkit.models import Model, register_model, resolve_model
+from batonkit.testing import ScriptedModel
 
 Install: TypeAlias = Callable[[str, str], None]
 
@@ -20,16 +20,16 @@ def make_fake(name: str) -> Model:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Return a function that installs a package with an entry point in the group `baton.models`."""
+    """Return a function that installs a package with an entry point in the group `batonkit.models`."""
 
     def install(package: str, entry_point: str) -> None:
         site = tmp_path / package
         information = site / f"{package}-1.0.dist-info"
         information.mkdir(parents=True)
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (information / "entry_points.txt").write_text(f"[baton.models]\n{entry_point}\n")
+        (information / "entry_points.txt").write_text(f"[batonkit.models]\n{entry_point}\n")
         (site / f"{package}.py").write_text(
-            "from baton.testing import ScriptedModel\n"
+            "from batonkit.testing import ScriptedModel\n"
             "def make(name):\n"
             "    return ScriptedModel([], name=f'installed:{name}')\n"
         )
@@ -85,8 +85,8 @@ def test_an_unknown_provider_raises_with_suggestions(install: Install) -> None:
     assert message.startswith("the model `xyz:gpt-5` for `Desk` needs the provider `xyz`, which is not installed; ")
     assert "`installed`" in message
     assert "`registered`" in message
-    assert "baton.models.register_model('xyz', factory)" in message
-    assert message.endswith("an entry point `xyz` in the group `baton.models`")
+    assert "batonkit.models.register_model('xyz', factory)" in message
+    assert message.endswith("an entry point `xyz` in the group `batonkit.models`")
 
 
 @pytest.mark.parametrize("misspelt", ["opeani", "openia", "OpenAI"])

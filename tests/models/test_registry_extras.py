@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from baton import Agent, Runner
-from baton.errors import SetupError
-from baton.models import resolve_model
+from batonkit import Agent, Runner
+from batonkit.errors import SetupError
+from batonkit.models import resolve_model
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,7 @@ def test_a_missing_package_error_has_the_pip_command(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SetupError) as raised:
         Runner(Agent("Desk"), model=model)
-    assert (
-        str(raised.value) == f"the model `{model}` needs {package}; install it with: pip install 'baton-adk[{extra}]'"
-    )
+    assert str(raised.value) == f"the model `{model}` needs {package}; install it with: pip install 'batonkit[{extra}]'"
 
 
 def test_an_installed_package_raises_nothing() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.errors import EmptyResponseError, ModelError, SetupError
-from baton.messages import AssistantMessage, Image, Reasoning, ToolCall, Usage, UserMessage
-from baton.models import (
+from batonkit.errors import EmptyResponseError, ModelError, SetupError
+from batonkit.messages import AssistantMessage, Image, Reasoning, ToolCall, Usage, UserMessage
+from batonkit.models import (
     Chunk,
     Model,
     ModelRequest,
@@ -23,7 +23,7 @@ from baton.models import (
     ToolCallChunk,
     collect_response,
 )
-from baton.testing import ScriptedModel, ScriptedStream, say
+from batonkit.testing import ScriptedModel, ScriptedStream, say
 
 REQUEST = ModelRequest((UserMessage("my secret"),), agent="Desk")
 

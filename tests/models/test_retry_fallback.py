@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from baton.errors import ModelError
-from baton.messages import AssistantMessage, Reasoning, UserMessage
-from baton.models import FallbackModel, ModelRequest, ModelResponse, RetryModel, TextChunk, collect_response
-from baton.testing import ScriptedModel, ScriptedStream, ScriptStep
+from batonkit.errors import ModelError
+from batonkit.messages import AssistantMessage, Reasoning, UserMessage
+from batonkit.models import FallbackModel, ModelRequest, ModelResponse, RetryModel, TextChunk, collect_response
+from batonkit.testing import ScriptedModel, ScriptedStream, ScriptStep
 
 REQUEST = ModelRequest((UserMessage("my secret"),), agent="Desk")
 

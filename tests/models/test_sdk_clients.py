@@ -4,7 +4,7 @@ import asyncio
 import gc
 from weakref import ref
 
-from baton.models.sdk_clients import PerEventLoop
+from batonkit.models.sdk_clients import PerEventLoop
 
 
 class Client:

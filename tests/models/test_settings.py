@@ -9,24 +9,24 @@ import pytest
 from msgspec.structs import asdict
 from tests.models.local.scripted_engine import ScriptedEngine
 
-from baton import Agent, Runner
-from baton.errors import ModelRequestError, SetupError
-from baton.events import AgentResponded
-from baton.messages import AssistantMessage, TokenLogprob, ToolSpec, UserMessage
-from baton.models import FallbackModel, ModelRequest, ModelResponse, ModelSettings, collect_response
-from baton.models.anthropic.request import build_parameters as anthropic_parameters
-from baton.models.google.request import build_parameters as google_parameters
-from baton.models.litellm import LACKS as LITELLM_LACKS
-from baton.models.litellm import LiteLLMModel
-from baton.models.local.model import LACKS as LOCAL_LACKS
-from baton.models.local.model import LocalModel
-from baton.models.openai import OpenAIModel
-from baton.models.openai.chat import ChatDialect
-from baton.models.openai.endpoint import PROVIDERS, lacking_settings
-from baton.models.openai.responses import ResponsesDialect
-from baton.models.settings import require_supported
-from baton.realtime import RealtimeSettings
-from baton.testing import ScriptedModel, say
+from batonkit import Agent, Runner
+from batonkit.errors import ModelRequestError, SetupError
+from batonkit.events import AgentResponded
+from batonkit.messages import AssistantMessage, TokenLogprob, ToolSpec, UserMessage
+from batonkit.models import FallbackModel, ModelRequest, ModelResponse, ModelSettings, collect_response
+from batonkit.models.anthropic.request import build_parameters as anthropic_parameters
+from batonkit.models.google.request import build_parameters as google_parameters
+from batonkit.models.litellm import LACKS as LITELLM_LACKS
+from batonkit.models.litellm import LiteLLMModel
+from batonkit.models.local.model import LACKS as LOCAL_LACKS
+from batonkit.models.local.model import LocalModel
+from batonkit.models.openai import OpenAIModel
+from batonkit.models.openai.chat import ChatDialect
+from batonkit.models.openai.endpoint import PROVIDERS, lacking_settings
+from batonkit.models.openai.responses import ResponsesDialect
+from batonkit.models.settings import require_supported
+from batonkit.realtime import RealtimeSettings
+from batonkit.testing import ScriptedModel, say
 
 PAGE = Path(__file__).parents[2] / "docs/concepts/models.md"
 VALUES: dict[str, Any] = {

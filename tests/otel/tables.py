@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from baton.otel.attributes import ATTRIBUTES
-from baton.otel.metrics import METRICS
+from batonkit.otel.attributes import ATTRIBUTES
+from batonkit.otel.metrics import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "tracing.md"
 

@@ -8,12 +8,12 @@ from pydantic import BaseModel
 from tests.otel import registry, tables
 from tests.otel.receiver import exporting
 
-from baton import Agent, Approval, Runner, handoff, tool
-from baton.messages import Usage
-from baton.models import ModelSettings
-from baton.otel.attributes import ATTRIBUTES, SCHEMA_URL
-from baton.otel.metrics import METRICS
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, Approval, Runner, handoff, tool
+from batonkit.messages import Usage
+from batonkit.models import ModelSettings
+from batonkit.otel.attributes import ATTRIBUTES, SCHEMA_URL
+from batonkit.otel.metrics import METRICS
+from batonkit.testing import ScriptedModel, call, say
 
 
 def test_names_are_those_of_the_registry_or_our_own() -> None:

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind
 from tests.otel.spans import Traced, facts, id_of, linked, noted, trace_of
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     Approval,
@@ -26,9 +26,9 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.agents import MultipleTransfers
-from baton.errors import TransferError
-from baton.events import (
+from batonkit.agents import MultipleTransfers
+from batonkit.errors import TransferError
+from batonkit.events import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -41,12 +41,12 @@ from baton.events import (
     decode_log,
     encode_log,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.messages import Usage
-from baton.otel import OTelObserver
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, say, transfer_to
-from baton.workflows import ParallelAgent, SequentialAgent
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.messages import Usage
+from batonkit.otel import OTelObserver
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call, say, transfer_to
+from batonkit.workflows import ParallelAgent, SequentialAgent
 
 
 @tool
@@ -723,7 +723,7 @@ async def test_runs_at_the_same_time_keep_their_spans_apart() -> None:
 
 def test_missing_opentelemetry_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-    with pytest.raises(SetupError, match=r"pip install 'baton-adk\[otel\]'"):
+    with pytest.raises(SetupError, match=r"pip install 'batonkit\[otel\]'"):
         OTelObserver()
 
 

@@ -8,16 +8,16 @@ import pytest
 from inline_snapshot import snapshot
 from tests.otel.receiver import exporting
 
-from baton import Agent, Middleware, RunContext, RunHooks, Runner, tool
-from baton.errors import RunConflictError, SetupError
-from baton.messages import Usage
-from baton.models import ModelSettings
-from baton.otel import OTelObserver
-from baton.otel.metrics import DURATION_BUCKETS, FIRST_CHUNK_BUCKETS, TOKEN_BUCKETS
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, say
-from baton.version import __version__
-from baton.workflows import ParallelAgent
+from batonkit import Agent, Middleware, RunContext, RunHooks, Runner, tool
+from batonkit.errors import RunConflictError, SetupError
+from batonkit.messages import Usage
+from batonkit.models import ModelSettings
+from batonkit.otel import OTelObserver
+from batonkit.otel.metrics import DURATION_BUCKETS, FIRST_CHUNK_BUCKETS, TOKEN_BUCKETS
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call, say
+from batonkit.version import __version__
+from batonkit.workflows import ParallelAgent
 
 CURRENT: list[OTelObserver] = []
 """The observer of the running test, last."""

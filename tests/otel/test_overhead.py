@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import baton
-from baton import Agent, Runner, tool
-from baton.testing import ScriptedModel, call
+import batonkit
+from batonkit import Agent, Runner, tool
+from batonkit.testing import ScriptedModel, call
 
-SOURCE = Path(baton.__file__).parent
+SOURCE = Path(batonkit.__file__).parent
 TRACING = tuple(str(SOURCE / name) for name in ("otel", "agents/tracing.py", "models/prices.py", "propagation.py"))
 
 

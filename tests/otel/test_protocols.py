@@ -15,20 +15,20 @@ from tests.realtime.recorder import record_session
 from tests.serving.a2a.clients import served
 from tests.sockets import http_client
 
-from baton import Agent, Runner, tool
-from baton.a2a import RemoteAgent
-from baton.errors import RemoteError
-from baton.events import AgentResponded, ToolReturned
-from baton.mcp import MCPToolset
-from baton.messages import Usage
-from baton.models import ModelPrice, PriceTable
-from baton.otel import OTelObserver
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
-from baton.runner import BackgroundRunner
-from baton.serving import api_app, mcp_app
-from baton.serving.a2a import a2a_app
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, ScriptedRealtimeModel, call, say, transfer_to
+from batonkit import Agent, Runner, tool
+from batonkit.a2a import RemoteAgent
+from batonkit.errors import RemoteError
+from batonkit.events import AgentResponded, ToolReturned
+from batonkit.mcp import MCPToolset
+from batonkit.messages import Usage
+from batonkit.models import ModelPrice, PriceTable
+from batonkit.otel import OTelObserver
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
+from batonkit.runner import BackgroundRunner
+from batonkit.serving import api_app, mcp_app
+from batonkit.serving.a2a import a2a_app
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call, say, transfer_to
 
 
 @pytest.fixture(autouse=True)

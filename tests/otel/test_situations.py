@@ -9,13 +9,13 @@ from tests.mcp.servers import served as mcp_served
 from tests.otel.receiver import Receiver, exporting
 from tests.serving.a2a.clients import served
 
-from baton import Agent, ParallelAgent, Runner, handoff, tool
-from baton.a2a import RemoteAgent
-from baton.mcp import MCPToolset
-from baton.otel import OTelObserver
-from baton.serving import mcp_app
-from baton.serving.a2a import a2a_app
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, ParallelAgent, Runner, handoff, tool
+from batonkit.a2a import RemoteAgent
+from batonkit.mcp import MCPToolset
+from batonkit.otel import OTelObserver
+from batonkit.serving import mcp_app
+from batonkit.serving.a2a import a2a_app
+from batonkit.testing import ScriptedModel, call
 
 SECRET = "4711"
 Situation: TypeAlias = Callable[[OTelObserver], AbstractAsyncContextManager[dict[str, int]]]

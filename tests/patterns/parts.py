@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from baton import RunContext, Runner, tool
-from baton.events import decode_log, encode_log
-from baton.runner import RunResult
+from batonkit import RunContext, Runner, tool
+from batonkit.events import decode_log, encode_log
+from batonkit.runner import RunResult
 
 
 @tool

@@ -6,11 +6,11 @@ import pytest
 from inline_snapshot import snapshot
 from tests.patterns.parts import ask, fail, resume_in_new_runner
 
-from baton import Agent, Limits, Runner, SequentialAgent, SetupError, deep_agent, supervisor, tool
-from baton.events import ToolReturned
-from baton.messages import text_of
-from baton.patterns import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY, scratch_file_tools
-from baton.testing import ScriptedModel, call, transcript
+from batonkit import Agent, Limits, Runner, SequentialAgent, SetupError, deep_agent, supervisor, tool
+from batonkit.events import ToolReturned
+from batonkit.messages import text_of
+from batonkit.patterns import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY, scratch_file_tools
+from batonkit.testing import ScriptedModel, call, transcript
 
 
 @tool

@@ -10,7 +10,7 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel
 from tests.patterns.parts import ask, fail, resume_in_new_runner
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BaseAgent,
@@ -24,12 +24,12 @@ from baton import (
     supervisor,
     tool,
 )
-from baton.errors import BranchesFailedError, LimitError, OutputError, ToolFailedError
-from baton.events import ToolReturned
-from baton.messages import Image, Text, ToolMessage, UserMessage, text_of
-from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, Plan, make_executor, make_planner, make_replanner
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, transcript
+from batonkit.errors import BranchesFailedError, LimitError, OutputError, ToolFailedError
+from batonkit.events import ToolReturned
+from batonkit.messages import Image, Text, ToolMessage, UserMessage, text_of
+from batonkit.patterns import PLAN_EXECUTE_KEY, ParallelPlan, Plan, make_executor, make_planner, make_replanner
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call, transcript
 
 
 def plan_json(*steps: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton import (
+from batonkit import (
     Agent,
     BaseAgent,
     ParallelAgent,
@@ -19,11 +19,11 @@ from baton import (
     supervisor,
     tool,
 )
-from baton.events import Event, ToolReturned, decode_log, encode_log
-from baton.flow.log_history import history_from_log
-from baton.messages import ToolCall, ToolMessage, text_of
-from baton.models import ModelRequest
-from baton.patterns import (
+from batonkit.events import Event, ToolReturned, decode_log, encode_log
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import ToolCall, ToolMessage, text_of
+from batonkit.models import ModelRequest
+from batonkit.patterns import (
     GENERAL_PURPOSE,
     ParallelPlan,
     make_executor,
@@ -31,7 +31,7 @@ from baton.patterns import (
     make_replanner,
     scratch_file_tools,
 )
-from baton.testing import ScriptedModel, call
+from batonkit.testing import ScriptedModel, call
 
 executed: Counter[str] = Counter()
 """The number of executions of each tool call; cleared before each run."""

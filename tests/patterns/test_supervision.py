@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 from tests.patterns.parts import ask, fail, resume_in_new_runner
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BaseAgent,
@@ -19,10 +19,10 @@ from baton import (
     agent,
     supervisor,
 )
-from baton.agents import with_guardrails
-from baton.errors import LimitError, LoopError, ToolFailedError
-from baton.messages import text_of
-from baton.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit.agents import with_guardrails
+from batonkit.errors import LimitError, LoopError, ToolFailedError
+from batonkit.messages import text_of
+from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 
 def worker(name: str, **options: Any) -> Agent[Any, str]:
@@ -162,7 +162,7 @@ async def test_a_supervisor_can_be_a_function_agent() -> None:
     # P1
     @agent("Function", description="Transfers to both workers.")
     async def from_function(ctx: AgentContext) -> Any:
-        from baton import Transfer
+        from batonkit import Transfer
 
         authors = [entry.author for entry in ctx._history.entries if entry.author]
         missing = [name for name in ("Search", "Maths") if name not in authors]

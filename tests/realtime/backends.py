@@ -9,10 +9,10 @@ from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import RecordedEvent, ServedSession, silence, speech
 from tests.waiting import PATIENCE
 
-from baton.messages import text_of
-from baton.realtime import RealtimeModel, RealtimeSession
-from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.protocol import (
+from batonkit.messages import text_of
+from batonkit.realtime import RealtimeModel, RealtimeSession
+from batonkit.realtime.openai import OpenAIRealtimeModel
+from batonkit.realtime.protocol import (
     AddItem,
     AppendAudio,
     CancelResponse,
@@ -23,9 +23,9 @@ from baton.realtime.protocol import (
     CreateResponse,
     TruncateItem,
 )
-from baton.testing import ScriptedConnection, ScriptedRealtimeModel
-from baton.testing.realtime import ConversationItem
-from baton.testing.scripted import ScriptStep
+from batonkit.testing import ScriptedConnection, ScriptedRealtimeModel
+from batonkit.testing.realtime import ConversationItem
+from batonkit.testing.scripted import ScriptStep
 
 Steps = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
 MS_PER_WORD = 200

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from tests.waiting import PATIENCE
 
-from baton.errors import BatonError
-from baton.events import AgentResponded, ControlTransferred, Delta, Event, ToolReturned
-from baton.realtime import (
+from batonkit.errors import BatonError
+from batonkit.events import AgentResponded, ControlTransferred, Delta, Event, ToolReturned
+from batonkit.realtime import (
     PlaybackTracker,
     RealtimeAgent,
     RealtimeModel,

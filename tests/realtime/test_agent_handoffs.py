@@ -7,11 +7,11 @@ from pydantic import BaseModel
 from tests.realtime.backends import Backend
 from tests.realtime.recorder import record_session
 
-from baton import RunContext, RunHooks, tool
-from baton.errors import SetupError
-from baton.events import AgentResponded, AgentStarted, ControlTransferred, StepCompleted, ToolReturned
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
-from baton.testing import call, say
+from batonkit import RunContext, RunHooks, tool
+from batonkit.errors import SetupError
+from batonkit.events import AgentResponded, AgentStarted, ControlTransferred, StepCompleted, ToolReturned
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
+from batonkit.testing import call, say
 
 TEXT_ONLY = RealtimeSettings(modality="text")
 

@@ -7,12 +7,12 @@ import pytest
 from tests.realtime.backends import Backend
 from tests.realtime.recorder import record_session
 
-from baton.errors import SetupError
-from baton.events import AgentResponded, TaskEnded, TaskOpened, ToolReturned
-from baton.messages import text_of
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
-from baton.stores import MemoryStore
-from baton.testing import call
+from batonkit.errors import SetupError
+from batonkit.events import AgentResponded, TaskEnded, TaskOpened, ToolReturned
+from batonkit.messages import text_of
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
+from batonkit.stores import MemoryStore
+from batonkit.testing import call
 
 TEXT_ONLY = RealtimeSettings(modality="text")
 

@@ -9,11 +9,11 @@ from tests.realtime.recorder import SessionRecorder, make_runner, record_session
 from tests.servers import HttpFault
 from tests.servers.realtime import CutConnection
 
-from baton import tool
-from baton.errors import ModelConnectionError, RunError, SessionLostError
-from baton.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
-from baton.messages import AssistantMessage, UserMessage
-from baton.realtime import (
+from batonkit import tool
+from batonkit.errors import ModelConnectionError, RunError, SessionLostError
+from batonkit.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
+from batonkit.messages import AssistantMessage, UserMessage
+from batonkit.realtime import (
     RealtimeAgent,
     RealtimeSession,
     RealtimeSettings,
@@ -22,7 +22,7 @@ from baton.realtime import (
     TranscriptDelta,
     realtime_handoff,
 )
-from baton.realtime.protocol import (
+from batonkit.realtime.protocol import (
     AddItem,
     AudioCommitted,
     ConfigureSession,
@@ -30,8 +30,8 @@ from baton.realtime.protocol import (
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from baton.stores import MemoryStore
-from baton.testing import ScriptedStream, call
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedStream, call
 
 
 @pytest.mark.parametrize("is_before", [True, False])

@@ -7,13 +7,13 @@ from tests.realtime.backends import WebSocketBackend, unfinished_tasks
 from tests.realtime.recorder import TEXT_ONLY, make_runner, record_session
 from tests.servers.realtime import CutConnection, Fault, RepeatEvent, SwapEvents
 
-from baton import RunContext, tool
-from baton.events import AgentResponded
-from baton.messages import ToolMessage
-from baton.models import ModelRequest
-from baton.realtime import RealtimeAgent, RealtimeSettings, realtime_handoff
-from baton.testing import call
-from baton.testing.scripted import Plain
+from batonkit import RunContext, tool
+from batonkit.events import AgentResponded
+from batonkit.messages import ToolMessage
+from batonkit.models import ModelRequest
+from batonkit.realtime import RealtimeAgent, RealtimeSettings, realtime_handoff
+from batonkit.testing import call
+from batonkit.testing.scripted import Plain
 
 
 def respond_as_desk(request: ModelRequest) -> Plain:

@@ -4,12 +4,12 @@ from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend
 from tests.realtime.recorder import make_runner, record_session
 from tests.servers.realtime import RefuseCommand
 
-from baton import tool
-from baton.errors import ModelRequestError
-from baton.events import AgentResponded
-from baton.realtime import RealtimeAgent, SessionErrorReported
-from baton.realtime.protocol import AddItem, ConfigureSession, CreateResponse
-from baton.testing import call
+from batonkit import tool
+from batonkit.errors import ModelRequestError
+from batonkit.events import AgentResponded
+from batonkit.realtime import RealtimeAgent, SessionErrorReported
+from batonkit.realtime.protocol import AddItem, ConfigureSession, CreateResponse
+from batonkit.testing import call
 
 
 async def test_a_refused_item_is_sent_again_without_running_the_tool_again(backend: Backend) -> None:

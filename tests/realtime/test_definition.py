@@ -8,12 +8,12 @@ import pytest
 from tests.realtime.backends import Backend, ScriptedBackend
 from tests.realtime.recorder import make_runner, record_session
 
-from baton import Agent, RunContext, Runner, handoff, tool
-from baton.context import Default
-from baton.errors import SetupError
-from baton.events import AgentResponded, ControlTransferred, InterruptRaised
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
-from baton.testing import ScriptedModel, ScriptedRealtimeModel, call, transfer_to
+from batonkit import Agent, RunContext, Runner, handoff, tool
+from batonkit.context import Default
+from batonkit.errors import SetupError
+from batonkit.events import AgentResponded, ControlTransferred, InterruptRaised
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call, transfer_to
 
 
 def test_realtime_agents_are_frozen_and_can_be_cloned() -> None:

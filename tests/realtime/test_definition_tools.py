@@ -6,11 +6,11 @@ import pytest
 from tests.realtime.backends import Backend
 from tests.realtime.recorder import record_session
 
-from baton import Agent, AgentOptions, RunContext, tool
-from baton.errors import SetupError
-from baton.events import AgentResponded, Event, ToolReturned
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
-from baton.testing import ScriptedModel, ScriptedRealtimeModel, call
+from batonkit import Agent, AgentOptions, RunContext, tool
+from batonkit.errors import SetupError
+from batonkit.events import AgentResponded, Event, ToolReturned
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call
 
 TEXT_ONLY = RealtimeSettings(modality="text")
 

@@ -7,13 +7,13 @@ import pytest
 from tests.realtime.backends import Backend, ScriptedBackend
 from tests.realtime.recorder import SessionRecorder, make_runner, record_session, unplayed
 
-from baton import GuardrailVerdict, tool
-from baton.errors import GuardrailFailedError
-from baton.events import AgentResponded, ResponseTruncated, ToolReturned
-from baton.flow.log_history import history_from_log
-from baton.messages import text_of
-from baton.realtime import GuardrailTripped, PlaybackInterrupted, RealtimeAgent, RealtimeSettings, TranscriptDelta
-from baton.testing import ScriptedStream, call, say
+from batonkit import GuardrailVerdict, tool
+from batonkit.errors import GuardrailFailedError
+from batonkit.events import AgentResponded, ResponseTruncated, ToolReturned
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import text_of
+from batonkit.realtime import GuardrailTripped, PlaybackInterrupted, RealtimeAgent, RealtimeSettings, TranscriptDelta
+from batonkit.testing import ScriptedStream, call, say
 
 
 async def no_secrets(ctx: Any, text: str) -> GuardrailVerdict:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, tool
-from baton.errors import OpenInterruptError
-from baton.events import AgentResponded, ControlTransferred, Event, StepCompleted, ToolReturned
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, RealtimeSettings
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, ScriptedRealtimeModel, call
+from batonkit import Agent, RunContext, tool
+from batonkit.errors import OpenInterruptError
+from batonkit.events import AgentResponded, ControlTransferred, Event, StepCompleted, ToolReturned
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, RealtimeSettings
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call
 
 TEXT = RealtimeSettings(modality="text")
 

@@ -8,11 +8,11 @@ from tests.realtime.backends import ScriptedBackend, WebSocketBackend
 from tests.realtime.recorder import make_runner, record_session
 from tests.servers.realtime import IgnoreCommand
 
-from baton import RunHooks
-from baton.events import AgentResponded
-from baton.realtime import AudioDelta, RealtimeAgent, RealtimeSettings, TranscriptDelta, agent
-from baton.realtime.protocol import ResponseEnded, ResponseStarted
-from baton.testing import ScriptedStream, call
+from batonkit import RunHooks
+from batonkit.events import AgentResponded
+from batonkit.realtime import AudioDelta, RealtimeAgent, RealtimeSettings, TranscriptDelta, agent
+from batonkit.realtime.protocol import ResponseEnded, ResponseStarted
+from batonkit.testing import ScriptedStream, call
 
 
 class SpeakDuringTransfer(RunHooks):

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from baton.errors import SetupError
-from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.runner import resolve_realtime_model
+from batonkit.errors import SetupError
+from batonkit.realtime.openai import OpenAIRealtimeModel
+from batonkit.realtime.runner import resolve_realtime_model
 
 
 def test_a_name_is_resolved_to_a_model() -> None:

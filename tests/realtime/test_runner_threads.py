@@ -8,14 +8,14 @@ import pytest
 from tests.realtime.backends import Backend, WebSocketBackend
 from tests.realtime.recorder import make_runner, record_session, unplayed
 
-from baton import Agent, RunContext, Runner, tool
-from baton.errors import ModelError, SessionLostError
-from baton.events import AgentResponded, InterruptRaised, ResponseTruncated, ToolReturned, UserMessageAdded
-from baton.flow.log_history import history_from_log
-from baton.messages import AssistantMessage, Image, SystemMessage, Text, ToolCall, ToolMessage, UserMessage, text_of
-from baton.realtime import AudioDelta, RealtimeAgent, RealtimeSettings
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.errors import ModelError, SessionLostError
+from batonkit.events import AgentResponded, InterruptRaised, ResponseTruncated, ToolReturned, UserMessageAdded
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import AssistantMessage, Image, SystemMessage, Text, ToolCall, ToolMessage, UserMessage, text_of
+from batonkit.realtime import AudioDelta, RealtimeAgent, RealtimeSettings
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc33"

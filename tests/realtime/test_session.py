@@ -10,8 +10,8 @@ from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, 
 from tests.realtime.recorder import TEXT_ONLY, make_runner, record_session
 from tests.servers.realtime import speech
 
-from baton import Limits, RunContext, RunHooks, tool
-from baton.errors import (
+from batonkit import Limits, RunContext, RunHooks, tool
+from batonkit.errors import (
     AnswerError,
     AuthenticationError,
     LimitError,
@@ -21,7 +21,7 @@ from baton.errors import (
     TransferError,
     UnknownPriceError,
 )
-from baton.events import (
+from batonkit.events import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -33,10 +33,10 @@ from baton.events import (
     ToolReturned,
     UserMessageAdded,
 )
-from baton.messages import Usage
-from baton.models import ModelPrice, PriceTable
-from baton.otel import OTelObserver
-from baton.realtime import (
+from batonkit.messages import Usage
+from batonkit.models import ModelPrice, PriceTable
+from batonkit.otel import OTelObserver
+from batonkit.realtime import (
     AudioCompleted,
     AudioDelta,
     RealtimeAgent,
@@ -47,9 +47,9 @@ from baton.realtime import (
     SpeechStopped,
     TranscriptDelta,
 )
-from baton.realtime.openai import OpenAIRealtimeModel
-from baton.runner import Interrupt
-from baton.testing import ScriptedRealtimeModel, ScriptedStream, call, say
+from batonkit.realtime.openai import OpenAIRealtimeModel
+from batonkit.runner import Interrupt
+from batonkit.testing import ScriptedRealtimeModel, ScriptedStream, call, say
 
 
 async def test_deltas_are_delivered_and_events_are_logged(backend: Backend) -> None:

@@ -7,12 +7,12 @@ import pytest
 from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, unfinished_tasks
 from tests.realtime.recorder import SessionRecorder, make_runner, record_session
 
-from baton import tool
-from baton.errors import RunError
-from baton.events import AgentResponded, InterruptRaised, ToolReturned
-from baton.flow.log_history import history_from_log
-from baton.messages import text_of
-from baton.realtime import (
+from batonkit import tool
+from batonkit.errors import RunError
+from batonkit.events import AgentResponded, InterruptRaised, ToolReturned
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import text_of
+from batonkit.realtime import (
     RealtimeAgent,
     RealtimeSession,
     RealtimeSettings,
@@ -20,8 +20,8 @@ from baton.realtime import (
     TranscriptDelta,
     controller,
 )
-from baton.stores import MemoryStore
-from baton.testing import ScriptedStream, call
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedStream, call
 
 
 class WaitingTool:

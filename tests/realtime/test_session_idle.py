@@ -7,12 +7,12 @@ from tests.loop_clock import LoopClock
 from tests.realtime.recorder import record_session
 from tests.waiting import until
 
-from baton import Limits, tool
-from baton.errors import LimitError, ModelError, RunError
-from baton.events import AgentResponded, UserMessageAdded
-from baton.messages import AssistantMessage
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionReconnected, SessionReconnecting
-from baton.realtime.protocol import (
+from batonkit import Limits, tool
+from batonkit.errors import LimitError, ModelError, RunError
+from batonkit.events import AgentResponded, UserMessageAdded
+from batonkit.messages import AssistantMessage
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionReconnected, SessionReconnecting
+from batonkit.realtime.protocol import (
     AudioCommitted,
     CreateResponse,
     ResponseEnded,
@@ -21,7 +21,7 @@ from baton.realtime.protocol import (
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from baton.testing import ScriptedRealtimeModel, ScriptedStream, call, say, speech
+from batonkit.testing import ScriptedRealtimeModel, ScriptedStream, call, say, speech
 
 TEXT_ONLY = RealtimeSettings(modality="text")
 

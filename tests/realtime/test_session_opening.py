@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from baton import RunContext, Tool, tool
-from baton.errors import RunError
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
-from baton.testing import ScriptedRealtimeModel, call
+from batonkit import RunContext, Tool, tool
+from batonkit.errors import RunError
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
+from batonkit.testing import ScriptedRealtimeModel, call
 
 
 @tool

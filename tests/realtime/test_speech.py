@@ -8,10 +8,10 @@ import pytest
 from tests.realtime.backends import MS_PER_WORD, Backend, ScriptedBackend, WebSocketBackend, speak
 from tests.realtime.recorder import SessionRecorder, make_runner, record_session, unplayed
 
-from baton.events import AgentResponded, ResponseTruncated, UserMessageAdded, decode_log, encode_log
-from baton.flow.log_history import history_from_log
-from baton.messages import AssistantMessage, ToolCall, text_of
-from baton.realtime import (
+from batonkit.events import AgentResponded, ResponseTruncated, UserMessageAdded, decode_log, encode_log
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import AssistantMessage, ToolCall, text_of
+from batonkit.realtime import (
     AudioCompleted,
     AudioDelta,
     PlaybackInterrupted,
@@ -24,8 +24,8 @@ from baton.realtime import (
     TurnDetection,
     speech,
 )
-from baton.realtime.protocol import AudioChunk, ResponseEnded, ResponseStarted, TranscriptChunk
-from baton.testing import ScriptedStream, call, say
+from batonkit.realtime.protocol import AudioChunk, ResponseEnded, ResponseStarted, TranscriptChunk
+from batonkit.testing import ScriptedStream, call, say
 
 WITH_AUDIO = RealtimeSettings()
 

@@ -1,7 +1,7 @@
 """R7: tracking of playback, and the text that was heard."""
 
-from baton.realtime import PlaybackTracker
-from baton.realtime.speech import PlayedPortion, heard_text
+from batonkit.realtime import PlaybackTracker
+from batonkit.realtime.speech import PlayedPortion, heard_text
 
 
 class Clock:

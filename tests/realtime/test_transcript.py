@@ -3,18 +3,18 @@
 from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, speak
 from tests.realtime.recorder import record_session
 
-from baton.events import AgentResponded, UserMessageAdded
-from baton.flow.log_history import history_from_log
-from baton.messages import Message, text_of
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionErrorReported, TurnDetection
-from baton.realtime.protocol import (
+from batonkit.events import AgentResponded, UserMessageAdded
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import Message, text_of
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionErrorReported, TurnDetection
+from batonkit.realtime.protocol import (
     AudioCommitted,
     TranscriptionCompleted,
     TranscriptionFailed,
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from baton.testing import call
+from batonkit.testing import call
 
 
 def texts_of(messages: "list[Message] | tuple[Message, ...]") -> list[str]:

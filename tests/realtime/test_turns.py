@@ -8,13 +8,13 @@ from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, 
 from tests.realtime.recorder import make_runner, record_session
 from tests.servers.realtime import RepeatEvent
 
-from baton import RunContext, tool
-from baton.errors import UnknownToolError
-from baton.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
-from baton.messages import AssistantMessage, ToolCall
-from baton.realtime import RealtimeAgent, RealtimeSettings, SessionErrorReported, TurnDetection
-from baton.realtime.protocol import ResponseEnded
-from baton.testing import ScriptedStream, call, say
+from batonkit import RunContext, tool
+from batonkit.errors import UnknownToolError
+from batonkit.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.realtime import RealtimeAgent, RealtimeSettings, SessionErrorReported, TurnDetection
+from batonkit.realtime.protocol import ResponseEnded
+from batonkit.testing import ScriptedStream, call, say
 
 
 class GatedTool:

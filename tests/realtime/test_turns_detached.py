@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from tests.realtime.recorder import record_session
 
-from baton import RunContext, RunHooks, tool
-from baton.events import AgentResponded, ControlTransferred, ToolReturned
-from baton.flow.log_history import history_from_log
-from baton.messages import ToolMessage
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
-from baton.testing import ScriptedRealtimeModel, call
+from batonkit import RunContext, RunHooks, tool
+from batonkit.events import AgentResponded, ControlTransferred, ToolReturned
+from batonkit.flow.log_history import history_from_log
+from batonkit.messages import ToolMessage
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
+from batonkit.testing import ScriptedRealtimeModel, call
 
 TEXT_ONLY = RealtimeSettings(modality="text")
 

@@ -20,15 +20,15 @@ from zipfile import ZipFile
 from tests.architecture.test_fences import fences_in
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "baton"
+PACKAGE = ROOT / "src" / "batonkit"
 _GENERATED = ("__pycache__", ".pyc")
 _HEADING = re.compile(r"^## .*quick ?start.*$", re.IGNORECASE | re.MULTILINE)
 _STUDIO = """
 from importlib.resources import files
-page = files("baton.studio") / "assets" / "index.html"
+page = files("batonkit.studio") / "assets" / "index.html"
 assert "<script" in page.read_text(encoding="utf-8"), page
-import baton
-assert "site-packages" in baton.__file__, baton.__file__
+import batonkit
+assert "site-packages" in batonkit.__file__, batonkit.__file__
 print("Studio's page is installed")
 """
 
@@ -53,8 +53,8 @@ def check_wheel(names: Iterable[str]) -> None:
     """Check the names in a wheel. Raises ReleaseError if files of the package are missing, or others are there."""
     found = {name for name in names if ".dist-info/" not in name}
     wanted = package_files()
-    assets = {name for name in wanted if name.startswith("baton/studio/assets/")}
-    if "baton/studio/assets/index.html" not in assets:
+    assets = {name for name in wanted if name.startswith("batonkit/studio/assets/")}
+    if "batonkit/studio/assets/index.html" not in assets:
         raise ReleaseError("Studio's page has not been built: make studio-build")
     if missing := wanted - found:
         raise ReleaseError(f"the wheel lacks {', '.join(sorted(missing))}")
@@ -65,7 +65,7 @@ def check_wheel(names: Iterable[str]) -> None:
 def check_sdist(names: Iterable[str]) -> None:
     """Check the names in an sdist. Raises ReleaseError if something is missing that a build needs."""
     found = {name.partition("/")[2] for name in names}
-    if missing := {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/baton/py.typed"} - found:
+    if missing := {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/batonkit/py.typed"} - found:
         raise ReleaseError(f"the sdist lacks {', '.join(sorted(missing))}")
 
 

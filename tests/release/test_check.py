@@ -15,18 +15,18 @@ from tests.release.check import (
 def test_a_wheel_without_studio_or_with_other_files_is_refused() -> None:
     # X9
     names = package_files()
-    check_wheel([*names, "baton_adk-0.1.0.dist-info/METADATA"])
-    with pytest.raises(ReleaseError, match=r"the wheel lacks baton/studio/assets/studio\.js$"):
-        check_wheel(names - {"baton/studio/assets/studio.js"})
+    check_wheel([*names, "batonkit-0.1.0.dist-info/METADATA"])
+    with pytest.raises(ReleaseError, match=r"the wheel lacks batonkit/studio/assets/studio\.js$"):
+        check_wheel(names - {"batonkit/studio/assets/studio.js"})
     with pytest.raises(ReleaseError, match=r"not part of the package: tests/secret\.py"):
         check_wheel([*names, "tests/secret.py"])
 
 
 def test_an_sdist_without_a_licence_is_refused() -> None:
-    names = ["pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/baton/py.typed"]
-    check_sdist([f"baton_adk-0.1.0/{name}" for name in names])
+    names = ["pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/batonkit/py.typed"]
+    check_sdist([f"batonkit-0.1.0/{name}" for name in names])
     with pytest.raises(ReleaseError, match="the sdist lacks LICENSE"):
-        check_sdist([f"baton_adk-0.1.0/{name}" for name in names if name != "LICENSE"])
+        check_sdist([f"batonkit-0.1.0/{name}" for name in names if name != "LICENSE"])
 
 
 def test_the_changelog_must_have_the_version() -> None:
@@ -37,7 +37,7 @@ def test_the_changelog_must_have_the_version() -> None:
 def test_the_quickstart_is_found() -> None:
     # X9
     code = quickstart((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert "from baton import" in code
+    assert "from batonkit import" in code
     assert "Runner(" in code
     compile(code, "README.md", "exec")
 

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from baton.events import Event, decode_lines
-from baton.stores import AppendOptions, Lease, MemoryStore, RunFlags, RunRecord, RunStatus
+from batonkit.events import Event, decode_lines
+from batonkit.stores import AppendOptions, Lease, MemoryStore, RunFlags, RunRecord, RunStatus
 
 Fault = Exception | Callable[[], Any]
 

@@ -7,11 +7,11 @@ import pytest
 from pydantic import BaseModel
 from tests.runner.recording_store import RecordingStore, get_record, load_events
 
-from baton import Agent, AgentContext, RunContext, Runner, agent, tool
-from baton.errors import AnswerError
-from baton.events import InterruptAnswered
-from baton.messages import ToolMessage
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentContext, RunContext, Runner, agent, tool
+from batonkit.errors import AnswerError
+from batonkit.events import InterruptAnswered
+from batonkit.messages import ToolMessage
+from batonkit.testing import ScriptedModel, call
 
 
 class Address(BaseModel):

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from tests.runner.recording_store import RecordingStore, get_record, load_events
 
-from baton import Agent, AgentContext, RunContext, Runner, agent, tool
-from baton.errors import AnswerError, RunError, RunNotFoundError, SetupError, ThreadBusyError, ToolResultError
-from baton.events import RunStarted, ToolReturned
-from baton.messages import AssistantMessage, UserMessage, text_of
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, say, transcript
+from batonkit import Agent, AgentContext, RunContext, Runner, agent, tool
+from batonkit.errors import AnswerError, RunError, RunNotFoundError, SetupError, ThreadBusyError, ToolResultError
+from batonkit.events import RunStarted, ToolReturned
+from batonkit.messages import AssistantMessage, UserMessage, text_of
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call, say, transcript
 
 
 class ShopTeam:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, SetupError
-from baton.runner import BackgroundRunner, RunArgs
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner, SetupError
+from batonkit.runner import BackgroundRunner, RunArgs
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel
 
 
 def make_runner(**options: Any) -> Runner[Any, Any]:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, Runner, agent, tool
-from baton.agents import AgentContext
-from baton.errors import AnswerError, ModelError, RunConflictError, SetupError, ShuttingDownError, ThreadBusyError
-from baton.events import AgentResponded, Delta, Event, RunCancelled, RunCompleted, TextDelta, ToolReturned
-from baton.models import RetryModel
-from baton.runner import BackgroundRunner
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, ScriptedStream, call
+from batonkit import Agent, RunContext, Runner, agent, tool
+from batonkit.agents import AgentContext
+from batonkit.errors import AnswerError, ModelError, RunConflictError, SetupError, ShuttingDownError, ThreadBusyError
+from batonkit.events import AgentResponded, Delta, Event, RunCancelled, RunCompleted, TextDelta, ToolReturned
+from batonkit.models import RetryModel
+from batonkit.runner import BackgroundRunner
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 
 @tool

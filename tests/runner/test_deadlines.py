@@ -7,14 +7,14 @@ import pytest
 from tests.runner.recording_store import ManualClock, get_record, load_events
 from tests.waiting import until
 
-from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.agents import AgentContext, agent
-from baton.context import Default
-from baton.errors import AnswerError, InterruptExpiredError
-from baton.events import InterruptAnswered, InterruptRaised
-from baton.runner import BackgroundRunner
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, transcript
+from batonkit import Agent, RunContext, Runner, SetupError, tool
+from batonkit.agents import AgentContext, agent
+from batonkit.context import Default
+from batonkit.errors import AnswerError, InterruptExpiredError
+from batonkit.events import InterruptAnswered, InterruptRaised
+from batonkit.runner import BackgroundRunner
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call, transcript
 
 HOUR = timedelta(hours=1)
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.runner.recording_store import ManualClock, RecordingStore, get_record, load_events
 
-from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.errors import RunConflictError
-from baton.events import RunCancelled
-from baton.runner import BackgroundRunner, DriveResult
-from baton.stores import MemoryStore, RunRecord, SQLiteStore
-from baton.testing import FaultyStore, ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, SetupError, tool
+from batonkit.errors import RunConflictError
+from batonkit.events import RunCancelled
+from batonkit.runner import BackgroundRunner, DriveResult
+from batonkit.stores import MemoryStore, RunRecord, SQLiteStore
+from batonkit.testing import FaultyStore, ScriptedModel, call
 
 
 class Hanging:
@@ -127,7 +127,7 @@ async def test_cancelling_run_and_resume_still_records_it() -> None:
 
 async def test_a_request_to_cancel_is_recorded_wherever_the_run_is_driven(monkeypatch: pytest.MonkeyPatch) -> None:
     # G1
-    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 0.005)
+    monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 0.005)
     store, team = RecordingStore(), Hanging()
     task = await driving(team, team.runner(store))
     assert await team.runner(store).cancel("r") == "running"

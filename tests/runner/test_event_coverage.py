@@ -3,15 +3,15 @@
 A new class makes these tests fail: decide what each consumer does with it, then add it here.
 """
 
-from baton import events
-from baton.events import Delta, Event
-from baton.runner.answers import STATUS_EVENTS
-from baton.runner.background import RESPONSE_DELTAS
-from baton.runner.stream import REPLAYED_EVENTS, STATUS_BY_EVENT
+from batonkit import events
+from batonkit.events import Delta, Event
+from batonkit.runner.answers import STATUS_EVENTS
+from batonkit.runner.background import RESPONSE_DELTAS
+from batonkit.runner.stream import REPLAYED_EVENTS, STATUS_BY_EVENT
 
-EVENT_TYPES = [kind for kind in Event.__subclasses__() if kind.__module__ == "baton.events.types"]
+EVENT_TYPES = [kind for kind in Event.__subclasses__() if kind.__module__ == "batonkit.events.types"]
 EVENTS = {kind.__name__ for kind in EVENT_TYPES}
-DELTAS = {kind.__name__ for kind in Delta.__subclasses__() if kind.__module__ == "baton.events.types"}
+DELTAS = {kind.__name__ for kind in Delta.__subclasses__() if kind.__module__ == "batonkit.events.types"}
 STOPS = {"RunCompleted", "RunSuspended", "RunFailed", "RunCancelled"}
 """Events that end a drive."""
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner
-from baton.errors import InvalidIdError
-from baton.realtime import RealtimeAgent, RealtimeRunner
-from baton.runner import BackgroundRunner
-from baton.stores import MemoryStore, RunRecord, iter_records
-from baton.stores.shards import add_shard_key
-from baton.testing import ScriptedModel
-from baton.testing.realtime import ScriptedRealtimeModel
+from batonkit import Agent, Runner
+from batonkit.errors import InvalidIdError
+from batonkit.realtime import RealtimeAgent, RealtimeRunner
+from batonkit.runner import BackgroundRunner
+from batonkit.stores import MemoryStore, RunRecord, iter_records
+from batonkit.stores.shards import add_shard_key
+from batonkit.testing import ScriptedModel
+from batonkit.testing.realtime import ScriptedRealtimeModel
 
 REFUSED_RUN_IDS = ["a\r\nSet-Cookie: b=c", "a\n", 'a"b', "a b", "a/b", "a\\b", "ä", "a\0", "a\u202eb", "\ud800", "`a`"]
 REFUSED_NAMES = ["a\r\nb", "a\n", "a\0", "a\x1b[2J", "a\u2028b", "a\u202eb", "\ud800"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from baton import Agent, Runner, tool
-from baton.errors import (
+from batonkit import Agent, Runner, tool
+from batonkit.errors import (
     InboxFullError,
     MessageGoneError,
     RunConflictError,
@@ -18,12 +18,12 @@ from baton.errors import (
     StoreError,
     ThreadBusyError,
 )
-from baton.events import Event, RunStarted, UserMessageAdded
-from baton.messages import AssistantMessage, UserMessage, text_of
-from baton.runner import BackgroundRunner
-from baton.runner import inbox as inbox_module
-from baton.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
-from baton.testing import FaultyStore, ScriptedModel, call
+from batonkit.events import Event, RunStarted, UserMessageAdded
+from batonkit.messages import AssistantMessage, UserMessage, text_of
+from batonkit.runner import BackgroundRunner
+from batonkit.runner import inbox as inbox_module
+from batonkit.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
+from batonkit.testing import FaultyStore, ScriptedModel, call
 
 
 class Gate:
@@ -52,7 +52,7 @@ class Echo:
         self.looks = looks
 
     async def respond(self, request: Any) -> AsyncIterator[Any]:
-        from baton.models import ModelResponse, TextChunk, ToolCallChunk
+        from batonkit.models import ModelResponse, TextChunk, ToolCallChunk
 
         said = [text_of(message.content) for message in request.messages if isinstance(message, UserMessage)]
         if self.looks:
@@ -352,13 +352,13 @@ async def _do_nothing(thread: str) -> None:
 
 async def test_a_message_between_the_end_and_the_next_run_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     # A run without a place in the queue does not slip in before a waiting message.
-    monkeypatch.setattr("baton.runner.waiting._ABANDONED_AFTER", 0.0)
+    monkeypatch.setattr("batonkit.runner.waiting._ABANDONED_AFTER", 0.0)
     store = MemoryStore()
     runner = desk(Gate(), store, looks=0)
     await runner.run("one", thread="t")
     repository: Any = runner._repository
     started = runner._run_started("two", {"thread": "t"})
-    from baton.runner.waiting_messages import to_message
+    from batonkit.runner.waiting_messages import to_message
 
     await store.enqueue(to_message(started, "queue", "active"), limit=5)
     with pytest.raises(ThreadBusyError, match="is waiting"):
@@ -483,7 +483,7 @@ async def test_deleting_a_thread_removes_its_messages() -> None:
     store = MemoryStore()
     runner = desk(Gate(), store, looks=0)
     await runner.run("one", thread="t")
-    from baton.runner.waiting_messages import to_message
+    from batonkit.runner.waiting_messages import to_message
 
     await store.enqueue(to_message(runner._run_started("two", {"thread": "t"}), "queue", "active"), limit=5)
     await runner.thread("t").delete()

@@ -8,15 +8,15 @@ from tests.loop_clock import FrozenLoopClock
 from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
 from tests.waiting import forever
 
-from baton import Agent, ParallelAgent, RunContext, Runner, tool
-from baton.errors import NotEncodableError, RunConflictError, RunNotFoundError, StoreError
-from baton.events import AgentFinished, AgentStarted, Delta, Event, Origin, TextDelta, decode_lines
-from baton.events.codec import encode_header
-from baton.log import Log
-from baton.runner.journal import Journal
-from baton.runner.stream import EventQueue
-from baton.stores import Lease, MemoryStore
-from baton.testing import ScriptedModel, call, transcript
+from batonkit import Agent, ParallelAgent, RunContext, Runner, tool
+from batonkit.errors import NotEncodableError, RunConflictError, RunNotFoundError, StoreError
+from batonkit.events import AgentFinished, AgentStarted, Delta, Event, Origin, TextDelta, decode_lines
+from batonkit.events.codec import encode_header
+from batonkit.log import Log
+from batonkit.runner.journal import Journal
+from batonkit.runner.stream import EventQueue
+from batonkit.stores import Lease, MemoryStore
+from batonkit.testing import ScriptedModel, call, transcript
 
 A = Origin("1", "A")
 START, END = AgentStarted("1/start", A, 1.0), AgentFinished("1/end", A, 2.0)
@@ -25,7 +25,7 @@ START, END = AgentStarted("1/start", A, 1.0), AgentFinished("1/end", A, 2.0)
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry without pauses."""
-    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.0)
 
 
 @tool(effect="read")

@@ -8,18 +8,18 @@ import pytest
 from tests.runner.recording_store import ManualClock, RecordingStore, get_record, load_events
 from tests.waiting import until
 
-from baton import Agent, RunContext, Runner, agent, tool
-from baton.agents import AgentContext
-from baton.errors import RunConflictError, RunNotFoundError, StoreError
-from baton.events import ToolReturned
-from baton.stores import Lease, MemoryStore
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, agent, tool
+from batonkit.agents import AgentContext
+from batonkit.errors import RunConflictError, RunNotFoundError, StoreError
+from batonkit.events import ToolReturned
+from batonkit.stores import Lease, MemoryStore
+from batonkit.testing import ScriptedModel, call
 
 
 @pytest.fixture(autouse=True)
 def frequent_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Renew leases every few milliseconds, although they last for long."""
-    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 0.005)
+    monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 0.005)
 
 
 class WaitingTool:
@@ -100,7 +100,7 @@ async def test_a_lease_is_renewed_while_the_run_lasts_and_then_released() -> Non
 
 async def test_no_timer_runs_without_active_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # DESIGN §9: no task is left running.
-    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 1200)
+    monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 1200)
     timers, store = Timers(monkeypatch), RecordingStore()
     await Runner(Agent("A", model=ScriptedModel(["done"])), store=store, lease_seconds=3600).run("hi")
     assert (timers.started, timers.pending) == (1, 0)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.runner.recording_store import ManualClock
 
-from baton import Agent, RunContext, Runner, tool
-from baton.errors import StoreError
-from baton.stores import SQLiteStore, Store
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.errors import StoreError
+from batonkit.stores import SQLiteStore, Store
+from batonkit.testing import ScriptedModel, call
 
 Fault = Callable[[], Awaitable[None]]
 
@@ -24,8 +24,8 @@ LEASE_SECONDS = 3600.0
 @pytest.fixture(autouse=True)
 def short_pauses_and_no_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry with short pauses; let no renewal that is under way outlast the run and its fault."""
-    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", LEASE_SECONDS / 3)
+    monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", LEASE_SECONDS / 3)
 
 
 @pytest.fixture

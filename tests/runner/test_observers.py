@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, SetupError, tool
-from baton.events import Delta, Event, TextDelta
-from baton.runner import EventHandler
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, SetupError, tool
+from batonkit.events import Delta, Event, TextDelta
+from batonkit.runner import EventHandler
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call
 
 
 class RecordingObserver:

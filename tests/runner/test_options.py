@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, AgentOptions, ModelSettings, RunContext, Runner, SequentialAgent, agent, handoff, tool
-from baton.agents import AgentContext, with_guardrails
-from baton.errors import BatonError, MissingOptionsError, SetupError, TurnLimitError
-from baton.events import AgentResponded, RunResumed, RunStarted, ToolReturned, decode_log, encode_log
-from baton.messages import AssistantMessage
-from baton.models import Chunk, ModelRequest, ModelResponse, register_model
-from baton.runner import BackgroundRunner
-from baton.stores import SQLiteStore
-from baton.testing import ScriptedModel, assert_survives_crashes, call
+from batonkit import Agent, AgentOptions, ModelSettings, RunContext, Runner, SequentialAgent, agent, handoff, tool
+from batonkit.agents import AgentContext, with_guardrails
+from batonkit.errors import BatonError, MissingOptionsError, SetupError, TurnLimitError
+from batonkit.events import AgentResponded, RunResumed, RunStarted, ToolReturned, decode_log, encode_log
+from batonkit.messages import AssistantMessage
+from batonkit.models import Chunk, ModelRequest, ModelResponse, register_model
+from batonkit.runner import BackgroundRunner
+from batonkit.stores import SQLiteStore
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call
 
 
 class Echo:

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from tests.runner.recording_store import ManualClock
 from tests.waiting import until
 
-from baton import Agent, RunContext, Runner, tool
-from baton.agents import agent
-from baton.errors import RunConflictError, StoreError, TeamChangedError, ThreadBusyError
-from baton.events import InterruptRaised, ToolReturned
-from baton.runner import BackgroundRunner, journal, recovery
-from baton.stores import AppendOptions, Lease, MemoryStore, RunFlags, RunRecord, SQLiteStore
-from baton.testing import FaultyStore, ScriptedModel, call
-from baton.tools.worker_threads import CHECK_BEFORE_CALL, in_thread
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.agents import agent
+from batonkit.errors import RunConflictError, StoreError, TeamChangedError, ThreadBusyError
+from batonkit.events import InterruptRaised, ToolReturned
+from batonkit.runner import BackgroundRunner, journal, recovery
+from batonkit.stores import AppendOptions, Lease, MemoryStore, RunFlags, RunRecord, SQLiteStore
+from batonkit.testing import FaultyStore, ScriptedModel, call
+from batonkit.tools.worker_threads import CHECK_BEFORE_CALL, in_thread
 
 LIMIT = 60
 FAR_AHEAD = 1e12
@@ -29,8 +29,8 @@ FAR_AHEAD = 1e12
 @pytest.fixture(autouse=True)
 def frequent_polls_and_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for runs, and renew leases, every few milliseconds."""
-    monkeypatch.setattr("baton.runner.background._MAX_POLL_INTERVAL", 0.02)
-    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 0.02)
+    monkeypatch.setattr("batonkit.runner.background._MAX_POLL_INTERVAL", 0.02)
+    monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 0.02)
 
 
 async def status_of(store: Any, run_id: str) -> str:

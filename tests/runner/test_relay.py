@@ -1,10 +1,10 @@
 """Events and deltas across processes, through the channel of a PostgreSQL store."""
 
-from baton import Agent, Runner
-from baton.events import Origin, ProgressDelta, TextDelta
-from baton.runner import relay
-from baton.stores import MemoryStore, SupportsChannel
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.events import Origin, ProgressDelta, TextDelta
+from batonkit.runner import relay
+from batonkit.stores import MemoryStore, SupportsChannel
+from batonkit.testing import ScriptedModel
 
 
 def test_messages_fit_into_a_notification() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from baton import (
+from batonkit import (
     Agent,
     HandoffInputData,
     ModelSettings,
@@ -22,18 +22,18 @@ from baton import (
     plan_execute,
     tool,
 )
-from baton.agents import AgentContext
-from baton.agents.middleware import Middleware, model_middleware
-from baton.agents.request_records import MessagesDigest, content_hash
-from baton.context import HistoryEntry
-from baton.errors import SetupError
-from baton.events import AgentResponded
-from baton.flow import RecordedRequest
-from baton.messages import Message, UserMessage, text_of
-from baton.models import ModelRequest, ModelResponse
-from baton.patterns import make_executor, make_planner, make_replanner
-from baton.stores import MemoryStore, SQLiteStore
-from baton.testing import ScriptedModel, call, transfer_to
+from batonkit.agents import AgentContext
+from batonkit.agents.middleware import Middleware, model_middleware
+from batonkit.agents.request_records import MessagesDigest, content_hash
+from batonkit.context import HistoryEntry
+from batonkit.errors import SetupError
+from batonkit.events import AgentResponded
+from batonkit.flow import RecordedRequest
+from batonkit.messages import Message, UserMessage, text_of
+from batonkit.models import ModelRequest, ModelResponse
+from batonkit.patterns import make_executor, make_planner, make_replanner
+from batonkit.stores import MemoryStore, SQLiteStore
+from batonkit.testing import ScriptedModel, call, transfer_to
 
 
 def _describe(request: ModelRequest | RecordedRequest) -> str:

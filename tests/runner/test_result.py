@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, RunError, Runner, agent
-from baton.events import AgentResponded
-from baton.messages import Usage
-from baton.runner import usage_from_events
-from baton.testing import ScriptedModel, say, transfer_to
+from batonkit import Agent, AgentContext, RunError, Runner, agent
+from batonkit.events import AgentResponded
+from batonkit.messages import Usage
+from batonkit.runner import usage_from_events
+from batonkit.testing import ScriptedModel, say, transfer_to
 
 
 async def test_usage_is_added_up_by_agent_and_by_model() -> None:

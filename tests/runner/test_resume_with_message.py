@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from tests.waiting import forever
 
-from baton import Agent, AgentContext, BaseAgent, Runner, handoff, tool
-from baton.context import RunContext
-from baton.errors import AnswerError
-from baton.events import AgentResponded, ControlTransferred, Event, RunCancelled, ToolReturned, UserMessageAdded
-from baton.messages import Message, ToolMessage, UserMessage, text_of
-from baton.models import Chunk
-from baton.runner import Dismiss
-from baton.runner.answers import CANCELLED_CALL
-from baton.stores import MemoryStore, Store
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, AgentContext, BaseAgent, Runner, handoff, tool
+from batonkit.context import RunContext
+from batonkit.errors import AnswerError
+from batonkit.events import AgentResponded, ControlTransferred, Event, RunCancelled, ToolReturned, UserMessageAdded
+from batonkit.messages import Message, ToolMessage, UserMessage, text_of
+from batonkit.models import Chunk
+from batonkit.runner import Dismiss
+from batonkit.runner.answers import CANCELLED_CALL
+from batonkit.stores import MemoryStore, Store
+from batonkit.testing import ScriptedModel, call
 
 
 class Orders:

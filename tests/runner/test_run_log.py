@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, tool
-from baton.errors import ModelError
-from baton.messages import Usage
-from baton.models import ModelPrice, PriceTable
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, Runner, tool
+from batonkit.errors import ModelError
+from batonkit.messages import Usage
+from batonkit.models import ModelPrice, PriceTable
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call, say
 
 PRICES = PriceTable({"x:m": ModelPrice(input=10, output=10)})
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from baton import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
-from baton.errors import (
+from batonkit import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
+from batonkit.errors import (
     AnswerError,
     BatonError,
     LogError,
@@ -18,7 +18,7 @@ from baton.errors import (
     RunNotFoundError,
     TeamChangedError,
 )
-from baton.events import (
+from batonkit.events import (
     AgentResponded,
     Event,
     InterruptAnswered,
@@ -28,9 +28,9 @@ from baton.events import (
     decode_log,
     encode_log,
 )
-from baton.messages import Message, UserMessage, text_of
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit.messages import Message, UserMessage, text_of
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 
 @tool

@@ -8,8 +8,8 @@ import pytest
 from inline_snapshot import snapshot
 from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
 
-from baton import Agent, Limits, RunContext, Runner, handoff, tool
-from baton.errors import (
+from batonkit import Agent, Limits, RunContext, Runner, handoff, tool
+from batonkit.errors import (
     AnswerError,
     LimitError,
     LogError,
@@ -21,9 +21,9 @@ from baton.errors import (
     TeamChangedError,
     ThreadBusyError,
 )
-from baton.events import Delta, Event, InterruptRaised, encode_event
-from baton.stores import KeyValueStore, MemoryStore, SQLiteStore
-from baton.testing import ScriptedModel, call, transcript
+from batonkit.events import Delta, Event, InterruptRaised, encode_event
+from batonkit.stores import KeyValueStore, MemoryStore, SQLiteStore
+from batonkit.testing import ScriptedModel, call, transcript
 
 
 class RecordingTeam:

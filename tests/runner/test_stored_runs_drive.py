@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
 
-from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.errors import ModelError, RunConflictError, StoreError
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, call, transcript
+from batonkit import Agent, RunContext, Runner, SetupError, tool
+from batonkit.errors import ModelError, RunConflictError, StoreError
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, call, transcript
 
 
 @tool
@@ -165,7 +165,7 @@ async def test_a_run_whose_driver_died_is_driven_after_its_lease_expired() -> No
 
 async def test_a_store_failure_does_not_mark_the_run_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     # D8: it can be resumed after the fault.
-    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.0)
     store = RecordingStore()
     runner = make_runner(store, [call("ask", question="?"), "done"])
     await runner.submit("hi", run_id="r")

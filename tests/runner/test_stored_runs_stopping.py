@@ -7,12 +7,12 @@ from typing import Any, Unpack
 import pytest
 from tests.runner.recording_store import HeldStore, RecordingStore, get_record
 
-from baton import Agent, RunContext, Runner, tool
-from baton.errors import RunConflictError, StoreError
-from baton.events import RunSuspended
-from baton.runner import BackgroundRunner
-from baton.stores import AppendOptions, Lease, MemoryStore, RunFlags, Store
-from baton.testing import FaultyStore, ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.errors import RunConflictError, StoreError
+from batonkit.events import RunSuspended
+from batonkit.runner import BackgroundRunner
+from batonkit.stores import AppendOptions, Lease, MemoryStore, RunFlags, Store
+from batonkit.testing import FaultyStore, ScriptedModel, call
 
 
 @tool

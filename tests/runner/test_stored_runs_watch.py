@@ -2,11 +2,11 @@
 
 import asyncio
 
-from baton import Agent, Runner, agent
-from baton.agents import AgentContext
-from baton.events import Event
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner, agent
+from batonkit.agents import AgentContext
+from batonkit.events import Event
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel
 
 
 async def test_watch_yields_past_and_future_events() -> None:

@@ -10,9 +10,9 @@ from inline_snapshot import snapshot
 from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 
-from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, handoff, tool
-from baton.errors import LimitError, ModelError, RunError
-from baton.events import (
+from batonkit import Agent, AgentContext, Limits, RunContext, Runner, agent, handoff, tool
+from batonkit.errors import LimitError, ModelError, RunError
+from batonkit.events import (
     AgentResponded,
     AgentStarted,
     Delta,
@@ -29,9 +29,9 @@ from baton.events import (
     encode_event,
     encode_log,
 )
-from baton.messages import AssistantMessage, Reasoning
-from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
-from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
+from batonkit.messages import AssistantMessage, Reasoning
+from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
+from batonkit.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
 
 
 @tool

@@ -8,7 +8,7 @@ import pytest
 from tests.runner.recording_store import RecordingStore, get_record, load_events
 from tests.waiting import until
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BaseAgent,
@@ -20,15 +20,15 @@ from baton import (
     agent,
     tool,
 )
-from baton.errors import RunConflictError, RunError, RunNotFoundError
-from baton.events import AgentResponded, TextDelta
-from baton.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
+from batonkit.errors import RunConflictError, RunError, RunNotFoundError
+from batonkit.events import AgentResponded, TextDelta
+from batonkit.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
 
 @pytest.fixture(autouse=True)
 def frequent_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Renew leases every few milliseconds, although they last for long."""
-    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 0.005)
+    monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 0.005)
 
 
 class WaitingTools:

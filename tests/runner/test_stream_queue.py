@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from baton import Agent, AgentContext, Runner, agent
-from baton.events import AgentResponded, TextDelta
-from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk
+from batonkit import Agent, AgentContext, Runner, agent
+from batonkit.events import AgentResponded, TextDelta
+from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk
 
 _MAX_AHEAD = 2 * 128 + 2
 """The reader's batch and the queue, each of at most 128 items, and two items of slack."""

@@ -7,7 +7,7 @@ import pytest
 from tests.loop_clock import FrozenLoopClock
 from tests.waiting import forever
 
-from baton.runner.subscribers import Broadcast, Subscriber, iter_batches
+from batonkit.runner.subscribers import Broadcast, Subscriber, iter_batches
 
 
 async def read_all(subscriber: Subscriber[int]) -> list[int]:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from tests.runner.recording_store import get_record
 
-from baton import Agent, RunContext, Runner, tool
-from baton.errors import ModelError, StoreError
-from baton.events import codec
-from baton.runner import RunSummary, read_summaries, stored_backends
-from baton.stores import SUMMARY_NOTE, MemoryStore
-from baton.testing import ScriptedModel, call, transfer_to
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.errors import ModelError, StoreError
+from batonkit.events import codec
+from batonkit.runner import RunSummary, read_summaries, stored_backends
+from batonkit.stores import SUMMARY_NOTE, MemoryStore
+from batonkit.testing import ScriptedModel, call, transfer_to
 
 
 @tool

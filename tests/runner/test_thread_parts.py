@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, RunContext, Runner, handoff, tool
-from baton.agents import Compaction
-from baton.errors import BatonError
-from baton.messages import Message, text_of
-from baton.runner.threads import ThreadReader
-from baton.stores import THREAD_NOTE, MemoryStore, RunNote
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, handoff, tool
+from batonkit.agents import Compaction
+from batonkit.errors import BatonError
+from batonkit.messages import Message, text_of
+from batonkit.runner.threads import ThreadReader
+from batonkit.stores import THREAD_NOTE, MemoryStore, RunNote
+from batonkit.testing import ScriptedModel, call
 
 
 class CountingStore(MemoryStore):

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.runner.recording_store import RecordingStore, get_record
 
-from baton import Agent, RunContext, Runner, SetupError, agent, tool
-from baton.agents import AgentContext
-from baton.errors import ModelError, RunConflictError, ThreadBusyError
-from baton.events import RunStarted
-from baton.messages import text_of
-from baton.testing import ScriptedModel, call, transfer_to
+from batonkit import Agent, RunContext, Runner, SetupError, agent, tool
+from batonkit.agents import AgentContext
+from batonkit.errors import ModelError, RunConflictError, ThreadBusyError
+from batonkit.events import RunStarted
+from batonkit.messages import text_of
+from batonkit.testing import ScriptedModel, call, transfer_to
 
 
 @tool

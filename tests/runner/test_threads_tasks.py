@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, handoff
-from baton.events import RunStarted
-from baton.messages import text_of
-from baton.serving import Principal
-from baton.serving.api.schemas import encode_public_event
-from baton.stores import MemoryStore, resolve_store
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, handoff
+from batonkit.events import RunStarted
+from batonkit.messages import text_of
+from batonkit.serving import Principal
+from batonkit.serving.api.schemas import encode_public_event
+from batonkit.stores import MemoryStore, resolve_store
+from batonkit.testing import ScriptedModel, call
 
 SCRIPT: dict[str, list[Any]] = {
     "Desk": [call("transfer_to_booking"), "Booked.", "Bye."],

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     ContentFilterError,
     ModelError,
@@ -16,7 +16,7 @@ from baton.errors import (
     OverloadedError,
     RateLimitError,
 )
-from baton.models import Chunk, ModelRequest, ModelResponse
+from batonkit.models import Chunk, ModelRequest, ModelResponse
 
 _BYTES_PER_TOKEN = 4
 _NO_REQUEST = ModelRequest(())

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.servers.base import AnswerStream, APIEndpoint, ReceivedRequest, RequestRejectedError, ValidRequest
 from tests.waiting import PATIENCE
 
-from baton.errors import (
+from batonkit.errors import (
     ContextTooLongError,
     EmptyResponseError,
     MalformedResponseError,
@@ -23,9 +23,9 @@ from baton.errors import (
     ModelTimeoutError,
     SetupError,
 )
-from baton.messages import AssistantMessage, Usage
-from baton.models import Chunk, ModelRequest, ModelResponse, ToolCallChunk, assemble_response
-from baton.testing.scripted import ScriptedModel, ScriptStep, operations
+from batonkit.messages import AssistantMessage, Usage
+from batonkit.models import Chunk, ModelRequest, ModelResponse, ToolCallChunk, assemble_response
+from batonkit.testing.scripted import ScriptedModel, ScriptStep, operations
 
 _MAX_BODY = 64 * 1024 * 1024
 

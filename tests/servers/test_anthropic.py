@@ -10,10 +10,10 @@ from anthropic import AsyncAnthropic
 from tests.servers import AnthropicServer
 from tests.servers.clients import post
 
-from baton.errors import OverloadedError, RateLimitError
-from baton.messages import AssistantMessage, Reasoning, Usage
-from baton.models import ModelResponse
-from baton.testing import ScriptedStream, ScriptStep, call, say
+from batonkit.errors import OverloadedError, RateLimitError
+from batonkit.messages import AssistantMessage, Reasoning, Usage
+from batonkit.models import ModelResponse
+from batonkit.testing import ScriptedStream, ScriptStep, call, say
 
 MODEL = "claude-opus-5-5"
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]

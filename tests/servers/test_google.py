@@ -11,10 +11,10 @@ from httpx2 import AsyncClient
 from tests.servers import GoogleServer
 from tests.servers.clients import post
 
-from baton.errors import ContentFilterError, OverloadedError, RateLimitError
-from baton.messages import AssistantMessage, Reasoning, Usage
-from baton.models import ModelResponse
-from baton.testing import ScriptedStream, ScriptStep, call, say
+from batonkit.errors import ContentFilterError, OverloadedError, RateLimitError
+from batonkit.messages import AssistantMessage, Reasoning, Usage
+from batonkit.models import ModelResponse
+from batonkit.testing import ScriptedStream, ScriptStep, call, say
 
 MODEL = "gemini-3.8-flash"
 PATH = f"/v1/models/{MODEL}:generateContent"

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from tests.servers import OpenAIServer
 from tests.servers.clients import HELLO, official_client, post
 
-from baton.errors import ContentFilterError
-from baton.messages import (
+from batonkit.errors import ContentFilterError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     File,
@@ -22,8 +22,8 @@ from baton.messages import (
     Usage,
     UserMessage,
 )
-from baton.models import ModelResponse, ModelSettings
-from baton.testing import ScriptedStream, ScriptStep, call, say
+from batonkit.models import ModelResponse, ModelSettings
+from batonkit.testing import ScriptedStream, ScriptStep, call, say
 
 PATH = "/v1/chat/completions"
 CALL = {"id": "a", "type": "function", "function": {"name": "wave", "arguments": "{}"}}

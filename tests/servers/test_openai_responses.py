@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from tests.servers import OpenAIServer
 from tests.servers.clients import official_client, post
 
-from baton.errors import ContentFilterError, OverloadedError
-from baton.messages import (
+from batonkit.errors import ContentFilterError, OverloadedError
+from batonkit.messages import (
     AssistantMessage,
     Data,
     File,
@@ -23,8 +23,8 @@ from baton.messages import (
     Usage,
     UserMessage,
 )
-from baton.models import ModelResponse, ModelSettings, ToolCallChunk
-from baton.testing import ScriptedStream, ScriptStep, call, say
+from batonkit.models import ModelResponse, ModelSettings, ToolCallChunk
+from batonkit.testing import ScriptedStream, ScriptStep, call, say
 
 PATH = "/v1/responses"
 CALL: dict[str, Any] = {"type": "function_call", "call_id": "a", "name": "wave", "arguments": "{}"}

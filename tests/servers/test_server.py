@@ -11,7 +11,7 @@ from tests.servers import HttpFault, OpenAIServer, ReceivedRequest
 from tests.servers.clients import HELLO, official_client, post
 from tests.waiting import until
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     ContentFilterError,
     ContextTooLongError,
@@ -26,9 +26,9 @@ from baton.errors import (
     RateLimitError,
     SetupError,
 )
-from baton.messages import UserMessage
-from baton.models import ModelRequest
-from baton.testing import ScriptedStream, call
+from batonkit.messages import UserMessage
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedStream, call
 
 
 async def ask(client: AsyncOpenAI, model: str = "gpt-test", messages: Any = HELLO) -> str | None:

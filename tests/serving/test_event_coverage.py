@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from baton.events import Delta, Event, EventRef, OpenTask, Origin, TaskOutcome, UnknownEvent
-from baton.messages import AssistantMessage, UserMessage
-from baton.serving import Principal
-from baton.serving.a2a.broadcast import TaskBroadcast
-from baton.serving.a2a.projection import TaskProjection
-from baton.serving.agui.translation import EventTranslator
-from baton.serving.api.openapi import openapi_document
-from baton.serving.api.schemas import encode_public_event
+from batonkit.events import Delta, Event, EventRef, OpenTask, Origin, TaskOutcome, UnknownEvent
+from batonkit.messages import AssistantMessage, UserMessage
+from batonkit.serving import Principal
+from batonkit.serving.a2a.broadcast import TaskBroadcast
+from batonkit.serving.a2a.projection import TaskProjection
+from batonkit.serving.agui.translation import EventTranslator
+from batonkit.serving.api.openapi import openapi_document
+from batonkit.serving.api.schemas import encode_public_event
 
 ORIGIN = Origin("1", "A")
 FIELDS: dict[Any, Any] = {
@@ -27,8 +27,8 @@ FIELDS: dict[Any, Any] = {
     OpenTask: OpenTask("1/task", "B", "A", "A"),
     TaskOutcome: "finished",
 }
-EVENTS: list[Any] = [kind for kind in Event.__subclasses__() if kind.__module__ == "baton.events.types"]
-DELTAS: list[Any] = [kind for kind in Delta.__subclasses__() if kind.__module__ == "baton.events.types"]
+EVENTS: list[Any] = [kind for kind in Event.__subclasses__() if kind.__module__ == "batonkit.events.types"]
+DELTAS: list[Any] = [kind for kind in Delta.__subclasses__() if kind.__module__ == "batonkit.events.types"]
 
 
 def _make(kind: Any) -> Any:

@@ -9,13 +9,13 @@ from fastapi import FastAPI
 from tests.sockets import Client, client_of
 from yarl import URL
 
-from baton import Agent, Runner
-from baton.serving import api_app, exception_handlers
-from baton.serving.a2a import a2a_app
-from baton.serving.agui import agui_app
-from baton.stores import MemoryStore, iter_records
-from baton.studio import studio_app
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.serving import api_app, exception_handlers
+from batonkit.serving.a2a import a2a_app
+from batonkit.serving.agui import agui_app
+from batonkit.stores import MemoryStore, iter_records
+from batonkit.studio import studio_app
+from batonkit.testing import ScriptedModel
 
 UNSAFE = ["a\n", "a\r\nSet-Cookie: b=c", 'a"b', "a b", "a/b"]
 HOOK = {"url": "http://8.8.8.8/hook"}

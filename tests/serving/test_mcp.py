@@ -19,10 +19,10 @@ from mcp_types import (
 from pydantic import BaseModel
 from tests.mcp.servers import served
 
-from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.mcp import MCPToolset
-from baton.serving import mcp_app, mcp_server
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, SetupError, tool
+from batonkit.mcp import MCPToolset
+from batonkit.serving import mcp_app, mcp_server
+from batonkit.testing import ScriptedModel, call
 from mcp import Client
 
 

@@ -7,9 +7,9 @@ import httpx
 from tests.serving.a2a.clients import served
 from tests.sockets import http_client
 
-from baton import Agent, RunContext, Runner, tool
-from baton.serving import mcp_app
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.serving import mcp_app
+from batonkit.testing import ScriptedModel, call
 
 _INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 

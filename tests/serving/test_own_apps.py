@@ -9,11 +9,11 @@ import pytest
 from fastapi import BackgroundTasks, FastAPI, Request, Response
 from tests.waiting import until
 
-from baton import Agent, Runner, tool
-from baton.errors import SetupError
-from baton.runner import BackgroundRunner
-from baton.serving import EventStreams, exception_handlers, runner_lifespan, serve_in_background
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, tool
+from batonkit.errors import SetupError
+from batonkit.runner import BackgroundRunner
+from batonkit.serving import EventStreams, exception_handlers, runner_lifespan, serve_in_background
+from batonkit.testing import ScriptedModel, call
 
 
 def make_app(background: BackgroundRunner) -> FastAPI:

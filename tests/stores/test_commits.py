@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, tool
-from baton.errors import RunConflictError, RunExistsError, StoreError, ThreadBusyError
-from baton.messages import AssistantMessage, ToolCall, ToolMessage
-from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
-from baton.stores import Lease, PostgresStore, RunFlags, SQLiteStore, Store
+from batonkit import Agent, Runner, tool
+from batonkit.errors import RunConflictError, RunExistsError, StoreError, ThreadBusyError
+from batonkit.messages import AssistantMessage, ToolCall, ToolMessage
+from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
+from batonkit.stores import Lease, PostgresStore, RunFlags, SQLiteStore, Store
 
 LIMIT = 60.0
 """Seconds after which a test fails."""
@@ -295,7 +295,7 @@ class ActsTwice:
 
 async def test_runs_at_once_are_stored_in_few_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The renewal of leases is a transaction as well.
-    monkeypatch.setattr("baton.runner.journal._MAX_RENEW_INTERVAL", 1200.0)
+    monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 1200.0)
 
     @tool(effect="idempotent")
     async def act() -> str:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from baton.errors import LogError, SetupError, StoreError
-from baton.stores import KeyValueStore
+from batonkit.errors import LogError, SetupError, StoreError
+from batonkit.stores import KeyValueStore
 
 LINE = b'{"text":"' + b"x" * 240 + b'"}'
 

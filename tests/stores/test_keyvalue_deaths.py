@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, tool
-from baton.errors import BatonError
-from baton.events import UserMessageAdded
-from baton.messages import UserMessage, text_of
-from baton.models import ModelRequest, ModelResponse, TextChunk, ToolCallChunk
-from baton.stores import KeyValueStore, WaitingMessage
+from batonkit import Agent, Runner, tool
+from batonkit.errors import BatonError
+from batonkit.events import UserMessageAdded
+from batonkit.messages import UserMessage, text_of
+from batonkit.models import ModelRequest, ModelResponse, TextChunk, ToolCallChunk
+from batonkit.stores import KeyValueStore, WaitingMessage
 
 NEVER = 1 << 30
 NOW = 1_000_000.0
@@ -181,7 +181,7 @@ async def handle_messages(dies_at: int) -> bool:
 
 
 async def test_messages_survive_the_death_of_their_driver_at_every_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.0)
     deaths = 0
     while await handle_messages(deaths):
         deaths += 1

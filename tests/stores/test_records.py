@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.errors import LogError
-from baton.stores.records import join_pieces, pack_lines, unpack_lines
+from batonkit.errors import LogError
+from batonkit.stores.records import join_pieces, pack_lines, unpack_lines
 
 
 @given(st.lists(st.binary(max_size=300), max_size=12))

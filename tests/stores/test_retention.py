@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from tests.runner.recording_store import ManualClock
 
-from baton import Agent, Runner
-from baton.errors import SetupError
-from baton.events import decode_lines
-from baton.stores import Lease, MemoryStore
-from baton.stores.retention import expire_runs, read_archive
-from baton.testing import FaultyStore, ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.errors import SetupError
+from batonkit.events import decode_lines
+from batonkit.stores import Lease, MemoryStore
+from batonkit.stores.retention import expire_runs, read_archive
+from batonkit.testing import FaultyStore, ScriptedModel
 
 DAY = 86400.0
 

@@ -1,9 +1,9 @@
 """Shard keys of runs and threads."""
 
-from baton import Agent, Runner
-from baton.stores import MemoryStore
-from baton.stores.shards import SHARD_KEYS, add_shard_key, shard_key
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.stores import MemoryStore
+from batonkit.stores.shards import SHARD_KEYS, add_shard_key, shard_key
+from batonkit.testing import ScriptedModel
 
 KNOWN = [3643, 2762, 3314, 2330, 255, 2640]
 

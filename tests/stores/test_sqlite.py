@@ -10,10 +10,10 @@ import pytest
 from tests.stores.older_layouts import LAYOUT_6_ORIGINS, LAYOUT_6_RUNS
 from tests.waiting import until
 
-from baton.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
-from baton.stores import RunFlags, SQLiteStore, WaitingMessage, sqlite_file
-from baton.stores.records import pack_lines
-from baton.stores.sqlite_file import MAX_LINES
+from batonkit.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
+from batonkit.stores import RunFlags, SQLiteStore, WaitingMessage, sqlite_file
+from batonkit.stores.records import pack_lines
+from batonkit.stores.sqlite_file import MAX_LINES
 
 LINE = b'{"text":"' + b"x" * 500 + b'"}'
 

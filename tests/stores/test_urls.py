@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.errors import SetupError
-from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store, resolve_store
+from batonkit.errors import SetupError
+from batonkit.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store, resolve_store
 
 
 @pytest.mark.parametrize(

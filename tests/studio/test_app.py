@@ -10,13 +10,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from baton import Agent, Runner
-from baton.errors import SetupError
-from baton.serving import serve_in_background
-from baton.studio import StudioApp, studio_app
-from baton.studio.app import CONTENT_SECURITY_POLICY
-from baton.studio.page_files import ASSETS
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.errors import SetupError
+from batonkit.serving import serve_in_background
+from batonkit.studio import StudioApp, studio_app
+from batonkit.studio.app import CONTENT_SECURITY_POLICY
+from batonkit.studio.page_files import ASSETS
+from batonkit.testing import ScriptedModel
 
 STRICT = "SameSite=Strict"
 
@@ -169,7 +169,7 @@ async def test_an_export_is_one_page_without_requests(redact: bool) -> None:
 
 def test_the_files_of_the_page_are_small_and_load_nothing_else() -> None:
     # S17, S18, S19
-    folder = files("baton.studio").joinpath("assets")
+    folder = files("batonkit.studio").joinpath("assets")
     contents = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert {*contents} == {"index.html", *ASSETS}
     code = [content for name, content in contents.items() if not name.endswith(".woff2")]

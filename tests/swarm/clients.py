@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from baton.swarm import Agent, Response, Swarm
+from batonkit.swarm import Agent, Response, Swarm
 
 
 class Dumpable(SimpleNamespace):

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.swarm.clients import Client, Dumpable, Reply, ask_agents, call, chunk, results
 
-from baton.errors import ModelError
-from baton.swarm import Agent, Swarm
-from baton.swarm.util import function_to_json
+from batonkit.errors import ModelError
+from batonkit.swarm import Agent, Swarm
+from batonkit.swarm.util import function_to_json
 
 
 def weather(city: str) -> str:

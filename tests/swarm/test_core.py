@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.swarm.clients import Client, Reply, ask_agents, call, results, senders
 
-from baton.context import RunContext
-from baton.errors import SetupError
-from baton.swarm import Agent, Response, Result, Swarm
-from baton.swarm.core import Swarm as SwarmFromCore
+from batonkit.context import RunContext
+from batonkit.errors import SetupError
+from batonkit.swarm import Agent, Response, Result, Swarm
+from batonkit.swarm.core import Swarm as SwarmFromCore
 
 with_and_without_stream = pytest.mark.parametrize("stream", [False, True])
 

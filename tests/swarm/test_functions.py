@@ -14,9 +14,9 @@ import pytest
 from pydantic import BaseModel
 from tests.swarm.clients import Client, ask_agents, call, raw_call, results
 
-from baton import tool
-from baton.errors import SetupError
-from baton.swarm import Agent, Result
+from batonkit import tool
+from batonkit.errors import SetupError
+from batonkit.swarm import Agent, Result
 
 
 def results_of(function: Any, *calls: Any, **options: Any) -> list[str]:

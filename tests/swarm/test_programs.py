@@ -1,4 +1,4 @@
-"""Typical Swarm programs; only their imports differ: `baton.swarm` instead of `swarm` (S6).
+"""Typical Swarm programs; only their imports differ: `batonkit.swarm` instead of `swarm` (S6).
 
 The model is scripted; each program runs with and without streaming, with the same result.
 """
@@ -15,9 +15,9 @@ import pytest
 from inline_snapshot import snapshot
 from tests.swarm.clients import Client, Reply, ask_agents, call, senders
 
-from baton.swarm import Agent, Response, Result, Swarm
-from baton.swarm.repl import run_demo_loop
-from baton.swarm.types import Result as ResultFromTypes
+from batonkit.swarm import Agent, Response, Result, Swarm
+from batonkit.swarm.repl import run_demo_loop
+from batonkit.swarm.types import Result as ResultFromTypes
 
 pytestmark = pytest.mark.parametrize("stream", [False, True])
 

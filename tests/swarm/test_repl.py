@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from tests.swarm.clients import Client, Reply, call
 
-import baton.swarm.repl.repl as repl_module
-from baton.swarm import Agent, Response, Result
-from baton.swarm.repl import pretty_print_messages, process_and_print_streaming_response, run_demo_loop
+import batonkit.swarm.repl.repl as repl_module
+from batonkit.swarm import Agent, Response, Result
+from batonkit.swarm.repl import pretty_print_messages, process_and_print_streaming_response, run_demo_loop
 
 TypeLines = Callable[..., None]
 with_and_without_stream = pytest.mark.parametrize("stream", [False, True])

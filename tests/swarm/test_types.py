@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from baton.swarm import Agent, Response, Result, types
+from batonkit.swarm import Agent, Response, Result, types
 
 
 def greet() -> str:
@@ -75,6 +75,6 @@ def test_a_star_import_needs_no_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     # F32
     monkeypatch.setitem(sys.modules, "openai", None)
     names: dict[str, Any] = {}
-    exec("from baton.swarm.types import *", names)
+    exec("from batonkit.swarm.types import *", names)
     assert {name for name in names if name != "__builtins__"} == {"Agent", "AgentFunction", "Response", "Result"}
     assert sorted(types.__all__) == types.__all__

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from baton.errors import SetupError
-from baton.swarm.util import debug_print, function_to_json, merge_chunk, merge_fields
+from batonkit.errors import SetupError
+from batonkit.swarm.util import debug_print, function_to_json, merge_chunk, merge_fields
 
 
 def parameters_of(function: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 import pytest
 from msgspec.structs import replace
 
-from baton.errors import BatonError, RunConflictError, RunNotFoundError, StoreError
-from baton.stores import (
+from batonkit.errors import BatonError, RunConflictError, RunNotFoundError, StoreError
+from batonkit.stores import (
     FINISHED_STATUSES,
     AppendOptions,
     CancelWhen,
@@ -22,7 +22,7 @@ from baton.stores import (
     Store,
     WaitingMessage,
 )
-from baton.testing.conformance.stores import STORE_CHECKS, check_name
+from batonkit.testing.conformance.stores import STORE_CHECKS, check_name
 
 Append = Callable[..., Any]
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
-from baton.agents import RunHooks
-from baton.errors import OverloadedError
-from baton.messages import ToolSpec
-from baton.models import RetryModel
-from baton.runner import Interrupt
-from baton.stores import MemoryStore, Store
-from baton.testing import ScriptedModel, assert_survives_crashes, call, crash_report, transfer_to
-from baton.tools import ToolResult
-from baton.workflows import LoopAgent, ParallelAgent, SequentialAgent
+from batonkit import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
+from batonkit.agents import RunHooks
+from batonkit.errors import OverloadedError
+from batonkit.messages import ToolSpec
+from batonkit.models import RetryModel
+from batonkit.runner import Interrupt
+from batonkit.stores import MemoryStore, Store
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call, crash_report, transfer_to
+from batonkit.tools import ToolResult
+from batonkit.workflows import LoopAgent, ParallelAgent, SequentialAgent
 
 NewRunner = Callable[[Store], Runner[Any, Any]]
 

@@ -7,10 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.errors import ModelError, SetupError
-from baton.events import AgentResponded, Event, Origin
-from baton.messages import AssistantMessage, Content, Image, Reasoning, Text, ToolCall, ToolMessage, Usage, UserMessage
-from baton.models import (
+from batonkit.errors import ModelError, SetupError
+from batonkit.events import AgentResponded, Event, Origin
+from batonkit.messages import (
+    AssistantMessage,
+    Content,
+    Image,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from batonkit.models import (
     Chunk,
     Model,
     ModelRequest,
@@ -21,7 +31,7 @@ from baton.models import (
     ToolCallChunk,
     collect_response,
 )
-from baton.testing import ScriptedModel, ScriptedStream, ScriptStep, call, say, transfer_to
+from batonkit.testing import ScriptedModel, ScriptedStream, ScriptStep, call, say, transfer_to
 
 WAVE, BOW = ToolCall("a", "wave"), ToolCall("b", "bow")
 PICTURE = Image(url="https://example.org/cat.png")

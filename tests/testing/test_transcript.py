@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from baton.events import (
+from batonkit.events import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -35,9 +35,9 @@ from baton.events import (
     UserMessageAdded,
     ValueChanges,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.messages import AssistantMessage, Data, Image, Reasoning, Text, ToolCall, UserMessage
-from baton.testing import transcript
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.messages import AssistantMessage, Data, Image, Reasoning, Text, ToolCall, UserMessage
+from batonkit.testing import transcript
 
 ROUTER = Origin("1", "Router")
 WEATHER = Origin("2", "Weather", ROUTER)

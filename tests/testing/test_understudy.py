@@ -2,9 +2,9 @@
 
 import pytest
 
-from baton import Agent, Runner, SetupError
-from baton.models import register_model
-from baton.testing import ScriptedModel, scripted_or_real
+from batonkit import Agent, Runner, SetupError
+from batonkit.models import register_model
+from batonkit.testing import ScriptedModel, scripted_or_real
 
 
 @pytest.mark.parametrize("said", [None, "", "scripted"])

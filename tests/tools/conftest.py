@@ -5,11 +5,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from baton.context import Limits, RunContext
-from baton.context.run_state import RunState, UsageMeter
-from baton.events import Event, Origin
-from baton.log import Log
-from baton.messages import ToolCall
+from batonkit.context import Limits, RunContext
+from batonkit.context.run_state import RunState, UsageMeter
+from batonkit.events import Event, Origin
+from batonkit.log import Log
+from batonkit.messages import ToolCall
 
 MakeContext: TypeAlias = Callable[..., RunContext[Any]]
 

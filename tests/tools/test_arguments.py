@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from baton.context import RunContext
-from baton.messages import text_of
-from baton.tools import ToolResult, tool
+from batonkit.context import RunContext
+from batonkit.messages import text_of
+from batonkit.tools import ToolResult, tool
 
 Ctx = RunContext[Any]
 

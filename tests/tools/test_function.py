@@ -7,9 +7,9 @@ from typing import Any, ParamSpec, TypeVar, assert_type
 
 import pytest
 
-from baton.context import RunContext
-from baton.context.run_context import SuspendRun
-from baton.errors import (
+from batonkit.context import RunContext
+from batonkit.context.run_context import SuspendRun
+from batonkit.errors import (
     LimitError,
     RemoteError,
     RunError,
@@ -19,9 +19,9 @@ from baton.errors import (
     ToolFailedError,
     ToolResultError,
 )
-from baton.events import InterruptAnswered
-from baton.tools import FunctionTool, Tool, ToolResult, tool
-from baton.tools.base import unwrap_tool
+from batonkit.events import InterruptAnswered
+from batonkit.tools import FunctionTool, Tool, ToolResult, tool
+from batonkit.tools.base import unwrap_tool
 
 P = ParamSpec("P")
 R = TypeVar("R")

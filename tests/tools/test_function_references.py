@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from baton.tools import FunctionTool
-from baton.tools.function import referenced_objects
+from batonkit.tools import FunctionTool
+from batonkit.tools.function import referenced_objects
 
 THIS = sys.modules[__name__]
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.loop_clock import FrozenLoopClock
 
-from baton import Agent, RunContext, Runner, ToolError, tool
-from baton.errors import NotEncodableError, ToolResultError, ToolTimeoutError
-from baton.events import ControlTransferred, CustomDelta, Event, ProgressDelta, ToolReturned
-from baton.testing import ScriptedModel, assert_survives_crashes, call
-from baton.tools import Final, FunctionTool
+from batonkit import Agent, RunContext, Runner, ToolError, tool
+from batonkit.errors import NotEncodableError, ToolResultError, ToolTimeoutError
+from batonkit.events import ControlTransferred, CustomDelta, Event, ProgressDelta, ToolReturned
+from batonkit.testing import ScriptedModel, assert_survives_crashes, call
+from batonkit.tools import Final, FunctionTool
 
 
 @dataclass

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from tests.tools.conftest import MakeContext
 
-from baton import GuardrailVerdict, RunContext, SetupError, guardrail
-from baton.events import StepCompleted
-from baton.tools import Guardrail
-from baton.tools.guardrails import GuardrailChecks, parse_verdict, to_guardrails
+from batonkit import GuardrailVerdict, RunContext, SetupError, guardrail
+from batonkit.events import StepCompleted
+from batonkit.tools import Guardrail
+from batonkit.tools.guardrails import GuardrailChecks, parse_verdict, to_guardrails
 
 
 def polite(ctx: RunContext[Any], given: str) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.tools.arguments import ArgumentParser
-from baton.tools.plain_arguments import PlainArgumentParser, is_plain
+from batonkit.tools.arguments import ArgumentParser
+from batonkit.tools.plain_arguments import PlainArgumentParser, is_plain
 
 HINTS: list[Any] = [str, int, float, bool, list[str], list[int], list[float]]
 NAMES = st.sampled_from(["n", "text", "schema", "copy", "_x", "self", "größe"])

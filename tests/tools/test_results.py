@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from baton.errors import ToolResultError
-from baton.messages import Audio, Data, File, Image, Text, text_of
-from baton.tools import ToolResult
-from baton.tools.results import to_tool_result
+from batonkit.errors import ToolResultError
+from batonkit.messages import Audio, Data, File, Image, Text, text_of
+from batonkit.tools import ToolResult
+from batonkit.tools.results import to_tool_result
 
 
 class Size(Enum):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 
 import pytest
 
-from baton.context import RunContext
-from baton.errors import SetupError
-from baton.tools import FunctionTool, ToolResult, tool
+from batonkit.context import RunContext
+from batonkit.errors import SetupError
+from batonkit.tools import FunctionTool, ToolResult, tool
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTheChecker

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from baton.tools import tool
+from batonkit.tools import tool
 
 GOOGLE = """Get the weather.
 

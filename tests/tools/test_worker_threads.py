@@ -11,10 +11,10 @@ import pytest
 from tests.loop_clock import FrozenLoopClock
 from tests.waiting import until
 
-from baton.context import RunContext
-from baton.messages import text_of
-from baton.tools import ToolResult, tool, worker_threads
-from baton.tools.worker_threads import in_thread
+from batonkit.context import RunContext
+from batonkit.messages import text_of
+from batonkit.tools import ToolResult, tool, worker_threads
+from batonkit.tools.worker_threads import in_thread
 
 Ctx = RunContext[Any]
 tenant: ContextVar[str] = ContextVar("tenant")

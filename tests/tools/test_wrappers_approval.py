@@ -9,17 +9,17 @@ import msgspec
 import pytest
 from tests.loop_clock import FrozenLoopClock
 
-from baton import Agent, LoopAgent, Runner
-from baton.context import RunContext
-from baton.context.run_context import SuspendRun
-from baton.errors import AnswerError, SetupError
-from baton.events import Event, InterruptAnswered, InterruptRaised, ToolReturned, decode_log, encode_log
-from baton.events.base import RUN_ORIGIN
-from baton.messages import ToolCall, ToolSpec, text_of
-from baton.testing import ScriptedModel, call, transfer_to
-from baton.tools import Approval, ToolResult, tool
-from baton.tools.base import unwrap_tool
-from baton.tools.wrappers import APPROVED_FOR_GOOD, ApprovalTool, parse_approval
+from batonkit import Agent, LoopAgent, Runner
+from batonkit.context import RunContext
+from batonkit.context.run_context import SuspendRun
+from batonkit.errors import AnswerError, SetupError
+from batonkit.events import Event, InterruptAnswered, InterruptRaised, ToolReturned, decode_log, encode_log
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.messages import ToolCall, ToolSpec, text_of
+from batonkit.testing import ScriptedModel, call, transfer_to
+from batonkit.tools import Approval, ToolResult, tool
+from batonkit.tools.base import unwrap_tool
+from batonkit.tools.wrappers import APPROVED_FOR_GOOD, ApprovalTool, parse_approval
 
 Ctx = RunContext[Any]
 MakeContext = Callable[..., Ctx]

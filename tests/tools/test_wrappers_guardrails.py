@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.tools.conftest import MakeContext
 
-from baton import (
+from batonkit import (
     Agent,
     Approval,
     GuardrailVerdict,
@@ -19,22 +19,22 @@ from baton import (
     guardrail,
     tool,
 )
-from baton.errors import (
+from batonkit.errors import (
     GuardrailFailedError,
     GuardrailTrippedError,
     NotEncodableError,
     OpenInterruptError,
     ToolFailedError,
 )
-from baton.events import StepCompleted, ToolReturned
-from baton.events.codec import decode_log, encode_log
-from baton.messages import Image, ToolCall, ToolSpec
-from baton.middleware import NextToolCall, tool_middleware
-from baton.runner import GuardrailResult
-from baton.testing import ScriptedModel, call, transcript
-from baton.tools import ToolResult, with_tool_guardrails
-from baton.tools.base import unwrap_tool
-from baton.tools.wrappers import ApprovalTool
+from batonkit.events import StepCompleted, ToolReturned
+from batonkit.events.codec import decode_log, encode_log
+from batonkit.messages import Image, ToolCall, ToolSpec
+from batonkit.middleware import NextToolCall, tool_middleware
+from batonkit.runner import GuardrailResult
+from batonkit.testing import ScriptedModel, call, transcript
+from batonkit.tools import ToolResult, with_tool_guardrails
+from batonkit.tools.base import unwrap_tool
+from batonkit.tools.wrappers import ApprovalTool
 
 
 class Till:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.runner.recording_store import RecordingStore, load_events
 
-from baton import Agent, Approval, RunContext, Runner, SetupError, tool
-from baton.errors import AnswerError, ToolFailedError
-from baton.events import Event, StepCompleted
-from baton.messages import ToolCall
-from baton.testing import ScriptedModel, call, transcript
+from batonkit import Agent, Approval, RunContext, Runner, SetupError, tool
+from batonkit.errors import AnswerError, ToolFailedError
+from batonkit.events import Event, StepCompleted
+from batonkit.messages import ToolCall
+from batonkit.testing import ScriptedModel, call, transcript
 
 
 class Bank:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.loop_clock import FrozenLoopClock
 
-from baton.context import RunContext
-from baton.context.run_context import SuspendRun
-from baton.errors import SetupError, ToolFailedError, ToolTimeoutError
-from baton.messages import ToolSpec
-from baton.tools import ToolResult, tool
-from baton.tools.base import unwrap_tool
-from baton.tools.wrappers import TimeoutTool
+from batonkit.context import RunContext
+from batonkit.context.run_context import SuspendRun
+from batonkit.errors import SetupError, ToolFailedError, ToolTimeoutError
+from batonkit.messages import ToolSpec
+from batonkit.tools import ToolResult, tool
+from batonkit.tools.base import unwrap_tool
+from batonkit.tools.wrappers import TimeoutTool
 
 Ctx = RunContext[Any]
 TOO_LATE = ToolResult("tool `wait` did not finish within 0.01 s", is_error=True)

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from baton import Agent, AgentHooks, AgentOptions, RunContext, Runner, handoff, then_transfer, tool
-from baton.agents import Stop, StopAt
-from baton.events import ToolReturned
-from baton.messages import Message
-from baton.tools import Final
+from batonkit import Agent, AgentHooks, AgentOptions, RunContext, Runner, handoff, then_transfer, tool
+from batonkit.agents import Stop, StopAt
+from batonkit.events import ToolReturned
+from batonkit.messages import Message
+from batonkit.tools import Final
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_type
 from anthropic.types import MessageParam
 from openai.types.chat import ChatCompletionMessageParam
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     AgentHooks,
@@ -22,11 +22,11 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.agents import AgentToolResult, Stop, StopAt, with_guardrails
-from baton.context import HistoryEntry
-from baton.events import ToolReturned
-from baton.messages import Message, UserMessage
-from baton.tools import Final, with_tool_guardrails
+from batonkit.agents import AgentToolResult, Stop, StopAt, with_guardrails
+from batonkit.context import HistoryEntry
+from batonkit.events import ToolReturned
+from batonkit.messages import Message, UserMessage
+from batonkit.tools import Final, with_tool_guardrails
 
 
 @dataclass

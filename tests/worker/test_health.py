@@ -5,18 +5,18 @@ import socket
 
 import pytest
 
-from baton import Agent, Runner
-from baton.errors import AddressError
-from baton.testing import ScriptedModel
-from baton.worker import Worker
-from baton.worker.health import format_metrics, serve_health
+from batonkit import Agent, Runner
+from batonkit.errors import AddressError
+from batonkit.testing import ScriptedModel
+from batonkit.worker import Worker
+from batonkit.worker.health import format_metrics, serve_health
 
 
 @pytest.fixture(autouse=True)
 def patient_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let requests take, and the engine be silent, for as long as a busy machine needs."""
-    monkeypatch.setattr("baton.worker.health._REQUEST_SECONDS", 60.0)
-    monkeypatch.setattr("baton.worker.local._UNHEALTHY_AFTER", 600.0)
+    monkeypatch.setattr("batonkit.worker.health._REQUEST_SECONDS", 60.0)
+    monkeypatch.setattr("batonkit.worker.local._UNHEALTHY_AFTER", 600.0)
 
 
 async def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from tests.waiting import until
 
-from baton import Runner
-from baton.agents import agent
-from baton.stores import SQLiteStore
-from baton.worker import LocalEngine, Worker
+from batonkit import Runner
+from batonkit.agents import agent
+from batonkit.stores import SQLiteStore
+from batonkit.worker import LocalEngine, Worker
 
 SUSPENDED = 500
 MEGABYTE = 1_000_000

@@ -10,22 +10,22 @@ import pytest
 from tests.runner.recording_store import HeldStore
 from tests.waiting import until
 
-from baton import Agent, Runner, SequentialAgent
-from baton.agents import agent
-from baton.errors import SetupError, StoreError, WorkerDiedError
-from baton.events import RunFailed
-from baton.models import Chunk, ModelRequest
-from baton.runner import recovery
-from baton.stores import MemoryStore, RunRecord, Store
-from baton.testing import FaultyStore, ScriptedModel
-from baton.worker import Concurrency, LocalEngine, Outcome, Worker
-from baton.worker.deaths import DEATHS_NOTE, PARKED_NOTE
+from batonkit import Agent, Runner, SequentialAgent
+from batonkit.agents import agent
+from batonkit.errors import SetupError, StoreError, WorkerDiedError
+from batonkit.events import RunFailed
+from batonkit.models import Chunk, ModelRequest
+from batonkit.runner import recovery
+from batonkit.stores import MemoryStore, RunRecord, Store
+from batonkit.testing import FaultyStore, ScriptedModel
+from batonkit.worker import Concurrency, LocalEngine, Outcome, Worker
+from batonkit.worker.deaths import DEATHS_NOTE, PARKED_NOTE
 
 
 @pytest.fixture(autouse=True)
 def patient_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers wait for as long as it takes to release their runs."""
-    monkeypatch.setattr("baton.worker.worker._STOP_SECONDS", 60.0)
+    monkeypatch.setattr("batonkit.worker.worker._STOP_SECONDS", 60.0)
 
 
 async def record_of(store: Store, run_id: str) -> RunRecord:
@@ -257,7 +257,7 @@ async def test_limits_hold_for_each_owner_and_in_total() -> None:
 
 
 async def test_an_unreachable_store_makes_the_worker_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    from baton.worker import local
+    from batonkit.worker import local
 
     monkeypatch.setattr(local, "_UNHEALTHY_AFTER", 0.01)
     store = FaultyStore(MemoryStore())

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from baton import AgentContext, BaseAgent, Exit, Runner, RunResult, Transfer, agent
-from baton.events import AgentResponded, Event, decode_log, encode_log
-from baton.messages import text_of
-from baton.runner.result import Interrupt
-from baton.workflows import BreakLoop
+from batonkit import AgentContext, BaseAgent, Exit, Runner, RunResult, Transfer, agent
+from batonkit.events import AgentResponded, Event, decode_log, encode_log
+from batonkit.messages import text_of
+from batonkit.runner.result import Interrupt
+from batonkit.workflows import BreakLoop
 
 
 def texts(result: RunResult[Any]) -> list[str]:

@@ -20,7 +20,7 @@ from tests.workflows.parts import (
     texts,
 )
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BaseAgent,
@@ -35,10 +35,10 @@ from baton import (
     then_transfer,
     tool,
 )
-from baton.errors import BranchesFailedError, BranchTimeoutError, LimitError
-from baton.events import AgentFinished, AgentResponded, AgentStarted, Event
-from baton.testing import ScriptedModel, call, transfer_to
-from baton.workflows import BreakLoop
+from batonkit.errors import BranchesFailedError, BranchTimeoutError, LimitError
+from batonkit.events import AgentFinished, AgentResponded, AgentStarted, Event
+from batonkit.testing import ScriptedModel, call, transfer_to
+from batonkit.workflows import BreakLoop
 
 
 def waiting(name: str, gate: asyncio.Event) -> BaseAgent[Any, Any]:

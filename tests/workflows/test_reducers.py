@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.workflows.parts import answered, asker, check_replay, failing, speaker, writer
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BaseAgent,
@@ -18,9 +18,9 @@ from baton import (
     agent,
     tool,
 )
-from baton.errors import BranchesFailedError
-from baton.testing import ScriptedModel, call
-from baton.workflows.reducers import add, append, extend
+from batonkit.errors import BranchesFailedError
+from batonkit.testing import ScriptedModel, call
+from batonkit.workflows.reducers import add, append, extend
 
 
 def peeking(name: str, key: str, seen: dict[str, Any], *, write: Any = None) -> BaseAgent[Any, Any]:

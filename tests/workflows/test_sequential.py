@@ -15,7 +15,7 @@ from tests.workflows.parts import (
     writer,
 )
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     BaseAgent,
@@ -30,9 +30,9 @@ from baton import (
     handoff,
     tool,
 )
-from baton.errors import LimitError
-from baton.testing import ScriptedModel, call, transcript, transfer_to
-from baton.workflows import BreakLoop
+from batonkit.errors import LimitError
+from batonkit.testing import ScriptedModel, call, transcript, transfer_to
+from batonkit.workflows import BreakLoop
 
 
 async def test_each_step_runs_once_in_order_and_reads_what_was_said_before() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.workflows.parts import answered, asker, check_replay, speaker, texts
 
-from baton import Agent, LoopAgent, RunContext, Runner, SequentialAgent, tool
-from baton.events import ToolReturned
-from baton.testing import ScriptedModel, call, say, transfer_to
-from baton.workflows import break_loop_tool
+from batonkit import Agent, LoopAgent, RunContext, Runner, SequentialAgent, tool
+from batonkit.events import ToolReturned
+from batonkit.testing import ScriptedModel, call, say, transfer_to
+from batonkit.workflows import break_loop_tool
 
 
 def critic(steps: list[Any], **facts: Any) -> Runner[Any, Any]:

@@ -7,7 +7,7 @@ import pytest
 from tests.waiting import forever
 from tests.workflows.parts import answered, asker, check_replay, failing, passing, paths, speaker, texts, writer
 
-from baton import (
+from batonkit import (
     Agent,
     AgentContext,
     Exit,
@@ -19,11 +19,11 @@ from baton import (
     SetupError,
     agent,
 )
-from baton.agents import BaseAgent
-from baton.errors import LimitError
-from baton.events import AgentStarted, RunSuspended
-from baton.testing import ScriptedModel, transfer_to
-from baton.workflows import BreakLoop
+from batonkit.agents import BaseAgent
+from batonkit.errors import LimitError
+from batonkit.events import AgentStarted, RunSuspended
+from batonkit.testing import ScriptedModel, transfer_to
+from batonkit.workflows import BreakLoop
 
 
 def counter(name: str, last: int, then: Exit | BreakLoop) -> BaseAgent[Any, Any]:

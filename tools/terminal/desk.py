@@ -2,10 +2,10 @@
 
 import asyncio
 
-from baton import Agent, Runner, tool
-from baton.messages import ToolCall
-from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, transfer_to
+from batonkit import Agent, Runner, tool
+from batonkit.messages import ToolCall
+from batonkit.models import ModelRequest
+from batonkit.testing import ScriptedModel, call, transfer_to
 
 
 @tool

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from baton import Agent, RunContext, tool
-from baton import Runner as BatonRunner
-from baton.messages import AssistantMessage, ToolCall, text_of
-from baton.models import ModelRequest, ModelResponse
+from batonkit import Agent, RunContext, tool
+from batonkit import Runner as BatonRunner
+from batonkit.messages import AssistantMessage, ToolCall, text_of
+from batonkit.models import ModelRequest, ModelResponse
 from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Script, Seen
 
 
@@ -65,7 +65,7 @@ def team(script: Script) -> Agent[Any, str]:
 class Runner:
     """Baton behind the probes."""
 
-    distribution = "baton-adk"
+    distribution = "batonkit"
     handoffs = "`handoffs=[…]`"
 
     notes: Mapping[str, str] = {

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from baton import (
+from batonkit import (
     Agent,
 )
 
@@ -15,19 +15,19 @@ A = Agent("A")
 @pytest.mark.parametrize(
     ("statement", "extra"),
     [
-        ("import baton.a2a", "a2a"),
-        ("import baton.serving.a2a", "a2a"),
-        ("from baton.serving import a2a_app", "a2a"),
-        ("from baton.serving import mcp_app", "mcp"),
-        ("from baton import Agent; from baton.serving import api_app; api_app(Agent('A'))", "serving"),
+        ("import batonkit.a2a", "a2a"),
+        ("import batonkit.serving.a2a", "a2a"),
+        ("from batonkit.serving import a2a_app", "a2a"),
+        ("from batonkit.serving import mcp_app", "mcp"),
+        ("from batonkit import Agent; from batonkit.serving import api_app; api_app(Agent('A'))", "serving"),
     ],
 )
 def test_a_missing_extra_is_named_with_the_command(statement: str, extra: str) -> None:
     # F34
     program = (
         "import sys\nfor name in ('a2a', 'starlette', 'uvicorn'): sys.modules[name] = None\n"
-        f"from baton.errors import SetupError\ntry:\n    exec({statement!r})\n"
+        f"from batonkit.errors import SetupError\ntry:\n    exec({statement!r})\n"
         "except SetupError as error:\n    print(error)"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert f"pip install 'baton-adk[{extra}]'" in shown
+    assert f"pip install 'batonkit[{extra}]'" in shown

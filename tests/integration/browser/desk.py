@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from baton import Agent, Limits, ParallelAgent, RunContext, Runner, handoff, tool
-from baton.errors import BatonError, ModelError, SetupError
-from baton.messages import ToolCall, Usage, text_of
-from baton.models import ModelRequest, register_model
-from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, RealtimeSettings
-from baton.testing import ScriptedModel, ScriptedRealtimeModel, ScriptedStream, call, say
+from batonkit import Agent, Limits, ParallelAgent, RunContext, Runner, handoff, tool
+from batonkit.errors import BatonError, ModelError, SetupError
+from batonkit.messages import ToolCall, Usage, text_of
+from batonkit.models import ModelRequest, register_model
+from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, RealtimeSettings
+from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, ScriptedStream, call, say
 
 PRICES = (2.5e-6, 10e-6)
 SPEED = 1.0

@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.integration.browser import desk
 
-from baton import Agent
-from baton.serving import serve_in_background
-from baton.studio import StudioApp, studio_app
+from batonkit import Agent
+from batonkit.serving import serve_in_background
+from batonkit.studio import StudioApp, studio_app
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [

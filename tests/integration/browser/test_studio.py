@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 from tests.integration.browser import desk
 from tests.integration.browser.serving import Studio, serve_studio
 
-from baton import Agent
+from batonkit import Agent
 
 AXE = Path(__file__).parents[3] / "studio" / "node_modules" / "axe-core" / "axe.min.js"
 SIZE: Any = {"width": 1440, "height": 900}

@@ -25,7 +25,7 @@ if sys.stdin.isatty():
     import fcntl, termios
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from baton.cli.main import main
+from batonkit.cli.main import main
 main()
 """
 

@@ -40,7 +40,7 @@ def test_second_ctrl_c_does_not_wait(write: Write, terminal: Callable[..., Any])
             name = "stubborn"
             asked = 0
             async def respond(self, request):
-                from baton.models import ModelResponse, TextChunk
+                from batonkit.models import ModelResponse, TextChunk
                 Stubborn.asked += 1
                 if Stubborn.asked == 1:
                     yield TextChunk("I will not stop. ")

@@ -11,7 +11,7 @@ import pytest
 
 Invoke = Callable[..., Any]
 
-PROGRAM = "from baton.cli.main import main; main(prog_name='baton')"
+PROGRAM = "from batonkit.cli.main import main; main(prog_name='baton')"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,11 @@ def test_commands_options_choices_and_files_are_completed(tmp_path: Path) -> Non
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     # X8: the script is what a shell runs, so one that bash cannot run must fail here.
     script = subprocess.run(
-        [sys.executable, "-m", "baton", "completion", "bash"], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-m", "batonkit", "completion", "bash"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     ).stdout
     folder = tmp_path / "bin"
     folder.mkdir()

@@ -43,7 +43,7 @@ def test_the_files_of_a_project(baton: Invoke, tmp_path: Path) -> None:
         assert not any(word in text for word in ("PROJECT", "PACKAGE", "VERSION")), name
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "desk"
-    assert any(each.startswith("baton-adk[openai]>=") for each in project["dependencies"])
+    assert any(each.startswith("batonkit[openai]>=") for each in project["dependencies"])
     # `uvicorn --env-file` of the README needs the first, the types and the tests of the test client the second.
     assert any(each.startswith("python-dotenv>=") for each in project["dependencies"])
     assert any(each.startswith("httpx2>=") for each in project["optional-dependencies"]["dev"])

@@ -6,9 +6,9 @@ import sys
 
 def test_help_imports_neither_rich_nor_the_runner() -> None:
     program = (
-        "import sys; from click.testing import CliRunner; from baton.cli.main import main; "
+        "import sys; from click.testing import CliRunner; from batonkit.cli.main import main; "
         "assert CliRunner().invoke(main, ['--help']).exit_code == 0; "
-        "print([name for name in sys.modules if name in ('rich', 'baton.runner', 'baton.agents')])"
+        "print([name for name in sys.modules if name in ('rich', 'batonkit.runner', 'batonkit.agents')])"
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"

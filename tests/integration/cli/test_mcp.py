@@ -10,8 +10,8 @@ from mcp_types import CallToolResult, TextContent
 from tests.cli.programs import Invoke, Write
 from tests.mcp.servers import free_port, until_reachable
 
-from baton import Agent, Runner
-from baton.events import ToolReturned
+from batonkit import Agent, Runner
+from batonkit.events import ToolReturned
 from mcp import Client, StdioServerParameters
 
 TEAM = """
@@ -39,7 +39,7 @@ async def test_stdio_with_a_tool_per_agent(write: Write) -> None:
     write(TEAM, "team.py")
     command = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "baton", "mcp", "team:desk", "--tool-per-agent", "--store", "runs.db"],
+        args=["-m", "batonkit", "mcp", "team:desk", "--tool-per-agent", "--store", "runs.db"],
         cwd=Path.cwd(),
     )
     async with Client(command) as client:
@@ -53,7 +53,7 @@ async def test_stdio_with_a_tool_per_agent(write: Write) -> None:
 async def test_http(write: Write) -> None:
     write(TEAM, "team.py")
     port = free_port()
-    command = [sys.executable, "-m", "baton", "mcp", "team:desk", "--http", "--port", str(port)]
+    command = [sys.executable, "-m", "batonkit", "mcp", "team:desk", "--http", "--port", str(port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: ASYNC220 - ends with the test
     try:
         await until_reachable(port)
@@ -104,7 +104,18 @@ async def test_sigterm_lets_the_turn_of_a_call_finish(write: Write) -> None:
     # F13
     write(PAYING, "team.py")
     port = free_port()
-    command = [sys.executable, "-m", "baton", "mcp", "team:desk", "--http", "--port", str(port), "--store", "runs.db"]
+    command = [
+        sys.executable,
+        "-m",
+        "batonkit",
+        "mcp",
+        "team:desk",
+        "--http",
+        "--port",
+        str(port),
+        "--store",
+        "runs.db",
+    ]
     process = subprocess.Popen([*command, "--drain", "600"])  # noqa: ASYNC220 - ends with the test
     try:
         await until_reachable(port)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from baton import Agent, Runner
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.testing import ScriptedModel
 
 Invoke = Callable[..., Any]
 
@@ -25,7 +25,7 @@ def test_a_queue_is_paused_and_resumed(baton: Invoke, postgres_url: str) -> None
 
 
 async def test_jobs_are_counted(postgres_url: str) -> None:
-    from baton.worker import PostgresEngine
+    from batonkit.worker import PostgresEngine
 
     runner = Runner(Agent("Desk", model=ScriptedModel([])), store=postgres_url)
     engine = PostgresEngine(runner._require_store("test"))

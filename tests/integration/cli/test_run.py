@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from baton.events import RunCancelled
+from batonkit.events import RunCancelled
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

@@ -15,8 +15,8 @@ from tests.cli.test_serve import TEAM
 from tests.ports import free_port
 from tests.sockets import Client
 
-from baton import Agent, Runner
-from baton.events import ToolReturned
+from batonkit import Agent, Runner
+from batonkit.events import ToolReturned
 
 Write = Callable[..., Path]
 
@@ -27,7 +27,7 @@ async def test_serves_until_stopped(write: Write, tmp_path: Path) -> None:
     command = ["serve", "desk:desk", "--port", str(port), "--store", "runs.db", "--token-env", "DESK_TOKEN"]
     environment = {**os.environ, "DESK_TOKEN": "s3cret"}
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from baton.cli.main import main; main()", *command),
+        *(sys.executable, "-c", "from batonkit.cli.main import main; main()", *command),
         cwd=Path.cwd(),
         env=environment,
         stderr=asyncio.subprocess.PIPE,
@@ -78,7 +78,7 @@ class Server:
     def __init__(self, *options: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        program = "from baton.cli.main import main; main()"
+        program = "from batonkit.cli.main import main; main()"
         self._command = [sys.executable, "-c", program, "serve", *options, "--port", str(self.port)]
 
     async def __aenter__(self) -> "Server":
@@ -172,7 +172,7 @@ async def test_a_turn_that_does_not_finish_does_not_keep_the_server(write: Write
 
 
 FAILING = """
-from baton.errors import ModelError
+from batonkit.errors import ModelError
 
 def fail(request):
     raise ModelError("the quota is used up", model="scripted")
@@ -202,7 +202,7 @@ async def test_failures_and_requests_are_logged(write: Write) -> None:
 UNSAFE = "\x1b[2J\x9b31m\u202egnp\x7f"
 UNSAFE_TEAM = f"""
 import asyncio, logging
-from baton.serving.http.auth import Auth
+from batonkit.serving.http.auth import Auth
 BAD = {UNSAFE!r}
 
 class BrokenAuth(Auth):

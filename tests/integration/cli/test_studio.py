@@ -14,8 +14,8 @@ import pytest
 from tests.cli.programs import Invoke
 from tests.ports import free_port
 
-from baton import Agent, Runner
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.testing import ScriptedModel
 
 Write = Callable[..., Path]
 TEAM = """
@@ -25,7 +25,7 @@ desk = Agent("Desk", description="Helps.", model=ScriptedModel(["hello"], cycle=
 
 async def _open(*arguments: str, cwd: Path, at: str = "/") -> tuple[str, int, int]:
     """Start a command, open the URL that it prints twice, and stop it; return the output and both statuses."""
-    command = [sys.executable, "-m", "baton", *arguments, "--port", str(free_port())]
+    command = [sys.executable, "-m", "batonkit", *arguments, "--port", str(free_port())]
     process = await asyncio.create_subprocess_exec(*command, cwd=cwd, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     try:
@@ -83,7 +83,7 @@ async def test_reload_loads_the_team_again_and_keeps_browsers_signed_in(
     write(team("Desk"))
     arguments = [*command, "--store", "runs.db", "--reload", "--drain", "0", "--port", str(free_port())]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "baton", *arguments),
+        *(sys.executable, "-m", "batonkit", *arguments),
         cwd=tmp_path,
         stderr=asyncio.subprocess.PIPE,
         # A group of its own, because another process serves.

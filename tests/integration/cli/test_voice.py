@@ -8,7 +8,7 @@ from tests.cli.programs import Write
 from tests.cli.test_voice import ECHO, LIVE
 from tests.integration.cli.conftest import Terminal
 
-from baton.testing import speech
+from batonkit.testing import speech
 
 HELD = f"""{LIVE}
 import asyncio

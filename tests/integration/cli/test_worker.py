@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.integration.worker.processes import WorkerProcess
 
-from baton import Runner
-from baton.stores import SQLiteStore
+from batonkit import Runner
+from batonkit.stores import SQLiteStore
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

@@ -7,10 +7,10 @@ import pytest
 from tests.conformance.test_engines import new_local_engine
 from tests.temporal_server import TemporalServer
 
-from baton.stores import PostgresStore, SQLiteStore, Store
-from baton.testing.conformance import check_name
-from baton.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, EnginePlace
-from baton.worker import PostgresEngine, TemporalEngine
+from batonkit.stores import PostgresStore, SQLiteStore, Store
+from batonkit.testing.conformance import check_name
+from batonkit.testing.conformance.engines import ENGINE_CHECKS, EngineCheck, EnginePlace
+from batonkit.worker import PostgresEngine, TemporalEngine
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)

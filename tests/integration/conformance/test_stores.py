@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.conformance.test_stores import Open
 
-from baton.stores import PostgresStore, SQLiteStore
-from baton.testing.conformance.stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name
+from batonkit.stores import PostgresStore, SQLiteStore
+from batonkit.testing.conformance.stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name
 
 
 @pytest.fixture(params=["sqlite", "sqlite-power", "postgres"])

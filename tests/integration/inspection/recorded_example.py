@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
-from baton import Agent, Runner, stores
-from baton.events import AgentResponded
-from baton.flow import RecordedRequest
-from baton.models import ModelRequest
-from baton.stores import MemoryStore
-from baton.stores.urls import resolve_store
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner, stores
+from batonkit.events import AgentResponded
+from batonkit.flow import RecordedRequest
+from batonkit.models import ModelRequest
+from batonkit.stores import MemoryStore
+from batonkit.stores.urls import resolve_store
+from batonkit.testing import ScriptedModel
 
 SENT: Counter[str] = Counter()
 LINES: defaultdict[str, defaultdict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))

@@ -21,11 +21,11 @@ from tests.mcp.servers import (
     until_reachable,
 )
 
-from baton import RunContext
-from baton.errors import ToolError, ToolsUnavailableError
-from baton.events.base import RUN_ORIGIN
-from baton.mcp import MCPToolset
-from baton.testing import call
+from batonkit import RunContext
+from batonkit.errors import ToolError, ToolsUnavailableError
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.mcp import MCPToolset
+from batonkit.testing import call
 
 
 @pytest.fixture

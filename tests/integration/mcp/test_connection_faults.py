@@ -23,9 +23,9 @@ from tests.mcp.servers import (
     until_reachable,
 )
 
-from baton.errors import ToolError, ToolsUnavailableError, ToolTimeoutError
-from baton.mcp import MCPToolset
-from baton.tools import Tool
+from batonkit.errors import ToolError, ToolsUnavailableError, ToolTimeoutError
+from batonkit.mcp import MCPToolset
+from batonkit.tools import Tool
 
 CALL_COUNT = 50
 WRAPPER = """

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.mcp.servers import faulty_server_command, runner_with_calls, tool_results
 
-from baton.mcp import MCPToolset
-from baton.testing import call
+from batonkit.mcp import MCPToolset
+from batonkit.testing import call
 
 
 def legacy_toolset(server: Any, **options: Any) -> MCPToolset:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.mcp.servers import faulty_server_command, runner_with_calls, tool_results
 
-from baton.mcp import MCPToolset
-from baton.testing import call
+from batonkit.mcp import MCPToolset
+from batonkit.testing import call
 
 
 async def test_an_answer_is_sent_to_a_restarted_process(tmp_path: Path) -> None:

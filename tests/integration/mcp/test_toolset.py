@@ -9,10 +9,10 @@ import pytest
 from tests.mcp.servers import call_tools, faulty_server_command
 from tests.mcp.test_toolset import kitchen
 
-from baton import Agent, Runner, SetupError
-from baton.errors import ToolsUnavailableError
-from baton.mcp import MCPToolset
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner, SetupError
+from batonkit.errors import ToolsUnavailableError
+from batonkit.mcp import MCPToolset
+from batonkit.testing import ScriptedModel
 
 
 async def test_an_open_toolset_shares_one_connection_with_all_runs(
@@ -49,13 +49,13 @@ async def test_a_server_that_cannot_start_fails_the_run_which_can_be_resumed() -
 def test_the_mcp_library_is_imported_lazily_and_named_when_missing() -> None:
     program = """
 import sys
-import baton.mcp
+import batonkit.mcp
 assert not {"mcp", "mcp_types", "httpx2"} & set(sys.modules)
 sys.modules["mcp_types"] = None
 try:
-    baton.mcp.MCPToolset
-except baton.SetupError as error:
+    batonkit.mcp.MCPToolset
+except batonkit.SetupError as error:
     print(error)
 """
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (completed.stdout, completed.stderr) == ("MCP needs its library: pip install 'baton-adk[mcp]'\n", "")
+    assert (completed.stdout, completed.stderr) == ("MCP needs its library: pip install 'batonkit[mcp]'\n", "")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.mcp.servers import call_tools, runner_with_calls, tool_results
 
-from baton.events import ProgressDelta
-from baton.mcp import MCPToolset
-from baton.messages import Image, Text
-from baton.testing import call
+from batonkit.events import ProgressDelta
+from batonkit.mcp import MCPToolset
+from batonkit.messages import Image, Text
+from batonkit.testing import call
 
 PACKAGES = ("server-everything", "server-filesystem", "server-memory")
 

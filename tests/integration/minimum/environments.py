@@ -91,7 +91,7 @@ def _versions(uv: str, python: str, extras: list[str]) -> str:
         [uv, "pip", "list", "--python", python, "--format", "json"], capture_output=True, check=True
     )
     versions = {each["name"]: each["version"] for each in json.loads(listed.stdout)}
-    names = sorted({_name(requirement) for requirement in wanted} - {"baton-adk"})
+    names = sorted({_name(requirement) for requirement in wanted} - {"batonkit"})
     return ", ".join(f"{name} {versions[name]}" for name in names)
 
 

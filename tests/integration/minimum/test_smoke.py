@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-import baton
-from baton import Agent, Runner, SetupError, tool
-from baton.testing import ScriptedModel, call
+import batonkit
+from batonkit import Agent, Runner, SetupError, tool
+from batonkit.testing import ScriptedModel, call
 
 # Old versions of dependencies warn about new versions of others.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -65,7 +65,7 @@ async def post(app: Any, path: str, body: Any) -> AsyncGenerator[Any]:
     """Serve an app, send it a JSON body and yield the response."""
     import aiohttp
 
-    from baton.serving import serve_in_background
+    from batonkit.serving import serve_in_background
 
     async with (
         serve_in_background(app, timeout_graceful_shutdown=1) as url,
@@ -78,7 +78,7 @@ async def post(app: Any, path: str, body: Any) -> AsyncGenerator[Any]:
 
 def test_imports() -> None:
     missing: dict[str, str] = {}
-    for module in pkgutil.walk_packages(baton.__path__, "baton.", onerror=lambda name: None):
+    for module in pkgutil.walk_packages(batonkit.__path__, "batonkit.", onerror=lambda name: None):
         if module.name.endswith("__main__"):
             continue
         try:
@@ -99,9 +99,9 @@ async def test_base(tmp_path: Path) -> None:
     from click.testing import CliRunner
     from pydantic import BaseModel
 
-    from baton import handoff
-    from baton.cli.main import main
-    from baton.swarm import Agent as SwarmAgent
+    from batonkit import handoff
+    from batonkit.cli.main import main
+    from batonkit.swarm import Agent as SwarmAgent
 
     class Reason(BaseModel):
         text: str
@@ -123,7 +123,7 @@ async def test_openai() -> None:
     require("aiohttp")
     from tests.servers import OpenAIServer
 
-    from baton.models.openai import OpenAIModel
+    from batonkit.models.openai import OpenAIModel
 
     for api in ("chat", "responses"):
         async with OpenAIServer(SCRIPT) as server:
@@ -135,7 +135,7 @@ async def test_openai_sdk() -> None:
     from openai import AsyncOpenAI
     from tests.servers import OpenAIServer
 
-    from baton.models.openai import OpenAIModel
+    from batonkit.models.openai import OpenAIModel
 
     for api in ("chat", "responses"):
         async with (
@@ -149,7 +149,7 @@ async def test_anthropic() -> None:
     require("anthropic")
     from tests.servers import AnthropicServer
 
-    from baton.models.anthropic import AnthropicModel
+    from batonkit.models.anthropic import AnthropicModel
 
     async with AnthropicServer(SCRIPT) as server:
         await run_with(AnthropicModel("claude-opus-5-5", api_key=server.api_key, base_url=server.base_url))
@@ -159,7 +159,7 @@ async def test_google() -> None:
     require("google.genai")
     from tests.servers import GoogleServer
 
-    from baton.models.google import GoogleModel
+    from batonkit.models.google import GoogleModel
 
     async with GoogleServer(SCRIPT) as server:
         await run_with(GoogleModel("gemini-3.8-flash", api_key=server.api_key, base_url=server.base_url))
@@ -169,7 +169,7 @@ async def test_litellm() -> None:
     require("litellm")
     from tests.servers import OpenAIServer
 
-    from baton.models.litellm import LiteLLMModel
+    from batonkit.models.litellm import LiteLLMModel
 
     async with OpenAIServer(SCRIPT) as server:
         await run_with(LiteLLMModel("openai/gpt-test", api_key=server.api_key, base_url=server.base_url))
@@ -177,9 +177,9 @@ async def test_litellm() -> None:
 
 def test_local(tmp_path: Path) -> None:
     require("xllamacpp")
-    from baton.errors import WeightsError
-    from baton.models.local.engine import LlamaDecoder
-    from baton.models.local.weights import cache_folder
+    from batonkit.errors import WeightsError
+    from batonkit.models.local.engine import LlamaDecoder
+    from batonkit.models.local.weights import cache_folder
 
     assert cache_folder()
     # The weights are too large to download here; their parameters are set before the file is read.
@@ -193,9 +193,9 @@ async def test_realtime() -> None:
     import_module("openai.resources.realtime.realtime")  # Takes seconds, which would count as time to connect.
     from tests.servers import OpenAIRealtimeServer
 
-    from baton.events import AgentResponded, ToolReturned
-    from baton.messages import text_of
-    from baton.realtime import OpenAIRealtimeModel, RealtimeAgent, RealtimeRunner, RealtimeSettings
+    from batonkit.events import AgentResponded, ToolReturned
+    from batonkit.messages import text_of
+    from batonkit.realtime import OpenAIRealtimeModel, RealtimeAgent, RealtimeRunner, RealtimeSettings
 
     async with OpenAIRealtimeServer(SCRIPT) as server:
         model = OpenAIRealtimeModel(base_url=server.base_url, api_key=server.api_key)
@@ -220,7 +220,7 @@ async def test_voice() -> None:
 
 async def drive_with(engine: Any, runner: Runner[Any, Any]) -> None:
     """Submit a run and have a worker drive it."""
-    from baton.worker import Worker
+    from batonkit.worker import Worker
 
     run_id = await runner.submit("How is Rome?")
     worker = Worker(runner, engine=engine)
@@ -247,7 +247,7 @@ async def test_temporal(tmp_path: Path) -> None:
     require("temporalio")
     from tests.temporal_server import TemporalServer
 
-    from baton.worker import TemporalEngine
+    from batonkit.worker import TemporalEngine
 
     server = TemporalServer(tmp_path)
     try:
@@ -279,7 +279,7 @@ async def test_otel(tmp_path: Path) -> None:
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from baton.otel import OTelObserver
+    from batonkit.otel import OTelObserver
 
     kept, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
@@ -299,8 +299,8 @@ async def test_otel(tmp_path: Path) -> None:
 
 async def test_prices(tmp_path: Path) -> None:
     require("genai_prices")
-    from baton.messages import Usage
-    from baton.models import GenAIPrices
+    from batonkit.messages import Usage
+    from batonkit.models import GenAIPrices
 
     plain = GenAIPrices().cost("openai:gpt-4o", Usage(1000, 100, reasoning_tokens=10))
     cached = GenAIPrices().cost("openai:gpt-4o", Usage(1000, 100, cached_tokens=900))
@@ -311,8 +311,8 @@ async def test_prices(tmp_path: Path) -> None:
 
 async def test_mcp() -> None:
     require("mcp")
-    from baton.mcp import MCPToolset
-    from baton.serving import mcp_app, mcp_server, serve_in_background
+    from batonkit.mcp import MCPToolset
+    from batonkit.serving import mcp_app, mcp_server, serve_in_background
 
     async def ask(server: Any) -> None:
         model = ScriptedModel([call("desk", request="How is Rome?"), "Thank you."])
@@ -327,7 +327,7 @@ async def test_mcp() -> None:
 
 async def test_serving() -> None:
     require("starlette")
-    from baton.serving import api_app
+    from batonkit.serving import api_app
 
     async with post(api_app(Runner(team(), store="memory:")), "/runs?wait=true", {"input": "How is Rome?"}) as response:
         assert (await response.json())["id"]
@@ -335,7 +335,7 @@ async def test_serving() -> None:
 
 async def test_agui() -> None:
     require("ag_ui")
-    from baton.serving import agui_app
+    from batonkit.serving import agui_app
 
     body: dict[str, Any] = {
         "threadId": "t",
@@ -355,9 +355,9 @@ async def test_agui() -> None:
 
 async def test_a2a() -> None:
     require("a2a")
-    from baton.a2a import RemoteAgent
-    from baton.serving import a2a_app, serve_in_background
-    from baton.testing import transfer_to
+    from batonkit.a2a import RemoteAgent
+    from batonkit.serving import a2a_app, serve_in_background
+    from batonkit.testing import transfer_to
 
     async with serve_in_background(a2a_app(team()), timeout_graceful_shutdown=1) as url:
         remote = await RemoteAgent.discover(url)

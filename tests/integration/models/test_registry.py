@@ -6,7 +6,7 @@ import sys
 
 def test_importing_the_package_loads_neither_pydantic_nor_metadata_nor_a_provider() -> None:
     code = (
-        "import sys, baton.models; print([m for m in "
+        "import sys, batonkit.models; print([m for m in "
         "('pydantic', 'importlib.metadata', 'openai', 'anthropic', 'httpx') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

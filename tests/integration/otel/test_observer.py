@@ -6,7 +6,8 @@ import sys
 
 def test_untraced_run_does_not_import_opentelemetry() -> None:
     program = (
-        "import sys; from baton import Agent, Runner; import baton.otel; from baton.testing import ScriptedModel; "
+        "import sys; from batonkit import Agent, Runner; import batonkit.otel; "
+        "from batonkit.testing import ScriptedModel; "
         "assert Runner(Agent('A'), model=ScriptedModel(['Hi.'])).run_sync('Hello').output == 'Hi.'; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.usefixtures("no_otel_errors")
 
 PROGRAM = """
 import asyncio, sys
-from baton import Agent, Runner, tool
-from baton.otel import OTelObserver
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, Runner, tool
+from batonkit.otel import OTelObserver
+from batonkit.testing import ScriptedModel, call
 
 @tool(needs_approval=True)
 async def pay(euro: int) -> str:

@@ -15,4 +15,4 @@ def test_the_wheel_has_every_file_of_the_package(tmp_path: Path) -> None:
     with ZipFile(wheel) as archive:
         names = archive.namelist()
     check_wheel(names)
-    assert {"baton/studio/assets/index.html", "baton/cli/project/team.py.tmpl", "baton/py.typed"} <= set(names)
+    assert {"batonkit/studio/assets/index.html", "batonkit/cli/project/team.py.tmpl", "batonkit/py.typed"} <= set(names)

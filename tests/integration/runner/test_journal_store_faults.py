@@ -7,14 +7,14 @@ from tests.postgres import PostgresServer
 from tests.runner.test_journal_store_faults import PayingTeam, assert_recovers
 from tests.waiting import until
 
-from baton.errors import StoreError
-from baton.stores import PostgresStore
+from batonkit.errors import StoreError
+from batonkit.stores import PostgresStore
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry with short pauses."""
-    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.001)
 
 
 async def test_closed_postgres_connections_do_not_affect_the_run(own_postgres_server: PostgresServer) -> None:
@@ -52,7 +52,7 @@ async def test_a_restart_of_the_postgres_server_does_not_affect_the_run(
     own_postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # D8
-    monkeypatch.setattr("baton.runner.journal._FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.05)
     store = PostgresStore(own_postgres_server.empty_place())
 
     async def restart() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, Runner, agent
-from baton.agents import AgentContext
-from baton.events import Delta, Event, RunCompleted, TextDelta
-from baton.runner import BackgroundRunner
-from baton.stores import PostgresStore
-from baton.testing import ScriptedModel, ScriptedStream
+from batonkit import Agent, Runner, agent
+from batonkit.agents import AgentContext
+from batonkit.events import Delta, Event, RunCompleted, TextDelta
+from batonkit.runner import BackgroundRunner
+from batonkit.stores import PostgresStore
+from batonkit.testing import ScriptedModel, ScriptedStream
 
 LIMIT = 60
 

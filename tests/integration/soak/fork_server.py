@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.integration.soak.worker import work
 
-from baton.stores import resolve_store
+from batonkit.stores import resolve_store
 
 REPOSITORY = Path(__file__).parents[3]
 

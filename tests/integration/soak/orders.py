@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from baton import Agent, BaseAgent, ParallelAgent, RunContext, SequentialAgent, tool
-from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
-from baton.models import Chunk, ModelRequest, ModelResponse
+from batonkit import Agent, BaseAgent, ParallelAgent, RunContext, SequentialAgent, tool
+from batonkit.messages import AssistantMessage, ToolCall, ToolMessage, text_of
+from batonkit.models import Chunk, ModelRequest, ModelResponse
 
 MAX_PAUSE = float(os.environ.get("BATON_SOAK_PAUSE", "0.02"))
 """The most seconds that a model call takes, and a tool before and after its effect."""

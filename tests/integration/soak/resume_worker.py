@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.integration.soak.orders import EffectLog
 from tests.integration.soak.worker import make_runner
 
-from baton.errors import BatonError
-from baton.stores import resolve_store
+from batonkit.errors import BatonError
+from batonkit.stores import resolve_store
 
 
 async def resume_runs(url: str, log_path: Path) -> None:

@@ -18,12 +18,12 @@ import pytest
 from tests.conftest import PROFILE
 from tests.postgres import PostgresServer
 
-from baton import Agent, Runner
-from baton.agents import agent
-from baton.errors import StoreError
-from baton.runner import BackgroundRunner
-from baton.stores import PostgresStore, SQLiteStore, resolve_store
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.agents import agent
+from batonkit.errors import StoreError
+from batonkit.runner import BackgroundRunner
+from batonkit.stores import PostgresStore, SQLiteStore, resolve_store
+from batonkit.testing import ScriptedModel
 
 IS_SOAK = PROFILE == "soak"
 RESTARTS = int(os.environ.get("RESTARTS", "20" if IS_SOAK else "1"))

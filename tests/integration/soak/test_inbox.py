@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import pytest
 from tests.conftest import PROFILE
 
-from baton import Agent, Runner, tool
-from baton.errors import BatonError, RunConflictError
-from baton.events import RunStarted, UserMessageAdded
-from baton.messages import Message, ToolMessage, UserMessage, text_of
-from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
-from baton.runner.arguments import WhenBusy
-from baton.stores import Store, iter_records, resolve_store
+from batonkit import Agent, Runner, tool
+from batonkit.errors import BatonError, RunConflictError
+from batonkit.events import RunStarted, UserMessageAdded
+from batonkit.messages import Message, ToolMessage, UserMessage, text_of
+from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
+from batonkit.runner.arguments import WhenBusy
+from batonkit.stores import Store, iter_records, resolve_store
 
 MESSAGES = int(os.environ.get("INBOX_MESSAGES", "500" if PROFILE == "soak" else "40"))
 THREADS = ("t0", "t1")

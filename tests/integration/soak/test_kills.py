@@ -20,9 +20,9 @@ from tests.integration.soak.fork_server import REPOSITORY, start_fork_server
 from tests.integration.soak.orders import EFFECTS_OF_AN_ORDER, ONCE, Effect, EffectLog
 from tests.integration.soak.worker import make_runner
 
-from baton.events import Event, ToolReturned
-from baton.log import Log
-from baton.stores import Store, resolve_store
+from batonkit.events import Event, ToolReturned
+from batonkit.log import Log
+from batonkit.stores import Store, resolve_store
 
 IS_SOAK = PROFILE == "soak"
 KILLS = int(os.environ.get("KILLS", "240" if IS_SOAK else "6"))

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from tests.conftest import PROFILE
 
-from baton import Agent, Runner
-from baton.errors import BatonError, StoreError, ThreadBusyError
-from baton.events import RunStarted
-from baton.messages import UserMessage, text_of
-from baton.stores import Store, iter_records, resolve_store
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.errors import BatonError, StoreError, ThreadBusyError
+from batonkit.events import RunStarted
+from batonkit.messages import UserMessage, text_of
+from batonkit.stores import Store, iter_records, resolve_store
+from batonkit.testing import ScriptedModel
 
 KILLS = int(os.environ.get("THREAD_KILLS", "5000" if PROFILE == "soak" else "12"))
 FIRST_TURN_SECONDS = 60

@@ -24,8 +24,8 @@ from tests.integration.worker.processes import WorkerProcess
 from tests.postgres import PostgresServer
 from tests.temporal_server import TemporalServer
 
-from baton.errors import StoreError
-from baton.stores import resolve_store
+from batonkit.errors import StoreError
+from batonkit.stores import resolve_store
 
 IS_SOAK = PROFILE == "soak"
 KILLS = int(os.environ.get("KILLS", "100" if IS_SOAK else "1"))

@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.integration.soak.orders import EffectLog, OrderModel, make_team
 
-from baton import Runner
-from baton.errors import AnswerError, RunConflictError
-from baton.log import Log
-from baton.stores import Store, resolve_store
+from batonkit import Runner
+from batonkit.errors import AnswerError, RunConflictError
+from batonkit.log import Log
+from batonkit.stores import Store, resolve_store
 
 LEASE = 2.0
 _PAUSE = 0.02

@@ -6,6 +6,6 @@ from pathlib import Path
 from tests.integration.soak.orders import EffectLog
 from tests.integration.soak.worker import make_runner
 
-from baton.stores import resolve_store
+from batonkit.stores import resolve_store
 
 runner = make_runner(resolve_store(os.environ["BATON_SOAK_STORE"]), EffectLog(Path(os.environ["BATON_SOAK_EFFECTS"])))

@@ -21,8 +21,8 @@ from tests.stores.test_commits import (
     together,
 )
 
-from baton.errors import StoreError
-from baton.stores import Lease, PostgresStore, RunFlags
+from batonkit.errors import StoreError
+from batonkit.stores import Lease, PostgresStore, RunFlags
 
 
 @pytest.fixture

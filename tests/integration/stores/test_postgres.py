@@ -13,9 +13,9 @@ import pytest
 from tests.postgres import PostgresAddress, PostgresServer
 from tests.stores.older_layouts import LAYOUT_6_ORIGINS, LAYOUT_6_RUNS
 
-from baton.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
-from baton.stores import PostgresStore, Store, WaitingMessage, postgres_pool
-from baton.stores.records import pack_lines
+from batonkit.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
+from batonkit.stores import PostgresStore, Store, WaitingMessage, postgres_pool
+from batonkit.stores.records import pack_lines
 
 
 @asynccontextmanager
@@ -339,10 +339,10 @@ def test_a_missing_package_error_has_the_pip_command(monkeypatch: pytest.MonkeyP
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real_import(name, *rest, **more)
 
-    monkeypatch.delitem(sys.modules, "baton.stores.postgres_pool", raising=False)
+    monkeypatch.delitem(sys.modules, "batonkit.stores.postgres_pool", raising=False)
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(
-        SetupError, match=r"a package that is not installed \(psycopg\); pip install 'baton-adk\[postgres\]'"
+        SetupError, match=r"a package that is not installed \(psycopg\); pip install 'batonkit\[postgres\]'"
     ):
         PostgresStore("postgresql://host/runs")
 

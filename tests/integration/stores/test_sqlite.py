@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.stores.test_sqlite import LINE, _fill
 
-from baton.stores import SQLiteStore
+from batonkit.stores import SQLiteStore
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def path(tmp_path: Path) -> Path:
 
 _LIMITED = """
     import asyncio, resource, sys
-    from baton.errors import StoreError
-    from baton.stores import SQLiteStore
+    from batonkit.errors import StoreError
+    from batonkit.stores import SQLiteStore
 
     async def main() -> None:
         store = SQLiteStore(sys.argv[1])
@@ -55,8 +55,8 @@ async def test_a_file_at_its_size_limit_rejects_writes_until_it_may_grow(path: P
 
 _READ_ONLY = """
     import asyncio, os, sys
-    from baton.errors import StoreError
-    from baton.stores import SQLiteStore
+    from batonkit.errors import StoreError
+    from batonkit.stores import SQLiteStore
 
     async def main() -> None:
         store = SQLiteStore(sys.argv[1])
@@ -99,7 +99,7 @@ async def test_a_read_only_file_raises_a_store_error_on_writes(tmp_path: Path) -
 async def test_a_forked_process_reopens_the_file(path: Path) -> None:
     program = """
         import asyncio, os, sys
-        from baton.stores import SQLiteStore
+        from batonkit.stores import SQLiteStore
 
         store = SQLiteStore(sys.argv[1])
         asyncio.run(store.create("r", [b"parent"]))

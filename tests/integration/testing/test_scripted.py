@@ -3,12 +3,12 @@
 import subprocess
 import sys
 
-from baton.messages import ToolCall
+from batonkit.messages import ToolCall
 
 WAVE, BOW = ToolCall("a", "wave"), ToolCall("b", "bow")
 
 
 def test_the_package_works_without_pytest() -> None:
-    code = "import sys, baton.testing; print('pytest' in sys.modules)"
+    code = "import sys, batonkit.testing; print('pytest' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -7,7 +7,7 @@ import sys
 def test_defining_tools_loads_neither_pydantic_nor_griffe() -> None:
     program = """
 import sys
-from baton.tools import tool
+from batonkit.tools import tool
 @tool(timeout=1, needs_approval=True)
 def f(a: int) -> str:
     '''Does it.

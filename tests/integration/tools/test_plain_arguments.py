@@ -7,9 +7,9 @@ import sys
 def test_a_run_with_a_tool_of_plain_arguments_does_not_import_pydantic() -> None:
     program = """
 import asyncio, sys
-from baton import Agent, Runner, tool
-from baton.messages import AssistantMessage, ToolCall
-from baton.models import CompleteResponse, ModelResponse
+from batonkit import Agent, Runner, tool
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.models import CompleteResponse, ModelResponse
 
 @tool
 async def step(n: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 HANGS = """
 import asyncio, threading
-from baton.tools.worker_threads import in_thread
+from batonkit.tools.worker_threads import in_thread
 async def main():
     running = asyncio.create_task(in_thread(threading.Event().wait, "hang", grace=0.01))
     await asyncio.sleep(0)
@@ -20,7 +20,7 @@ print("ended")
 
 FORKS = """
 import asyncio, os
-from baton.tools.worker_threads import in_thread
+from batonkit.tools.worker_threads import in_thread
 asyncio.run(in_thread(lambda: 1, "before"))
 child = os.fork()
 if child == 0:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 REPOSITORY = Path(__file__).parents[3]
-_PROGRAM = "from baton.cli.main import main; main()"
+_PROGRAM = "from batonkit.cli.main import main; main()"
 SECONDS = 120.0
 """The time limit for a process to start or to end."""
 

@@ -18,7 +18,7 @@ from tests.integration.worker.processes import REPOSITORY, WorkerProcess
 from tests.ports import free_port
 from tests.postgres import PostgresServer
 
-from baton.stores import PostgresStore, Store
+from batonkit.stores import PostgresStore, Store
 
 FOLDER = REPOSITORY / "examples" / "deploy"
 COMPOSE: Any = yaml.safe_load((FOLDER / "compose.yaml").read_text())
@@ -72,7 +72,7 @@ class ServerProcess:
             if option in arguments:
                 place = arguments.index(option)
                 del arguments[place : place + 2]
-        command = [sys.executable, "-m", "baton", *arguments, "--port", str(port)]
+        command = [sys.executable, "-m", "batonkit", *arguments, "--port", str(port)]
         self.url = f"http://127.0.0.1:{port}"
         self.api = f"{self.url}/api" if service == "studio" else self.url
         self._log = (folder / f"server-{port}.log").open("wb")

@@ -9,10 +9,10 @@ from typing import Any
 
 import psycopg
 
-from baton import Runner
-from baton.agents import agent
-from baton.stores import PostgresStore
-from baton.worker import Concurrency, PostgresEngine, Worker
+from batonkit import Runner
+from batonkit.agents import agent
+from batonkit.stores import PostgresStore
+from batonkit.worker import Concurrency, PostgresEngine, Worker
 
 LIMIT = 120
 

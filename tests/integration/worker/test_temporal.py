@@ -10,10 +10,10 @@ from tests.temporal_server import TemporalServer
 from tests.waiting import PATIENCE, until
 from tests.worker.test_worker import record_of, until_status
 
-from baton import Agent, Runner
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel
-from baton.worker import TemporalEngine, Worker
+from batonkit import Agent, Runner
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel
+from batonkit.worker import TemporalEngine, Worker
 
 
 async def test_a_worker_that_starts_while_the_server_is_away_works_later(

@@ -10,7 +10,7 @@ from tests.models.forwarding import counting_proxy
 from tests.servers import AnthropicServer, HttpFault
 from tests.waiting import PATIENCE
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     ContentFilterError,
     ModelConnectionError,
@@ -18,8 +18,8 @@ from baton.errors import (
     ModelTimeoutError,
     RateLimitError,
 )
-from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import (
+from batonkit.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
+from batonkit.models import (
     Model,
     ModelRequest,
     ModelResponse,
@@ -28,8 +28,8 @@ from baton.models import (
     collect_response,
     resolve_model,
 )
-from baton.models.anthropic import AnthropicModel
-from baton.testing import ScriptedStream, call, say
+from batonkit.models.anthropic import AnthropicModel
+from batonkit.testing import ScriptedStream, call, say
 
 HELLO = ModelRequest((UserMessage("Hello"),))
 WAVE = ToolSpec("wave")
@@ -213,7 +213,7 @@ async def test_a_model_can_be_used_in_consecutive_event_loops() -> None:
 
 
 async def test_consecutive_requests_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
+    monkeypatch.setattr("batonkit.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
     async with (
         AnthropicServer(["One.", "Two.", "Three."]) as server,
         counting_proxy(server.origin) as (url, connections),

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from baton.errors import ModelRequestError
-from baton.messages import (
+from batonkit.errors import ModelRequestError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,
@@ -20,7 +20,7 @@ from baton.messages import (
     ToolMessage,
     UserMessage,
 )
-from baton.models.anthropic.request import as_turns
+from batonkit.models.anthropic.request import as_turns
 
 CALL = ToolCall("c1", "look", '{"at":"cat"}')
 USE = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "cat"}}

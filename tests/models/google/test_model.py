@@ -12,7 +12,7 @@ from tests.models.forwarding import counting_proxy
 from tests.servers import GoogleServer, HttpFault
 from tests.unclosed import created
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     ContentFilterError,
     EmptyResponseError,
@@ -23,10 +23,10 @@ from baton.errors import (
     ModelTimeoutError,
     RateLimitError,
 )
-from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import Model, ModelRequest, ModelResponse, ModelSettings, collect_response, resolve_model
-from baton.models.google import GoogleModel
-from baton.testing import ScriptedStream, ScriptStep, call, say
+from batonkit.messages import AssistantMessage, Image, Reasoning, Text, ToolMessage, ToolSpec, Usage, UserMessage
+from batonkit.models import Model, ModelRequest, ModelResponse, ModelSettings, collect_response, resolve_model
+from batonkit.models.google import GoogleModel
+from batonkit.testing import ScriptedStream, ScriptStep, call, say
 
 HELLO = ModelRequest((UserMessage("Hello"),))
 WAVE = ToolSpec("wave")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from baton.errors import ModelRequestError
-from baton.messages import ToolSpec, UserMessage
-from baton.models import ModelRequest, ModelSettings, OutputSchema
-from baton.models.google.request import build_parameters, version_of
+from batonkit.errors import ModelRequestError
+from batonkit.messages import ToolSpec, UserMessage
+from batonkit.models import ModelRequest, ModelSettings, OutputSchema
+from batonkit.models.google.request import build_parameters, version_of
 
 HELLO = (UserMessage("Hello"),)
 WAVE = ToolSpec("wave", "Wave a hand.")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.messages import (
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,
@@ -19,7 +19,7 @@ from baton.messages import (
     ToolMessage,
     UserMessage,
 )
-from baton.models.google.request import as_contents
+from batonkit.models.google.request import as_contents
 
 CALL = ToolCall("c1", "look", '{"at":"cat"}')
 UNSIGNED = b"skip_thought_signature_validator"

@@ -7,11 +7,11 @@ from threading import Event
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from baton.messages import Message, ToolSpec, Usage, UserMessage
-from baton.models import Chunk, ModelRequest, ModelSettings, TextChunk, ToolCallChunk
-from baton.models.local import LocalModel
-from baton.models.local.engine import DecodeJob, DecodeResult, OnText
-from baton.models.local.weights import Weights, WeightsPart
+from batonkit.messages import Message, ToolSpec, Usage, UserMessage
+from batonkit.models import Chunk, ModelRequest, ModelSettings, TextChunk, ToolCallChunk
+from batonkit.models.local import LocalModel
+from batonkit.models.local.engine import DecodeJob, DecodeResult, OnText
+from batonkit.models.local.weights import Weights, WeightsPart
 
 ScriptedAnswer = Sequence[str] | Exception
 

@@ -17,11 +17,11 @@ from tests.models.local.scripted_engine import (
 )
 from tests.waiting import PATIENCE
 
-from baton import Agent, Runner, tool
-from baton.errors import ModelRequestError, ModelTimeoutError
-from baton.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import ModelResponse, ModelSettings, OutputSchema, TextChunk, ToolCallChunk
-from baton.models.local import LocalModel
+from batonkit import Agent, Runner, tool
+from batonkit.errors import ModelRequestError, ModelTimeoutError
+from batonkit.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
+from batonkit.models import ModelResponse, ModelSettings, OutputSchema, TextChunk, ToolCallChunk
+from batonkit.models.local import LocalModel
 
 RING = ToolSpec("ring", "Ring the bell.", {"type": "object", "properties": {}})
 

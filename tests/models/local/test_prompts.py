@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from tests.models.local.scripted_engine import GET_WEATHER, SECTION, TRANSFER, make_request
 
-from baton.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
-from baton.models.local.prompt_texts import PROMPT_TEXTS, Language
-from baton.models.local.prompts import language_of, list_choices, own_instructions, to_choose, to_fill, to_speak
+from batonkit.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from batonkit.models.local.prompt_texts import PROMPT_TEXTS, Language
+from batonkit.models.local.prompts import language_of, list_choices, own_instructions, to_choose, to_fill, to_speak
 
 EN, ZH = PROMPT_TEXTS["en"], PROMPT_TEXTS["zh"]
 RESULT = (

@@ -2,8 +2,8 @@
 
 from tests.models.local.scripted_engine import GET_WEATHER, SECTION, TRANSFER, make_request
 
-from baton.messages import ToolSpec
-from baton.models.local.prompts import Choice, list_choices
+from batonkit.messages import ToolSpec
+from batonkit.models.local.prompts import Choice, list_choices
 
 
 def _descriptions(options: tuple[Choice, ...]) -> dict[str, str]:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.errors import SetupError, WeightsError
-from baton.models import resolve_model
-from baton.models.local import LocalModel
-from baton.models.local.weights import (
+from batonkit.errors import SetupError, WeightsError
+from batonkit.models import resolve_model
+from batonkit.models.local import LocalModel
+from batonkit.models.local.weights import (
     DEFAULT,
     cache_folder,
     kept,

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 from tests.models.local.scripted_engine import download_from, make_weights
 
-from baton.errors import WeightsError
-from baton.models.local.weights import WeightsPart, fetch, kept_path, partial_path
+from batonkit.errors import WeightsError
+from batonkit.models.local.weights import WeightsPart, fetch, kept_path, partial_path
 
 PARTS = {"part-one": b"one " * 100, "part-two": b"two " * 80, "part-three": b"three " * 60}
 WHOLE = b"".join(PARTS.values())

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from baton.models import Chunk, ModelRequest, ModelResponse, assemble_response
-from baton.models.openai import OpenAIModel
+from batonkit.models import Chunk, ModelRequest, ModelResponse, assemble_response
+from batonkit.models.openai import OpenAIModel
 
 CUT = "cut"
 """Close the connection without ending the body."""

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.models.openai.raw_server import RawServer, json_reply, read_response
 
-from baton.errors import ModelRequestError
-from baton.messages import (
+from batonkit.errors import ModelRequestError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,
@@ -25,9 +25,9 @@ from baton.messages import (
     UserMessage,
     pair_calls_with_results,
 )
-from baton.models import ModelRequest, ModelSettings, OutputSchema
-from baton.models.openai.chat import ChatDialect
-from baton.models.openai.responses import ResponsesDialect
+from batonkit.models import ModelRequest, ModelSettings, OutputSchema
+from batonkit.models.openai.chat import ChatDialect
+from batonkit.models.openai.responses import ResponsesDialect
 
 DIALECT = ChatDialect("m", "openai:m")
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.models.openai.raw_server import RawServer, delta, json_reply, read_chunks, read_response, stream
 
-from baton.messages import AssistantMessage, Audio, Reasoning, ToolCall, Usage, UserMessage
-from baton.models import ModelRequest, ModelResponse, ModelSettings, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.messages import AssistantMessage, Audio, Reasoning, ToolCall, Usage, UserMessage
+from batonkit.models import ModelRequest, ModelResponse, ModelSettings, ReasoningChunk, TextChunk, ToolCallChunk
 
 ASK = ModelRequest([UserMessage("Hello")])
 ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False)

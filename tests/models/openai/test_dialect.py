@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.context.history import MessageWindow
-from baton.errors import ModelRequestError
-from baton.messages import (
+from batonkit.context.history import MessageWindow
+from batonkit.errors import ModelRequestError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,
@@ -19,9 +19,9 @@ from baton.messages import (
     ToolMessage,
     UserMessage,
 )
-from baton.models import ModelRequest
-from baton.models.openai.chat import ChatDialect
-from baton.models.openai.responses import ResponsesDialect
+from batonkit.models import ModelRequest
+from batonkit.models.openai.chat import ChatDialect
+from batonkit.models.openai.responses import ResponsesDialect
 
 IMAGE = Image(data=b"x", media_type="image/png")
 contents = st.sampled_from(["", "Hi", (Text("Look"), IMAGE), (IMAGE,), (Data({"n": 1}),)])

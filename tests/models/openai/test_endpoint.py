@@ -3,11 +3,11 @@
 import pytest
 from tests.models.openai.raw_server import RawServer, json_reply, read_response
 
-from baton.errors import AuthenticationError, SetupError
-from baton.messages import UserMessage
-from baton.models import ModelRequest, ModelSettings, resolve_model
-from baton.models.openai import OpenAIModel
-from baton.models.openai.endpoint import PROVIDERS, OpenAIEndpoint
+from batonkit.errors import AuthenticationError, SetupError
+from batonkit.messages import UserMessage
+from batonkit.models import ModelRequest, ModelSettings, resolve_model
+from batonkit.models.openai import OpenAIModel
+from batonkit.models.openai.endpoint import PROVIDERS, OpenAIEndpoint
 
 ASK = ModelRequest([UserMessage("Hello")], stream=False)
 HI = json_reply({"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]})

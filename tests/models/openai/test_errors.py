@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.models.openai.raw_server import RawServer, delta, json_reply, read_response, stream
 
-from baton import FallbackModel, RetryModel
-from baton.errors import (
+from batonkit import FallbackModel, RetryModel
+from batonkit.errors import (
     AuthenticationError,
     ContentFilterError,
     ContextTooLongError,
@@ -21,9 +21,9 @@ from baton.errors import (
     OverloadedError,
     RateLimitError,
 )
-from baton.messages import UserMessage
-from baton.models import Chunk, ModelRequest, TextChunk
-from baton.testing import ScriptedModel
+from batonkit.messages import UserMessage
+from batonkit.models import Chunk, ModelRequest, TextChunk
+from batonkit.testing import ScriptedModel
 
 ASK = ModelRequest([UserMessage("Hello")])
 HI = stream(delta(content="Hi."), delta("stop"), "[DONE]")

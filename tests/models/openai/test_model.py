@@ -8,12 +8,22 @@ from pydantic import BaseModel
 from tests.models.openai.raw_server import RawServer, delta, json_reply, read_chunks, stream
 from tests.servers import OpenAIServer
 
-from baton import Agent, Runner, SetupError, tool
-from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import ModelRequest, ModelResponse, OutputSchema, TextChunk, collect_response
-from baton.models.openai import OpenAIModel
-from baton.models.openai.responses import ResponsesDialect, is_reasoning_model
-from baton.testing import ScriptedStream, call, say
+from batonkit import Agent, Runner, SetupError, tool
+from batonkit.messages import (
+    AssistantMessage,
+    Image,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
+from batonkit.models import ModelRequest, ModelResponse, OutputSchema, TextChunk, collect_response
+from batonkit.models.openai import OpenAIModel
+from batonkit.models.openai.responses import ResponsesDialect, is_reasoning_model
+from batonkit.testing import ScriptedStream, call, say
 
 APIS = pytest.mark.parametrize("api", ["chat", "responses"])
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}}

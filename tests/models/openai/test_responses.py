@@ -14,7 +14,7 @@ from tests.models.openai.raw_server import (
     stream,
 )
 
-from baton.errors import (
+from batonkit.errors import (
     ContentFilterError,
     ContextTooLongError,
     EmptyResponseError,
@@ -24,8 +24,8 @@ from baton.errors import (
     OverloadedError,
     RateLimitError,
 )
-from baton.messages import AssistantMessage, Image, Reasoning, ToolCall, Usage, UserMessage
-from baton.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.messages import AssistantMessage, Image, Reasoning, ToolCall, Usage, UserMessage
+from batonkit.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
 
 ASK = ModelRequest([UserMessage("Hello")])
 ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False)

@@ -21,16 +21,16 @@ from tests.models.openai.raw_server import (
 )
 from tests.waiting import PATIENCE
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     MalformedResponseError,
     ModelConnectionError,
     ModelTimeoutError,
     RateLimitError,
 )
-from baton.messages import AssistantMessage, Image, Text, ToolCall, ToolMessage, ToolSpec, UserMessage
-from baton.models import Chunk, ModelRequest, ModelSettings, OutputSchema, TextChunk
-from baton.models.openai import OpenAIModel
+from batonkit.messages import AssistantMessage, Image, Text, ToolCall, ToolMessage, ToolSpec, UserMessage
+from batonkit.models import Chunk, ModelRequest, ModelSettings, OutputSchema, TextChunk
+from batonkit.models.openai import OpenAIModel
 
 SCHEMA = {
     "type": "object",
@@ -223,7 +223,7 @@ async def test_the_official_client_streams_and_disconnects_on_close() -> None:
 
 
 async def test_the_official_client_reuses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
+    monkeypatch.setattr("batonkit.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
     async with RawServer(HI, HI, HI) as server, _client(server) as client:
         for _ in range(3):
             await read_response(OpenAIModel("gpt-test", client=client), ASK)

@@ -24,10 +24,10 @@ from tests.models.openai.raw_server import (
 )
 from tests.waiting import PATIENCE
 
-from baton.errors import MalformedResponseError, ModelConnectionError, ModelError, ModelTimeoutError, SetupError
-from baton.messages import UserMessage
-from baton.models import Chunk, ModelRequest, ModelSettings, TextChunk
-from baton.models.openai import OpenAIModel
+from batonkit.errors import MalformedResponseError, ModelConnectionError, ModelError, ModelTimeoutError, SetupError
+from batonkit.messages import UserMessage
+from batonkit.models import Chunk, ModelRequest, ModelSettings, TextChunk
+from batonkit.models.openai import OpenAIModel
 
 ASK = ModelRequest([UserMessage("Hello")])
 ASK_UNSTREAMED = ModelRequest([UserMessage("Hello")], stream=False)
@@ -36,7 +36,7 @@ ASK_WITH_SHORT_TIMEOUT = ModelRequest([UserMessage("Hello")], settings=ModelSett
 
 
 async def test_consecutive_requests_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
+    monkeypatch.setattr("batonkit.models.event_stream.SECONDS_TO_DRAIN", PATIENCE)
     streamed = stream(delta(content="Hi."), delta("stop"), "[DONE]")
     # Here the end of the body arrives after the last event.
     late = [STREAM + event(delta("stop", content="Hi.")) + event("[DONE]"), END]

@@ -7,9 +7,9 @@ from typing import Any
 from tests.servers import OpenAIRealtimeServer
 from tests.waiting import PATIENCE
 
-from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.settings import RealtimeSettings, SessionConfig
-from baton.testing.conformance.realtime import ConversationProbe
+from batonkit.realtime.openai import OpenAIRealtimeModel
+from batonkit.realtime.settings import RealtimeSettings, SessionConfig
+from batonkit.testing.conformance.realtime import ConversationProbe
 
 AUDIO_CONFIG = SessionConfig("Desk", "Be kind.")
 TEXT_CONFIG = SessionConfig("Desk", "Be kind.", settings=RealtimeSettings(modality="text"))

@@ -8,8 +8,8 @@ from tests.realtime.openai.connections import AUDIO_CONFIG, connect
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import speech
 
-from baton.errors import ModelRequestError
-from baton.messages import (
+from batonkit.errors import ModelRequestError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Data,
@@ -24,8 +24,8 @@ from baton.messages import (
     ToolSpec,
     UserMessage,
 )
-from baton.realtime.openai.encoding import encode_session
-from baton.realtime.protocol import (
+from batonkit.realtime.openai.encoding import encode_session
+from batonkit.realtime.protocol import (
     AddItem,
     ConfigureSession,
     CreateResponse,
@@ -33,7 +33,7 @@ from baton.realtime.protocol import (
     ProviderErrorReceived,
     SessionConfigured,
 )
-from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from batonkit.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
 
 IMAGE_DATA = b"\x89PNG..."
 AUDIO_DATA = speech("Hello")

@@ -4,10 +4,10 @@ import pytest
 from tests.realtime.openai.connections import make_model
 from tests.servers import OpenAIRealtimeServer
 
-from baton.errors import ModelRequestError, SetupError
-from baton.messages import ToolSpec
-from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.settings import RealtimeSettings, SessionConfig
+from batonkit.errors import ModelRequestError, SetupError
+from batonkit.messages import ToolSpec
+from batonkit.realtime.openai import OpenAIRealtimeModel
+from batonkit.realtime.settings import RealtimeSettings, SessionConfig
 
 INVALID = [
     (SessionConfig("Desk", tools=(ToolSpec("not a name"),)), "`Desk` has a tool named 'not a name'"),

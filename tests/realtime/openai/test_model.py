@@ -12,7 +12,7 @@ from tests.servers import HttpFault, OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents, speech
 from tests.waiting import PATIENCE
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     ModelConnectionError,
     ModelError,
@@ -23,10 +23,10 @@ from baton.errors import (
     RateLimitError,
     SetupError,
 )
-from baton.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import ToolCallChunk
-from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.protocol import (
+from batonkit.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
+from batonkit.models import ToolCallChunk
+from batonkit.realtime.openai import OpenAIRealtimeModel
+from batonkit.realtime.protocol import (
     AddItem,
     AppendAudio,
     AudioChunk,
@@ -53,9 +53,9 @@ from baton.realtime.protocol import (
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
-from baton.testing import ScriptedStream, call, say
-from baton.testing.conformance.realtime import ConversationProbe
+from batonkit.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from batonkit.testing import ScriptedStream, call, say
+from batonkit.testing.conformance.realtime import ConversationProbe
 
 HELLO = AddItem(UserMessage("Hello"), "item_hello", id="hello")
 
@@ -401,7 +401,7 @@ async def test_a_missing_key_is_reported_with_the_variable_to_set(monkeypatch: p
 
 def test_a_missing_sdk_is_reported_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "websockets", None)
-    with pytest.raises(SetupError, match=r"baton-adk\[realtime\]"):
+    with pytest.raises(SetupError, match=r"batonkit\[realtime\]"):
         OpenAIRealtimeModel()
 
 

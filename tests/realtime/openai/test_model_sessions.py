@@ -10,9 +10,9 @@ from tests.realtime.recorder import unplayed
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, Fault, ServedSession, speech
 
-from baton import tool
-from baton.events import AgentResponded, ControlTransferred, ToolReturned, UserMessageAdded
-from baton.realtime import (
+from batonkit import tool
+from batonkit.events import AgentResponded, ControlTransferred, ToolReturned, UserMessageAdded
+from batonkit.realtime import (
     PlaybackInterrupted,
     RealtimeAgent,
     RealtimeRunner,
@@ -21,7 +21,7 @@ from baton.realtime import (
     SessionReconnected,
     TurnDetection,
 )
-from baton.testing import ScriptedStream, call
+from batonkit.testing import ScriptedStream, call
 
 
 @tool

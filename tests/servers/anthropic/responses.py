@@ -8,7 +8,7 @@ import msgspec
 from tests.servers.base import AnswerStream, HttpFault, RequestRejectedError, ValidRequest, headers_of, status_of
 from tests.servers.validation import InvalidBodyError
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     ContentFilterError,
     ContextTooLongError,
@@ -17,8 +17,8 @@ from baton.errors import (
     OverloadedError,
     RateLimitError,
 )
-from baton.messages import AssistantMessage, Reasoning, ToolCall, Usage, media_of, text_of
-from baton.models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.messages import AssistantMessage, Reasoning, ToolCall, Usage, media_of, text_of
+from batonkit.models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 INVALID = "invalid_request_error"
 _OVERLOADED = 529

@@ -8,9 +8,9 @@ import msgspec
 from tests.servers.base import AnswerStream, HttpFault, RequestRejectedError, ValidRequest, headers_of, status_of
 from tests.servers.validation import InvalidBodyError
 
-from baton.errors import ContentFilterError, ContextTooLongError, ModelError, OverloadedError, RateLimitError
-from baton.messages import AssistantMessage, Data, Part, Text, TokenLogprob, ToolCall, Usage, text_of
-from baton.models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk, assemble_response
+from batonkit.errors import ContentFilterError, ContextTooLongError, ModelError, OverloadedError, RateLimitError
+from batonkit.messages import AssistantMessage, Data, Part, Text, TokenLogprob, ToolCall, Usage, text_of
+from batonkit.models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk, assemble_response
 
 _TYPES = "type.googleapis.com/google.rpc."
 _STATUS_NAMES = {

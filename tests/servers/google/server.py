@@ -32,8 +32,8 @@ from tests.servers.server import ProviderServer, ServerOptions
 from tests.servers.validation import InvalidBodyError, decoded
 from typing_extensions import Unpack
 
-from baton.errors import ModelError, ModelNotFoundError
-from baton.messages import (
+from batonkit.errors import ModelError, ModelNotFoundError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Content,
@@ -49,8 +49,8 @@ from baton.messages import (
     UserMessage,
     text_of,
 )
-from baton.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema
-from baton.testing.scripted import ScriptStep
+from batonkit.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema
+from batonkit.testing.scripted import ScriptStep
 
 _DECODER = msgspec.json.Decoder(GenerateRequest)
 _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}

@@ -44,8 +44,8 @@ from tests.servers.openai.errors import (
 )
 from tests.servers.validation import InvalidBodyError, decoded
 
-from baton.errors import ContentFilterError, ModelError
-from baton.messages import (
+from batonkit.errors import ContentFilterError, ModelError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Content,
@@ -63,7 +63,7 @@ from baton.messages import (
     media_of,
     text_of,
 )
-from baton.models import (
+from batonkit.models import (
     Chunk,
     ModelRequest,
     ModelResponse,

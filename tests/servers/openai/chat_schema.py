@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from tests.servers.openai.errors import wrong
 from tests.servers.validation import StrictStruct
 
-from baton.messages import File, Image
+from batonkit.messages import File, Image
 
 ReasoningField: TypeAlias = Literal["", "reasoning", "reasoning_content"]
 """The field of a message with the reasoning; "" for none, as with OpenAI."""

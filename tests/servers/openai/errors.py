@@ -7,7 +7,7 @@ from typing import Any, cast
 from tests.servers.base import HttpFault, ReceivedRequest, RequestRejectedError, headers_of, status_of
 from tests.servers.validation import InvalidBodyError
 
-from baton.errors import (
+from batonkit.errors import (
     AuthenticationError,
     ContentFilterError,
     ContextTooLongError,

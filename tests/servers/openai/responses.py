@@ -29,7 +29,7 @@ from tests.servers.openai.responses_schema import (
 from tests.servers.openai.responses_stream import ResponseStream, response_object
 from tests.servers.validation import InvalidBodyError, decoded
 
-from baton.messages import (
+from batonkit.messages import (
     AssistantMessage,
     Content,
     Message,
@@ -43,7 +43,7 @@ from baton.messages import (
     UserMessage,
     text_of,
 )
-from baton.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema
+from batonkit.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema
 
 _DECODER = msgspec.json.Decoder(ResponsesRequest)
 PROVIDER = "openai"

@@ -10,9 +10,9 @@ from tests.servers.openai.chat import answer_text, logprob_item
 from tests.servers.openai.errors import kind_and_code
 from tests.servers.openai.responses_schema import ENCRYPTED_PREFIX, ResponsesRequest
 
-from baton.errors import ContentFilterError, ModelError
-from baton.messages import AssistantMessage, Reasoning, Usage
-from baton.models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.errors import ContentFilterError, ModelError
+from batonkit.messages import AssistantMessage, Reasoning, Usage
+from batonkit.models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 _ids = count(1)
 _encode = msgspec.json.Encoder().encode

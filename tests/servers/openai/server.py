@@ -11,8 +11,8 @@ from tests.servers.openai.responses import Responses
 from tests.servers.server import ProviderServer, ServerOptions
 from typing_extensions import Unpack
 
-from baton.errors import ContextTooLongError, ModelError
-from baton.testing.scripted import ScriptStep
+from batonkit.errors import ContextTooLongError, ModelError
+from batonkit.testing.scripted import ScriptStep
 
 _CHAT, _RESPONSES, _MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
 _CREATED = 1_700_000_000

@@ -1,7 +1,7 @@
 """A local server of OpenAI's Realtime API, with scripted responses and faults.
 
-It is the websocket transport of `baton.testing.realtime`. Must not import the `openai` package, so that the tests show
-what its client accepts.
+It is the websocket transport of `batonkit.testing.realtime`. Must not import the `openai` package, so that the tests
+show what its client accepts.
 """
 
 from tests.servers.realtime.connection import (
@@ -18,7 +18,7 @@ from tests.servers.realtime.connection import (
 from tests.servers.realtime.server import OpenAIRealtimeServer
 from tests.servers.realtime.session import ClientViolation, ServedSession
 
-from baton.testing.audio import silence, speech
+from batonkit.testing.audio import silence, speech
 
 __all__ = [
     "ClientViolation",

@@ -17,8 +17,8 @@ from tests.servers.realtime.request_schema import (
     OutputMessage,
 )
 
-from baton.errors import ModelError
-from baton.messages import (
+from batonkit.errors import ModelError
+from batonkit.messages import (
     AssistantMessage,
     Audio,
     Image,
@@ -32,10 +32,10 @@ from baton.messages import (
     Usage,
     UserMessage,
 )
-from baton.realtime import protocol
-from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
-from baton.testing.realtime.conversation import ConversationItem, ProviderConversation
-from baton.testing.realtime.responses import (
+from batonkit.realtime import protocol
+from batonkit.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from batonkit.testing.realtime.conversation import ConversationItem, ProviderConversation
+from batonkit.testing.realtime.responses import (
     INPUT_MS_PER_TOKEN,
     OUTPUT_MS_PER_TOKEN,
     CallChunk,

@@ -14,8 +14,8 @@ from tests.servers.realtime.session import ClientViolation, Heard, ProviderOptio
 from tests.servers.server import JSON, LoopbackServer
 from tests.waiting import PATIENCE
 
-from baton.errors import ModelError, ModelNotFoundError
-from baton.testing.scripted import ScriptedModel, ScriptStep
+from batonkit.errors import ModelError, ModelNotFoundError
+from batonkit.testing.scripted import ScriptedModel, ScriptStep
 
 _PATH = "/v1/realtime"
 _Steps: TypeAlias = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]

@@ -39,9 +39,9 @@ from tests.servers.realtime.request_schema import (
 )
 from tests.servers.validation import InvalidBodyError, decoded
 
-from baton.errors import ModelConnectionError, ModelError
-from baton.models import Chunk, ModelRequest
-from baton.realtime.protocol import (
+from batonkit.errors import ModelConnectionError, ModelError
+from batonkit.models import Chunk, ModelRequest
+from batonkit.realtime.protocol import (
     AppendAudio,
     CancelResponse,
     ClearAudio,
@@ -51,10 +51,10 @@ from baton.realtime.protocol import (
     Signal,
     TruncateItem,
 )
-from baton.testing.realtime.conversation import CommandRejectedError, ConversationItem, ProviderConversation
-from baton.testing.realtime.provider import ScriptedProvider
-from baton.testing.realtime.responses import ProviderEvent, RealtimeScript
-from baton.testing.scripted import ScriptedModel
+from batonkit.testing.realtime.conversation import CommandRejectedError, ConversationItem, ProviderConversation
+from batonkit.testing.realtime.provider import ScriptedProvider
+from batonkit.testing.realtime.responses import ProviderEvent, RealtimeScript
+from batonkit.testing.scripted import ScriptedModel
 
 Heard: TypeAlias = str | BaseException
 _log = getLogger(__name__)

@@ -14,7 +14,7 @@ from tests.servers.realtime import (
 )
 from tests.servers.realtime.clients import HELLO, RawClient, raw
 
-from baton.testing import call
+from batonkit.testing import call
 
 
 async def until_the_end(client: RawClient) -> int | None:

@@ -10,7 +10,7 @@ from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import silence
 from tests.servers.realtime.clients import HELLO, TEXT, check_all, raw
 
-from baton.testing import ScriptedStream, call
+from batonkit.testing import ScriptedStream, call
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 CALL: dict[str, Any] = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "call_x"}

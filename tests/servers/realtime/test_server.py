@@ -13,10 +13,10 @@ from tests.servers.realtime import ServedSession, silence, speech
 from tests.servers.realtime.clients import HELLO, TEXT, RawClient, check_all, official, raw
 from websockets.asyncio.client import connect
 
-from baton.errors import ContentFilterError, ModelConnectionError, ModelError, RateLimitError
-from baton.messages import AssistantMessage, Audio, ToolMessage, Usage, UserMessage
-from baton.models import ModelRequest, ModelResponse, ToolCallChunk
-from baton.testing import ScriptedStream, call, say
+from batonkit.errors import ContentFilterError, ModelConnectionError, ModelError, RateLimitError
+from batonkit.messages import AssistantMessage, Audio, ToolMessage, Usage, UserMessage
+from batonkit.models import ModelRequest, ModelResponse, ToolCallChunk
+from batonkit.testing import ScriptedStream, call, say
 
 SPOKEN = [
     "response.created",

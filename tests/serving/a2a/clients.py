@@ -11,7 +11,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 from tests.sockets import http_client
 
-from baton.serving import serve_in_background
+from batonkit.serving import serve_in_background
 
 COMPLETED = TaskState.TASK_STATE_COMPLETED
 WORKING = TaskState.TASK_STATE_WORKING

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import grpc.aio
 from tests.serving.a2a.clients import served
 
-from baton import BaseAgent
-from baton.agents import AgentContext
-from baton.errors import TaskDeclinedError
-from baton.messages import Content, Data, File
-from baton.serving.a2a import A2AApp, a2a_app, allow_any_url
+from batonkit import BaseAgent
+from batonkit.agents import AgentContext
+from batonkit.errors import TaskDeclinedError
+from batonkit.messages import Content, Data, File
+from batonkit.serving.a2a import A2AApp, a2a_app, allow_any_url
 
 OUTPUT = "output.txt"
 

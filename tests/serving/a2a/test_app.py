@@ -33,13 +33,13 @@ from tests.serving.a2a.clients import (
 )
 from tests.sockets import http_client
 
-from baton import Agent, RunContext, Runner, agent, tool
-from baton.a2a import RemoteAgent
-from baton.agents import AgentContext, with_guardrails
-from baton.errors import RemoteError, TaskFailedError
-from baton.messages import Data, File, Text
-from baton.serving.a2a import a2a_app, broadcast
-from baton.testing import ScriptedModel, ScriptedStream, call
+from batonkit import Agent, RunContext, Runner, agent, tool
+from batonkit.a2a import RemoteAgent
+from batonkit.agents import AgentContext, with_guardrails
+from batonkit.errors import RemoteError, TaskFailedError
+from batonkit.messages import Data, File, Text
+from batonkit.serving.a2a import a2a_app, broadcast
+from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
 

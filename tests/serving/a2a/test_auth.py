@@ -9,11 +9,11 @@ from tests.serving.a2a.clients import client_at, read_stream, send, served
 from tests.serving.http.auth_cases import CASES
 from tests.sockets import http_client
 
-from baton import Agent, RunContext, Runner, tool
-from baton.errors import SetupError
-from baton.serving import APIKeyAuth, Auth, BearerAuth, JWTAuth
-from baton.serving.a2a import a2a_app
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.errors import SetupError
+from batonkit.serving import APIKeyAuth, Auth, BearerAuth, JWTAuth
+from batonkit.serving.a2a import a2a_app
+from batonkit.testing import ScriptedModel, call
 
 
 @pytest.mark.parametrize(("label", "auth", "good", "bad", "scheme"), CASES, ids=[each[0] for each in CASES])

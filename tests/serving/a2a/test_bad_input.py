@@ -10,10 +10,10 @@ import pytest
 from tests.serving.a2a.clients import served
 from tests.sockets import http_client
 
-from baton import Agent, Runner
-from baton.serving.a2a import a2a_app
-from baton.stores import iter_records
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.serving.a2a import a2a_app
+from batonkit.stores import iter_records
+from batonkit.testing import ScriptedModel
 
 V1 = {"A2A-Version": "1.0"}
 HOOK = {"url": "http://8.8.8.8/hook"}

@@ -10,11 +10,11 @@ import pytest
 from tests.serving.a2a.clients import served
 from tests.sockets import http_client
 
-from baton import Agent, Runner
-from baton.serving import BearerAuth
-from baton.serving.a2a import A2AApp, a2a_app
-from baton.stores import iter_records
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.serving import BearerAuth
+from batonkit.serving.a2a import A2AApp, a2a_app
+from batonkit.stores import iter_records
+from batonkit.testing import ScriptedModel
 
 JSON = {"Content-Type": "application/json"}
 PRIVATE = (

@@ -9,8 +9,8 @@ import pytest
 from tests.serving.a2a.bindings import GrpcClient, RefusedError, ServiceUnderTest, message
 from tests.serving.a2a.sut import Endpoints, serve_sut
 
-from baton.serving import APIKeyAuth, BasicAuth, BearerAuth
-from baton.stores import MemoryStore, RunRecord
+from batonkit.serving import APIKeyAuth, BasicAuth, BearerAuth
+from batonkit.stores import MemoryStore, RunRecord
 
 
 @asynccontextmanager

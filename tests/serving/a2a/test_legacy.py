@@ -6,10 +6,10 @@ from typing import Any
 from tests.serving.a2a.clients import client_at, send, served, text_in
 from tests.sockets import http_client
 
-from baton import Agent, RunContext, Runner, tool
-from baton.serving import BearerAuth
-from baton.serving.a2a import a2a_app
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.serving import BearerAuth
+from batonkit.serving.a2a import a2a_app
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

@@ -3,7 +3,7 @@
 from a2a.types import a2a_pb2 as pb
 from google.protobuf import json_format
 
-from baton.events import (
+from batonkit.events import (
     AgentResponded,
     OpenTask,
     Origin,
@@ -13,9 +13,9 @@ from baton.events import (
     TaskOpened,
     UserMessageAdded,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.messages import AssistantMessage, UserMessage
-from baton.serving.a2a.projection import TaskProjection
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.messages import AssistantMessage, UserMessage
+from batonkit.serving.a2a.projection import TaskProjection
 
 ORIGIN = Origin("1", "A")
 

@@ -20,10 +20,10 @@ from starlette.routing import Route
 from tests.serving.a2a.clients import client_at, message_request, read_stream, send, served
 from tests.serving.a2a.webhooks import Webhook
 
-from baton import Agent, Runner
-from baton.serving.a2a import a2a_app, allow_any_url, allow_public_urls
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.serving.a2a import a2a_app, allow_any_url, allow_public_urls
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel
 
 
 async def test_notifications_are_retried_and_stay_in_order() -> None:

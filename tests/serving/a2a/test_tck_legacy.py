@@ -12,7 +12,7 @@ from tests.serving.a2a.sut import Endpoints, serve_sut
 from tests.serving.a2a.webhooks import serve_webhook
 from tests.sockets import http_client
 
-from baton.serving import BearerAuth
+from batonkit.serving import BearerAuth
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.serving.a2a.sut import serve_sut
 from tests.serving.a2a.webhooks import serve_webhook
 from tests.sockets import http_client
 
-from baton.serving import BearerAuth
+from batonkit.serving import BearerAuth
 
 WEBHOOK: dict[str, Any] = {"id": "hook", "url": "https://example.com/hook"}
 

@@ -16,10 +16,10 @@ from google.protobuf.json_format import ParseDict
 from tests.serving.a2a.clients import COMPLETED, message_request, read_stream, served, task_view, text_in
 from tests.sockets import http_client
 
-from baton import Agent
-from baton.serving import BearerAuth
-from baton.serving.a2a import A2AApp, a2a_app
-from baton.testing import ScriptedModel
+from batonkit import Agent
+from batonkit.serving import BearerAuth
+from batonkit.serving.a2a import A2AApp, a2a_app
+from batonkit.testing import ScriptedModel
 
 KEY = "k" * 32
 

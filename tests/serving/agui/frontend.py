@@ -10,7 +10,7 @@ from ag_ui.core import Event
 from pydantic import TypeAdapter
 from tests.sockets import frames_in
 
-from baton.serving import serve_in_background
+from batonkit.serving import serve_in_background
 
 _EVENTS: Any = TypeAdapter(Event)
 _PAIRS = {

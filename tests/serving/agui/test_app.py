@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.serving.agui.frontend import FrontendClient, kinds_of, serve_frontend, text_in
 
-from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, agent, tool
-from baton.agents import AgentContext
-from baton.errors import SetupError
-from baton.runner import BackgroundRunner
-from baton.serving.agui import agui_app, with_frontend_tools
-from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, ScriptedStream, call
+from batonkit import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, agent, tool
+from batonkit.agents import AgentContext
+from batonkit.errors import SetupError
+from batonkit.runner import BackgroundRunner
+from batonkit.serving.agui import agui_app, with_frontend_tools
+from batonkit.stores import MemoryStore
+from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 PICK: dict[str, Any] = {
     "name": "pick_color",

@@ -9,12 +9,12 @@ import pytest
 from tests.serving.agui.frontend import FrontendClient, kinds_of, serve_frontend, text_in
 from tests.waiting import until
 
-from baton import Agent, RunContext, Runner, handoff, tool
-from baton.errors import SetupError
-from baton.runner import BackgroundRunner
-from baton.serving.agui import agui_app
-from baton.stores import SQLiteStore
-from baton.testing import ScriptedModel, ScriptedStream, call
+from batonkit import Agent, RunContext, Runner, handoff, tool
+from batonkit.errors import SetupError
+from batonkit.runner import BackgroundRunner
+from batonkit.serving.agui import agui_app
+from batonkit.stores import SQLiteStore
+from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 
 class Desk:

@@ -4,9 +4,20 @@ import ag_ui.core as agui
 import pytest
 from pydantic import TypeAdapter
 
-from baton.messages import AssistantMessage, Audio, Content, Data, File, Image, Text, ToolCall, ToolMessage, UserMessage
-from baton.serving.agui.messages import from_agui_content, from_agui_messages, to_agui_content
-from baton.serving.http.errors import ServingError
+from batonkit.messages import (
+    AssistantMessage,
+    Audio,
+    Content,
+    Data,
+    File,
+    Image,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from batonkit.serving.agui.messages import from_agui_content, from_agui_messages, to_agui_content
+from batonkit.serving.http.errors import ServingError
 
 _PARTS: TypeAdapter[object] = TypeAdapter(agui.ContentPart)
 

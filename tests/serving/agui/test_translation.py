@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.serving.agui.frontend import assert_valid, kinds_of, text_in
 
-from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, tool
-from baton.events import (
+from batonkit import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, tool
+from batonkit.events import (
     AgentResponded,
     AgentStarted,
     Delta,
@@ -24,10 +24,10 @@ from baton.events import (
     TextDelta,
     ToolCallDelta,
 )
-from baton.events.base import RUN_ORIGIN
-from baton.messages import AssistantMessage, ToolCall
-from baton.serving.agui.translation import EventTranslator
-from baton.testing import ScriptedModel, ScriptedStream, call
+from batonkit.events.base import RUN_ORIGIN
+from batonkit.messages import AssistantMessage, ToolCall
+from batonkit.serving.agui.translation import EventTranslator
+from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 
 @tool

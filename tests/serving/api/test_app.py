@@ -12,14 +12,14 @@ from tests.runner.recording_store import HeldStore
 from tests.sockets import Client, client_of
 from tests.waiting import until
 
-from baton import Agent, RunContext, Runner, agent, tool
-from baton.agents import AgentContext
-from baton.errors import SetupError, TaskFailedError
-from baton.events import decode_event
-from baton.runner import BackgroundRunner
-from baton.serving import api_app, serve, serve_in_background
-from baton.serving.agui import agui_app
-from baton.testing import ScriptedModel, ScriptedStream, call
+from batonkit import Agent, RunContext, Runner, agent, tool
+from batonkit.agents import AgentContext
+from batonkit.errors import SetupError, TaskFailedError
+from batonkit.events import decode_event
+from batonkit.runner import BackgroundRunner
+from batonkit.serving import api_app, serve, serve_in_background
+from batonkit.serving.agui import agui_app
+from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 
 @tool
@@ -281,11 +281,11 @@ async def test_a_missing_package_error_has_the_pip_command(monkeypatch: pytest.M
     runner = Runner(_team("x"), store="memory:")
     for name in ("starlette.applications", "uvicorn"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(SetupError, match=r"baton-adk\[serving\]"):
+    with pytest.raises(SetupError, match=r"batonkit\[serving\]"):
         api_app(runner)
-    with pytest.raises(SetupError, match=r"baton-adk\[serving\]"):
+    with pytest.raises(SetupError, match=r"batonkit\[serving\]"):
         serve(object())
-    with pytest.raises(SetupError, match=r"baton-adk\[agui\]"):
+    with pytest.raises(SetupError, match=r"batonkit\[agui\]"):
         agui_app(runner)
 
 

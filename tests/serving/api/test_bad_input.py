@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.sockets import Client, client_of
 
-from baton import Agent, RunContext, Runner, tool
-from baton.serving import api_app
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.serving import api_app
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

@@ -8,11 +8,11 @@ import pytest
 from tests.sockets import Client, client_of
 from tests.waiting import until
 
-from baton import Agent, RunContext, Runner, tool
-from baton.runner import inbox
-from baton.serving import api_app
-from baton.stores import SQLiteStore
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.runner import inbox
+from batonkit.serving import api_app
+from batonkit.stores import SQLiteStore
+from batonkit.testing import ScriptedModel, call
 
 
 class Desk:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.sockets import Client, client_of
 
-from baton import Agent, Runner, handoff, tool
-from baton.errors import ModelError
-from baton.messages import Usage
-from baton.serving import api_app
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, Runner, handoff, tool
+from batonkit.errors import ModelError
+from batonkit.messages import Usage
+from batonkit.serving import api_app
+from batonkit.testing import ScriptedModel, call, say
 
 
 @tool

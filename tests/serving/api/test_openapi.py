@@ -16,11 +16,11 @@ from starlette.routing import Route
 from tests.conftest import PROFILE
 from tests.waiting import PATIENCE
 
-from baton import Agent, RunContext, Runner, tool
-from baton.messages import ToolMessage
-from baton.serving import APIKeyAuth, BasicAuth, BearerAuth, api_app, serve_in_background
-from baton.serving.api.openapi import openapi_document
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.messages import ToolMessage
+from batonkit.serving import APIKeyAuth, BasicAuth, BearerAuth, api_app, serve_in_background
+from batonkit.serving.api.openapi import openapi_document
+from batonkit.testing import ScriptedModel, call
 
 EXAMPLES = 150 if PROFILE == "soak" else 15
 SCHEMES = (

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from tests.sockets import client_of
 
-from baton import Agent, ModelSettings, Runner, tool
-from baton.errors import SetupError
-from baton.events import AgentResponded, RunStarted
-from baton.models import ModelRequest, register_model
-from baton.serving import ClientOptions, api_app
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, ModelSettings, Runner, tool
+from batonkit.errors import SetupError
+from batonkit.events import AgentResponded, RunStarted
+from batonkit.models import ModelRequest, register_model
+from batonkit.serving import ClientOptions, api_app
+from batonkit.testing import ScriptedModel, call
 
 
 @tool

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from tests.sockets import Client, client_of, frames_in
 
-from baton import Agent, RunContext, Runner, tool
-from baton.messages import Usage
-from baton.serving import api_app
-from baton.serving.api import overview
-from baton.stores import MemoryStore, RecordPage
-from baton.testing import ScriptedModel, call, say
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.messages import Usage
+from batonkit.serving import api_app
+from batonkit.serving.api import overview
+from batonkit.stores import MemoryStore, RecordPage
+from batonkit.testing import ScriptedModel, call, say
 
 
 @tool

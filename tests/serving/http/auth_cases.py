@@ -6,7 +6,7 @@ from typing import Any
 
 import jwt
 
-from baton.serving.http.auth import APIKeyAuth, Auth, BasicAuth, BearerAuth, JWTAuth, MutualTLSAuth
+from batonkit.serving.http.auth import APIKeyAuth, Auth, BasicAuth, BearerAuth, JWTAuth, MutualTLSAuth
 
 KEY = "k" * 32
 

@@ -8,13 +8,13 @@ from tests.serving.a2a.clients import served
 from tests.serving.http.auth_cases import CASES
 from tests.sockets import http_client
 
-from baton import Agent, Runner
-from baton.errors import SetupError
-from baton.serving import api_app, mcp_app
-from baton.serving.a2a import a2a_app
-from baton.serving.agui import agui_app
-from baton.serving.http.auth import APIKeyAuth, Auth, BearerAuth, Principal, authenticate, to_auth_list
-from baton.testing import ScriptedModel
+from batonkit import Agent, Runner
+from batonkit.errors import SetupError
+from batonkit.serving import api_app, mcp_app
+from batonkit.serving.a2a import a2a_app
+from batonkit.serving.agui import agui_app
+from batonkit.serving.http.auth import APIKeyAuth, Auth, BearerAuth, Principal, authenticate, to_auth_list
+from batonkit.testing import ScriptedModel
 
 INITIALIZE = {
     "jsonrpc": "2.0",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from baton.serving.http.downloads import attachment_headers
+from batonkit.serving.http.downloads import attachment_headers
 
 
 @pytest.mark.parametrize(

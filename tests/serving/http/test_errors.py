@@ -8,10 +8,10 @@ from tests.serving.http.test_auth import ACCEPT
 from tests.serving.http.test_guard import POSTS
 from tests.sockets import http_client
 
-from baton import Runner, agent
-from baton.agents import AgentContext
-from baton.errors import TaskFailedError
-from baton.runner import BackgroundRunner
+from batonkit import Runner, agent
+from batonkit.agents import AgentContext
+from batonkit.errors import TaskFailedError
+from batonkit.runner import BackgroundRunner
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "shop", "arguments": {"request": "hi"}}}
 

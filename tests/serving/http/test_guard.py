@@ -11,14 +11,14 @@ from tests.serving.a2a.clients import served
 from tests.serving.http.test_auth import ACCEPT, AGUI, APPS, INITIALIZE
 from tests.sockets import http_client
 
-from baton import Agent, RunContext, Runner, tool
-from baton.runner import BackgroundRunner
-from baton.serving import APIKeyAuth, BasicAuth, BearerAuth, api_app
-from baton.serving.a2a import a2a_app
-from baton.serving.agui import agui_app
-from baton.serving.http import guard
-from baton.serving.mcp import mcp_app
-from baton.testing import ScriptedModel, call
+from batonkit import Agent, RunContext, Runner, tool
+from batonkit.runner import BackgroundRunner
+from batonkit.serving import APIKeyAuth, BasicAuth, BearerAuth, api_app
+from batonkit.serving.a2a import a2a_app
+from batonkit.serving.agui import agui_app
+from batonkit.serving.http import guard
+from batonkit.serving.mcp import mcp_app
+from batonkit.testing import ScriptedModel, call
 
 EVIL = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
 HEADERS = {"A2A-Version": "1.0", **ACCEPT}

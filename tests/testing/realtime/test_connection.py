@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from baton.errors import ModelConnectionError, OverloadedError
-from baton.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
-from baton.realtime.protocol import (
+from batonkit.errors import ModelConnectionError, OverloadedError
+from batonkit.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from batonkit.realtime.protocol import (
     AddItem,
     AppendAudio,
     AudioChunk,
@@ -24,8 +24,8 @@ from baton.realtime.protocol import (
     TranscriptChunk,
     TruncateItem,
 )
-from baton.realtime.settings import RealtimeSettings, SessionConfig
-from baton.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStream, call, speech
+from batonkit.realtime.settings import RealtimeSettings, SessionConfig
+from batonkit.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStream, call, speech
 
 TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from baton.errors import ModelConnectionError, ModelError, SetupError
-from baton.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import ModelRequest
-from baton.realtime.protocol import (
+from batonkit.errors import ModelConnectionError, ModelError, SetupError
+from batonkit.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
+from batonkit.models import ModelRequest
+from batonkit.realtime.protocol import (
     AddItem,
     AppendAudio,
     AudioChunk,
@@ -33,8 +33,8 @@ from baton.realtime.protocol import (
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
-from baton.testing import (
+from batonkit.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from batonkit.testing import (
     ScriptedConnection,
     ScriptedRealtimeModel,
     ScriptedStream,

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from baton.errors import BatonError
-from baton.models.local.engine import LlamaDecoder, is_installed
-from baton.models.local.weights import cache_folder, fetch, weights_named
+from batonkit.errors import BatonError
+from batonkit.models.local.engine import LlamaDecoder, is_installed
+from batonkit.models.local.weights import cache_folder, fetch, weights_named
 
 
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """Return the path of its weights."""
     if not is_installed():
-        pytest.skip("llama.cpp is not installed: pip install 'baton-adk[local]'")
+        pytest.skip("llama.cpp is not installed: pip install 'batonkit[local]'")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": "10"}.items():
             patch.setenv(name, value)

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from tests.models.local.scripted_engine import GET_WEATHER, call_in, make_request, read_response, text_in
 
-from baton.errors import ContextTooLongError, ModelRequestError, WeightsError
-from baton.messages import UserMessage
-from baton.models import ModelResponse, ModelSettings, OutputSchema
-from baton.models.local import LocalModel
-from baton.models.local.engine import DecodeJob, DecodeResult, LlamaDecoder, PromptTurn
+from batonkit.errors import ContextTooLongError, ModelRequestError, WeightsError
+from batonkit.messages import UserMessage
+from batonkit.models import ModelResponse, ModelSettings, OutputSchema
+from batonkit.models.local import LocalModel
+from batonkit.models.local.engine import DecodeJob, DecodeResult, LlamaDecoder, PromptTurn
 
 pytestmark = pytest.mark.timeout(180)  # The weights may have to be downloaded first, and the machine may be busy.
 

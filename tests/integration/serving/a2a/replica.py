@@ -5,11 +5,11 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from baton import Agent, Runner, Transfer, agent
-from baton.agents import AgentContext
-from baton.messages import text_of
-from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk
-from baton.serving.a2a import a2a_app, allow_any_url
+from batonkit import Agent, Runner, Transfer, agent
+from batonkit.agents import AgentContext
+from batonkit.messages import text_of
+from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk
+from batonkit.serving.a2a import a2a_app, allow_any_url
 
 CHUNKS = [f"{number} " for number in range(400)]
 HALF = len(CHUNKS) // 2

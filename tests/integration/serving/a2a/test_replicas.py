@@ -33,8 +33,8 @@ from tests.serving.a2a.clients import (
 )
 from tests.serving.a2a.webhooks import Webhook
 
-from baton import Runner
-from baton.a2a import RemoteAgent
+from batonkit import Runner
+from batonkit.a2a import RemoteAgent
 
 ROUNDS = 50 if PROFILE == "soak" else 20
 ALL = "".join(CHUNKS)

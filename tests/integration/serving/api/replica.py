@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.integration.serving.a2a.replica import team
 
-from baton import Runner
-from baton.cli.serve import make_app
-from baton.serving import api_app, serve
-from baton.serving.agui import agui_app
+from batonkit import Runner
+from batonkit.cli.serve import make_app
+from batonkit.serving import api_app, serve
+from batonkit.serving.agui import agui_app
 
 
 def app_for(name: str, runner: Runner) -> Any:

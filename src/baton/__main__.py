@@ -1,5 +1,0 @@
-"""`python -m baton` is the same as `baton`."""
-
-from .cli.main import main
-
-main()

@@ -1,0 +1,35 @@
+"""Conformance suites for models, realtime models, stores and engines, run by their authors with pytest.
+
+May import every package but cli, and pytest. Knows no provider: the author of a model supplies what is behind it.
+"""
+
+from ...errors import SetupError
+
+try:
+    import pytest
+except ImportError as missing:
+    raise SetupError("batonkit.testing.conformance needs pytest: pip install pytest pytest-asyncio") from missing
+
+# Failing checks then show what they compared, as in the author's own tests.
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("model_bench", "models", "realtime")))
+
+from .engines import ENGINE_CHECKS, EngineCheck, EnginePlace  # noqa: E402
+from .models import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
+from .realtime import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
+from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name  # noqa: E402
+
+__all__ = [
+    "ENGINE_CHECKS",
+    "MODEL_CAPABILITIES",
+    "REALTIME_CAPABILITIES",
+    "SHARED_STORE_CHECKS",
+    "STORE_CHECKS",
+    "EngineCheck",
+    "EnginePlace",
+    "ModelConformance",
+    "ModelProvider",
+    "RealtimeConformance",
+    "RealtimeProvider",
+    "StoreCheck",
+    "check_name",
+]
