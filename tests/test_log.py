@@ -57,7 +57,7 @@ def test_a_written_event_is_found_by_its_key() -> None:
 
 
 def test_a_duplicate_key_is_noticed_at_the_next_lookup() -> None:
-    # DESIGN §1: every effect is recorded once and never executed twice.
+    # Every effect is recorded once and never executed twice.
     log = Log([START])
     log.write(AgentFinished("1/start", A, 3.0))
     with pytest.raises(
@@ -164,7 +164,6 @@ def test_muted_events_are_recorded_but_not_delivered() -> None:
     "end", [ToolReturned("1/m1.0", A, 3.0, "c", "t"), StepCompleted("1/m1.0/2/failed", A, 3.0, "failed", "it failed")]
 )
 def test_an_interrupt_is_closed_by_the_end_of_its_call_or_branch(end: Event) -> None:
-    # W5
     asked = InterruptRaised("1/m1.0/2/1/ask1", A, 1.0, "sure?")
     beside = InterruptRaised("1/m1.00/ask1", A, 2.0, "and here?")
     assert list(Log([START, asked, beside, end]).open_interrupts()) == [beside.key]
@@ -188,7 +187,6 @@ def test_events_inside_an_effect_are_distinguished_from_its_neighbours() -> None
 
 
 def test_a_muted_prefix_delivers_only_interrupts_until_unmuted() -> None:
-    # A3
     log, sink = Log(), RecordingSink()
     log.attach(sink)
     log.mute("1/m1.0/")

@@ -21,7 +21,6 @@ from batonkit.wording import nearest, quote_names, show, type_of, with_article
     ],
 )
 def test_a_type_has_the_right_article(value: Any, wanted: str) -> None:
-    # F35
     assert type_of(value) == wanted
 
 

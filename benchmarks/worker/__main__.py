@@ -1,4 +1,4 @@
-"""`python -m benchmarks.worker`: measure the workers of each engine on this machine (scale G16).
+"""`python -m benchmarks.worker`: measure the workers of each engine on this machine.
 
 It prints a table, and fails if the engine `postgres` misses a limit. Run it on a quiet machine; it takes about four
 minutes.
@@ -37,7 +37,7 @@ class Figure(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """A limit of G16, or of G15 for the take-over."""
+    """A limit that the measurement is compared with."""
 
     value: float
     text: str

@@ -62,7 +62,6 @@ _BODIES = [
 @pytest.mark.parametrize("media_type", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_a_malformed_response_is_a_remote_error(binding: str, media_type: str) -> None:
-    # F37
     is_stream, body = media_type == "text/event-stream", ""
 
     async def respond(request: Request) -> Response:
@@ -90,7 +89,6 @@ async def test_a_malformed_response_is_a_remote_error(binding: str, media_type: 
     ],
 )
 async def test_an_unusable_card_is_a_remote_error(card: str, message: str) -> None:
-    # F37
     async def respond(request: Request) -> Response:
         return Response(card, media_type="application/json")
 
@@ -105,7 +103,6 @@ async def test_an_unusable_card_is_a_remote_error(card: str, message: str) -> No
 
 @pytest.mark.parametrize(("status", "kind"), [(401, RemoteError), (400, RemoteError), (503, RemoteUnavailableError)])
 async def test_a_refused_request_is_told_from_a_service_that_is_away(status: int, kind: type[RemoteError]) -> None:
-    # F37
     async def respond(request: Request) -> Response:
         return Response("no", status_code=status)
 
@@ -138,7 +135,6 @@ async def _served_over_grpc(served_agent: Any, port: int = 0, **options: Any) ->
 
 @pytest.mark.parametrize("streams", [True, False])
 async def test_a_grpc_service_answers(streams: bool) -> None:
-    # F37
     gate = asyncio.Event()
     if not streams:
         gate.set()
@@ -162,7 +158,6 @@ async def send_alert(city: str) -> str:
 
 
 async def test_a_grpc_service_asks_fails_and_can_be_cancelled() -> None:
-    # F37
     begun = asyncio.Event()
 
     @agent("Slow", description="Takes its time.")
@@ -189,7 +184,6 @@ async def test_a_grpc_service_asks_fails_and_can_be_cancelled() -> None:
 
 
 async def test_credentials_are_metadata_of_grpc_calls() -> None:
-    # F37
     async with _served_over_grpc(Agent("A", model=ScriptedModel(["hello"])), auth="s3cret") as address:
         remote = RemoteAgent(_card(address, "GRPC"), auth="s3cret", trusted_origins=[address])
         assert (await Runner(remote).run("hi")).output == "hello"
@@ -199,7 +193,6 @@ async def test_credentials_are_metadata_of_grpc_calls() -> None:
 
 
 async def test_a_grpc_service_that_is_away_is_waited_for() -> None:
-    # F37
     with reserved_port() as port:
         away = RemoteAgent(_card(f"127.0.0.1:{port}", "GRPC"), unavailable_timeout=0.3)
         assert type(await _failure(away)) is RemoteUnavailableError
@@ -236,14 +229,12 @@ async def test_http_is_used_if_the_card_offers_both() -> None:
 
 
 async def test_grpc_without_grpcio_is_an_error_that_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    # F37
     monkeypatch.setitem(sys.modules, "grpc", None)
     error = await _failure(RemoteAgent(_card("127.0.0.1:1", "GRPC")))
     assert "pip install 'a2a-sdk[grpc]'" in error.reason
 
 
 async def test_a_stream_may_begin_with_an_update_instead_of_the_task() -> None:
-    # F37
     status = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
     artifact = {"artifactId": "a", "parts": [{"text": "done"}]}
     updates = [

@@ -58,7 +58,6 @@ async def _two_origins() -> AsyncGenerator[tuple[str, _Recorded, str, _Recorded]
 
 @pytest.mark.parametrize("credentials", [{"auth": "s3cret"}, {"headers": {"X-Key": "s3cret"}}])
 async def test_credentials_are_not_sent_to_another_origin_that_the_card_names(credentials: Any) -> None:
-    # F15
     async with _two_origins() as (url, card, service_url, elsewhere):
         remote = RemoteAgent(url, name="There", description="There.", **credentials)
         with pytest.raises(RemoteError, match=f"trusted_origins.*{service_url}"):
@@ -84,7 +83,6 @@ async def test_a_redirect_to_another_origin_is_not_followed(is_card: bool) -> No
 
 
 async def test_a_trusted_origin_gets_the_credentials() -> None:
-    # F15
     async with _two_origins() as (url, _, service_url, elsewhere):
         options: Any = {"auth": "s3cret", "headers": {"X-Key": "k"}, "trusted_origins": [service_url]}
         for remote in (RemoteAgent(url, name="There", **options), await RemoteAgent.discover(url, **options)):
@@ -115,7 +113,6 @@ async def _headers() -> dict[str, str]:
 
 
 def test_a_card_with_credentials_needs_the_origins_to_trust() -> None:
-    # F15
     card = AgentCard(name="A")
     card.supported_interfaces.add(url="https://example.com/a2a", protocol_binding="JSONRPC", protocol_version="1.0")
     with pytest.raises(SetupError, match=r"trusted_origins=\['https://example.com'\]"):

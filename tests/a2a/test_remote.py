@@ -282,7 +282,6 @@ _CONVERSATION = ["How is Ada?", "For context: [Nurse] said: Ada is not well..", 
 async def test_a_service_gets_user_input_and_answers_only(
     remote_options: dict[str, Any], handoff_options: dict[str, Any], runner_options: dict[str, Any]
 ) -> None:
-    # F18
     sent = await _sent_after_a_tool_call(remote_options, handoff_options, runner_options)
     assert [line.replace("For context: [Nurse] said: Ada is not well..", "Ada is not well.") for line in sent] == [
         "How is Ada?",
@@ -292,7 +291,6 @@ async def test_a_service_gets_user_input_and_answers_only(
 
 
 async def test_a_filter_of_a_handoff_to_a_service_can_reduce_what_is_sent() -> None:
-    # F18
     def only_this_turn(data: HandoffInputData) -> HandoffInputData:
         assert "secret" not in str(data.pre_handoff_items) + str(data.new_items)
         return data.clone(pre_handoff_items=(), input_history=data.input_history[-1:])
@@ -301,7 +299,6 @@ async def test_a_filter_of_a_handoff_to_a_service_can_reduce_what_is_sent() -> N
 
 
 async def test_a_service_gets_the_input_of_the_handoff() -> None:
-    # F18
     sent = await _sent_after_a_tool_call({}, {"input_type": Reason}, {})
     assert sent == [*_CONVERSATION, 'For context: [Nurse] handed over with: {"reason":"cake"}.']
 
@@ -313,13 +310,11 @@ async def test_a_service_gets_the_input_of_the_handoff() -> None:
 async def test_tool_calls_and_results_are_sent_if_history_says_so(
     remote_options: dict[str, Any], handoff_options: dict[str, Any], runner_options: dict[str, Any]
 ) -> None:
-    # F18
     sent = "\n".join(await _sent_after_a_tool_call(remote_options, handoff_options, runner_options))
     assert "Bob has a secret illness" in sent
 
 
 async def test_a_wrapped_remote_agent_is_still_remote() -> None:
-    # F18
     there = ScriptedModel(["No cake, then."])
     async with served(a2a_app(Agent("Doctor", model=there))) as url:
         remote = RemoteAgent(url, name="Doctor", description="Knows what to do.")
@@ -339,7 +334,6 @@ def _texts(model: ScriptedModel) -> list[list[str]]:
 
 
 async def test_a_thread_continues_in_the_same_context_also_after_a_restart(tmp_path: Path) -> None:
-    # F24
     there = ScriptedModel(["one", "two", "three", "other"])
     service = a2a_app(Agent("Echo", model=there), store=tmp_path / "there.db")
     async with served(service) as url:
@@ -366,7 +360,6 @@ async def test_a_thread_continues_in_the_same_context_also_after_a_restart(tmp_p
 
 
 async def test_runs_without_a_thread_have_contexts_of_their_own() -> None:
-    # F24
     there = ScriptedModel(["one", "two"])
     async with served(a2a_app(Agent("Echo", model=there))) as url:
         remote = RemoteAgent(url, name="Echo", description="Echoes.")
@@ -378,7 +371,6 @@ async def test_runs_without_a_thread_have_contexts_of_their_own() -> None:
 
 
 async def test_agents_of_one_thread_have_contexts_of_their_own() -> None:
-    # F24
     first, second = ScriptedModel(["one", "three"]), ScriptedModel(["two", "four"])
     async with served(a2a_app(Agent("A", model=first))) as a, served(a2a_app(Agent("B", model=second))) as b:
         remotes = [RemoteAgent(a, name="A"), RemoteAgent(b, name="B")]
@@ -396,7 +388,6 @@ async def test_agents_of_one_thread_have_contexts_of_their_own() -> None:
 
 
 async def test_a_message_of_a_failed_run_is_not_sent_again() -> None:
-    # F24
     there = ScriptedModel(["one", ModelRequestError("out of order"), "three"])
     async with served(a2a_app(Agent("Echo", model=there))) as url:
         remote = RemoteAgent(url, name="Echo", description="Echoes.")
@@ -410,7 +401,6 @@ async def test_a_message_of_a_failed_run_is_not_sent_again() -> None:
 
 
 async def test_the_last_request_is_repeated_if_there_is_nothing_new() -> None:
-    # F24
     there = ScriptedModel(["one", "two"])
     async with served(a2a_app(Agent("Echo", model=there))) as url:
         remote = RemoteAgent(url, name="Echo", description="Echoes.")
@@ -424,7 +414,6 @@ async def test_the_last_request_is_repeated_if_there_is_nothing_new() -> None:
 
 @pytest.mark.parametrize("streams", [True, False])
 async def test_a_reply_without_a_task_keeps_the_context(streams: bool, port: int) -> None:
-    # F24
     async with served(sdk_service(port, streams=streams), port) as url:
         remote = RemoteAgent(url, name="Plain", description="Plain.")
         runner = Runner(remote, store="memory:")

@@ -1,4 +1,4 @@
-"""Agents as tools: input, output, limits, interrupts and what the caller sees (A1 to A5, H16, T23)."""
+"""Agents as tools: input, output, limits, interrupts and what the caller sees."""
 
 import asyncio
 from dataclasses import dataclass
@@ -67,11 +67,10 @@ def tool_results(events: tuple[Event, ...]) -> list[tuple[str, str, bool]]:
     return [(each.agent, text_of(each.content), each.is_error) for each in events if isinstance(each, ToolReturned)]
 
 
-# --- A1: input
+# --- input
 
 
 async def test_the_request_becomes_the_user_message() -> None:
-    # A1, T23
     seen: list[list[str]] = []
     runner = runner_with_tool(
         Agent("Helper"), [call("helper", request="find it"), "thanks"], {"Helper": [recording_step(seen)]}
@@ -84,7 +83,6 @@ async def test_the_request_becomes_the_user_message() -> None:
 
 
 def test_the_tool_is_named_after_the_agent_unless_given() -> None:
-    # A1
     helper = Agent("My Helper", description="Helps.")
     spec = helper.as_tool().spec
     assert (spec.name, spec.description, spec.strict) == ("my_helper", "Helps.", True)
@@ -95,7 +93,6 @@ def test_the_tool_is_named_after_the_agent_unless_given() -> None:
 
 @pytest.mark.parametrize("arguments", ["{}", "", "[]", '{"request": 5}', "not json", '{"request": null}'])
 async def test_invalid_arguments_are_returned_to_the_model_as_an_error(arguments: str) -> None:
-    # A1
     runner = runner_with_tool(Agent("Helper"), [ToolCall("c1", "helper", arguments), "sorry"], {"Helper": ["never"]})
     result = await runner.run("hello")
     ((_, text, is_error),) = tool_results(result.events)
@@ -111,7 +108,6 @@ class Order:
 
 
 async def test_arguments_are_validated_by_the_input_type_and_passed_as_json() -> None:
-    # A1
     steps = [call("helper", item="tea", count="two"), call("helper", item="tea", count=2), "thanks"]
     seen: list[list[str]] = []
     runner = runner_with_tool(Agent("Helper"), steps, {"Helper": [recording_step(seen)]}, input_type=Order)
@@ -122,7 +118,6 @@ async def test_arguments_are_validated_by_the_input_type_and_passed_as_json() ->
 
 
 async def test_an_input_type_that_is_not_an_object_is_wrapped() -> None:
-    # A1
     tool = Agent("Helper").as_tool(input_type=list[int])
     assert list(tool.spec.parameters["properties"]) == ["input"]
 
@@ -138,7 +133,7 @@ POLICIES: dict[Any, list[str]] = {
 
 @pytest.mark.parametrize("policy", list(POLICIES))
 async def test_the_history_policy_decides_which_messages_of_the_caller_it_reads(policy: Any) -> None:
-    # A1: without the turn that calls it, which has not finished.
+    # Without the turn that calls it, which has not finished.
     @tool
     async def note() -> str:
         """Note."""
@@ -154,7 +149,6 @@ async def test_the_history_policy_decides_which_messages_of_the_caller_it_reads(
 
 
 async def test_the_history_can_be_lineage_or_a_function() -> None:
-    # A1
     seen: list[list[str]] = []
 
     def inputs(entries: Any) -> list[Message]:
@@ -173,11 +167,10 @@ async def test_the_history_can_be_lineage_or_a_function() -> None:
     assert seen == [["hello", "For context: [a] said: a.", "1"], ["hello", "2"]]
 
 
-# --- A2: output
+# --- output
 
 
 async def test_structured_output_is_returned_as_json() -> None:
-    # A2
     helper = Agent("Helper", output_type=Order)
     runner = runner_with_tool(helper, [call("helper", request="x"), "ok"], {"Helper": ['{"item": "tea", "count": 2}']})
     assert tool_results((await runner.run("hi")).events)[0][1] == '{"item":"tea","count":2}'
@@ -196,7 +189,7 @@ async def test_structured_output_is_returned_as_json() -> None:
     ],
 )
 async def test_every_kind_of_agent_can_be_a_tool(inner: BaseAgent[Any, Any], expected: str) -> None:
-    # A1, A2, A3: exit and break stay inside.
+    # Exit and break stay inside.
     runner = runner_with_tool(inner, [call("t", request="x"), "and on"], {})
     result = await runner.run("hi")
     assert tool_results(result.events)[-1] == ("Desk", expected, False)
@@ -205,7 +198,6 @@ async def test_every_kind_of_agent_can_be_a_tool(inner: BaseAgent[Any, Any], exp
 
 
 async def test_an_output_extractor_makes_the_result() -> None:
-    # A2
     def upper(inner_result: AgentToolResult) -> str:
         return inner_result.output.upper()
 
@@ -219,7 +211,6 @@ async def test_an_output_extractor_makes_the_result() -> None:
 
 
 async def test_an_error_in_the_output_extractor_is_returned_to_the_calling_model() -> None:
-    # A2
     def extract(inner_result: AgentToolResult) -> str:
         raise KeyError("nothing there")
 
@@ -230,7 +221,6 @@ async def test_an_error_in_the_output_extractor_is_returned_to_the_calling_model
 
 
 async def test_an_error_in_the_agent_is_returned_to_the_calling_model() -> None:
-    # A2
     inner = SequentialAgent("T", sub_agents=[writer("w", x=1), failing("f")])
     runner = runner_with_tool(inner, [call("t", request="x"), "never mind"], {})
     result = await runner.run("hi")
@@ -239,11 +229,10 @@ async def test_an_error_in_the_agent_is_returned_to_the_calling_model() -> None:
     await check_replay(runner, result)
 
 
-# --- A3, H16: handoffs, interrupts, events and values
+# --- handoffs, interrupts, events and values
 
 
 async def test_the_caller_stays_active_after_a_handoff_inside() -> None:
-    # H16, A3
     router = Agent("Router", sub_agents=[Agent("Expert", description="knows")], description="routes")
     runner = runner_with_tool(
         router, [call("router", request="x"), "so it is"], {"Router": [transfer_to("Expert")], "Expert": ["42"]}
@@ -256,7 +245,6 @@ async def test_the_caller_stays_active_after_a_handoff_inside() -> None:
 
 
 async def test_an_interrupt_suspends_the_run_and_its_answer_reaches_the_same_call() -> None:
-    # A3
     taken: list[str] = []
 
     @agent("first")
@@ -294,7 +282,6 @@ def _runner_after_the_first_step() -> Runner[Any, Any]:
 
 
 async def test_stream_events_decides_whether_inner_events_are_delivered() -> None:
-    # A3, A1
     def runner_with(events: Any) -> Runner[Any, Any]:
         chat = Agent("Chat", tools=[ask])
         steps = {"Chat": [call("ask", question="sure?"), "a word inside"]}
@@ -322,7 +309,7 @@ async def test_stream_events_decides_whether_inner_events_are_delivered() -> Non
 
 @pytest.mark.parametrize("events", [True, False])
 async def test_inner_events_are_stored_even_if_not_delivered(events: Any) -> None:
-    # A3, D8: another process resumes the run.
+    # Another process resumes the run.
     store = MemoryStore()
 
     def runner(**steps: list[Any]) -> Runner[Any, Any]:
@@ -342,7 +329,6 @@ async def test_inner_events_are_stored_even_if_not_delivered(events: Any) -> Non
 
 
 async def test_values_are_shared_in_both_directions_but_history_is_not() -> None:
-    # A4
     @agent("T")
     async def inner(ctx: AgentContext) -> None:
         await ctx.say(f"found {ctx.values['x']}, read {len(ctx.messages())}")
@@ -363,11 +349,10 @@ async def test_values_are_shared_in_both_directions_but_history_is_not() -> None
     await check_replay(runner, result)
 
 
-# --- A4: limits
+# --- limits
 
 
 async def test_reaching_the_limits_of_the_tool_ends_only_the_call() -> None:
-    # A4
     inner = LoopAgent("T", sub_agents=[Agent("Chat")])
     options = {"limits": Limits(model_calls=2), "run_limits": Limits(model_calls=10)}
     runner = runner_with_tool(inner, [call("t", request="x"), "enough"], {"Chat": ["1", "2", "3"]}, **options)
@@ -380,7 +365,7 @@ async def test_reaching_the_limits_of_the_tool_ends_only_the_call() -> None:
 
 
 async def test_calls_count_against_the_limits_of_every_enclosing_call_and_of_the_run() -> None:
-    # A4: also a call with limits inside a call with limits.
+    # Also a call with limits inside a call with limits.
     innermost = Agent("C").as_tool(limits=Limits(model_calls=5))
     inner = Agent("B", tools=[innermost]).as_tool(limits=Limits(model_calls=2))
     steps = {"A": [call("b", request="x"), "a"], "B": [call("c", request="y"), "never"], "C": ["c1", "c2"]}
@@ -397,7 +382,6 @@ async def test_calls_count_against_the_limits_of_every_enclosing_call_and_of_the
 
 @pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost=0.5), Limits(transfers=0), Limits(seconds=60)])
 async def test_every_kind_of_limit_applies_to_the_tool(limits: Limits) -> None:
-    # A4
     clock = FrozenLoopClock()
 
     @tool
@@ -420,7 +404,6 @@ async def test_every_kind_of_limit_applies_to_the_tool(limits: Limits) -> None:
 
 
 async def test_the_usage_of_a_call_counts_after_a_resume() -> None:
-    # A4, DESIGN §10
     steps = [call("helper", request="1"), call("helper", request="2"), call("ask", question="?"), "end"]
     for allowed in (6, 5):
         runner = Runner(
@@ -437,7 +420,6 @@ async def test_the_usage_of_a_call_counts_after_a_resume() -> None:
 
 
 async def test_the_usage_of_an_ignored_branch_counts_after_a_resume() -> None:
-    # W3, DESIGN §10
     bad = SequentialAgent("Bad", sub_agents=[Agent("Chat"), failing("f")])
     parallel = ParallelAgent("P", sub_agents=[bad, asker("a")], on_error="ignore")
     model = ScriptedModel({"Chat": ["used"], "Last": ["never"]})
@@ -449,7 +431,7 @@ async def test_the_usage_of_an_ignored_branch_counts_after_a_resume() -> None:
         await answered(runner, result)
 
 
-# --- A5: concurrent calls
+# --- concurrent calls
 
 
 def ask_for_request(request: ModelRequest) -> ToolCall:
@@ -468,7 +450,6 @@ def fetch_expert(request: ModelRequest) -> ToolCall:
 
 
 async def test_concurrent_calls_of_one_agent_are_separate() -> None:
-    # A5
     chat = Agent("Chat", tools=[ask])
     model = ScriptedModel(
         {
@@ -489,7 +470,6 @@ async def test_concurrent_calls_of_one_agent_are_separate() -> None:
 
 
 async def test_concurrent_calls_do_not_mix_up_agents_that_functions_return() -> None:
-    # A5, T13
     @tool
     async def fetch(topic: str) -> BaseAgent[Any, Any]:
         """Fetch an expert."""
@@ -507,7 +487,6 @@ async def test_concurrent_calls_do_not_mix_up_agents_that_functions_return() -> 
 
 
 async def test_a_resumed_call_sees_values_written_by_concurrent_calls() -> None:
-    # A4, A5
     @agent("T")
     async def inner(ctx: AgentContext) -> None:
         await ctx.interrupt("?")
@@ -527,7 +506,6 @@ async def test_a_resumed_call_sees_values_written_by_concurrent_calls() -> None:
 
 
 async def test_one_agent_can_be_a_step_a_tool_and_a_sub_agent() -> None:
-    # A5, W1
     both = Agent("Both", description="b")
     boss = Agent("Boss", tools=[both.as_tool()], sub_agents=[both], description="c")
     model = ScriptedModel(
@@ -544,7 +522,6 @@ async def test_one_agent_can_be_a_step_a_tool_and_a_sub_agent() -> None:
 
 
 async def test_a_call_can_need_approval() -> None:
-    # A1, H14
     runner = runner_with_tool(asker("T"), [call("t", request="x"), "end"], {}, needs_approval=True)
     result = await runner.run("hi")
     (question,) = result.interrupts
@@ -556,7 +533,6 @@ async def test_a_call_can_need_approval() -> None:
 
 
 async def test_a_rejected_call_does_not_run_the_agent() -> None:
-    # A1
     asked: list[str] = []
 
     def needs_approval(ctx: RunContext, arguments: dict[str, Any]) -> bool:
@@ -573,7 +549,6 @@ async def test_a_rejected_call_does_not_run_the_agent() -> None:
 
 
 async def test_a_guarded_agent_can_be_a_tool() -> None:
-    # A1, A2
     def no_secrets(ctx: RunContext, output: str) -> bool:
         return "secret" not in output
 
@@ -589,7 +564,6 @@ async def test_a_guarded_agent_can_be_a_tool() -> None:
 
 
 async def test_an_agent_with_then_transfer_can_be_a_tool() -> None:
-    # T21, H16
     inner = then_transfer(Agent("T", handoffs=[speaker("Next")]), to="Next")
     runner = runner_with_tool(inner, [call("t", request="x"), "end"], {"T": ["first"]})
     result = await runner.run("hi")
@@ -602,7 +576,7 @@ async def test_an_agent_with_then_transfer_can_be_a_tool() -> None:
 
 
 async def test_interrupts_of_deeply_nested_agents_can_be_answered_in_any_order() -> None:
-    # A3, W5, T22: a parallel in a loop in a sequence in a tool, with transfers; the last interrupt is answered first.
+    # A parallel in a loop in a sequence in a tool, with transfers; the last interrupt is answered first.
     leaf = Agent("Leaf", description="l", tools=[ask])
     router = Agent("Router", description="r", sub_agents=[leaf])
     loop = LoopAgent("L", sub_agents=[ParallelAgent("P", sub_agents=[router, asker("a")])], max_iterations=2)
@@ -634,7 +608,6 @@ async def test_interrupts_of_deeply_nested_agents_can_be_answered_in_any_order()
 
 
 async def test_messages_of_nested_calls_are_not_in_the_callers_messages() -> None:
-    # T23
     inner = Agent("B", tools=[Agent("C").as_tool()])
     runner = runner_with_tool(inner, [call("b", request="x"), "a"], {"B": [call("c", request="y"), "b"], "C": ["c"]})
     result = await runner.run("hi")
@@ -670,7 +643,6 @@ def test_invalid_arguments_of_as_tool_are_refused(options: dict[str, Any], messa
 
 
 async def test_a_function_tool_cannot_call_an_agent_that_is_not_in_the_team() -> None:
-    # A1
     hidden = speaker("Hidden").as_tool()
 
     @tool

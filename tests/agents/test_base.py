@@ -11,7 +11,7 @@ from batonkit.testing import ScriptedModel, transcript, transfer_to
 
 
 class Greeter(BaseAgent):
-    """The custom agent of DESIGN §7."""
+    """A custom agent: a class with `run`."""
 
     name = "Greeter"
     description = "greets and transfers"
@@ -24,7 +24,6 @@ class Greeter(BaseAgent):
 
 
 async def test_a_custom_agent_runs_steps_sends_messages_and_transfers() -> None:
-    # T17, DESIGN §7
     chat = Agent("Chat", model=ScriptedModel(["how are you?"]))
     result = await Runner(Greeter(), extra_agents=[chat]).run("hi")
     assert result.output == "how are you?"
@@ -68,7 +67,7 @@ def test_a_custom_agent_needs_a_name() -> None:
 
 
 async def test_a_message_can_contain_media() -> None:
-    # T24: media are kept.
+    # Media are kept.
     picture = Image(url="https://example.org/cat.png")
 
     class Painter(BaseAgent):
@@ -88,7 +87,6 @@ async def test_a_message_can_contain_media() -> None:
 
 
 async def test_messages_include_those_sent_in_the_same_activation() -> None:
-    # T23
     class Reader(BaseAgent):
         name = "Reader"
 
@@ -128,7 +126,7 @@ async def test_the_output_of_an_agent_without_messages_is_none() -> None:
 
 
 async def test_each_message_and_interrupt_has_its_own_stable_key() -> None:
-    # DESIGN §6: resuming old logs depends on these keys, so they must not change.
+    # Resuming old logs depends on these keys, so they must not change.
     class Talker(BaseAgent):
         name = "Talker"
 
@@ -157,7 +155,6 @@ async def test_each_message_and_interrupt_has_its_own_stable_key() -> None:
 
 
 async def test_a_message_of_a_custom_agent_is_an_answer_for_history_answers() -> None:
-    # T25
     class Talker(BaseAgent):
         name = "Talker"
         handoffs = ("Chat",)
@@ -175,7 +172,6 @@ async def test_a_message_of_a_custom_agent_is_an_answer_for_history_answers() ->
 
 
 async def test_a_custom_agent_can_decline_a_transfer() -> None:
-    # handoffs.md H15
     class Declining(BaseAgent):
         name = "Declining"
         description = "may decline"

@@ -29,7 +29,6 @@ def test_name_and_description_default_to_those_of_the_function() -> None:
 
 
 async def test_a_function_agent_has_sub_agents_and_a_history_policy() -> None:
-    # T12, T25
     message_counts: list[int] = []
 
     @agent(sub_agents=[Agent("Child", model=ScriptedModel(["from the child"]))], history="none")

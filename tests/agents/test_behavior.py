@@ -1,4 +1,4 @@
-"""`tool_use_behavior`: an agent that stops after tools instead of asking its model again (control M12)."""
+"""`tool_use_behavior`: an agent that stops after tools instead of asking its model again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -58,31 +58,27 @@ async def outcome(behavior: Any, *steps: Any, **options: Any) -> tuple[Any, int]
 
 
 async def test_by_default_the_model_is_asked_again() -> None:
-    # M12
     assert await outcome("run_again", ROME, "It is sunny.") == ("It is sunny.", 2)
 
 
 async def test_stop_on_first_answers_with_the_first_result_in_the_order_of_the_calls() -> None:
-    # M12
     assert await outcome("stop_on_first", ROME) == ("sunny in Rome", 1)
     assert await outcome("stop_on_first", [OSLO, ROME]) == ("noon in Oslo", 1)
 
 
 async def test_an_error_is_not_an_answer() -> None:
-    # M12: the model corrects it.
+    # The model corrects it.
     assert await outcome("stop_on_first", call("broken"), ROME) == ("sunny in Rome", 2)
     assert await outcome("stop_on_first", [call("broken"), ROME]) == ("sunny in Rome", 1)
     assert await outcome(StopAt(["broken"]), [call("broken"), ROME], "enough") == ("enough", 2)
 
 
 async def test_stop_at_stops_at_the_named_tools_only() -> None:
-    # M12
     assert await outcome(StopAt(["time"]), ROME, OSLO) == ("noon in Oslo", 2)
     assert await outcome(StopAt(["time", "weather"]), [ROME, OSLO]) == ("sunny in Rome", 1)
 
 
 async def test_a_function_decides_with_all_results() -> None:
-    # M12
     seen: list[list[tuple[str, str, bool]]] = []
 
     async def decide(ctx: RunContext, results: Sequence[ToolReturned]) -> Stop | None:
@@ -98,7 +94,7 @@ async def test_a_function_decides_with_all_results() -> None:
 
 
 async def test_a_transfer_an_exit_and_a_direct_result_take_precedence() -> None:
-    # M12: transfer > exit > return-directly > tool_use_behavior > text
+    # Transfer > exit > return-directly > tool_use_behavior > text
     steps = [ROME, call("direct"), call("exit", final_result="exited"), call("transfer_to_b")]
     handed = await outcome("stop_on_first", steps, handoffs=["B"], exit_tool=True)
     assert handed == ("from B", 1)
@@ -107,7 +103,7 @@ async def test_a_transfer_an_exit_and_a_direct_result_take_precedence() -> None:
 
 
 async def test_only_ordinary_tools_count() -> None:
-    # M12: neither an unknown tool nor a refused transfer is a result.
+    # Neither an unknown tool nor a refused transfer is a result.
     assert await outcome("stop_on_first", call("nothing"), "sorry") == ("sorry", 2)
     calls: list[Any] = []
 
@@ -120,14 +116,14 @@ async def test_only_ordinary_tools_count() -> None:
 
 
 async def test_a_denied_transfer_asks_the_model_again() -> None:
-    # M12: as for return-directly results, because the model must learn of the refusal.
+    # As for return-directly results, because the model must learn of the refusal.
     target = Agent("C", description="C", accepts=lambda ctx, given: "busy", model=ScriptedModel(["never"]))
     for both in ([ROME, call("transfer_to_c")], [call("transfer_to_c")]):
         assert await outcome("stop_on_first", both, "then not", handoffs=[target]) == ("then not", 2)
 
 
 async def test_the_answer_is_a_message_of_the_agent() -> None:
-    # M12: history, result and the next run of a thread have it.
+    # History, result and the next run of a thread have it.
     model = ScriptedModel([ROME, "and now?"])
     runner = Runner(Agent("A", tools=TOOLS, model=model, tool_use_behavior=StopAt(["weather"])))
     result = await runner.run("hi", thread="t")
@@ -153,7 +149,6 @@ class Report(BaseModel):
 
 
 async def test_the_output_fits_the_output_type() -> None:
-    # M12
     @tool
     async def report() -> Report:
         """Report."""
@@ -170,7 +165,6 @@ async def test_the_output_fits_the_output_type() -> None:
 
 
 async def test_output_key_and_callers_get_the_answer() -> None:
-    # M12
     model = ScriptedModel({"Expert": [ROME], "Desk": [call("expert", request="weather?"), "done"]})
     expert = Agent("Expert", tools=TOOLS, tool_use_behavior="stop_on_first", output_key="report")
     result = await Runner(Agent("Desk", tools=[expert.as_tool("expert")]), model=model).run("hi")
@@ -179,7 +173,6 @@ async def test_output_key_and_callers_get_the_answer() -> None:
 
 
 async def test_a_function_is_called_once_across_resumes_and_replays() -> None:
-    # M12
     calls: list[int] = []
 
     async def decide(ctx: RunContext, results: Sequence[ToolReturned]) -> Stop | None:
@@ -201,7 +194,6 @@ async def test_a_function_is_called_once_across_resumes_and_replays() -> None:
 
 
 async def test_a_behavior_waits_for_interrupts_of_tools() -> None:
-    # M12
     model = ScriptedModel([[ROME, call("ask")]])
     runner = Runner(Agent("A", tools=TOOLS, model=model, tool_use_behavior="stop_on_first"))
     suspended = await runner.run("hi")
@@ -210,7 +202,6 @@ async def test_a_behavior_waits_for_interrupts_of_tools() -> None:
 
 
 async def test_a_fork_decides_again_after_an_edited_result() -> None:
-    # M12
     runner = Runner(Agent("A", tools=TOOLS, model=ScriptedModel([ROME]), tool_use_behavior="stop_on_first"))
     result = await runner.run("hi")
     forked = await runner.fork(result.events, edit={"1/m1.0": "rain"})
@@ -228,20 +219,17 @@ async def test_a_fork_decides_again_after_an_edited_result() -> None:
     ],
 )
 def test_a_wrong_behavior_is_refused_when_the_agent_is_made(behavior: Any, told: str) -> None:
-    # M12
     with pytest.raises(SetupError, match=told):
         Agent("A", tools=TOOLS, tool_use_behavior=behavior)
 
 
 @pytest.mark.parametrize("wrong", ["weather", [3], None])
 def test_stop_at_needs_a_list_of_names(wrong: Any) -> None:
-    # M12
     with pytest.raises(SetupError, match=r"StopAt\(\) has tools=.*; give a list of string"):
         StopAt(wrong)
 
 
 def test_names_of_toolset_tools_are_not_known_when_the_agent_is_made() -> None:
-    # M12
     class Tools:
         async def get_tools(self, ctx: Context[Any]) -> list[Any]:
             """Return no tools."""
@@ -251,7 +239,7 @@ def test_names_of_toolset_tools_are_not_known_when_the_agent_is_made() -> None:
 
 
 def test_annotations_of_tools_are_not_evaluated_when_the_agent_is_made() -> None:
-    # M12: they may name what is defined later.
+    # They may name what is defined later.
     async def later(given: str) -> str:
         """Use it."""
         return given
@@ -261,7 +249,6 @@ def test_annotations_of_tools_are_not_evaluated_when_the_agent_is_made() -> None
 
 
 async def test_another_result_than_stop_is_refused() -> None:
-    # M12
     def decide(ctx: RunContext, results: Sequence[ToolReturned]) -> Any:
         return "sunny"
 
@@ -270,7 +257,7 @@ async def test_another_result_than_stop_is_refused() -> None:
 
 
 async def test_behaviors_work_inside_custom_agents_and_streams() -> None:
-    # M12: the answer is delivered like any message of the agent.
+    # The answer is delivered like any message of the agent.
     inner = Agent("Inner", tools=TOOLS, model=ScriptedModel([ROME]), tool_use_behavior="stop_on_first")
 
     @agent("Outer", sub_agents=[inner])
@@ -286,7 +273,6 @@ async def test_behaviors_work_inside_custom_agents_and_streams() -> None:
 
 @pytest.mark.parametrize("behavior", ["stop_on_first", StopAt(["time"]), "function"])
 async def test_behaviors_survive_crashes_after_every_event(behavior: Any) -> None:
-    # M12
     def decide(ctx: RunContext, results: Sequence[ToolReturned]) -> Stop | None:
         ctx.values.set("decisions", ctx.values.get("decisions", 0) + 1)
         return Stop(results[-1].content) if results[-1].tool_name == "time" else None
@@ -304,7 +290,6 @@ async def test_behaviors_survive_crashes_after_every_event(behavior: Any) -> Non
 
 
 async def test_an_invalid_call_of_the_exit_tool_is_not_a_result() -> None:
-    # M12
     def stop(ctx: RunContext, results: Sequence[ToolReturned]) -> Stop:
         return Stop(f"{len(results)} results")
 

@@ -31,7 +31,7 @@ def make_runner(
 
 
 async def test_tools_of_one_turn_run_concurrently() -> None:
-    # T9: each waits for the other, so they would never finish one after another.
+    # Each waits for the other, so they would never finish one after another.
     one_started, two_started = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -51,7 +51,6 @@ async def test_tools_of_one_turn_run_concurrently() -> None:
 
 
 async def test_results_are_delivered_when_they_arrive_and_read_in_call_order() -> None:
-    # T9
     second_delivered = asyncio.Event()
 
     @tool
@@ -77,7 +76,6 @@ async def test_results_are_delivered_when_they_arrive_and_read_in_call_order() -
 
 
 async def test_tools_run_one_after_another_without_concurrent_tools() -> None:
-    # T9
     running: list[str] = []
     running_counts: list[int] = []
 
@@ -108,7 +106,6 @@ async def test_tools_run_one_after_another_without_concurrent_tools() -> None:
 
 
 async def test_a_sync_function_runs_in_a_worker_thread() -> None:
-    # T9
     barrier = threading.Barrier(2, timeout=60)
 
     @tool
@@ -125,7 +122,6 @@ async def test_a_sync_function_runs_in_a_worker_thread() -> None:
 
 
 async def test_the_error_of_a_tool_is_returned_to_the_model() -> None:
-    # T9
     @tool
     async def fragile() -> str:
         raise OSError("disk full")
@@ -139,7 +135,7 @@ async def test_the_error_of_a_tool_is_returned_to_the_model() -> None:
 
 
 async def test_the_error_of_a_custom_tool_is_returned_to_the_model() -> None:
-    # T9: the contract holds for every tool, not only for functions.
+    # The contract holds for every tool, not only for functions.
     class BrokenTool:
         spec = ToolSpec("broken")
 
@@ -162,7 +158,6 @@ async def test_the_error_of_a_custom_tool_is_returned_to_the_model() -> None:
 
 
 async def test_on_error_raise_ends_the_run_after_the_other_tools_have_finished() -> None:
-    # T9
     failed = asyncio.Event()
 
     @tool(on_error="raise")
@@ -187,7 +182,7 @@ async def test_on_error_raise_ends_the_run_after_the_other_tools_have_finished()
 
 
 async def test_sequential_tools_run_even_after_one_that_fails_or_interrupts() -> None:
-    # T9, DESIGN §6: the other calls of the turn finish.
+    # The other calls of the turn finish.
     done: list[str] = []
 
     @tool(on_error="raise")
@@ -215,7 +210,7 @@ async def test_sequential_tools_run_even_after_one_that_fails_or_interrupts() ->
 
 
 async def test_a_resumed_turn_runs_only_the_failed_tool() -> None:
-    # T9, DESIGN §1: recorded calls are not executed again.
+    # Recorded calls are not executed again.
     runs: list[str] = []
 
     @tool(on_error="raise")
@@ -242,7 +237,6 @@ async def test_a_resumed_turn_runs_only_the_failed_tool() -> None:
 
 
 async def test_a_tool_has_its_own_timeout() -> None:
-    # T9
     @tool(timeout=0.01)
     async def hangs() -> str:
         await asyncio.Event().wait()
@@ -262,7 +256,6 @@ async def test_a_tool_has_its_own_timeout() -> None:
 
 
 async def test_a_timeout_with_on_error_raise_ends_the_run() -> None:
-    # T9
     @tool(timeout=0.01, on_error="raise")
     async def hangs() -> str:
         await asyncio.Event().wait()
@@ -274,7 +267,7 @@ async def test_a_timeout_with_on_error_raise_ends_the_run() -> None:
 
 
 async def test_a_result_that_cannot_be_encoded_ends_the_run() -> None:
-    # T9: only the developer can fix it, so it is not returned to the model.
+    # Only the developer can fix it, so it is not returned to the model.
     @tool
     async def odd() -> object:
         return object()
@@ -332,7 +325,6 @@ async def test_values_a_tool_writes_are_recorded_with_its_result() -> None:
 
 
 async def test_a_tool_result_can_contain_values() -> None:
-    # swarm.md S1
     @tool
     async def find(ctx: RunContext) -> ToolResult:
         """Find."""
@@ -345,7 +337,7 @@ async def test_a_tool_result_can_contain_values() -> None:
 
 
 async def test_a_transfer_of_a_tool_to_an_unknown_agent_ends_the_run() -> None:
-    # T13, T19: a model cannot correct it.
+    # A model cannot correct it.
     @tool
     async def transfer_away() -> ToolResult:
         """Transfer to an unknown agent."""
@@ -357,7 +349,7 @@ async def test_a_transfer_of_a_tool_to_an_unknown_agent_ends_the_run() -> None:
 
 
 async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_is_suspended() -> None:
-    # T13, T18: it has run and must not run again after the approval.
+    # It has run and must not run again after the approval.
     runs: list[str] = []
     sales = Agent("Sales")
 
@@ -379,11 +371,10 @@ async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_is_su
     assert sum(isinstance(event, StepCompleted) and event.name == "to_sales" for event in result.events) == 1
 
 
-# --- F12: tools that continue without the answer
+# --- tools that continue without the answer
 
 
 async def test_a_tool_that_swallows_its_interrupt_ends_the_run() -> None:
-    # F12
     @tool
     async def book(ctx: RunContext) -> str:
         try:
@@ -403,7 +394,7 @@ async def test_a_tool_that_swallows_its_interrupt_ends_the_run() -> None:
 
 
 async def test_a_tool_that_turns_its_interrupt_into_an_error_ends_the_run() -> None:
-    # F12: otherwise a delivered interrupt would be closed silently.
+    # Otherwise a delivered interrupt would be closed silently.
     @tool
     async def book(ctx: RunContext) -> str:
         try:
@@ -417,7 +408,6 @@ async def test_a_tool_that_turns_its_interrupt_into_an_error_ends_the_run() -> N
 
 
 async def test_a_tool_wrapper_that_swallows_the_interrupt_of_an_agent_ends_the_run() -> None:
-    # F12
     @tool
     async def ask(ctx: RunContext) -> str:
         return await ctx.interrupt("?")
@@ -441,7 +431,7 @@ async def test_a_tool_wrapper_that_swallows_the_interrupt_of_an_agent_ends_the_r
 
 
 async def test_the_interrupt_of_an_agent_that_failed_is_closed() -> None:
-    # F12: the call as a whole failed, and the calling model gets the error.
+    # The call as a whole failed, and the calling model gets the error.
     @tool
     async def ask(ctx: RunContext) -> str:
         return await ctx.interrupt("?")

@@ -39,7 +39,6 @@ def make_runner(*steps: Any, target: Agent | None = None, **options: Any) -> tup
 
 
 async def test_typed_input_is_parsed_and_recorded() -> None:
-    # handoffs.md H4, H5
     runner, model = make_runner(call("transfer_to_b", reason="angry", urgency=3), input_type=Reason)
     result = await runner.run("hi")
     assert result.agent == "B"
@@ -63,7 +62,7 @@ async def test_typed_input_is_parsed_and_recorded() -> None:
     ],
 )
 async def test_invalid_input_is_returned_to_the_model_which_can_correct_it(arguments: str, problem: str) -> None:
-    # handoffs.md H6: strict, no coercion.
+    # Strict, no coercion.
     wrong = AssistantMessage(tool_calls=(ToolCall("x", "transfer_to_b", arguments),))
     runner, model = make_runner(wrong, call("transfer_to_b", reason="angry"), input_type=Reason)
     result = await runner.run("hi")
@@ -76,7 +75,6 @@ async def test_invalid_input_is_returned_to_the_model_which_can_correct_it(argum
 
 
 async def test_repeated_invalid_input_raises_a_handoff_input_error() -> None:
-    # handoffs.md H6
     runner, model = make_runner(*[call("transfer_to_b", reason=7)] * 9, input_type=Reason)
     with pytest.raises(HandoffInputError, match="the model of `A` gave invalid input for the handoff to `B`") as caught:
         await runner.run("hi")
@@ -87,7 +85,6 @@ async def test_repeated_invalid_input_raises_a_handoff_input_error() -> None:
 
 
 async def test_the_values_of_invalid_input_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    # handoffs.md H6
     caplog.set_level(logging.INFO)
     secret = {"reason": {"card": "4111-1111"}}
     runner, _ = make_runner(call("transfer_to_b", **secret), "sorry", input_type=Reason)
@@ -97,7 +94,6 @@ async def test_the_values_of_invalid_input_are_not_logged(caplog: pytest.LogCapt
 
 @pytest.mark.parametrize(("kind", "value"), [(int, 3), (list[str], ["a", "b"]), (str | None, None)])
 async def test_input_that_is_not_an_object_is_unwrapped(kind: Any, value: Any) -> None:
-    # handoffs.md H4
     callback = RecordingCallback()
     runner, _ = make_runner(call("transfer_to_b", input=value), input_type=kind, on_handoff=callback)
     await runner.run("hi")
@@ -118,7 +114,6 @@ class RecordingCallback:
 
 
 async def test_on_handoff_is_called_once_even_across_resumes_and_replays() -> None:
-    # handoffs.md H5, DESIGN §4 clause 6
     callback = RecordingCallback()
     runner, _ = make_runner(call("transfer_to_b"), on_handoff=callback)
     suspended = await runner.run("hi")
@@ -131,7 +126,6 @@ async def test_on_handoff_is_called_once_even_across_resumes_and_replays() -> No
 
 
 async def test_on_handoff_can_be_sync_or_async_and_write_values() -> None:
-    # handoffs.md H5, H17
     def sync(ctx: RunContext) -> None:
         ctx.values.set("who", ctx.agent)
 
@@ -173,13 +167,11 @@ def three_parameters(ctx: Any, input: Any, more: Any) -> None: ...
 def test_on_handoff_with_wrong_parameters_is_refused_at_construction(
     callback: Any, input_type: Any, message: str
 ) -> None:
-    # handoffs.md H5
     with pytest.raises(SetupError, match=f"on_handoff of the handoff to `B` {message}"):
         handoff("B", on_handoff=callback, input_type=input_type)
 
 
 async def test_an_error_in_on_handoff_ends_the_run_and_a_resume_calls_it_again() -> None:
-    # handoffs.md H13
     tries: list[int] = []
 
     def fails_once(ctx: RunContext) -> None:
@@ -198,7 +190,6 @@ async def test_an_error_in_on_handoff_ends_the_run_and_a_resume_calls_it_again()
 
 
 async def test_on_handoff_is_not_called_for_a_transfer_that_is_not_followed() -> None:
-    # handoffs.md H8, DESIGN §4 clause 6
     callback = RecordingCallback()
     runner, _ = make_runner([call("transfer_to_c"), call("transfer_to_b")], on_handoff=callback)
     assert (await runner.run("hi")).agent == "C"
@@ -206,7 +197,6 @@ async def test_on_handoff_is_not_called_for_a_transfer_that_is_not_followed() ->
 
 
 async def test_on_handoff_is_called_after_the_tools_of_the_turn() -> None:
-    # handoffs.md H13, DESIGN §4 clause 1
     callback = RecordingCallback()
     runner, _ = make_runner([call("transfer_to_b"), call("ask", question="first?")], on_handoff=callback)
     suspended = await runner.run("hi")
@@ -219,7 +209,6 @@ async def test_on_handoff_is_called_after_the_tools_of_the_turn() -> None:
 
 
 async def test_a_handoff_can_need_approval() -> None:
-    # handoffs.md H14
     runner, _ = make_runner(call("transfer_to_b", reason="angry"), input_type=Reason, needs_approval=True)
     suspended = await runner.run("hi")
     assert (suspended.status, suspended.agent) == ("suspended", "A")
@@ -244,7 +233,6 @@ async def test_a_handoff_can_need_approval() -> None:
 
 
 async def test_the_rejection_of_a_handoff_is_returned_to_the_model_with_its_reason() -> None:
-    # handoffs.md H14
     runner, model = make_runner(call("transfer_to_b"), "I will do it myself", needs_approval=True)
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, {"approved": False, "reason": "B is on holiday"})
@@ -253,7 +241,6 @@ async def test_the_rejection_of_a_handoff_is_returned_to_the_model_with_its_reas
 
 
 async def test_needs_approval_can_depend_on_the_input() -> None:
-    # handoffs.md H14
     def is_urgent(ctx: RunContext, input: Reason) -> bool:
         return input.urgency > 2
 
@@ -265,7 +252,6 @@ async def test_needs_approval_can_depend_on_the_input() -> None:
 
 
 async def test_an_approval_can_change_the_input() -> None:
-    # handoffs.md H14
     runner, _ = make_runner(call("transfer_to_b", reason="angry"), input_type=Reason, needs_approval=True)
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, {"approved": True, "arguments": {"reason": "calm"}})
@@ -277,7 +263,6 @@ async def test_an_approval_can_change_the_input() -> None:
 
 
 async def test_a_target_can_decline_with_a_reason() -> None:
-    # handoffs.md H15
     def accepts(ctx: RunContext, payload: Any) -> bool | str:
         return "we are closed"
 
@@ -291,7 +276,6 @@ async def test_a_target_can_decline_with_a_reason() -> None:
 
 
 async def test_a_target_can_decline_depending_on_the_input() -> None:
-    # handoffs.md H15
     async def accepts(ctx: RunContext, payload: Reason) -> bool | str:
         return True if payload.urgency < 3 else "too urgent for me"
 
@@ -303,7 +287,6 @@ async def test_a_target_can_decline_depending_on_the_input() -> None:
 
 
 async def test_accepts_is_called_once_even_across_resumes() -> None:
-    # handoffs.md H13, H15
     asked: list[int] = []
 
     def accepts(ctx: RunContext, payload: Any) -> bool:
@@ -317,7 +300,6 @@ async def test_accepts_is_called_once_even_across_resumes() -> None:
 
 
 async def test_accepts_is_also_called_for_sub_agents_and_functions_that_return_agents() -> None:
-    # handoffs.md H15, T12, T13
     def accepts(ctx: RunContext, payload: Any) -> str:
         return "not today"
 

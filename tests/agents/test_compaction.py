@@ -1,4 +1,4 @@
-"""Compaction: when the history is replaced by a summary, who reads it, and what happens if that fails (control M7)."""
+"""Compaction: when the history is replaced by a summary, who reads it, and what happens if that fails."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -74,7 +74,6 @@ async def run_long(compaction: Compaction, turns: int = 8, **options: Any) -> tu
     return await Runner(agent, model=model, **options).run("go", run_id="r"), model
 
 
-# M7
 async def test_messages_before_the_last_turns_are_replaced_by_a_summary() -> None:
     small = summarizer("facts 0 to 2", "facts 0 to 4")
     result, model = await run_long(Compaction(at_tokens=120, keep_last=2, summarizer=small))

@@ -1,4 +1,4 @@
-"""The cost of compaction, counted in function calls instead of time (control M7)."""
+"""The cost of compaction, counted in function calls instead of time."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -23,7 +23,6 @@ def tool_names(model: ScriptedModel) -> list[list[str]]:
 
 
 async def test_a_disabled_handoff_is_hidden_and_refused_when_called() -> None:
-    # T14, handoffs.md H7
     model = ScriptedModel([call("transfer_to_b"), "I stay"])
     result = await Runner(Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False), Agent("C")])).run(
         "hi"
@@ -36,7 +35,6 @@ async def test_a_disabled_handoff_is_hidden_and_refused_when_called() -> None:
 
 
 async def test_calling_a_disabled_handoff_repeatedly_raises_a_transfer_error() -> None:
-    # T14, T19
     model = ScriptedModel([call("transfer_to_b")], cycle=True)
     with pytest.raises(TransferError, match=r"\[B\] is not available now"):
         await Runner(Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False)])).run("hi")
@@ -44,7 +42,6 @@ async def test_calling_a_disabled_handoff_repeatedly_raises_a_transfer_error() -
 
 
 async def test_is_enabled_is_called_in_every_turn() -> None:
-    # handoffs.md H7
     calls: list[tuple[str, Any]] = []
 
     def enabled_from_the_second_turn(ctx: RunContext, source: Any) -> bool:
@@ -60,7 +57,6 @@ async def test_is_enabled_is_called_in_every_turn() -> None:
 
 
 async def test_is_enabled_can_be_async_and_runs_concurrently() -> None:
-    # handoffs.md H7
     one_started, other_started = asyncio.Event(), asyncio.Event()
 
     async def one(ctx: RunContext, source: Any) -> bool:
@@ -80,7 +76,6 @@ async def test_is_enabled_can_be_async_and_runs_concurrently() -> None:
 
 
 async def test_an_error_in_is_enabled_ends_the_run_and_names_the_handoff() -> None:
-    # handoffs.md H7
     cleaned: list[str] = []
 
     async def hangs(ctx: RunContext, source: Any) -> bool:
@@ -106,7 +101,7 @@ async def test_an_error_in_is_enabled_ends_the_run_and_names_the_handoff() -> No
 
 
 async def test_the_first_of_two_errors_in_is_enabled_is_raised() -> None:
-    # handoffs.md H7: also if the other one fails while it is being cancelled.
+    # Also if the other one fails while it is being cancelled.
     async def fails_late(ctx: RunContext, source: Any) -> bool:
         try:
             await asyncio.Event().wait()
@@ -124,7 +119,7 @@ async def test_the_first_of_two_errors_in_is_enabled_is_raised() -> None:
 
 
 async def test_disabled_handoffs_are_recorded_and_stay_the_same_after_a_resume() -> None:
-    # handoffs.md H7, H13: a call is valid if the handoff was enabled when the model was called.
+    # A call is valid if the handoff was enabled when the model was called.
     settings = {"is_on": True}
     model = ScriptedModel({"A": [[call("ask", question="?"), call("transfer_to_b")]], "B": ["hello"]})
     a = Agent("A", tools=[ask], handoffs=[handoff(Agent("B"), is_enabled=lambda ctx, source: settings["is_on"])])
@@ -137,7 +132,6 @@ async def test_disabled_handoffs_are_recorded_and_stay_the_same_after_a_resume()
 
 
 async def test_a_custom_agent_can_follow_a_disabled_handoff() -> None:
-    # handoffs.md H7
     @agent("A", handoffs=[handoff("B", is_enabled=False)])
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer("B")

@@ -35,18 +35,15 @@ async def sent_instructions(agent: Agent, values: dict[str, Any] = VALUES) -> st
     ],
 )
 async def test_a_template_replaces_known_values_and_keeps_other_braces(text: str, expected: str) -> None:
-    # T4
     assert await sent_instructions(Agent("A", instructions=text, template=True)) == expected
 
 
 @pytest.mark.parametrize("text", ["Hello {user}.", '{"user": {n}}', "{"])
 async def test_instructions_without_template_are_unchanged(text: str) -> None:
-    # T4
     assert await sent_instructions(Agent("A", instructions=text)) == text
 
 
 async def test_the_result_of_an_instructions_function_can_be_a_template() -> None:
-    # T4
     def instructions(ctx: AgentContext) -> str:
         return "I am {user}, not {missing}."
 
@@ -55,7 +52,6 @@ async def test_the_result_of_an_instructions_function_can_be_a_template() -> Non
 
 
 async def test_values_written_in_one_turn_are_used_in_the_next() -> None:
-    # T4
     @tool
     async def remember(ctx: RunContext, city: str) -> str:
         """Remember a city."""
@@ -68,7 +64,6 @@ async def test_values_written_in_one_turn_are_used_in_the_next() -> None:
 
 
 async def test_the_transfer_section_follows_the_instructions_and_is_not_a_template() -> None:
-    # T4, T12
     child = Agent("B", description="knows about {user}")
     text = await sent_instructions(Agent("A", instructions="Hello {user}.", template=True, sub_agents=[child]))
     assert text.startswith("Hello Ada.\n\nYou work in a team.")
@@ -76,13 +71,12 @@ async def test_the_transfer_section_follows_the_instructions_and_is_not_a_templa
 
 
 async def test_an_agent_without_instructions_has_only_the_transfer_section() -> None:
-    # T12
     assert (await sent_instructions(Agent("A", sub_agents=[Agent("B", description="b")]))).startswith("You work")
     assert await sent_instructions(Agent("A")) == ""
 
 
 async def test_the_steps_of_an_instructions_function_belong_to_its_turn() -> None:
-    # T4: a resumed run does not call it again for the turns that are recorded.
+    # A resumed run does not call it again for the turns that are recorded.
     @tool
     def look() -> str:
         """Look."""

@@ -1,4 +1,4 @@
-"""Disabled tools: hidden from the model, and refused if it calls them anyway (control M11)."""
+"""Disabled tools: hidden from the model, and refused if it calls them anyway."""
 
 from typing import Any
 
@@ -55,7 +55,6 @@ def responses(events: Any) -> list[AgentResponded]:
 
 
 async def test_a_disabled_tool_is_hidden_and_refused_when_called() -> None:
-    # M11
     model = ScriptedModel([call("refund"), "no refund"])
     result = await Runner(Agent("A", model=model, tools=[refund(False), look_up], handoffs=[Agent("B")])).run("hi")
     assert tool_names(model) == [["look_up", "transfer_to_b"]] * 2
@@ -68,7 +67,6 @@ async def test_a_disabled_tool_is_hidden_and_refused_when_called() -> None:
 
 
 async def test_calling_a_disabled_tool_repeatedly_raises_an_error() -> None:
-    # M11
     model = ScriptedModel([call("refund")], cycle=True)
     with pytest.raises(UnknownToolError, match="refund"):
         await Runner(Agent("A", model=model, tools=[refund(False), look_up])).run("hi")
@@ -76,7 +74,6 @@ async def test_calling_a_disabled_tool_repeatedly_raises_an_error() -> None:
 
 
 async def test_of_several_calls_only_the_disabled_one_is_refused() -> None:
-    # M11
     model = ScriptedModel([[call("look_up"), call("refund")], "done"])
     result = await Runner(Agent("A", model=model, tools=[refund(False), look_up])).run("hi")
     returned = [event for event in result.events if isinstance(event, ToolReturned)]
@@ -84,7 +81,6 @@ async def test_of_several_calls_only_the_disabled_one_is_refused() -> None:
 
 
 async def test_is_enabled_is_called_in_every_turn_with_the_agent() -> None:
-    # M11
     calls: list[tuple[str, str]] = []
 
     def from_the_second_turn(ctx: RunContext, agent: Any) -> bool:
@@ -99,7 +95,7 @@ async def test_is_enabled_is_called_in_every_turn_with_the_agent() -> None:
 
 
 async def test_conditions_are_recorded_and_stay_the_same_after_a_resume() -> None:
-    # M11: a call is valid if the tool was enabled when the model was called.
+    # A call is valid if the tool was enabled when the model was called.
     settings = {"is_on": True}
     model = ScriptedModel([[call("ask", question="?"), call("refund")], "done"])
 
@@ -117,14 +113,13 @@ async def test_conditions_are_recorded_and_stay_the_same_after_a_resume() -> Non
 
 
 async def test_a_forced_tool_that_is_disabled_is_not_forced() -> None:
-    # M11: a provider refuses a choice that names no tool of the request.
+    # A provider refuses a choice that names no tool of the request.
     model = ScriptedModel(["no"])
     await Runner(Agent("A", model=model, tools=[refund(False), look_up], tool_choice="refund")).run("hi")
     assert model.requests[0].tool_choice is None
 
 
 async def test_agents_as_tools_wrappers_and_own_tools_have_conditions() -> None:
-    # M11
     class Own:
         spec = ToolSpec("own", "Do it.")
         is_enabled = False
@@ -152,7 +147,6 @@ async def test_agents_as_tools_wrappers_and_own_tools_have_conditions() -> None:
 
 
 async def test_tools_of_a_toolset_have_conditions() -> None:
-    # M11
     class Tools:
         async def get_tools(self, ctx: RunContext[Any]) -> list[Any]:
             """Return the tools."""
@@ -168,7 +162,6 @@ async def test_tools_of_a_toolset_have_conditions() -> None:
 
 
 async def test_values_that_a_condition_writes_are_recorded_with_the_turn() -> None:
-    # M11
     def count(ctx: RunContext, agent: Any) -> bool:
         ctx.values.set("turns", ctx.values.get("turns", 0) + 1)
         return True
@@ -180,7 +173,6 @@ async def test_values_that_a_condition_writes_are_recorded_with_the_turn() -> No
 
 
 async def test_an_error_in_is_enabled_ends_the_run_and_names_the_tool() -> None:
-    # M11
     def fails(ctx: RunContext, agent: Any) -> bool:
         raise KeyError("tier")
 
@@ -190,7 +182,6 @@ async def test_an_error_in_is_enabled_ends_the_run_and_names_the_tool() -> None:
 
 @pytest.mark.parametrize("wrong", ["yes", 3, None, of_one])
 def test_a_wrong_condition_is_refused(wrong: Any) -> None:
-    # M11
     with pytest.raises(SetupError, match=r"is_enabled of tool `refund` is .*\(ctx, agent\)"):
         refund(wrong)
     with pytest.raises(SetupError, match=r"is_enabled of Expert.as_tool\(\) is .*\(ctx, agent\)"):
@@ -198,7 +189,6 @@ def test_a_wrong_condition_is_refused(wrong: Any) -> None:
 
 
 async def test_parallel_guardrails_work_with_conditions() -> None:
-    # M11
     model = ScriptedModel(["done"])
     guarded = with_guardrails(
         Agent("A", model=model, tools=[refund(False), look_up]),
@@ -210,7 +200,6 @@ async def test_parallel_guardrails_work_with_conditions() -> None:
 
 
 async def test_conditional_tools_survive_crashes_after_every_event() -> None:
-    # M11
     def is_first(ctx: RunContext, agent: Any) -> bool:
         return not ctx.values.get("is_used")
 

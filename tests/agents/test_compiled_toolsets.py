@@ -145,7 +145,7 @@ async def test_a_suspended_call_does_not_load_its_toolset() -> None:
 
 
 async def test_a_call_of_an_unknown_tool_is_still_an_error_in_a_replay() -> None:
-    # C3: the call counts as an error; a replay must not take it for a call of the toolset.
+    # The call counts as an error; a replay must not take it for a call of the toolset.
     model = ScriptedModel([[call("nonsense")]] * 3)
     runner = Runner(Agent("A", tools=[FakeToolset(look_up)], model=model))
     with pytest.raises(UnknownToolError):

@@ -19,7 +19,6 @@ def look_up(city: str) -> str:
 
 
 def test_an_agent_needs_only_a_name() -> None:
-    # T1
     plain = Agent("Plain")
     assert plain.name == "Plain"
     assert plain.description == ""
@@ -39,7 +38,6 @@ def test_an_agent_needs_only_a_name() -> None:
 
 
 def test_an_agent_is_frozen() -> None:
-    # T1
     agent = Agent("A")
     with pytest.raises(FrozenInstanceError):
         agent.name = "B"  # pyright: ignore[reportAttributeAccessIssue]
@@ -47,7 +45,7 @@ def test_an_agent_is_frozen() -> None:
 
 
 def test_changing_a_list_afterwards_does_not_change_the_agent() -> None:
-    # T1: the agent keeps copies of its lists.
+    # The agent keeps copies of its lists.
     tools = [look_up]
     children = [Agent("B")]
     agent = Agent("A", tools=tools, sub_agents=children, handoffs=children)
@@ -59,7 +57,6 @@ def test_changing_a_list_afterwards_does_not_change_the_agent() -> None:
 
 
 def test_clone_changes_only_the_given_options() -> None:
-    # T1
     agent = Agent("A", description="does things", instructions="Do.", tools=[look_up], max_turns=3)
     other = agent.clone(name="B", max_turns=4)
     assert (other.name, other.max_turns) == ("B", 4)
@@ -68,13 +65,12 @@ def test_clone_changes_only_the_given_options() -> None:
 
 
 def test_a_clone_is_validated() -> None:
-    # T1
     with pytest.raises(SetupError, match="at least one turn"):
         Agent("A").clone(max_turns=0)
 
 
 async def test_a_clone_has_its_own_tools() -> None:
-    # T1: the compiled agent is not shared with its clones.
+    # The compiled agent is not shared with its clones.
     model = ScriptedModel(["hello", "hello"])
     agent = Agent("A", model=model, tools=[look_up])
     await Runner(agent).run("hi")
@@ -83,7 +79,6 @@ async def test_a_clone_has_its_own_tools() -> None:
 
 
 async def test_a_plain_function_can_be_a_tool() -> None:
-    # T1
     def uppercase(text: str) -> str:
         return text.upper()
 
@@ -93,7 +88,6 @@ async def test_a_plain_function_can_be_a_tool() -> None:
 
 
 async def test_instructions_can_be_text_or_a_sync_or_async_function() -> None:
-    # T1
     def by_function(ctx: AgentContext) -> str:
         return f"You are {ctx.agent} of {ctx.values['company']}."
 
@@ -112,7 +106,6 @@ async def test_instructions_can_be_text_or_a_sync_or_async_function() -> None:
 
 
 async def test_an_instructions_function_is_called_in_every_turn() -> None:
-    # T1
     message_counts: list[int] = []
 
     def instructions(ctx: AgentContext) -> str:
@@ -126,7 +119,6 @@ async def test_an_instructions_function_is_called_in_every_turn() -> None:
 
 
 async def test_the_model_is_an_object_a_string_or_the_runners_default() -> None:
-    # T1
     by_name = ScriptedModel(["by name"], cycle=True)
     own, default = ScriptedModel(["own"]), ScriptedModel(["the runner's"])
     register_model("definition-test", lambda name: by_name)
@@ -137,7 +129,6 @@ async def test_the_model_is_an_object_a_string_or_the_runners_default() -> None:
 
 
 async def test_an_agents_model_settings_override_the_runners() -> None:
-    # T1
     model = ScriptedModel(["hello"])
     agent = Agent("A", model=model, model_settings=ModelSettings(temperature=0.5))
     await Runner(agent, model_settings=ModelSettings(temperature=0.1, max_tokens=7)).run("hi")
@@ -146,14 +137,13 @@ async def test_an_agents_model_settings_override_the_runners() -> None:
 
 @pytest.mark.parametrize("tool_choice", ["required", "none", "look_up"])
 async def test_tool_choice_applies_to_the_first_turn_only(tool_choice: str) -> None:
-    # T1
     model = ScriptedModel([call("look_up", city="Rome"), "done"])
     await Runner(Agent("A", model=model, tools=[look_up], tool_choice=tool_choice)).run("hi")
     assert [request.tool_choice for request in model.requests] == [tool_choice, None]
 
 
 async def test_concurrent_runs_can_share_an_agent() -> None:
-    # T1, DESIGN §2: an agent keeps no state of any run.
+    # An agent keeps no state of any run.
     def answer(request: ModelRequest) -> str:
         return f"echo {request.messages[0].content}"
 
@@ -164,7 +154,7 @@ async def test_concurrent_runs_can_share_an_agent() -> None:
 
 
 async def test_limits_are_counted_for_each_run_separately() -> None:
-    # T1, T20: limits are per run.
+    # Limits are per run.
     runner = Runner(Agent("A", model=ScriptedModel(["hello"], cycle=True)), limits=Limits(model_calls=1))
     assert [(await runner.run("hi")).output for _ in range(3)] == ["hello"] * 3
 

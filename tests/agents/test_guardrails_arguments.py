@@ -27,8 +27,6 @@ from batonkit.runner import Interrupt
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call, transcript, transfer_to
 from batonkit.tools import with_tool_guardrails
 
-# M19
-
 
 def short(ctx: RunContext, output: Any) -> bool:
     return len(output) < 20

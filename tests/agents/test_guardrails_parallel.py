@@ -330,7 +330,7 @@ async def test_a_held_back_empty_response_is_restarted_once_and_in_order() -> No
 
 
 async def test_middleware_inside_parallel_guardrails_keeps_its_recorded_results() -> None:
-    # control M3: the guardrails are the outermost middleware, before and after a resume.
+    # The guardrails are the outermost middleware, before and after a resume.
     @model_middleware
     async def ask_twice(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         await next(request)

@@ -66,7 +66,6 @@ async def ask(ctx: RunContext, question: str) -> str:
 
 
 async def test_run_hooks_are_called_in_order() -> None:
-    # handoffs.md H12
     hooks = RecordingHooks()
     model = ScriptedModel({"A": [call("look_up", city="Rome"), call("transfer_to_b")], "B": ["done"]})
     await Runner(Agent("A", tools=[look_up], handoffs=[Agent("B")]), model=model, hooks=hooks).run("hi")
@@ -90,7 +89,6 @@ async def test_run_hooks_are_called_in_order() -> None:
 
 
 async def test_agent_hooks_are_called_for_their_agent_only() -> None:
-    # handoffs.md H12
     calls: list[str] = []
 
     class RecordingAgentHooks(AgentHooks):
@@ -112,7 +110,6 @@ async def test_agent_hooks_are_called_for_their_agent_only() -> None:
 
 
 async def test_the_hooks_of_a_handoff_run_concurrently() -> None:
-    # handoffs.md H12
     arrived: list[str] = []
     all_arrived = asyncio.Event()
 
@@ -137,7 +134,6 @@ async def test_the_hooks_of_a_handoff_run_concurrently() -> None:
 
 
 async def test_hooks_are_not_called_again_after_a_resume_or_in_a_replay() -> None:
-    # handoffs.md H12
     hooks = RecordingHooks()
     model = ScriptedModel(
         {"A": [call("look_up", city="Rome"), call("transfer_to_b")], "B": [call("ask", question="sure?"), "done"]}
@@ -156,7 +152,7 @@ async def test_hooks_are_not_called_again_after_a_resume_or_in_a_replay() -> Non
 
 
 async def test_on_tool_start_is_called_once_for_a_tool_that_interrupts() -> None:
-    # handoffs.md H12: hooks do not run again after a resume.
+    # Hooks do not run again after a resume.
     hooks = RecordingHooks()
     model = ScriptedModel([call("ask", question="sure?"), "done"])
     runner = Runner(Agent("A", model=model, tools=[ask]), hooks=hooks)
@@ -166,7 +162,6 @@ async def test_on_tool_start_is_called_once_for_a_tool_that_interrupts() -> None
 
 
 async def test_on_tool_end_is_called_for_a_function_that_returns_an_agent() -> None:
-    # handoffs.md H12
     hooks = RecordingHooks()
     sales = Agent("Sales")
 
@@ -209,7 +204,6 @@ async def run_until_completed(runner: Runner[Any, Any]) -> RunResult[Any]:
     ],
 )
 async def test_an_error_in_a_hook_ends_the_run_and_a_resume_repeats_nothing(name: str) -> None:
-    # handoffs.md H12, H13
     executed, failures = list[str](), list[str]()
 
     def fail_once(*arguments: Any) -> None:
@@ -235,7 +229,6 @@ async def test_an_error_in_a_hook_ends_the_run_and_a_resume_repeats_nothing(name
 
 
 async def test_a_run_fails_with_the_error_of_its_hook() -> None:
-    # handoffs.md H12
     class RefusingHooks(RunHooks):
         def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
             raise PermissionError(f"{from_agent.name} must not call {to_agent.name}")
@@ -271,7 +264,7 @@ async def test_values_written_by_a_hook_are_not_recorded_with_the_tool_result() 
 
 
 async def test_a_hook_that_swallows_its_interrupt_ends_the_run() -> None:
-    # F12: on_run_start runs outside of every activation.
+    # on_run_start runs outside of every activation.
     class SwallowingHooks(RunHooks):
         async def on_run_start(self, ctx: RunContext[Any], agent: Any) -> None:
             try:
@@ -299,7 +292,7 @@ class FalsyAgentHooks(list[str], AgentHooks):
 
 
 async def test_falsy_hooks_are_called() -> None:
-    # F31: hooks that are also an empty list were ignored.
+    # Hooks that are also an empty list were ignored.
     run_hooks, source_hooks, target_hooks = FalsyRunHooks(), FalsyAgentHooks(), FalsyAgentHooks()
     model = ScriptedModel({"A": [transfer_to("B")], "B": ["done"]})
     team = Agent("A", hooks=source_hooks, sub_agents=[Agent("B", hooks=target_hooks)])

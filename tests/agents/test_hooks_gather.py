@@ -45,12 +45,12 @@ class WaitingCallback:
 
 @pytest.mark.parametrize("value", [None, 0, "text", [], {"a": 1}, (1, 2), object])
 async def test_a_plain_value_is_returned_unchanged(value: Any) -> None:
-    # H12: sync
+    # Sync
     assert await maybe_await(value) is value
 
 
 async def test_every_awaitable_is_awaited() -> None:
-    # H12: async
+    # Async
     future = asyncio.get_running_loop().create_future()
     future.set_result("future")
     task = asyncio.create_task(return_later("task"))
@@ -64,7 +64,7 @@ async def test_every_awaitable_is_awaited() -> None:
 
 @pytest.mark.parametrize("awaitable_count", [0, 1, 2, 3])
 async def test_results_of_values_and_awaitables_are_in_order(awaitable_count: int) -> None:
-    # H12: sync and async callbacks together.
+    # Sync and async callbacks together.
     values = [return_later(number) if number < awaitable_count else number for number in range(4)]
     assert await gather_callbacks(*values) == [0, 1, 2, 3]
 
@@ -74,13 +74,12 @@ async def test_no_callbacks_give_an_empty_list() -> None:
 
 
 async def test_callbacks_run_concurrently() -> None:
-    # H7, H12: none would finish if they ran one after another.
+    # None would finish if they ran one after another.
     barrier = asyncio.Barrier(3)
     assert sorted(await gather_callbacks(*[barrier.wait() for _ in range(3)])) == [0, 1, 2]
 
 
 async def test_the_first_error_is_raised_and_the_others_are_cancelled_and_awaited() -> None:
-    # H7
     callbacks = [WaitingCallback(), WaitingCallback()]
 
     async def fail() -> None:
@@ -95,7 +94,6 @@ async def test_the_first_error_is_raised_and_the_others_are_cancelled_and_awaite
 
 
 async def test_an_error_is_raised_after_other_callbacks_have_finished() -> None:
-    # H7
     async def fail() -> None:
         raise LookupError("it")
 
@@ -104,7 +102,6 @@ async def test_an_error_is_raised_after_other_callbacks_have_finished() -> None:
 
 
 async def test_cancelling_the_caller_cancels_all_callbacks() -> None:
-    # H7, D10
     callbacks = [WaitingCallback(), WaitingCallback()]
     task = asyncio.create_task(gather_callbacks(*[callback.run() for callback in callbacks]))
     for callback in callbacks:

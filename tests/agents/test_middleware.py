@@ -1,4 +1,4 @@
-"""Middleware around model calls, tool calls and activations (control M1–M4)."""
+"""Middleware around model calls, tool calls and activations."""
 
 import asyncio
 from collections import Counter
@@ -93,7 +93,6 @@ async def look(place: str = "") -> str:
 
 
 async def test_a_request_can_be_changed_before_the_model_reads_it() -> None:
-    # control M1, M2
     model = ScriptedModel(["fine"])
     result = await one_agent(model, last_message_only).run([UserMessage("one"), UserMessage("two")])
     assert [message.content for message in model.requests[0].messages] == ["two"]
@@ -101,7 +100,6 @@ async def test_a_request_can_be_changed_before_the_model_reads_it() -> None:
 
 
 async def test_the_response_that_middleware_returns_is_recorded() -> None:
-    # control M1, M3
     result = await one_agent(ScriptedModel(["fine"]), shout).run("hi")
     assert result.output == "FINE"
     (responded,) = [event for event in result.events if isinstance(event, AgentResponded)]
@@ -109,7 +107,6 @@ async def test_the_response_that_middleware_returns_is_recorded() -> None:
 
 
 async def test_the_runners_middleware_is_outside_the_agents() -> None:
-    # control M1
     order: list[str] = []
     inner = Agent("A", model=ScriptedModel([call("look"), "ok"]), tools=[look], middleware=[Order("agent", order)])
     await Runner(inner, middleware=[Order("runner", order)]).run("hi")
@@ -129,7 +126,6 @@ async def test_the_runners_middleware_is_outside_the_agents() -> None:
 
 
 async def test_middleware_can_answer_without_the_model() -> None:
-    # control M1
     @model_middleware
     async def closed(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         return answer("We are closed.")
@@ -140,7 +136,6 @@ async def test_middleware_can_answer_without_the_model() -> None:
 
 
 async def test_middleware_can_choose_another_model() -> None:
-    # control M2
     other = ScriptedModel(["from the other"], name="other")
 
     @model_middleware
@@ -156,7 +151,6 @@ async def test_middleware_can_choose_another_model() -> None:
 
 
 async def test_every_next_counts_as_a_model_call_and_usage_is_summed() -> None:
-    # control M3
     @model_middleware
     async def twice(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         await next(request)
@@ -174,7 +168,7 @@ async def test_every_next_counts_as_a_model_call_and_usage_is_summed() -> None:
 
 
 async def test_middleware_can_read_the_usage_of_the_run() -> None:
-    # control M3: a resumed run counts recorded calls again, so that the same model is chosen.
+    # A resumed run counts recorded calls again, so that the same model is chosen.
     seen: list[tuple[int, int]] = []
     small = ScriptedModel(["from the small one"], name="small")
 
@@ -206,7 +200,6 @@ async def test_middleware_can_read_the_usage_of_the_run() -> None:
 
 
 async def test_limits_count_recorded_model_calls_of_middleware_again_after_a_resume() -> None:
-    # control M3
     @model_middleware
     async def twice(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         await next(request)
@@ -226,7 +219,6 @@ async def test_limits_count_recorded_model_calls_of_middleware_again_after_a_res
 
 
 async def test_an_error_of_the_model_reaches_the_middleware() -> None:
-    # control M2, M4
     @model_middleware
     async def apologise(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         try:
@@ -240,7 +232,6 @@ async def test_an_error_of_the_model_reaches_the_middleware() -> None:
 
 
 async def test_an_error_raised_by_middleware_ends_the_run() -> None:
-    # control M4
     @model_middleware
     async def broken(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         raise ZeroDivisionError("oops")
@@ -262,7 +253,6 @@ async def deltas_of(runner: Runner[Any, Any]) -> tuple[list[Any], Any]:
 
 
 async def test_deltas_are_delivered_while_the_response_is_read() -> None:
-    # control M2
     @model_middleware
     async def pass_on(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         return await next(request)
@@ -272,7 +262,6 @@ async def test_deltas_are_delivered_while_the_response_is_read() -> None:
 
 
 async def test_a_second_next_restarts_the_stream() -> None:
-    # control M2
     @model_middleware
     async def twice(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         await next(request)
@@ -283,20 +272,17 @@ async def test_a_second_next_restarts_the_stream() -> None:
 
 
 async def test_a_changed_response_restarts_the_stream() -> None:
-    # control M2
     deltas, _ = await deltas_of(one_agent(ScriptedModel([ScriptedStream("a", "b")]), shout))
     assert deltas == ["a", "b", "restart", "AB"]
 
 
 async def test_middleware_that_holds_deltas_shows_only_what_it_returns() -> None:
-    # control M2
     held = model_middleware(holds_deltas=True)(shout.function)  # pyright: ignore
     deltas, _ = await deltas_of(one_agent(ScriptedModel([ScriptedStream("a", "b")]), held))
     assert deltas == ["AB"]
 
 
 async def test_an_answer_of_the_middleware_itself_is_delivered_as_a_delta() -> None:
-    # control M2
     @model_middleware
     async def closed(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         return answer("closed")
@@ -321,7 +307,6 @@ class AskAfter(Middleware):
 
 @pytest.mark.parametrize("verdict", [True, False])
 async def test_a_response_is_recorded_before_its_middleware_suspends_the_run(verdict: bool) -> None:
-    # control M3
     store, calls = MemoryStore(), Counter[str]()
     model = ScriptedModel([replace(say("draft", usage=Usage(input_tokens=5)), id="r1"), "never"])
     runner = Runner(Agent("A", model=model, middleware=[AskAfter(calls)]), store=store)
@@ -334,12 +319,10 @@ async def test_a_response_is_recorded_before_its_middleware_suspends_the_run(ver
     assert (len(model.requests), result.usage.total.input_tokens, result.values["asked"]) == (1, 5, "draft")
     replayed = await Runner(Agent("A", model=model, middleware=[AskAfter(calls)]), store=store).replay(result.events)
     assert (replayed.output, calls["model"]) == (result.output, 2)
-    # O2
     assert [e.response_id for e in replayed.events if isinstance(e, AgentResponded)] == ["r1" if verdict else ""]
 
 
 async def test_middleware_does_not_run_again_for_recorded_calls() -> None:
-    # control M3
     order: list[str] = []
 
     @tool
@@ -361,7 +344,6 @@ async def test_middleware_does_not_run_again_for_recorded_calls() -> None:
 
 
 async def test_middleware_inside_a_repeated_next_has_keys_of_its_own() -> None:
-    # control M3
     class Twice(Middleware):
         async def model_call(self, ctx: Any, request: Any, next: Any) -> Any:
             await next(request)
@@ -388,7 +370,6 @@ async def test_middleware_inside_a_repeated_next_has_keys_of_its_own() -> None:
 
 
 async def test_tool_calls_pass_through_middleware_and_handoffs_do_not() -> None:
-    # control M3
     seen: list[str] = []
 
     @tool_middleware
@@ -405,7 +386,6 @@ async def test_tool_calls_pass_through_middleware_and_handoffs_do_not() -> None:
 
 
 async def test_middleware_sees_an_exception_of_the_tool_and_may_handle_it() -> None:
-    # control M4
     @tool(on_error="raise")
     async def fail() -> str:
         """Fail."""
@@ -427,7 +407,6 @@ async def test_middleware_sees_an_exception_of_the_tool_and_may_handle_it() -> N
 
 
 async def test_a_tool_error_raised_by_middleware_is_read_by_the_model() -> None:
-    # control M4
     @tool_middleware
     async def refuse(ctx: RunContext, call: ToolCall, next: Any) -> ToolResult:
         raise ToolError("not today")
@@ -438,7 +417,6 @@ async def test_a_tool_error_raised_by_middleware_is_read_by_the_model() -> None:
 
 
 async def test_a_tool_can_be_called_again_with_steps_of_its_own() -> None:
-    # control M1
     taken: list[str] = []
 
     @tool
@@ -461,7 +439,6 @@ async def test_a_tool_can_be_called_again_with_steps_of_its_own() -> None:
 
 
 async def test_a_once_tool_can_be_called_once_and_its_result_is_recorded_at_once() -> None:
-    # control M3
     paid: list[str] = []
 
     @tool(effect="once")
@@ -498,7 +475,6 @@ async def test_a_once_tool_can_be_called_once_and_its_result_is_recorded_at_once
 
 
 async def test_approval_is_inside_middleware() -> None:
-    # control M3
     @tool(needs_approval=True)
     async def pay(amount: int) -> str:
         """Pay."""
@@ -516,7 +492,6 @@ async def test_approval_is_inside_middleware() -> None:
 
 
 async def test_only_the_arguments_of_a_call_can_be_replaced() -> None:
-    # control M1
     @tool_middleware
     async def other(ctx: RunContext, call: ToolCall, next: Any) -> ToolResult:
         return await next(replace(call, name="else"))
@@ -537,7 +512,6 @@ class OnError(Middleware):
 
 
 async def test_an_activation_that_fails_can_be_handled_and_replays() -> None:
-    # control M4
     model = ScriptedModel([call("look"), ModelError("down", model="m", retryable=True)])
     runner = one_agent(model, OnError(), tools=[look])
     result = await runner.run("hi")
@@ -549,7 +523,6 @@ async def test_an_activation_that_fails_can_be_handled_and_replays() -> None:
 
 
 async def test_an_agent_can_be_run_again_by_middleware() -> None:
-    # control M1
     class Retry(Middleware):
         async def activation(self, ctx: AgentContext, next: Any) -> Any:
             for _ in range(2):
@@ -575,7 +548,6 @@ async def test_an_agent_can_be_run_again_by_middleware() -> None:
 
 
 async def test_a_failure_that_is_raised_again_is_tried_again_by_a_resume() -> None:
-    # control M4
     class Notify(Middleware):
         async def activation(self, ctx: AgentContext, next: Any) -> Any:
             try:
@@ -594,7 +566,6 @@ async def test_a_failure_that_is_raised_again_is_tried_again_by_a_resume() -> No
 
 
 async def test_an_error_that_ends_the_run_cannot_be_swallowed_around_an_activation() -> None:
-    # control M4
     class Swallow(Middleware):
         async def activation(self, ctx: AgentContext, next: Any) -> Any:
             try:
@@ -608,7 +579,6 @@ async def test_an_error_that_ends_the_run_cannot_be_swallowed_around_an_activati
 
 
 async def test_middleware_around_an_activation_can_change_output_and_action() -> None:
-    # control M1
     class Around(Middleware):
         async def activation(self, ctx: AgentContext, next: Any) -> Any:
             action = await next()
@@ -626,7 +596,6 @@ async def test_middleware_around_an_activation_can_change_output_and_action() ->
 
 
 async def test_values_set_by_middleware_survive_a_replay() -> None:
-    # control M3
     class SetValues(Middleware):
         async def model_call(self, ctx: Any, request: Any, next: Any) -> Any:
             ctx.values.set("model", 1)
@@ -664,7 +633,6 @@ def everything(calls: Counter[str]) -> Sequence[Middleware]:
 
 
 async def test_runs_with_middleware_survive_a_crash_after_every_event() -> None:
-    # control M3
     @tool(effect="once")
     async def pay() -> str:
         """Pay."""
@@ -680,7 +648,6 @@ async def test_runs_with_middleware_survive_a_crash_after_every_event() -> None:
 
 
 def test_realtime_refuses_middleware_around_model_calls_by_name() -> None:
-    # control M3
     model = ScriptedRealtimeModel([])
     with pytest.raises(SetupError, match=r"RealtimeRunner\(\) has middleware `shout` with model_call"):
         RealtimeRunner(RealtimeAgent("A"), model=model, middleware=[shout])
@@ -697,14 +664,12 @@ def test_realtime_refuses_middleware_around_model_calls_by_name() -> None:
     ],
 )
 def test_a_wrong_middleware_argument_says_what_to_give(middleware: Any, message: str) -> None:
-    # control M1
     for make in (lambda: Agent("A", middleware=middleware), lambda: Runner(Agent("A"), middleware=middleware)):
         with pytest.raises(SetupError, match=message):
             make()
 
 
 async def test_a_wrong_result_of_middleware_says_what_to_return() -> None:
-    # control M1
     @model_middleware
     async def text(ctx: RunContext, request: ModelRequest, next: Any) -> Any:
         return "hello"
@@ -720,7 +685,6 @@ async def test_a_wrong_result_of_middleware_says_what_to_return() -> None:
 
 
 async def test_parallel_calls_of_next_are_counted_each() -> None:
-    # control M3
     @model_middleware(holds_deltas=True)
     async def best_of_three(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         responses = await asyncio.gather(*(next(request) for _ in range(3)))
@@ -745,7 +709,6 @@ class HandleOnce(Middleware):
 
 
 async def test_a_failed_next_is_recorded_and_not_tried_again_by_a_resume() -> None:
-    # control M3, M4
     store = MemoryStore()
     model = ScriptedModel([ModelError("down", retryable=True), "draft", "never"])
     agent = Agent("A", model=model, middleware=[HandleOnce()])
@@ -759,7 +722,6 @@ async def test_a_failed_next_is_recorded_and_not_tried_again_by_a_resume() -> No
 
 
 async def test_a_failed_next_counts_as_a_model_call_in_the_log() -> None:
-    # control M3
     @model_middleware
     async def twice(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         try:
@@ -781,7 +743,6 @@ async def test_a_failed_next_counts_as_a_model_call_in_the_log() -> None:
 
 
 async def test_a_tool_error_that_middleware_has_seen_is_raised_again_by_a_resume() -> None:
-    # control M3, M4
     tried: list[str] = []
 
     @tool(on_error="raise")
@@ -807,7 +768,6 @@ async def test_a_tool_error_that_middleware_has_seen_is_raised_again_by_a_resume
 
 
 async def test_an_error_in_the_middle_of_a_stream_reaches_the_middleware_and_restarts_the_stream() -> None:
-    # control M2
     @model_middleware
     async def apologise(ctx: RunContext, request: ModelRequest, next: Any) -> ModelResponse:
         try:
@@ -822,7 +782,6 @@ async def test_an_error_in_the_middle_of_a_stream_reaches_the_middleware_and_res
 
 
 async def test_middleware_sees_the_whole_request() -> None:
-    # control M2
     seen: list[ModelRequest] = []
 
     @model_middleware
@@ -848,7 +807,6 @@ async def test_middleware_sees_the_whole_request() -> None:
 
 
 async def test_middleware_runs_after_the_start_hook_and_before_the_end_hook() -> None:
-    # control M3
     order: list[str] = []
 
     class Noted(AgentHooks):
@@ -864,7 +822,7 @@ async def test_middleware_runs_after_the_start_hook_and_before_the_end_hook() ->
 
 
 async def test_the_parts_of_a_model_call_come_in_order() -> None:
-    # control M3: tool sources, instructions, enablement, steering, compaction, projection, start hook, middleware,
+    # Tool sources, instructions, enablement, steering, compaction, projection, start hook, middleware,
     # model wrappers, record, end hook.
     order: list[str] = []
 
@@ -944,7 +902,6 @@ async def test_middleware_can_sleep() -> None:
 
 
 async def test_the_recorded_response_closes_interrupts_of_its_middleware() -> None:
-    # control M3
     class FirstAnswer(Middleware):
         """Asks two people, and takes the answer of the first."""
 
@@ -962,7 +919,6 @@ async def test_the_recorded_response_closes_interrupts_of_its_middleware() -> No
 
 
 async def test_parallel_calls_of_next_survive_crashes() -> None:
-    # control M3
     class BestOfTwo(Middleware):
         async def model_call(self, ctx: Any, request: Any, next: Any) -> Any:
             responses = cast("list[Any]", await asyncio.gather(next(request), next(request)))
@@ -979,7 +935,6 @@ async def test_parallel_calls_of_next_survive_crashes() -> None:
 
 @pytest.mark.parametrize("kind", ["other model", "itself", "changed"])
 async def test_parallel_guardrails_pass_before_anything_of_middleware_is_acted_upon(kind: str) -> None:
-    # control M2
     seen: list[str] = []
 
     @tool

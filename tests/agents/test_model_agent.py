@@ -39,11 +39,10 @@ class Report(BaseModel):
 REPORT = '{"city": "Rome", "degrees": 25}'
 
 
-# --- T2: model calls and tool calls
+# --- model calls and tool calls
 
 
 async def test_an_agent_without_tools_is_one_model_call() -> None:
-    # T2
     model = ScriptedModel(["hello"])
     result = await Runner(Agent("A", model=model, instructions="Be kind.")).run("hi")
     assert result.output == "hello"
@@ -55,7 +54,6 @@ async def test_an_agent_without_tools_is_one_model_call() -> None:
 
 
 async def test_results_are_appended_and_the_model_is_called_again() -> None:
-    # T2
     model = ScriptedModel([call("look_up", city="Rome"), say("Now Oslo.", call("look_up", city="Oslo")), "both sunny"])
     result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
     assert result.output == "both sunny"
@@ -72,7 +70,7 @@ async def test_results_are_appended_and_the_model_is_called_again() -> None:
 
 
 async def test_text_in_a_response_with_calls_is_not_the_output() -> None:
-    # T2, T18: a response with calls is not final.
+    # A response with calls is not final.
     model = ScriptedModel([say("One moment.", call("look_up", city="Rome")), "done"])
     result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
     assert result.output == "done"
@@ -80,7 +78,7 @@ async def test_text_in_a_response_with_calls_is_not_the_output() -> None:
 
 
 async def test_repeated_call_ids_are_made_unique() -> None:
-    # T26: calls and results are paired by id.
+    # Calls and results are paired by id.
     def calls(request: ModelRequest) -> AssistantMessage:
         return AssistantMessage(tool_calls=(ToolCall("0", "look_up", '{"city":"Rome"}'),))
 
@@ -92,11 +90,10 @@ async def test_repeated_call_ids_are_made_unique() -> None:
     assert all(ids)
 
 
-# --- T3: turns
+# --- turns
 
 
 async def test_at_the_turn_limit_the_model_is_called_once_more_without_tools() -> None:
-    # T3
     model = ScriptedModel([call("look_up", city="Rome"), call("look_up", city="Oslo"), "best effort"])
     result = await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
     assert result.output == "best effort"
@@ -109,7 +106,6 @@ async def test_at_the_turn_limit_the_model_is_called_once_more_without_tools() -
 
 
 async def test_an_answer_in_the_last_turn_needs_no_final_call() -> None:
-    # T3
     model = ScriptedModel([call("look_up", city="Rome"), "done"])
     result = await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
     assert result.output == "done"
@@ -118,7 +114,6 @@ async def test_an_answer_in_the_last_turn_needs_no_final_call() -> None:
 
 
 async def test_tool_calls_in_the_final_response_end_the_run() -> None:
-    # T3
     model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
     with pytest.raises(TurnLimitError, match="`A` has no answer after 2 turns; raise the limit with Agent") as caught:
         await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
@@ -127,7 +122,6 @@ async def test_tool_calls_in_the_final_response_end_the_run() -> None:
 
 
 async def test_invalid_output_in_the_final_response_ends_the_run() -> None:
-    # T3, T6
     model = ScriptedModel([call("look_up", city="Rome"), "not JSON"])
     agent = Agent("A", model=model, tools=[look_up], max_turns=1, output_type=Report)
     with pytest.raises(TurnLimitError):
@@ -136,7 +130,6 @@ async def test_invalid_output_in_the_final_response_ends_the_run() -> None:
 
 
 async def test_on_max_turns_error_skips_the_final_call() -> None:
-    # T3
     model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
     with pytest.raises(TurnLimitError):
         await Runner(Agent("A", model=model, tools=[look_up], max_turns=2, on_max_turns="error")).run("hi")
@@ -144,7 +137,6 @@ async def test_on_max_turns_error_skips_the_final_call() -> None:
 
 
 async def test_turns_before_a_resume_count_towards_the_limit() -> None:
-    # T3
     model = ScriptedModel([call("look_up", city="Rome"), call("ask", question="?"), call("look_up", city="Rome")])
     runner = Runner(Agent("A", model=model, tools=[look_up, ask], max_turns=2, on_max_turns="error"))
     suspended = await runner.run("hi")
@@ -155,7 +147,7 @@ async def test_turns_before_a_resume_count_towards_the_limit() -> None:
 
 
 async def test_turns_are_counted_per_activation() -> None:
-    # T3: a second activation of an agent starts at zero.
+    # A second activation of an agent starts at zero.
     model = ScriptedModel(
         {
             "A": [call("look_up", city="Rome"), call("transfer_to_b"), call("look_up", city="Rome"), "done"],
@@ -169,23 +161,20 @@ async def test_turns_are_counted_per_activation() -> None:
     assert result.output == "done"
 
 
-# --- T5: output_key
+# --- output_key
 
 
 async def test_output_key_stores_the_answer() -> None:
-    # T5
     result = await Runner(Agent("A", model=ScriptedModel(["hello"]), output_key="greeting")).run("hi")
     assert result.values == {"greeting": "hello"}
 
 
 async def test_output_key_stores_structured_output_as_plain_data() -> None:
-    # T5, T6
     agent = Agent("A", model=ScriptedModel([REPORT]), output_key="report", output_type=Report)
     assert (await Runner(agent).run("hi")).values == {"report": {"city": "Rome", "degrees": 25}}
 
 
 async def test_output_key_stores_nothing_on_error() -> None:
-    # T5
     @tool(on_error="raise")
     async def fail() -> str:
         raise OSError("disk full")
@@ -199,7 +188,6 @@ async def test_output_key_stores_nothing_on_error() -> None:
 
 
 async def test_output_key_stores_the_answer_only_after_an_interrupt_is_answered() -> None:
-    # T5
     model = ScriptedModel([say("text", call("ask", question="?")), "done"])
     runner = Runner(Agent("A", model=model, tools=[ask], output_key="x"))
     suspended = await runner.run("hi")
@@ -208,18 +196,16 @@ async def test_output_key_stores_the_answer_only_after_an_interrupt_is_answered(
 
 
 async def test_output_key_stores_nothing_on_transfer() -> None:
-    # T5
     model = ScriptedModel({"A": [say("over to B", call("transfer_to_b"))], "B": ["done"]})
     result = await Runner(Agent("A", handoffs=[Agent("B")], output_key="x"), model=model).run("hi")
     assert result.output == "done"
     assert result.values == {}
 
 
-# --- T6: output types
+# --- output types
 
 
 async def test_an_answer_is_parsed_as_the_output_type() -> None:
-    # T6
     model = ScriptedModel([REPORT])
     result = await Runner(Agent("A", model=model, output_type=Report)).run("hi")
     assert result.output == Report(city="Rome", degrees=25)
@@ -230,7 +216,6 @@ async def test_an_answer_is_parsed_as_the_output_type() -> None:
 
 
 async def test_invalid_output_is_returned_to_the_model_with_the_problems() -> None:
-    # T6
     model = ScriptedModel(["Rome is warm", '{"city": "Rome", "degrees": 99}', REPORT])
     result = await Runner(Agent("A", model=model, output_type=Report)).run("hi")
     assert result.output == Report(city="Rome", degrees=25)
@@ -243,7 +228,6 @@ async def test_invalid_output_is_returned_to_the_model_with_the_problems() -> No
 
 
 async def test_the_third_invalid_output_ends_the_run() -> None:
-    # T6
     model = ScriptedModel(['{"city": "Rome"}'], cycle=True)
     with pytest.raises(OutputError, match="`A` must answer with `Report`") as caught:
         await Runner(Agent("A", model=model, output_type=Report)).run("hi")
@@ -253,7 +237,7 @@ async def test_the_third_invalid_output_ends_the_run() -> None:
 
 
 async def test_output_corrections_before_a_resume_count() -> None:
-    # T6: two corrections per activation, not two after every resume.
+    # Two corrections per activation, not two after every resume.
     model = ScriptedModel(["no", call("ask", question="?"), "no", "no", REPORT])
     runner = Runner(Agent("A", model=model, tools=[ask], output_type=Report))
     suspended = await runner.run("hi")
@@ -288,7 +272,7 @@ EMPTY_RESPONSES = (
 
 @pytest.mark.parametrize("empty", EMPTY_RESPONSES)
 async def test_a_model_is_called_again_after_an_empty_response(empty: Any) -> None:
-    # F22: the run ended although the error was retryable.
+    # The run ended although the error was retryable.
     model = ScriptedModel([empty, "hello"])
     runner = Runner(Agent("A", model=model))
     async with runner.stream("hi") as run:
@@ -301,7 +285,6 @@ async def test_a_model_is_called_again_after_an_empty_response(empty: Any) -> No
 
 
 async def test_usage_and_limits_count_the_empty_response() -> None:
-    # F22
     first = ModelResponse(AssistantMessage(), usage=Usage(3, 1))
     model = ScriptedModel([first, ModelResponse(AssistantMessage("hello"), usage=Usage(3, 2))])
     result = await Runner(Agent("A", model=model)).run("hi")
@@ -321,7 +304,6 @@ def with_fallback(model: Model) -> Model:
 
 @pytest.mark.parametrize("wrap", [with_retry, with_fallback])
 async def test_a_wrapper_decides_how_often_an_empty_response_is_retried(wrap: Callable[[Model], Model]) -> None:
-    # F22
     model = ScriptedModel([AssistantMessage()] * 9)
     with pytest.raises(EmptyResponseError):
         await Runner(Agent("A", model=wrap(model))).run("hi")
@@ -329,7 +311,6 @@ async def test_a_wrapper_decides_how_often_an_empty_response_is_retried(wrap: Ca
 
 
 async def test_an_empty_response_that_is_not_retryable_ends_the_run() -> None:
-    # F22
     model = ScriptedModel([EmptyResponseError("max_tokens is used up"), "never requested"])
     with pytest.raises(EmptyResponseError, match="used up"):
         await Runner(Agent("A", model=model)).run("hi")
@@ -359,7 +340,7 @@ async def test_usage_is_summed_by_agent_and_by_model() -> None:
     assert result.usage.by_model == {"m": total}
 
 
-# --- T6: types that are not objects
+# --- types that are not objects
 
 
 @pytest.mark.parametrize(
@@ -375,7 +356,6 @@ async def test_usage_is_summed_by_agent_and_by_model() -> None:
     ],
 )
 async def test_an_output_type_can_be_any_type_that_pydantic_validates(kind: Any, answer: str, expected: Any) -> None:
-    # T6
     model = ScriptedModel([answer])
     result = await Runner(Agent("A", model=model, output_type=kind)).run("hi")
     assert result.output == expected
@@ -385,7 +365,7 @@ async def test_an_output_type_can_be_any_type_that_pydantic_validates(kind: Any,
 
 
 async def test_an_output_type_that_is_not_an_object_is_wrapped() -> None:
-    # T6: providers require an object.
+    # Providers require an object.
     model = ScriptedModel(['{"response": [{"city": "Rome", "degrees": 25}]}'])
     result = await Runner(Agent("A", model=model, output_type=list[Report])).run("hi")
     assert result.output == [Report(city="Rome", degrees=25)]
@@ -397,7 +377,6 @@ async def test_an_output_type_that_is_not_an_object_is_wrapped() -> None:
 
 
 async def test_the_log_contains_invalid_output_but_not_the_correction_request() -> None:
-    # T6
     result = await Runner(Agent("A", model=ScriptedModel(["no", REPORT]), output_type=Report)).run("hi")
     assert transcript(result.events) == [
         'run of A started with "hi"',
@@ -410,7 +389,7 @@ async def test_the_log_contains_invalid_output_but_not_the_correction_request() 
 
 
 async def test_a_falsy_model_is_called() -> None:
-    # F31: a model that is also an empty list was ignored.
+    # A model that is also an empty list was ignored.
     class RecordingModel(list[ModelRequest]):
         name = "recording"
 
@@ -423,7 +402,7 @@ async def test_a_falsy_model_is_called() -> None:
 
 
 async def test_a_retry_tells_subscribers_that_the_streamed_response_is_discarded() -> None:
-    # F33: they received the text of both attempts as one response.
+    # They received the text of both attempts as one response.
     broken = ScriptedStream("Good", ModelError("broken", retryable=True))
     model = RetryModel(ScriptedModel([broken, ScriptedStream("Hel", "lo")]), initial_delay=0, after_output=True)
     async with Runner(Agent("A", model=model)).stream("hi") as run:
@@ -435,7 +414,6 @@ async def test_a_retry_tells_subscribers_that_the_streamed_response_is_discarded
 
 
 async def test_a_second_call_tells_subscribers_that_the_reasoning_is_discarded() -> None:
-    # F33, F22
     model = ScriptedModel([AssistantMessage(reasoning=(Reasoning("hm"),)), ScriptedStream("hello")])
     async with Runner(Agent("A", model=model)).stream("hi") as run:
         kinds = [type(event) for event in [event async for event in run] if isinstance(event, Delta)]

@@ -50,7 +50,7 @@ def tool_results(result: RunResult[Any]) -> list[tuple[str, str, bool]]:
 
 
 def assert_every_call_has_one_result(result: RunResult[Any]) -> None:
-    """Check clause 4 of DESIGN §4."""
+    """Check the precedence: transfer, exit, return-directly result, text."""
     call_ids = [
         each.id for event in result.events if isinstance(event, AgentResponded) for each in event.message.tool_calls
     ]
@@ -72,11 +72,10 @@ def assert_calls_and_results_are_paired(messages: Sequence[Message]) -> None:
     assert not expected
 
 
-# --- T7: return_directly
+# --- return_directly
 
 
 async def test_the_result_of_a_return_directly_tool_is_the_output() -> None:
-    # T7
     runner, model = make_runner(call("direct", text="x"))
     result = await runner.run("hi")
     assert (result.output, result.agent) == ("direct x", "A")
@@ -94,7 +93,6 @@ async def test_the_result_of_a_return_directly_tool_is_the_output() -> None:
 
 
 async def test_the_other_tools_finish_before_a_direct_result_ends_the_turn() -> None:
-    # T7
     finished: list[str] = []
     answered = asyncio.Event()
 
@@ -118,7 +116,7 @@ async def test_the_other_tools_finish_before_a_direct_result_ends_the_turn() -> 
 
 
 async def test_the_last_direct_result_in_call_order_is_the_output() -> None:
-    # T7: the order of the calls counts, not the order in which they finish.
+    # The order of the calls counts, not the order in which they finish.
     second_done = asyncio.Event()
 
     @tool(return_directly=True)
@@ -140,7 +138,6 @@ async def test_the_last_direct_result_in_call_order_is_the_output() -> None:
 
 
 async def test_a_tool_result_can_be_final() -> None:
-    # T7
     @tool
     async def decide(final: bool) -> ToolResult:
         return ToolResult("settled", is_final=final)
@@ -150,7 +147,6 @@ async def test_a_tool_result_can_be_final() -> None:
 
 
 async def test_the_error_of_a_direct_tool_is_returned_to_the_model() -> None:
-    # T7, T9
     @tool(return_directly=True)
     async def failing() -> str:
         raise OSError("broken")
@@ -161,7 +157,6 @@ async def test_the_error_of_a_direct_tool_is_returned_to_the_model() -> None:
 
 
 async def test_a_direct_result_is_parsed_as_the_output_type() -> None:
-    # T1, T6, T7
     @tool(return_directly=True)
     async def count() -> int:
         """Count."""
@@ -172,16 +167,14 @@ async def test_a_direct_result_is_parsed_as_the_output_type() -> None:
 
 
 async def test_a_direct_result_is_stored_under_the_output_key() -> None:
-    # T5, T7
     runner, _ = make_runner(call("direct", text="x"), output_key="answer")
     assert (await runner.run("hi")).values == {"answer": "direct x"}
 
 
-# --- T8: exit
+# --- exit
 
 
 async def test_exit_ends_the_run_with_its_result() -> None:
-    # T8
     runner, model = make_runner([call("note", text="x"), call("exit", final_result="that is all")], exit_tool=True)
     result = await runner.run("hi")
     assert (result.output, result.status) == ("that is all", "completed")
@@ -200,7 +193,6 @@ async def test_exit_ends_the_run_with_its_result() -> None:
 
 
 async def test_the_exit_tool_is_offered_only_with_exit_tool() -> None:
-    # T8
     runner, model = make_runner("hello", exit_tool=True)
     await runner.run("hi")
     spec = next(spec for spec in model.requests[0].tools if spec.name == "exit")
@@ -213,7 +205,6 @@ async def test_the_exit_tool_is_offered_only_with_exit_tool() -> None:
 
 
 async def test_exit_ends_the_run_despite_return_to_caller() -> None:
-    # T8, T21
     last = Agent("C", exit_tool=True)
     middle = Agent("B", handoffs=[handoff(last, return_to="caller")])
     model = ScriptedModel(
@@ -225,7 +216,6 @@ async def test_exit_ends_the_run_despite_return_to_caller() -> None:
 
 
 async def test_a_custom_agent_can_exit_with_or_without_a_result() -> None:
-    # T8
     @agent()
     async def without_result(ctx: AgentContext) -> Exit:
         await ctx.say("last message")
@@ -241,7 +231,6 @@ async def test_a_custom_agent_can_exit_with_or_without_a_result() -> None:
 
 
 async def test_invalid_arguments_of_exit_are_returned_to_the_model() -> None:
-    # T8
     wrong = AssistantMessage(tool_calls=(ToolCall("x", "exit", "{}"),))
     runner, _ = make_runner(wrong, call("exit", final_result="done"), exit_tool=True)
     result = await runner.run("hi")
@@ -249,11 +238,10 @@ async def test_invalid_arguments_of_exit_are_returned_to_the_model() -> None:
     assert tool_results(result)[0] == ("exit", 'Not ended: arguments must be {"final_result": "…"}.', True)
 
 
-# --- T10: unknown tools
+# --- unknown tools
 
 
 async def test_a_call_of_an_unknown_tool_returns_the_known_tools() -> None:
-    # T10
     runner, model = make_runner(call("nope"), "sorry", exit_tool=True)
     result = await runner.run("hi")
     assert tool_results(result) == [
@@ -268,7 +256,7 @@ async def test_a_call_of_an_unknown_tool_returns_the_known_tools() -> None:
 
 
 async def test_repeated_calls_of_unknown_tools_raise_an_error() -> None:
-    # T10, T19: they count as failed corrections.
+    # They count as failed corrections.
     runner, model = make_runner(*[call("nope")] * 9, tools=[note])
     with pytest.raises(UnknownToolError, match="keeps calling `nope`; its tools are: `note`") as caught:
         await runner.run("hi")
@@ -277,11 +265,10 @@ async def test_repeated_calls_of_unknown_tools_raise_an_error() -> None:
     assert len(model.requests) == 3
 
 
-# --- T18: mixtures
+# --- mixtures
 
 
 async def test_ordinary_calls_run_before_the_transfer_in_any_order() -> None:
-    # T18, DESIGN §4 clause 1
     for calls in (
         [transfer_to("B"), call("note", text="x"), call("note", text="y")],
         [call("note", text="x"), transfer_to("B"), call("note", text="y")],
@@ -297,7 +284,6 @@ async def test_ordinary_calls_run_before_the_transfer_in_any_order() -> None:
 
 
 async def test_the_first_of_several_transfers_is_followed() -> None:
-    # T18, DESIGN §4 clause 2
     runner, _ = make_runner([transfer_to("B"), transfer_to("C")])
     result = await runner.run("hi")
     assert result.agent == "B"
@@ -308,7 +294,6 @@ async def test_the_first_of_several_transfers_is_followed() -> None:
 
 
 async def test_the_last_of_several_transfers_is_followed_with_the_policy_last() -> None:
-    # T18, DESIGN §4 clause 2
     runner, _ = make_runner([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="last")
     result = await runner.run("hi")
     assert result.agent == "C"
@@ -318,7 +303,6 @@ async def test_the_last_of_several_transfers_is_followed_with_the_policy_last() 
 
 
 async def test_several_transfers_raise_an_error_with_the_policy_error() -> None:
-    # T18, DESIGN §4 clause 2
     runner, _ = make_runner([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="error")
     stream = runner.stream("hi")
     with pytest.raises(TransferError, match="`A` asked for several transfers at once: `B`, `C`") as caught:
@@ -333,14 +317,12 @@ async def test_several_transfers_raise_an_error_with_the_policy_error() -> None:
 
 
 async def test_a_transfer_takes_precedence_over_text() -> None:
-    # T18, DESIGN §4 clause 3
     runner, _ = make_runner(say("My answer is 42.", transfer_to("B")), output_key="answer")
     result = await runner.run("hi")
     assert (result.agent, result.output, result.values) == ("B", "B is here", {})
 
 
 async def test_a_transfer_takes_precedence_over_an_exit() -> None:
-    # T18
     runner, _ = make_runner([call("exit", final_result="bye"), transfer_to("B")], exit_tool=True)
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("B", "B is here")
@@ -349,7 +331,6 @@ async def test_a_transfer_takes_precedence_over_an_exit() -> None:
 
 
 async def test_a_transfer_takes_precedence_over_a_direct_result() -> None:
-    # T18
     runner, _ = make_runner([call("direct", text="x"), transfer_to("B")], output_key="answer")
     result = await runner.run("hi")
     assert (result.agent, result.output, result.values) == ("B", "B is here", {})
@@ -357,7 +338,6 @@ async def test_a_transfer_takes_precedence_over_a_direct_result() -> None:
 
 
 async def test_an_exit_takes_precedence_over_a_direct_result() -> None:
-    # T18, T8
     runner, _ = make_runner([call("exit", final_result="bye"), call("direct", text="x")], exit_tool=True)
     result = await runner.run("hi")
     assert result.output == "bye"
@@ -365,14 +345,13 @@ async def test_an_exit_takes_precedence_over_a_direct_result() -> None:
 
 
 async def test_a_transfer_takes_precedence_over_invalid_output() -> None:
-    # T18: text in a response with a transfer is not the output and is not validated.
+    # Text in a response with a transfer is not the output and is not validated.
     model = ScriptedModel({"A": [say("not a number", transfer_to("B"))], "B": ["B is here"]})
     result = await Runner(Agent("A", output_type=int, sub_agents=[Agent("B")]), model=model).run("hi")
     assert result.agent == "B"
 
 
 async def test_an_unknown_tool_does_not_stop_a_valid_transfer() -> None:
-    # T18
     runner, _ = make_runner([call("nope"), transfer_to("B")])
     result = await runner.run("hi")
     assert result.agent == "B"
@@ -384,7 +363,6 @@ async def test_an_unknown_tool_does_not_stop_a_valid_transfer() -> None:
 
 
 async def test_a_valid_transfer_is_followed_despite_an_invalid_one() -> None:
-    # T18, T19
     runner, _ = make_runner([transfer_to("Unknown"), transfer_to("C")])
     result = await runner.run("hi")
     assert result.agent == "C"
@@ -392,7 +370,6 @@ async def test_a_valid_transfer_is_followed_despite_an_invalid_one() -> None:
 
 
 async def test_a_failing_tool_does_not_stop_a_transfer() -> None:
-    # T18, T9
     @tool
     async def failing() -> str:
         raise OSError("broken")
@@ -404,7 +381,7 @@ async def test_a_failing_tool_does_not_stop_a_transfer() -> None:
 
 
 async def test_all_kinds_of_calls_in_one_response() -> None:
-    # T18: text, tools, an unknown tool, two transfers, an exit and a direct result in one response.
+    # Text, tools, an unknown tool, two transfers, an exit and a direct result in one response.
     runner, model = make_runner(
         say(
             "Let me see.",
@@ -447,7 +424,6 @@ async def test_all_kinds_of_calls_in_one_response() -> None:
 
 
 async def test_an_approval_is_answered_before_a_transfer_and_both_happen_once() -> None:
-    # T18, DESIGN §4 clause 3
     runner, model = make_runner([transfer_to("B"), call("pay", euro=5)])
     suspended = await runner.run("hi")
     assert suspended.status == "suspended"
@@ -467,7 +443,6 @@ async def test_an_approval_is_answered_before_a_transfer_and_both_happen_once() 
 
 
 async def test_a_rejected_approval_does_not_stop_the_transfer() -> None:
-    # T18
     runner, _ = make_runner([call("pay", euro=5), transfer_to("B")])
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, False)
@@ -477,7 +452,6 @@ async def test_a_rejected_approval_does_not_stop_the_transfer() -> None:
 
 
 async def test_an_approval_is_answered_before_an_exit_or_a_direct_result() -> None:
-    # T18
     for last in (call("exit", final_result="bye"), call("direct", text="bye")):
         runner, _ = make_runner([last, call("pay", euro=5)], exit_tool=True)
         suspended = await runner.run("hi")
@@ -487,11 +461,10 @@ async def test_an_approval_is_answered_before_an_exit_or_a_direct_result() -> No
         assert_every_call_has_one_result(result)
 
 
-# --- T19: unknown targets
+# --- unknown targets
 
 
 async def test_a_transfer_to_an_unknown_agent_returns_the_reachable_agents() -> None:
-    # T19
     runner, model = make_runner(transfer_to("Kitchen"), transfer_to("C"))
     result = await runner.run("hi")
     assert result.agent == "C"
@@ -502,7 +475,6 @@ async def test_a_transfer_to_an_unknown_agent_returns_the_reachable_agents() -> 
 
 @pytest.mark.parametrize("arguments", ["", "{}", "not json", '{"agent_name": 7}', "null", '["B"]'])
 async def test_invalid_arguments_of_a_transfer_return_the_expected_form(arguments: str) -> None:
-    # T19
     invalid = AssistantMessage(tool_calls=(ToolCall("x", "transfer_to_agent", arguments),))
     runner, _ = make_runner(invalid, transfer_to("B"))
     result = await runner.run("hi")
@@ -513,7 +485,6 @@ async def test_invalid_arguments_of_a_transfer_return_the_expected_form(argument
 
 @pytest.mark.parametrize("corrections", [0, 1, 2, 3])
 async def test_too_many_failed_corrections_raise_a_transfer_error(corrections: int) -> None:
-    # T19
     runner, model = make_runner(*[transfer_to("Kitchen")] * 9, max_corrections=corrections)
     stream = runner.stream("hi")
     with pytest.raises(TransferError, match=r"`A` cannot transfer to `Kitchen`; it can reach: `B`, `C`\.") as caught:
@@ -525,7 +496,6 @@ async def test_too_many_failed_corrections_raise_a_transfer_error(corrections: i
 
 
 async def test_two_corrections_are_allowed_by_default() -> None:
-    # T19
     runner, model = make_runner(*[transfer_to("Kitchen")] * 9)
     with pytest.raises(TransferError):
         await runner.run("hi")
@@ -533,7 +503,7 @@ async def test_two_corrections_are_allowed_by_default() -> None:
 
 
 async def test_failed_corrections_are_counted_for_the_whole_activation() -> None:
-    # T19: a valid response in between does not reset the count.
+    # A valid response in between does not reset the count.
     steps = [transfer_to("K"), transfer_to("K"), call("note", text="x"), transfer_to("K"), transfer_to("K"), "never"]
     runner, model = make_runner(*steps)
     with pytest.raises(TransferError):
@@ -542,14 +512,12 @@ async def test_failed_corrections_are_counted_for_the_whole_activation() -> None
 
 
 async def test_a_corrected_mistake_does_not_count() -> None:
-    # T19
     steps = [step for _ in range(5) for step in (transfer_to("K"), call("note", text="x"))]
     runner, _ = make_runner(*steps, "done")
     assert (await runner.run("hi")).output == "done"
 
 
 async def test_failed_corrections_before_a_resume_count() -> None:
-    # T19
     runner, model = make_runner(transfer_to("K"), [transfer_to("K"), call("pay", euro=1)], transfer_to("K"), "never")
     suspended = await runner.run("hi")
     with pytest.raises(TransferError):
@@ -558,7 +526,6 @@ async def test_failed_corrections_before_a_resume_count() -> None:
 
 
 async def test_each_activation_has_its_own_corrections() -> None:
-    # T19
     model = ScriptedModel(
         {"A": [transfer_to("K"), transfer_to("K"), transfer_to("B")], "B": [transfer_to("K"), transfer_to("K"), "done"]}
     )
@@ -566,11 +533,10 @@ async def test_each_activation_has_its_own_corrections() -> None:
     assert result.output == "done"
 
 
-# --- T13: functions that return an agent
+# --- functions that return an agent
 
 
 async def test_a_function_that_returns_an_agent_is_a_transfer() -> None:
-    # T13, swarm.md S1
     sales = Agent("Sales")
 
     def to_sales() -> Agent:
@@ -599,7 +565,7 @@ async def test_a_function_that_returns_an_agent_is_a_transfer() -> None:
 
 
 async def test_multiple_transfers_also_applies_to_functions_that_return_agents() -> None:
-    # T13, T18: the order of the calls decides.
+    # The order of the calls decides.
     sales = Agent("Sales")
 
     def to_sales() -> Agent:
@@ -615,7 +581,6 @@ async def test_multiple_transfers_also_applies_to_functions_that_return_agents()
 
 
 async def test_a_tool_result_can_name_the_target_of_a_transfer() -> None:
-    # T13
     @tool
     async def route(ctx: RunContext) -> ToolResult:
         return ToolResult("going", transfer_to="B")

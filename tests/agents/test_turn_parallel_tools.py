@@ -1,4 +1,4 @@
-"""`max_parallel_tools`: the number of tool calls of one response that run at once (control M13)."""
+"""`max_parallel_tools`: the number of tool calls of one response that run at once."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,6 @@ class Gauge:
 
 @pytest.mark.parametrize(("limit", "most"), [(None, 5), (9, 5), (2, 2), (1, 1)])
 async def test_at_most_so_many_calls_of_a_response_run_at_once(limit: int | None, most: int) -> None:
-    # M13
     gauge = Gauge()
     model = ScriptedModel([[call("work", number=number) for number in range(5)], "done"])
     made = Agent("A", tools=[tool(gauge.work)], model=model, max_parallel_tools=limit)
@@ -44,7 +43,7 @@ async def test_at_most_so_many_calls_of_a_response_run_at_once(limit: int | None
 
 
 async def test_the_next_call_starts_when_a_call_waits_for_an_answer() -> None:
-    # M13: the others finish before the run is suspended.
+    # The others finish before the run is suspended.
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
@@ -61,13 +60,11 @@ async def test_the_next_call_starts_when_a_call_waits_for_an_answer() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, "2", 1.5])
 def test_a_wrong_limit_is_refused(wrong: Any) -> None:
-    # M13
     with pytest.raises(SetupError, match="max_parallel_tools"):
         Agent("A", max_parallel_tools=wrong)
 
 
 async def test_limited_tools_survive_crashes_after_every_event() -> None:
-    # M13
     def new_runner(store: Any) -> Runner:
         model = ScriptedModel([[call("work", number=number) for number in range(3)], "done"])
         return Runner(Agent("A", tools=[tool(Gauge().work)], model=model, max_parallel_tools=2), store=store)

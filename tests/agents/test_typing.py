@@ -28,7 +28,6 @@ REPORT = '{"city": "Rome", "degrees": 25}'
 
 
 async def test_the_output_has_the_output_type_of_the_agent() -> None:
-    # T1
     reporter = Agent("Reporter", model=ScriptedModel([REPORT]), output_type=Report)
     runner = Runner(reporter)
     assert_type(runner, Runner[Any, Report])
@@ -40,21 +39,18 @@ async def test_the_output_has_the_output_type_of_the_agent() -> None:
 
 
 async def test_the_output_is_text_by_default() -> None:
-    # T1
     result = await Runner(Agent("A", model=ScriptedModel(["hello"]))).run("hi")
     assert_type(result, RunResult[str])
     assert result.output.upper() == "HELLO"
 
 
 def test_run_sync_returns_the_output_type() -> None:
-    # T1
     result = Runner(Agent("A", model=ScriptedModel([REPORT]), output_type=Report)).run_sync("Rome?")
     assert_type(result, RunResult[Report])
     assert result.output.city == "Rome"
 
 
 async def test_streams_and_resumed_runs_have_the_output_type() -> None:
-    # T1
     @tool
     async def ask(ctx: RunContext) -> str:
         return str(await ctx.interrupt("continue?"))
@@ -71,7 +67,6 @@ async def test_streams_and_resumed_runs_have_the_output_type() -> None:
 
 
 async def test_the_context_has_the_context_type_of_the_agent() -> None:
-    # T1
     def instructions(ctx: AgentContext[Customer]) -> str:
         assert_type(ctx.context, Customer)
         return f"The customer is {ctx.context.name.title()}."
@@ -93,7 +88,6 @@ async def test_the_context_has_the_context_type_of_the_agent() -> None:
 
 
 async def test_a_custom_agent_has_a_context_type_and_an_output_type() -> None:
-    # T1
     class Counter(BaseAgent[Customer, int]):
         name = "Counter"
 
@@ -110,7 +104,6 @@ async def test_a_custom_agent_has_a_context_type_and_an_output_type() -> None:
 
 
 async def test_the_output_of_a_function_agent_is_any() -> None:
-    # T1
     @agent()
     async def greeter(ctx: AgentContext) -> None:
         assert_type(ctx.context, Any)

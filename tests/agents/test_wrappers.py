@@ -1,4 +1,4 @@
-"""Wrappers and hooks together with workflows: guardrails, `then_transfer` and hooks (W1, T21, H12)."""
+"""Wrappers and hooks together with workflows: guardrails, `then_transfer` and hooks."""
 
 from typing import Any
 
@@ -41,7 +41,6 @@ def sequence(*agents: BaseAgent[Any, Any], **options: Any) -> SequentialAgent:
 
 
 async def test_guardrails_around_a_workflow_check_its_input_and_output() -> None:
-    # W1
     runner = Runner(
         with_guardrails(sequence(speaker("a"), asker("b")), input_guardrails=[polite], output_guardrails=[polite])
     )
@@ -59,7 +58,6 @@ async def test_guardrails_around_a_workflow_check_its_input_and_output() -> None
 
 
 async def test_a_guarded_step_stops_its_sequence_or_only_its_branch() -> None:
-    # W1, W3
     rude = with_guardrails(speaker("a", "rude"), output_guardrails=[polite])
     with pytest.raises(GuardrailTrippedError):
         await Runner(sequence(rude, speaker("b"))).run("go")
@@ -69,7 +67,6 @@ async def test_a_guarded_step_stops_its_sequence_or_only_its_branch() -> None:
 
 
 async def test_parallel_guardrails_work_in_a_branch() -> None:
-    # W1
     guarded = with_guardrails(Agent("A"), input_guardrails=[polite], mode="parallel")
     runner = Runner(ParallelAgent("P", sub_agents=[guarded, Agent("B")]), model=ScriptedModel({"A": ["a"], "B": ["b"]}))
     assert (await runner.run("go")).output == {"A": "a", "B": "b"}
@@ -79,7 +76,6 @@ async def test_parallel_guardrails_work_in_a_branch() -> None:
 
 
 async def test_then_transfer_wraps_a_workflow() -> None:
-    # T21
     inner = SequentialAgent("W", sub_agents=[speaker("a"), asker("b")], handoffs=[speaker("next")])
     runner = Runner(then_transfer(inner, to="next"))
     result = await answered(runner, await runner.run("go"))
@@ -90,7 +86,6 @@ async def test_then_transfer_wraps_a_workflow() -> None:
 
 @pytest.mark.parametrize("action", [Exit("over"), BreakLoop()])
 async def test_exit_and_break_loop_are_passed_on_by_then_transfer(action: Any) -> None:
-    # T21, W2
     inner = SequentialAgent("W", sub_agents=[speaker("a", then=action)], handoffs=[speaker("next")])
     loop = LoopAgent("L", sub_agents=[then_transfer(inner, to="next")])
     result = await Runner(sequence(loop, speaker("end"))).run("go")
@@ -98,7 +93,6 @@ async def test_exit_and_break_loop_are_passed_on_by_then_transfer(action: Any) -
 
 
 async def test_then_transfer_in_a_step_stays_inside_the_step() -> None:
-    # T21, W1
     step = then_transfer(Agent("A", handoffs=[speaker("next")]), to="next")
     runner = Runner(sequence(step, speaker("z")), model=ScriptedModel({"A": ["a"]}))
     result = await runner.run("go")
@@ -108,7 +102,7 @@ async def test_then_transfer_in_a_step_stays_inside_the_step() -> None:
 
 
 async def test_a_reported_error_leaves_the_same_values_before_and_after_a_resume() -> None:
-    # T21, W4: only values of branches that were never joined are lost.
+    # Only values of branches that were never joined are lost.
     branches = ParallelAgent("P", sub_agents=[writer("lost", lost=1), failing("f")])
     inside = SequentialAgent("W", sub_agents=[writer("kept", kept=1, gone=None), branches], handoffs=[asker("next")])
     runner = Runner(then_transfer(inside, to="next", on_error="report"))
@@ -123,7 +117,6 @@ async def test_a_reported_error_leaves_the_same_values_before_and_after_a_resume
 
 
 async def test_model_calls_before_a_reported_error_count_after_a_resume() -> None:
-    # T21, DESIGN §10
     inside = SequentialAgent("W", sub_agents=[Agent("A"), failing("f")], handoffs=[asker("next")])
     step = then_transfer(inside, to="next", on_error="report")
     runner = Runner(sequence(step, Agent("B")), model=ScriptedModel({"A": ["a"]}), limits=Limits(model_calls=1))
@@ -133,7 +126,6 @@ async def test_model_calls_before_a_reported_error_count_after_a_resume() -> Non
 
 
 async def test_an_exceeded_run_limit_is_not_reported() -> None:
-    # T21, DESIGN §10
     inside = LoopAgent("W", sub_agents=[Agent("A")], handoffs=[speaker("next")])
     runner = Runner(
         then_transfer(inside, to="next", on_error="report"),
@@ -180,7 +172,6 @@ class WritingHooks(AgentHooks):
 
 
 async def test_run_hooks_are_called_once_for_nested_agents() -> None:
-    # H12
     hooks = RecordingHooks()
     inner = SequentialAgent("T", sub_agents=[asker("b")])
     boss = Agent("Boss", tools=[inner.as_tool()])
@@ -196,7 +187,6 @@ async def test_run_hooks_are_called_once_for_nested_agents() -> None:
 
 
 async def test_agent_hooks_of_workflows_and_branches_can_write_values() -> None:
-    # H12, W4
     branch = Agent("A", hooks=WritingHooks())
     parallel = ParallelAgent("P", sub_agents=[branch, asker("b")], hooks=WritingHooks())
     runner = Runner(sequence(parallel, hooks=WritingHooks()), model=ScriptedModel({"A": ["a"]}))
@@ -214,7 +204,6 @@ async def test_agent_hooks_of_workflows_and_branches_can_write_values() -> None:
 
 
 async def test_a_hook_can_interrupt_in_a_branch() -> None:
-    # H12, W5
     class InterruptingHooks(AgentHooks):
         async def on_start(self, ctx: RunContext, agent: Any) -> None:
             ctx.values.set("allowed", await ctx.interrupt(f"may {agent.name}?"))
@@ -229,7 +218,6 @@ async def test_a_hook_can_interrupt_in_a_branch() -> None:
 
 
 async def test_an_error_in_a_hook_of_a_branch_fails_the_branch() -> None:
-    # H12, W3
     class FailingHooks(AgentHooks):
         def on_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
             raise ValueError("not like this")

@@ -31,7 +31,7 @@ def make_runner(model: Any, **options: Any) -> Runner[Any, Any]:
 
 
 async def test_values_changed_by_a_failed_agent_are_kept_after_a_resume() -> None:
-    # T21: also values of the failed call, which no other event records.
+    # Also values of the failed call, which no other event records.
     model = ScriptedModel({"Worker": [call("write_and_fail")], "Boss": [call("ask")]})
     suspended = await make_runner(model).run("go", values={"deleted": 1, "other": 2})
     assert suspended.values == {"other": 2, "written": True}

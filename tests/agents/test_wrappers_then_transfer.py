@@ -34,7 +34,7 @@ def make_runner(**options: Any) -> Runner[Any, Any]:
 
 
 async def test_an_agent_that_finishes_transfers_control() -> None:
-    # T21: the same events as for a transfer that a model requested.
+    # The same events as for a transfer that a model requested.
     model = ScriptedModel({"Worker": ["work done"], "Boss": ["well done"]})
     result = await make_runner(model=model).run("go")
     assert (result.agent, result.output) == ("Boss", "well done")
@@ -56,7 +56,6 @@ async def test_an_agent_that_finishes_transfers_control() -> None:
 
 
 async def test_the_synthetic_call_is_valid_json_for_any_name() -> None:
-    # T21
     name = 'the "Boss" \\ 上司'
     worker = then_transfer(Agent("Worker", model=ScriptedModel(["done"])), to=name)
     result = await Runner(worker, extra_agents=[Agent(name, model=ScriptedModel(["ok"]))]).run("go")
@@ -66,7 +65,6 @@ async def test_the_synthetic_call_is_valid_json_for_any_name() -> None:
 
 
 async def test_the_agent_keeps_its_name_description_tools_and_edges() -> None:
-    # T21
     child = Agent("Child", description="c", model=ScriptedModel(["from the child"]))
     model = ScriptedModel([transfer_to("Child")])
     worker = Agent("Worker", description="works", model=model, tools=[ask], sub_agents=[child])
@@ -80,7 +78,6 @@ async def test_the_agent_keeps_its_name_description_tools_and_edges() -> None:
 
 
 async def test_a_custom_agent_can_be_wrapped() -> None:
-    # T21
     @agent()
     async def worker(ctx: AgentContext) -> None:
         await ctx.say("done by a function")
@@ -92,14 +89,12 @@ async def test_a_custom_agent_can_be_wrapped() -> None:
 
 
 async def test_an_exit_is_not_followed_by_a_transfer() -> None:
-    # T21
     model = ScriptedModel({"Worker": [call("exit", final_result="that is all")]})
     result = await make_runner(model=model).run("go")
     assert (result.agent, result.output) == ("Worker", "that is all")
 
 
 async def test_the_agents_own_transfer_takes_precedence() -> None:
-    # T21
     @agent(handoffs=["Other"])
     async def worker(ctx: AgentContext) -> Transfer:
         return Transfer("Other")
@@ -110,7 +105,6 @@ async def test_the_agents_own_transfer_takes_precedence() -> None:
 
 @pytest.mark.parametrize("on_error", ["raise", "report"])
 async def test_an_interrupt_suspends_the_run_and_the_transfer_follows_the_answer(on_error: str) -> None:
-    # T21
     model = ScriptedModel({"Worker": [call("ask", question="?"), "done"], "Boss": ["well done"]})
     runner = make_runner(model=model, on_error=on_error)
     suspended = await runner.run("go")
@@ -120,7 +114,6 @@ async def test_an_interrupt_suspends_the_run_and_the_transfer_follows_the_answer
 
 
 async def test_an_error_ends_the_run() -> None:
-    # T21
     model = ScriptedModel({"Worker": [call("fail")], "Boss": ["never"]})
     stream = make_runner(model=model).stream("go")
     with pytest.raises(Exception, match="disk full"):
@@ -130,7 +123,6 @@ async def test_an_error_ends_the_run() -> None:
 
 
 async def test_an_error_is_reported_as_a_message_with_on_error_report() -> None:
-    # T21
     model = ScriptedModel({"Worker": [call("fail")], "Boss": ["we will manage"]})
     result = await make_runner(model=model, on_error="report").run("go")
     assert (result.agent, result.output) == ("Boss", "we will manage")
@@ -165,7 +157,7 @@ async def test_an_error_is_reported_as_a_message_with_on_error_report() -> None:
 
 
 async def test_a_reported_error_removes_the_messages_of_the_failed_agent() -> None:
-    # T21, T26: only the message about the error remains.
+    # Only the message about the error remains.
     model = ScriptedModel({"Worker": [call("ask", question="?"), call("fail")], "Boss": ["ok"]})
     runner = make_runner(model=model, on_error="report", history="verbatim")
     suspended = await runner.run("go")
@@ -179,7 +171,6 @@ async def test_a_reported_error_removes_the_messages_of_the_failed_agent() -> No
 
 
 async def test_an_agent_with_a_reported_error_does_not_run_again_after_a_resume() -> None:
-    # T21, DESIGN §1
     runs: list[str] = []
 
     @agent()
@@ -199,7 +190,6 @@ async def test_an_agent_with_a_reported_error_does_not_run_again_after_a_resume(
 
 
 async def test_the_turn_limit_is_raised_or_reported() -> None:
-    # T21, T3
     steps = {"Worker": [call("unknown_tool")] * 5, "Boss": ["ok"]}
     worker = Agent("Worker", tools=[ask], max_turns=1, on_max_turns="error")
     with pytest.raises(TurnLimitError):
@@ -212,7 +202,6 @@ async def test_the_turn_limit_is_raised_or_reported() -> None:
 
 
 async def test_agents_can_be_chained() -> None:
-    # T21, T22
     first = then_transfer(Agent("One"), to="Two")
     second = then_transfer(Agent("Two"), to="Three")
     model = ScriptedModel({"One": ["1"], "Two": ["2"], "Three": ["3"]})
@@ -222,7 +211,6 @@ async def test_agents_can_be_chained() -> None:
 
 
 async def test_an_exit_of_the_target_ends_the_run() -> None:
-    # T21, T8
     @agent()
     async def last(ctx: AgentContext) -> Exit:
         return Exit("over")
@@ -233,19 +221,17 @@ async def test_an_exit_of_the_target_ends_the_run() -> None:
 
 
 def test_an_agent_that_transfers_to_itself_is_refused() -> None:
-    # T21
     with pytest.raises(SetupError, match=r"then_transfer\(`A`, to=`A`\) would never end"):
         then_transfer(Agent("A"), to="A")
 
 
 def test_an_unknown_target_is_refused() -> None:
-    # T11, T21
     with pytest.raises(SetupError, match="`A` has a handoff to `Unknown`, but the team has no agent of that name"):
         Runner(then_transfer(Agent("A"), to="Unknown"))
 
 
 async def test_the_model_has_no_tool_for_the_transfer() -> None:
-    # T21: the model does not see this handoff.
+    # The model does not see this handoff.
     model = ScriptedModel({"Worker": ["done"], "Boss": ["ok"]})
     await make_runner(model=model).run("go")
     assert [spec.name for spec in model.requests[0].tools] == ["ask", "fail", "exit"]
@@ -253,7 +239,6 @@ async def test_the_model_has_no_tool_for_the_transfer() -> None:
 
 
 async def test_the_events_of_the_wrapped_agent_are_unchanged_after_a_resume() -> None:
-    # T21
     model = ScriptedModel({"Worker": ["done"], "Boss": [call("ask", question="?"), "ok"]})
     worker = Agent("Worker")
     runner = Runner(then_transfer(worker, to="Boss"), extra_agents=[Agent("Boss", tools=[ask])], model=model)

@@ -161,7 +161,6 @@ WITH_ANY_MODEL = [example for example in EXAMPLES if "scripted_or_real" in examp
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("example", WITH_ANY_MODEL, ids=lambda example: example.stem)
 async def test_an_example_runs_with_the_model_that_the_environment_names(example: Path) -> None:
-    # X6
     async with OpenAIServer([_any_model], cycle=True) as server:
         address = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": server.api_key}
         finished = await asyncio.to_thread(

@@ -8,7 +8,6 @@ from tests.architecture.inline_code import ROOT, pages, sentences, text_of, wron
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_inline_code_names_what_exists(path: Path) -> None:
-    # X6
     assert [*wrong_names(text_of(path))] == []
 
 

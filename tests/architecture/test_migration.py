@@ -7,7 +7,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-# M10, and the names of issue 15.
+# And the names of issue 15.
 EINO = ("GenModelInput", "MessageModifier", "OnError", "DesignateAgent", "WithToolOptions", "TurnLoop")
 OPENAI = ("call_model_input_filter", "tool_use_behavior", "@function_tool(is_enabled", "RunState.add_input")
 
@@ -23,7 +23,7 @@ def test_a_migration_page_has_a_row_for_the_name(page: str, name: str) -> None:
 
 
 def test_one_page_compares_all_history_policies() -> None:
-    # M24: the fences of the page assert the messages; the table has a row and the page a section for each policy.
+    # The fences of the page assert the messages; the table has a row and the page a section for each policy.
     text = (DOCS / "concepts" / "history-policies.md").read_text()
     for policy in ("rewritten", "verbatim", "lineage", "answers", "none", "a filter"):
         name = policy if policy == "a filter" else f'`"{policy}"`'

@@ -18,7 +18,6 @@ def _prose(text: str) -> str:
     return FENCE.sub("", text)
 
 
-# X1
 def test_both_readmes_have_the_same_code() -> None:
     fences = [match.group(0) for match in FENCE.finditer(ENGLISH)]
     assert len(fences) >= 3
@@ -47,7 +46,6 @@ def test_both_readmes_have_one_block_for_the_probes() -> None:
         assert len(re.findall(r"<!-- probes:start -->\n.+?\n<!-- probes:end -->", text, re.DOTALL)) == 1
 
 
-# X2, X9
 def test_the_version_and_the_address_are_stated_alike() -> None:
     site = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))

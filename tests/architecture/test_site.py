@@ -13,7 +13,6 @@ DOCS = REPOSITORY / "docs"
 DIAGRAMS = sorted(FOLDER.glob("*.mmd"))
 
 
-# X2
 @pytest.mark.parametrize("source", DIAGRAMS, ids=lambda source: source.stem)
 def test_diagrams_are_drawn_from_their_sources_and_shown(source: Path) -> None:
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
@@ -23,7 +22,6 @@ def test_diagrams_are_drawn_from_their_sources_and_shown(source: Path) -> None:
         assert f"{picture.name}#only-{theme}" in pages
 
 
-# X2
 def test_pages_load_nothing_from_another_origin() -> None:
     loaded = re.compile(r"""!\[[^\]]*\]\(https?:|(?:src|srcset)=["']https?:|@import|url\(["']?https?:""")
     files = [
@@ -36,7 +34,6 @@ def test_pages_load_nothing_from_another_origin() -> None:
     assert found == []
 
 
-# X2
 def test_the_theme_asks_no_other_service() -> None:
     site = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8")
     source = (REPOSITORY / "tools/theme/partials/source.html").read_text(encoding="utf-8")
@@ -46,14 +43,12 @@ def test_the_theme_asks_no_other_service() -> None:
     assert 'data-md-component="source">' not in source, "with it the theme asks api.github.com"
 
 
-# X3
 def test_every_guide_is_in_the_index() -> None:
     index = (DOCS / "guides" / "index.md").read_text(encoding="utf-8")
     missing = [page.name for page in (DOCS / "guides").glob("*.md") if f"({page.name})" not in index]
     assert missing == ["index.md"]
 
 
-# X2
 def test_the_reference_lists_every_name_of_the_package() -> None:
     index = (DOCS / "reference" / "index.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"\[`(\w+)`\]\[batonkit\.", index))

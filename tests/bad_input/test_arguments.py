@@ -131,7 +131,6 @@ new_handoff: Any = handoff
     ],
 )
 def test_a_mistake_is_named_with_what_to_write(mistake: Callable[[], Any], message: str) -> None:
-    # F34
     with pytest.raises(SetupError) as caught:
         mistake()
     assert str(caught.value).startswith(message)

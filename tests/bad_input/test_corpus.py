@@ -541,7 +541,6 @@ def failure_of(function: Callable[..., Any], /, *args: Any, **options: Any) -> s
 
 @pytest.mark.parametrize("target", [*CONSTRUCTORS, *METHODS], ids=lambda each: each.name)
 def test_wrong_arguments_raise_an_error_of_this_kit(target: Target) -> None:
-    # F34
     failures = [
         f"{label}: {failure}"
         for label, options in target.cases()
@@ -598,7 +597,6 @@ CLI_OPTIONS = [option for name in COMMANDS if name != "demo" for option in optio
 def test_wrong_options_end_with_a_message(
     path: tuple[str, ...], option: click.Option, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # F34
     monkeypatch.chdir(tmp_path)
     words = WORDS.get(path[-1], () if path[-1] in ("ls", "demo") else ("no_such_module:agent",))
     for text in WRONG_TEXTS:
@@ -617,7 +615,6 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("path", BODIES)
 def test_wrong_bodies_are_refused_with_a_message(path: str) -> None:
-    # F34
     app = api_app(Agent("A", model=ScriptedModel(["hello"], cycle=True)))
     client = TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 5000))
     with closing(client), client:
@@ -646,7 +643,6 @@ def test_wrong_bodies_are_refused_with_a_message(path: str) -> None:
 
 
 async def test_wrong_answers_to_an_approval_are_refused() -> None:
-    # F34
     @tool(needs_approval=True)
     def pay(amount: int) -> str:
         return f"paid {amount}"

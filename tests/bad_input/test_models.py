@@ -124,7 +124,6 @@ async def test_a_model_that_writes_garbage_arguments_for_ever() -> None:
 
 
 async def test_a_model_that_calls_unknown_tools_for_ever() -> None:
-    # T10
     model = ScriptedModel([call("nope")], cycle=True)
     with pytest.raises(
         UnknownToolError, match="the model of `A` keeps calling `nope`; its tools are: `look_up`"
@@ -135,7 +134,6 @@ async def test_a_model_that_calls_unknown_tools_for_ever() -> None:
 
 
 async def test_a_model_without_tools_that_calls_some() -> None:
-    # T10
     model = ScriptedModel([call("nope"), "sorry"])
     result = await Runner(Agent("A", model=model)).run("hi")
     assert result.output == "sorry"
@@ -143,7 +141,6 @@ async def test_a_model_without_tools_that_calls_some() -> None:
 
 
 async def test_a_model_that_transfers_to_unknown_agents_for_ever() -> None:
-    # T19
     model = ScriptedModel([transfer_to("Kitchen")], cycle=True)
     with pytest.raises(TransferError, match="`A` cannot transfer to `Kitchen`; it can reach: `B`") as caught:
         await Runner(Agent("A", model=model, sub_agents=[Agent("B")])).run("hi")
@@ -151,7 +148,7 @@ async def test_a_model_that_transfers_to_unknown_agents_for_ever() -> None:
 
 
 async def test_a_model_that_alternates_between_mistakes() -> None:
-    # T10, T19: one budget for all of them.
+    # One budget for all of them.
     model = ScriptedModel([transfer_to("Kitchen"), call("nope")], cycle=True)
     with pytest.raises(TransferError):
         await Runner(Agent("A", model=model, sub_agents=[Agent("B")])).run("hi")
@@ -159,7 +156,6 @@ async def test_a_model_that_alternates_between_mistakes() -> None:
 
 
 async def test_a_model_that_never_stops_calling_tools() -> None:
-    # T3
     model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
     live = Runner(Agent("A", model=model, tools=[look_up])).stream("hi")
     with pytest.raises(TurnLimitError, match="`A` has no answer after 20 turns"):
@@ -170,7 +166,7 @@ async def test_a_model_that_never_stops_calling_tools() -> None:
 
 
 async def test_models_that_never_stop_in_many_agents() -> None:
-    # T20: turns are per agent, but model calls are limited for the whole run.
+    # Turns are per agent, but model calls are limited for the whole run.
     model = ScriptedModel({"A": [call("look_up", city="Rome"), transfer_to("B")], "B": [transfer_to("A")]}, cycle=True)
     limits = Limits(transfers=None, idle_cycles=None)
     runner = Runner(Agent("A", tools=[look_up], sub_agents=[Agent("B")]), model=model, limits=limits)
@@ -180,7 +176,6 @@ async def test_models_that_never_stop_in_many_agents() -> None:
 
 
 async def test_a_model_that_gives_two_calls_one_id() -> None:
-    # T26
     twice = AssistantMessage(
         tool_calls=(ToolCall("x", "look_up", '{"city":"Rome"}'), ToolCall("x", "look_up", '{"city":"Oslo"}'))
     )
@@ -195,7 +190,6 @@ async def test_a_model_that_gives_two_calls_one_id() -> None:
 
 
 async def test_a_call_without_a_name() -> None:
-    # T10
     async def respond(request: ModelRequest) -> AsyncIterator[Chunk]:
         if len(request.messages) == 1:
             yield ToolCallChunk(0, "x", "", "{}")

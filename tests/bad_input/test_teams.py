@@ -130,7 +130,6 @@ def test_an_unknown_loop_fallback_is_refused() -> None:
 
 @pytest.mark.parametrize("policy", ["rewriten", "", 7, None])
 def test_an_unknown_history_of_a_runner(policy: Any) -> None:
-    # T25
     with pytest.raises(
         SetupError, match=r"there is no history .*; use one of rewritten, verbatim, lineage, answers, none, or"
     ):
@@ -139,7 +138,6 @@ def test_an_unknown_history_of_a_runner(policy: Any) -> None:
 
 @pytest.mark.parametrize("policy", ["rewriten", 7])
 def test_an_unknown_history_of_an_agent_or_an_edge(policy: Any) -> None:
-    # T25
     with pytest.raises(SetupError, match="there is no history "):
         Agent("A", history=policy)
     with pytest.raises(SetupError, match="there is no history "):

@@ -72,7 +72,6 @@ async def test_a_tool_that_hangs_in_a_thread_is_left_behind() -> None:
 
 
 async def test_a_tool_that_hangs_is_cancelled_with_the_run() -> None:
-    # T29
     begun = asyncio.Event()
     ended: list[str] = []
 
@@ -99,7 +98,6 @@ async def test_a_tool_that_hangs_is_cancelled_with_the_run() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_tool_that_swallows_its_cancellation_does_not_save_the_run(count: int) -> None:
-    # T29
     begun = asyncio.Event()
 
     @tool
@@ -224,7 +222,6 @@ async def test_instructions_that_fail() -> None:
 
 
 async def test_a_projection_that_gives_no_messages() -> None:
-    # T25
     def wrong(entries: Any) -> Any:
         return "everything"
 

@@ -78,7 +78,7 @@ def test_a_file_without_sound_is_refused(tmp_path: Path) -> None:
 
 
 def test_recording_holds_the_played_audio_in_order(tmp_path: Path) -> None:
-    """R7: audio that was not played is not recorded."""
+    """Audio that was not played is not recorded."""
     recording = Recording()
     recording.add("a", speech("one two"))
     recording.add("b", speech("three"))

@@ -49,7 +49,7 @@ def system() -> Any:
 
 
 async def test_the_speaker_plays_in_order_and_reports_its_position(system: Any) -> None:
-    """R7: a playback tracker that the application feeds."""
+    """A playback tracker that the application feeds."""
     reports: list[tuple[str, float]] = []
     speaker = AudioOutput(system, lambda item, played: reports.append((item, played)))
     (stream,) = system.opened

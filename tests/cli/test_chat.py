@@ -250,7 +250,6 @@ router = Agent("Router", sub_agents=[billing], model=ScriptedModel([transfer_to(
 
 
 def test_the_active_agent_is_remembered_without_a_store(write: Write, baton: Invoke) -> None:
-    # F27
     write(TEAM)
     shown = baton("chat", "desk:router", input="my bill?\nand now?\n").output.splitlines()
     assert [line for line in shown if line.startswith("●")] == ["● Router", "● Billing", "● Billing"]
@@ -258,7 +257,6 @@ def test_the_active_agent_is_remembered_without_a_store(write: Write, baton: Inv
 
 
 def test_the_store_of_a_runner_keeps_the_conversation(write: Write, baton: Invoke) -> None:
-    # F27
     write(TEAM + 'runner = Runner(router, store="own.db")\n')
     first = baton("chat", "desk:runner", input="my bill?\n").output.splitlines()[0]
     thread = first.removeprefix("thread ").partition(",")[0]
@@ -281,7 +279,7 @@ agent = Agent("Desk", tools=[ask], model=ScriptedModel([both, told, told]))
 
 
 def test_an_invalid_answer_is_asked_again_alone(write: Write, baton: Invoke) -> None:
-    # F27: it ended the turn, and the valid answer was asked again with it.
+    # It ended the turn, and the valid answer was asked again with it.
     write(
         """
         @tool
@@ -301,7 +299,6 @@ def test_an_invalid_answer_is_asked_again_alone(write: Write, baton: Invoke) -> 
 
 @pytest.mark.parametrize("text", ["ask the boss first", "what is this?", "quit", "nonsense"])
 def test_ordinary_text_at_an_approval_is_not_a_refusal(write: Write, baton: Invoke, text: str) -> None:
-    # F27
     write(APPROVAL)
     output = baton("chat", "desk:agent", input=f"refund me\n{text}\ny\n").output
     assert "y approves; n, or n and a reason, declines" in output
@@ -310,7 +307,7 @@ def test_ordinary_text_at_an_approval_is_not_a_refusal(write: Write, baton: Invo
 
 @pytest.mark.parametrize("command", ["/quit", "/exit"])
 def test_quit_at_a_question_leaves_the_run_suspended(write: Write, baton: Invoke, command: str) -> None:
-    # F27: it became the reason of a refusal.
+    # It became the reason of a refusal.
     write(APPROVAL)
     result = baton("chat", "desk:agent", "--store", "runs.db", input=f"refund me\n{command}\nhello\n")
     assert (result.exit_code, "It said" in result.output) == (0, False)
@@ -336,7 +333,7 @@ def test_an_answer_is_not_used_for_another_run(write: Write, baton: Invoke) -> N
 
 
 def test_only_y_or_n_decides_about_the_last_run(write: Write, baton: Invoke) -> None:
-    # F27: any other text cancelled it.
+    # Any other text cancelled it.
     write(APPROVAL)
     thread = ("--store", "runs.db", "--thread", "u42")
     baton("run", "desk:agent", "refund", *thread)
@@ -346,7 +343,6 @@ def test_only_y_or_n_decides_about_the_last_run(write: Write, baton: Invoke) -> 
 
 
 def test_open_tasks_are_shown_in_the_prompt(write: Write, baton: Invoke) -> None:
-    # M22
     write(
         """
         pay = Agent("Pay", description="d")
@@ -370,7 +366,6 @@ def test_open_tasks_are_shown_in_the_prompt(write: Write, baton: Invoke) -> None
 def test_the_prompt_names_the_agents_of_open_tasks(
     monkeypatch: pytest.MonkeyPatch, write: Write, baton: Invoke
 ) -> None:
-    # M22
     prompts: list[str] = []
 
     def read(self: Screen, prompt: str) -> str:
@@ -396,7 +391,6 @@ def test_the_prompt_names_the_agents_of_open_tasks(
 
 
 def test_a_question_of_a_nested_task_is_shown_as_text(write: Write, baton: Invoke) -> None:
-    # M22
     write(
         """
         booking = Agent("Booking", description="d")

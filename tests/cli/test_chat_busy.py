@@ -1,4 +1,4 @@
-"""`baton chat` takes messages while a run is in progress (M15), and lets the user dismiss a question."""
+"""`baton chat` takes messages while a run is in progress, and lets the user dismiss a question."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +58,7 @@ agent = Agent("Desk", tools=[ask], model=ScriptedModel([both, told]))
     ],
 )
 def test_a_question_can_be_dismissed(write: Write, baton: Invoke, lines: str, shown: str) -> None:
-    # M15: Dismiss(reason)
+    # Dismiss(reason)
     write(QUESTION)
     assert shown in baton("chat", "desk:agent", input=f"go\n{lines}").output
 

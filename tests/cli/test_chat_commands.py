@@ -21,7 +21,6 @@ router = Agent("Router", description="Routes.", sub_agents=[billing],
 
 
 def test_agents_shows_who_gets_the_next_message(write: Write, baton: Invoke) -> None:
-    # X8
     write(TEAM)
     shown = baton("chat", "desk:router", input="/agents\nmy bill\n/agents\n").output.splitlines()
     assert shown[:2] == ["→ Router — Routes.", "  Billing — Knows bills."]
@@ -30,7 +29,6 @@ def test_agents_shows_who_gets_the_next_message(write: Write, baton: Invoke) -> 
 
 @pytest.mark.parametrize("store", [(), ("--store", "runs.db", "--thread", "u42")])
 def test_reset_starts_a_new_conversation(write: Write, baton: Invoke, store: tuple[str, ...]) -> None:
-    # X8
     write(TEAM)
     shown = baton("chat", "desk:router", *store, input="one\n/reset\ntwo\n").output
     assert "read: one." in shown
@@ -60,7 +58,7 @@ def test_reset_drops_values_but_keeps_those_of_the_command_line(write: Write, ba
 
 @pytest.mark.parametrize("store", [(), ("--store", "runs.db", "--thread", "u42")])
 def test_fork_continues_in_a_copy(write: Write, baton: Invoke, store: tuple[str, ...]) -> None:
-    # X8: the copy has the messages and the active agent; nothing is executed again.
+    # The copy has the messages and the active agent; nothing is executed again.
     write(TEAM)
     shown = baton("chat", "desk:router", *store, input="one\ntwo\n/fork 1\nthree\n/fork\nfour\n").output
     answers = [line for line in shown.splitlines() if line.startswith("read:")]

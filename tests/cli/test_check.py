@@ -311,7 +311,6 @@ def test_an_agent_used_as_a_tool_is_not_the_root(write: Write, baton: Invoke) ->
 
 
 def test_a_task_handoff_is_marked_and_its_target_may_end_the_run(write: Write, baton: Invoke) -> None:
-    # M22
     write("""
     booking = Agent("Booking", description="Books.")
     desk = Agent("Desk", tool_choice="required",

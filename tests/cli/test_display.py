@@ -137,7 +137,7 @@ def test_reasoning_is_indicated_once() -> None:
 
 
 def test_a_response_that_starts_again_is_marked() -> None:
-    # F33: the text of the first attempt looked like part of the answer.
+    # The text of the first attempt looked like part of the answer.
     shown = screen_of(
         TextDelta(ROUTER, "Goo"), ResponseRestarted(ROUTER), TextDelta(ROUTER, "Hello"), responded("Hello")
     )
@@ -282,7 +282,6 @@ def test_usage_is_formatted() -> None:
     assert format_usage(Usage(1200, 30, cost=0.0123, model_calls=2), 1.25) == (
         "2 model calls · 1,200 tokens in, 30 out · $0.0123 · 1.2 s"
     )
-    # O7
     assert format_usage(Usage(12, 3, cost=0.5, model_calls=3, unpriced_calls=2)) == (
         "3 model calls · 12 tokens in, 3 out · $0.5 + 2 calls of unknown cost"
     )

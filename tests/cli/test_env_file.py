@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from batonkit.cli.env_file import load_env_file, parse_env
 from batonkit.cli.errors import TargetError
 
-# M21
-
 
 @pytest.mark.parametrize(
     ("text", "wanted"),

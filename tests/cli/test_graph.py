@@ -194,7 +194,6 @@ def test_inner_agents_are_clusters_in_dot(write: Write, baton: Invoke) -> None:
 
 
 def test_patterns_are_drawn_with_their_parts(write: Write, baton: Invoke) -> None:
-    # P1, P2, P3
     write(
         """
         from batonkit.patterns import *
@@ -220,7 +219,6 @@ def test_patterns_are_drawn_with_their_parts(write: Write, baton: Invoke) -> Non
 
 
 def test_a_folder_that_does_not_exist_is_named(write: Write, baton: Invoke) -> None:
-    # F34
     write('agent = Agent("A")')
     result = baton("graph", "desk:agent", "-o", "no/such/folder/team.mmd")
     assert result.exit_code == 2
@@ -228,7 +226,6 @@ def test_a_folder_that_does_not_exist_is_named(write: Write, baton: Invoke) -> N
 
 
 def test_a_task_handoff_is_marked(write: Write, baton: Invoke) -> None:
-    # M22
     write("""
     booking = Agent("Booking", description="d")
     desk = Agent("Desk", handoffs=[handoff(booking, return_to="caller", until="finished")])

@@ -16,7 +16,6 @@ def test_an_empty_folder_is_used(baton: Invoke, tmp_path: Path) -> None:
 
 
 def test_nothing_is_overwritten(baton: Invoke, tmp_path: Path) -> None:
-    # X7
     (tmp_path / "desk").mkdir()
     (tmp_path / "desk" / "README.md").write_text("mine")
     result = baton("init", "desk")

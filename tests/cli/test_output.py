@@ -65,7 +65,6 @@ COMMANDS = [
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=[" ".join(each[:2] + each[3:]) for each in COMMANDS])
 def test_no_command_prints_control_characters(write: Write, baton: Invoke, arguments: tuple[str, ...]) -> None:
-    # F19
     desk(write)
     shown = baton(*arguments)
     assert not RAW.findall(shown.output), shown.output
@@ -75,14 +74,13 @@ def test_no_command_prints_control_characters(write: Write, baton: Invoke, argum
 @pytest.mark.parametrize("line", ["hi", "hi\nn"])
 @pytest.mark.parametrize("name", ["answering", "failing", "approving", "asking"])
 def test_chat_prints_no_control_characters(write: Write, baton: Invoke, name: str, line: str) -> None:
-    # F19
     desk(write)
     shown = baton("chat", f"desk:{name}", input=f"{line}\n")
     assert not RAW.findall(shown.output), shown.output
 
 
 def test_ids_from_a_store_are_sanitised(write: Write, baton: Invoke, tmp_path: Path) -> None:
-    # F19: another program may have written them.
+    # Another program may have written them.
     async def store_run() -> None:
         made = MemoryStore()
         await Runner(Agent("A", model=ScriptedModel([UNSAFE])), store=made).run("hi\u202e", run_id="RUN_ID")

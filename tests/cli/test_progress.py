@@ -25,7 +25,6 @@ def spinner(*, width: int = 80, term: str = "xterm") -> tuple[Spinner, io.String
 
 
 def test_the_spinner_appears_when_nothing_was_written_for_a_moment() -> None:
-    # X8
     progress, file, clock = spinner()
     progress.set("Router")
     progress.draw()
@@ -71,7 +70,6 @@ def test_no_spinner_is_drawn_in_an_incomplete_line() -> None:
 
 
 async def test_a_dumb_terminal_gets_no_spinner() -> None:
-    # X8
     progress, file, clock = spinner(term="dumb")
     clock.now = 5.0
     async with progress.running():

@@ -56,7 +56,6 @@ def suspended(write: Write, baton: Invoke) -> str:
 
 
 def test_runs_are_listed_with_their_tokens_and_cost(write: Write, baton: Invoke) -> None:
-    # O7
     write("""
     known, unknown = say("Hi", usage=Usage(900, 100, cost=0.25)), say("Hi", usage=Usage(50, 5))
     cheap = Runner(Agent("Clerk", model=ScriptedModel([known], name="x:known", cycle=True)))
@@ -310,7 +309,6 @@ def test_chat_with_a_store_creates_a_thread(write: Write, baton: Invoke) -> None
 
 
 def test_show_prints_the_error_of_a_failed_run(write: Write, baton: Invoke) -> None:
-    # F36
     write('agent = Agent("Clerk", model=ScriptedModel([RuntimeError("the wire is cut")]))')
     assert baton("run", "desk:agent", "hello", "--store", "runs.db").exit_code == 1
     run_id = baton("runs", "ls", "--store", "runs.db").stdout.splitlines()[1].split()[0]
@@ -319,7 +317,6 @@ def test_show_prints_the_error_of_a_failed_run(write: Write, baton: Invoke) -> N
 
 
 def test_ls_says_why_a_run_could_not_be_driven(write: Write, baton: Invoke) -> None:
-    # F1
     write('agent = Agent("Clerk", model=ScriptedModel(["Hi."]))')
 
     async def leave_undrivable() -> None:

@@ -54,7 +54,6 @@ async def test_run_without_a_worker_is_driven() -> None:
 
 
 def test_a_busy_port_has_its_own_exit_code_and_no_url(write: Write, baton: Invoke) -> None:
-    # F36
     write(TEAM)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -66,7 +65,6 @@ def test_a_busy_port_has_its_own_exit_code_and_no_url(write: Write, baton: Invok
 
 
 def test_an_impossible_store_is_reported_at_the_start(write: Write, baton: Invoke) -> None:
-    # F36
     write(TEAM)
     result = baton("serve", "desk:desk", "--port", "0", "--store", "no/such/folder/runs.db")
     assert result.exit_code == 1
@@ -76,14 +74,12 @@ def test_an_impossible_store_is_reported_at_the_start(write: Write, baton: Invok
 
 
 def test_a_lease_is_an_option_for_agents(write: Write, baton: Invoke) -> None:
-    # F36
     write(TEAM)
     assert make_runner("desk:desk", store=None, model=None, lease=5).lease_seconds == 5
     assert "lease_seconds=5" in baton("serve", "desk:runner", "--lease", "5").stderr
 
 
 async def test_the_landing_page_links_what_is_served() -> None:
-    # F36
     runner = Runner(Agent("Desk", description="Secret plans."), store="memory:")
     async with client_of(make_app(runner, ["api", "a2a"])) as client, client.session.get(client.url) as answer:
         page = await answer.text()

@@ -50,7 +50,6 @@ def run_ids() -> list[str]:
 
 
 def test_old_runs_are_archived_and_deleted(baton: Invoke) -> None:
-    # G14
     fill_store(days=31)
     command = ("runs", "expire", "--store", "runs.db", "--older-than", "30d", "--archive", "old.jsonl.gz")
     assert "pass --yes" in baton(*command).stderr
@@ -63,14 +62,12 @@ def test_old_runs_are_archived_and_deleted(baton: Invoke) -> None:
 
 
 def test_young_runs_are_kept(baton: Invoke) -> None:
-    # G14
     fill_store()
     assert baton("runs", "expire", "--store", "runs.db", "--older-than", "12h", "--yes").stderr == "deleted 0 runs\n"
     assert len(run_ids()) == 3
 
 
 def test_an_owner_or_a_thread_is_erased(baton: Invoke) -> None:
-    # G14
     fill_store()
     assert baton("runs", "erase", "--store", "runs.db", "--yes").exit_code == 2
     result = baton("runs", "erase", "--store", "runs.db", "--owner", "ada", "--yes")
@@ -80,7 +77,6 @@ def test_an_owner_or_a_thread_is_erased(baton: Invoke) -> None:
 
 
 def test_an_older_layout_is_shown_and_migrated(baton: Invoke) -> None:
-    # G14
     layout = sqlite_file._LAYOUT + sqlite_file._FROM_3 + sqlite_file._FROM_4
     with closing(sqlite3.connect("runs.db")) as connection:
         connection.executescript(layout + "PRAGMA user_version = 5")

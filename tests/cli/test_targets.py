@@ -245,7 +245,6 @@ def test_a_target_can_be_loaded_inside_an_event_loop(write: Write) -> None:
     "model", ["scripted_or_real(['hi'])", "None"], ids=["a model that reads BATON_MODEL", "no model"]
 )
 def test_an_unknown_model_is_blamed_on_the_option(write: Write, baton: Invoke, command: str, model: str) -> None:
-    # F35
     write(f'agent = Agent("Desk", model={model})')
     text = ["hi"] if command == "run" else []
     result = baton(command, "desk:agent", *text, "--model", "foo:bar", input="hi\n")
@@ -268,7 +267,6 @@ def test_a_provider_that_the_target_registers_is_known(write: Write, baton: Invo
 
 @pytest.mark.parametrize("command", [["serve"], ["mcp", "--http"]])
 def test_an_open_address_names_the_options(write: Write, baton: Invoke, command: list[str]) -> None:
-    # F35
     write('agent = Agent("Desk", model=ScriptedModel(["hi"]))')
     result = baton(*command, "desk:agent", "--host", "0.0.0.0")
     assert result.exit_code == 1
@@ -278,7 +276,6 @@ def test_an_open_address_names_the_options(write: Write, baton: Invoke, command:
 
 
 def test_mcp_with_a_runner_names_the_options(write: Write, baton: Invoke) -> None:
-    # F35
     write('runner = Runner(Agent("Desk", model=ScriptedModel(["hi"])), store="memory:")')
     result = baton("mcp", "desk:runner", "--store", "runs.db")
     assert result.exit_code == 2

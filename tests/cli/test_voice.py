@@ -205,7 +205,6 @@ def test_realtime_targets_are_referred_to_voice(write: Write, baton: Invoke, ver
 
 
 def test_lost_connection_is_reconnected_and_shown(write: Write, baton: Invoke) -> None:
-    """R9."""
     write(
         f"""{LIVE}
 from batonkit.errors import ModelConnectionError

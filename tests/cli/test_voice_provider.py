@@ -69,7 +69,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_model_option_connects_to_the_provider(write: Write, baton: Invoke, tmp_path: Path) -> None:
-    """R3: `base_url` points it at a local server."""
+    """`base_url` points it at a local server."""
     write(DESK)
     async with server() as provider:
         model_options = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
@@ -119,7 +119,7 @@ runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.ba
 
 
 async def test_audio_at_unlimited_speed_interrupts_nothing(write: Write, baton: Invoke, tmp_path: Path) -> None:
-    """R7: with unlimited speed, the whole response counts as played."""
+    """With unlimited speed, the whole response counts as played."""
     async with OpenAIRealtimeServer(["First answer.", "Second answer."], hears=["One?", "Two?"]) as provider:
         write(
             f"""{DESK}

@@ -41,7 +41,6 @@ def test_mistakes_are_reported(write: Write, baton: Invoke, arguments: tuple[str
 
 
 async def test_undrivable_runs_are_listed_with_the_reason(baton: Invoke, tmp_path: Path) -> None:
-    # G10
     path = str(tmp_path / "runs.db")
     run_id = await Runner(Agent("Old", model=ScriptedModel([])), store=path).submit("hi")
     worker = Worker(Runner(Agent("New", model=ScriptedModel([])), store=path))

@@ -35,5 +35,4 @@ def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> EnginePlace:
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
 async def test_the_local_engine(store_place: EnginePlace, check: EngineCheck) -> None:
-    # G7
     await check(store_place)

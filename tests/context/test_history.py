@@ -20,7 +20,6 @@ def window() -> MessageWindow:
 
 
 def test_a_window_shows_what_was_there_when_it_was_made(window: MessageWindow) -> None:
-    # T23
     assert len(window) == 2
     assert list(window) == [A, B]
     assert window == [A, B]
@@ -39,7 +38,6 @@ def test_a_window_is_read_like_a_list(window: MessageWindow) -> None:
 
 
 def test_an_entry_tells_who_said_it_and_where() -> None:
-    # T25
     origin = Origin("2", "B", Origin("1", "A"))
     said, given = HistoryEntry(AssistantMessage("x"), origin), HistoryEntry(UserMessage("hi"))
     assert (said.author, said.path, said.is_user_input) == ("B", ("A", "B"), False)
@@ -55,7 +53,6 @@ def test_a_history_can_forget_its_end() -> None:
 
 
 def test_a_joined_branch_brings_its_undone_turns_along() -> None:
-    # W3
     history = History([HistoryEntry(UserMessage("go"))])
     one, two = history.fork(), history.fork()
     one.add(UserMessage("a"), None)

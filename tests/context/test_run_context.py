@@ -31,7 +31,6 @@ class Point:
 
 
 async def test_a_step_is_done_once_across_resume() -> None:
-    # DESIGN §1
     done: list[str] = []
 
     @agent("A")
@@ -258,7 +257,6 @@ async def test_a_question_is_not_swallowed_by_code_that_catches_errors() -> None
 
 
 async def test_progress_and_messages_of_ones_own_are_told_and_not_recorded() -> None:
-    # T28
     @tool
     async def slow(ctx: RunContext) -> str:
         """Take long."""
@@ -278,7 +276,7 @@ async def test_progress_and_messages_of_ones_own_are_told_and_not_recorded() -> 
     assert (halfway.text, halfway.done, halfway.total, halfway.call_id) == ("half", 1, 2, "call_1")
     assert (from_agent.text, from_agent.call_id, from_agent.path) == ("from an agent", "", ("A", "B"))
     (mood,) = [event for event in told if isinstance(event, CustomDelta)]
-    # F33: the call it comes from was not among its fields.
+    # The call it comes from was not among its fields.
     assert (mood.name, mood.data, mood.agent, mood.call_id) == ("mood", {"good": True}, "A", "call_1")
     assert tuple(event for event in told if isinstance(event, Event)) == live.result.events
 
@@ -301,7 +299,6 @@ async def test_without_a_listener_progress_goes_nowhere_and_costs_nothing() -> N
 
 
 async def test_the_users_own_object_is_passed_through_and_never_recorded() -> None:
-    # handoffs.md H17
     class Mine:
         """Not JSON in any way."""
 
@@ -330,11 +327,10 @@ async def test_the_users_own_object_is_passed_through_and_never_recorded() -> No
     assert seen[-1] is other
 
 
-# --- F12: code that goes on without the answer
+# --- code that goes on without the answer
 
 
 async def test_a_step_that_swallows_its_suspension_is_an_error_and_not_recorded() -> None:
-    # F12
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         async def careless() -> str:
@@ -356,7 +352,7 @@ async def test_a_step_that_swallows_its_suspension_is_an_error_and_not_recorded(
 
 
 async def test_a_step_may_end_while_a_question_beside_it_is_open() -> None:
-    # F12: only the code that asked is to blame.
+    # Only the code that asked is to blame.
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         has_asked = asyncio.Event()
@@ -393,7 +389,7 @@ STARTS: list[Start] = [asyncio.create_task, in_task_group, in_thread, lambda wor
 
 @pytest.mark.parametrize("start", STARTS)
 async def test_a_step_whose_task_swallows_the_suspension_is_an_error_and_not_recorded(start: Start) -> None:
-    # F12: the step was recorded, and the error came only at the end of the agent; the answer had no effect then.
+    # The step was recorded, and the error came only at the end of the agent; the answer had no effect then.
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         async def ask() -> str:
@@ -416,7 +412,6 @@ async def test_a_step_whose_task_swallows_the_suspension_is_an_error_and_not_rec
 
 
 async def test_a_step_around_a_step_is_an_error_too() -> None:
-    # F12
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         async def ask() -> str:
@@ -436,7 +431,7 @@ async def test_a_step_around_a_step_is_an_error_too() -> None:
 
 
 async def test_a_question_asked_by_an_older_task_is_found_at_the_end_of_the_agent() -> None:
-    # F12: nothing connects such a task with the step.
+    # Nothing connects such a task with the step.
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         may_ask = asyncio.Event()

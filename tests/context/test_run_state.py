@@ -21,14 +21,13 @@ async def nothing() -> str:
 
 
 def test_the_limits_by_default() -> None:
-    # DESIGN §10
     limits = Limits()
     assert (limits.model_calls, limits.transfers, limits.idle_cycles) == (100, 32, 3)
     assert (limits.seconds, limits.tokens, limits.cost) == (None, None, None)
 
 
 async def test_model_calls_are_counted_across_agents() -> None:
-    # T20, DESIGN §10: tree-wide.
+    # Tree-wide.
     model = ScriptedModel({"A": [call("nothing"), transfer_to("B")], "B": [call("nothing"), "done"]})
     runner = Runner(Agent("A", tools=[nothing], sub_agents=[Agent("B", tools=[nothing])]), model=model)
     with pytest.raises(LimitError, match="limit of 3 model_calls at A → B; raise it with") as caught:
@@ -139,7 +138,7 @@ async def test_replayed_model_calls_count_like_the_first_time() -> None:
 
 
 def test_the_usage_of_a_replayed_part_counts_in_the_total() -> None:
-    # DESIGN §10: the models of a finished part are not called again, but their usage counts.
+    # The models of a finished part are not called again, but their usage counts.
     whole = UsageMeter(Limits(model_calls=3, transfers=1, tokens=100))
     origin = Origin("1", "A")
     said = AgentResponded("1/m1", origin, 1.0, AssistantMessage("a"), "model", Usage(input_tokens=2, output_tokens=3))

@@ -35,7 +35,6 @@ class Point:
 
 
 def test_values_are_a_mapping_that_can_be_written() -> None:
-    # handoffs.md H17
     data: dict[str, Any] = {"a": 1}
     values = Values(data)
     values.set("b", [1, 2])
@@ -189,7 +188,7 @@ async def test_a_value_of_one_tool_is_read_by_another() -> None:
 
 
 async def test_calls_at_once_that_write_the_same_value_come_to_the_same_on_a_replay() -> None:
-    # DESIGN §6: the first to write is the last to end; on a replay it must not win.
+    # The first to write is the last to end; on a replay it must not win.
     written = asyncio.Event()
 
     @tool
@@ -213,7 +212,6 @@ async def test_calls_at_once_that_write_the_same_value_come_to_the_same_on_a_rep
 
 
 def test_watched_values_know_what_was_done_to_them() -> None:
-    # W4
     data: dict[str, Any] = {"a": 1, "b": 1}
     values = TrackedValues(data)
     assert (values.changes(), len(values), sorted(values)) == (None, 2, ["a", "b"])

@@ -7,7 +7,6 @@ from batonkit.events.base import RUN_ORIGIN
 
 
 def test_a_path_is_the_chain_of_those_who_led_there() -> None:
-    # T22
     a = Origin("1", "A")
     b = Origin("2", "B", a)
     again = Origin("3", "A", b)
@@ -18,13 +17,11 @@ def test_a_path_is_the_chain_of_those_who_led_there() -> None:
 
 
 def test_a_path_is_made_once() -> None:
-    # T22, T27
     origin = Origin("2", "B", Origin("1", "A"))
     assert origin.path is origin.path
 
 
 def test_a_long_path_is_no_recursion() -> None:
-    # T22
     origin = Origin("0", "A")
     for number in range(1, 20_000):
         origin = Origin(str(number), "A", origin)
@@ -50,7 +47,6 @@ def test_events_cannot_be_changed() -> None:
 
 
 def test_a_place_has_the_agents_around_and_not_those_before() -> None:
-    # F14
     boss = Origin("2", "Boss", Origin("1", "Router"))
     inside = Origin("2/m1.0/1", "Clerk", boss)
     moved = Origin("2/m1.0/2", "Payer", inside)

@@ -197,7 +197,6 @@ def test_the_encoding_of_events_is_stable() -> None:
 
 
 def test_origins_and_paths_round_trip() -> None:
-    # T22
     c = Origin("3", "A", B)
     events = [
         AgentStarted("1/start", A, 1.0),
@@ -220,7 +219,7 @@ def test_events_of_the_run_as_a_whole_have_the_run_origin() -> None:
 
 
 def test_a_line_does_not_grow_with_the_path() -> None:
-    # T22, DESIGN §6: stored bytes grow linearly with events.
+    # Stored bytes grow linearly with events.
     origin = None
     for _ in range(1000):
         origin = Origin("7", "A", origin)

@@ -26,11 +26,10 @@ def events_of_agents(events: tuple[Event, ...]) -> list[tuple[str, str]]:
     return [(type(event).__name__, event.agent) for event in events if event.agent]
 
 
-# --- T16, T17: transfers
+# --- transfers
 
 
 async def test_the_events_of_a_transfer_to_a_sub_agent() -> None:
-    # T16
     model = ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
     assert events_of_agents(result.events) == [
@@ -58,7 +57,6 @@ async def test_the_events_of_a_transfer_to_a_sub_agent() -> None:
 
 
 async def test_the_events_of_a_transfer_through_a_handoff_tool() -> None:
-    # T16
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["hello"]})
     result = await Runner(Agent("A", handoffs=[Agent("B")]), model=model).run("hi")
     returned = next(event for event in result.events if isinstance(event, ToolReturned))
@@ -76,7 +74,6 @@ async def test_the_events_of_a_transfer_through_a_handoff_tool() -> None:
 
 
 async def test_the_result_of_a_handoff_tool_is_json_for_any_name() -> None:
-    # T16
     name = 'the "Boss" 上司'
     model = ScriptedModel({"A": [call("go")], name: ["hello"]})
     edge = handoff(Agent(name), tool_name_override="go")
@@ -86,7 +83,6 @@ async def test_the_result_of_a_handoff_tool_is_json_for_any_name() -> None:
 
 
 async def test_the_target_reads_the_input_and_the_history() -> None:
-    # T17
     model = ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})
     result = await Runner(Agent("A", sub_agents=[Agent("B", instructions="Be B.")]), model=model).run("hi")
     request = model.requests[1]
@@ -102,21 +98,19 @@ async def test_the_target_reads_the_input_and_the_history() -> None:
 
 
 async def test_the_transferring_agent_does_not_run_again() -> None:
-    # T17
     model = ScriptedModel({"A": [transfer_to("B"), "never"], "B": ["hello"]})
     await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
     assert [request.agent for request in model.requests] == ["A", "B"]
 
 
 async def test_an_agent_runs_again_after_a_transfer_back() -> None:
-    # T17, T22
     model = ScriptedModel({"A": [transfer_to("B"), "back again"], "B": [transfer_to("A")]})
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
     assert (result.agent, result.output) == ("A", "back again")
 
 
 async def test_a_custom_agent_can_transfer_with_a_payload() -> None:
-    # T16: no call requested it, so there is no tool result.
+    # No call requested it, so there is no tool result.
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer("B", payload={"reason": "bored"})
@@ -137,7 +131,6 @@ async def test_a_custom_agent_can_transfer_with_a_payload() -> None:
 
 
 async def test_a_custom_agent_cannot_transfer_without_a_handoff() -> None:
-    # T14, T19
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer("C")
@@ -149,7 +142,6 @@ async def test_a_custom_agent_cannot_transfer_without_a_handoff() -> None:
 
 
 async def test_the_target_sees_the_values_of_the_source() -> None:
-    # T17
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
         ctx.values.set("x", 1)
@@ -175,18 +167,16 @@ async def test_break_loop_without_a_loop_ends_the_run() -> None:
     assert (result.status, result.output) == ("completed", "enough")
 
 
-# --- T21: returning control
+# --- returning control
 
 
 async def test_control_stays_with_the_target_by_default() -> None:
-    # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "never"], "B": ["the end"]})
     result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to=None)]), model=model).run("hi")
     assert (result.agent, result.output) == ("B", "the end")
 
 
 async def test_control_returns_to_the_caller_which_reads_the_result() -> None:
-    # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "A sums up"], "B": ["B's finding"]})
     result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model).run("hi")
     assert (result.agent, result.output) == ("A", "A sums up")
@@ -212,7 +202,6 @@ async def test_control_returns_to_the_caller_which_reads_the_result() -> None:
 
 
 async def test_control_can_continue_with_a_named_agent() -> None:
-    # T21
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["B's finding"], "C": ["C sums up"]})
     edge = handoff(Agent("B"), return_to="C")
     result = await Runner(Agent("A", handoffs=[edge]), extra_agents=[Agent("C")], model=model).run("hi")
@@ -221,7 +210,7 @@ async def test_control_can_continue_with_a_named_agent() -> None:
 
 
 async def test_a_transfer_of_the_target_takes_precedence_over_return_to() -> None:
-    # T21: only a target that finishes without a transfer gives control back.
+    # Only a target that finishes without a transfer gives control back.
     model = ScriptedModel({"A": [call("transfer_to_b"), "A again"], "B": [call("transfer_to_a")]})
     b = Agent("B", handoffs=["A"])
     result = await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")]), model=model).run("hi")
@@ -231,7 +220,6 @@ async def test_a_transfer_of_the_target_takes_precedence_over_return_to() -> Non
 
 
 async def test_nested_callers_get_control_back_in_reverse_order() -> None:
-    # T21
     c = Agent("C")
     b = Agent("B", handoffs=[handoff(c, return_to="caller")])
     a = Agent("A", handoffs=[handoff(b, return_to="caller")])
@@ -244,7 +232,7 @@ async def test_nested_callers_get_control_back_in_reverse_order() -> None:
 
 
 async def test_the_caller_gets_control_back_after_a_further_transfer_of_its_target() -> None:
-    # T21: B transfers to C; when C finishes, control returns to A.
+    # B transfers to C; when C finishes, control returns to A.
     b = Agent("B", handoffs=[Agent("C")])
     a = Agent("A", handoffs=[handoff(b, return_to="caller")])
     model = ScriptedModel({"A": [call("transfer_to_b"), "A ends"], "B": [call("transfer_to_c")], "C": ["C's finding"]})
@@ -253,7 +241,6 @@ async def test_the_caller_gets_control_back_after_a_further_transfer_of_its_targ
 
 
 async def test_control_does_not_return_after_an_error() -> None:
-    # T21
     @agent("B")
     async def b(ctx: AgentContext) -> None:
         raise OSError("disk full")
@@ -267,7 +254,6 @@ async def test_control_does_not_return_after_an_error() -> None:
 
 
 async def test_control_returns_to_the_caller_after_an_interrupt_is_answered() -> None:
-    # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "A ends"], "B": [call("ask", question="?"), "B's finding"]})
     runner = Runner(Agent("A", handoffs=[handoff(Agent("B", tools=[ask]), return_to="caller")]), model=model)
     suspended = await runner.run("hi")
@@ -276,7 +262,6 @@ async def test_control_returns_to_the_caller_after_an_interrupt_is_answered() ->
 
 
 async def test_control_does_not_return_after_an_exit() -> None:
-    # T21, T8
     @agent("B")
     async def b(ctx: AgentContext) -> Exit:
         return Exit("over")
@@ -287,7 +272,6 @@ async def test_control_does_not_return_after_an_exit() -> None:
 
 
 async def test_return_to_is_taken_from_the_handoff_that_was_called() -> None:
-    # T21
     b = Agent("B")
     edges = [handoff(b, tool_name_override="consult", return_to="caller"), handoff(b, tool_name_override="hand_over")]
     for tool_name, starts in (("consult", ["A", "B", "A"]), ("hand_over", ["A", "B"])):
@@ -297,7 +281,6 @@ async def test_return_to_is_taken_from_the_handoff_that_was_called() -> None:
 
 
 async def test_a_function_that_returns_an_agent_does_not_use_the_options_of_a_handoff() -> None:
-    # T13, T21
     b = Agent("B")
 
     def to_b() -> Agent:
@@ -309,7 +292,6 @@ async def test_a_function_that_returns_an_agent_does_not_use_the_options_of_a_ha
 
 
 async def test_the_history_policy_is_taken_from_the_handoff_that_was_called() -> None:
-    # T25
     b = Agent("B")
     edges = [
         handoff(b, tool_name_override="without_history", history="none"),
@@ -321,11 +303,10 @@ async def test_the_history_policy_is_taken_from_the_handoff_that_was_called() ->
         assert len(model.requests[1].messages) == count
 
 
-# --- T22: run paths
+# --- run paths
 
 
 async def test_the_run_path_grows_with_every_transfer() -> None:
-    # T22
     model = ScriptedModel({"A": [transfer_to("B"), "done"], "B": [transfer_to("A")]})
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
     started = [event for event in result.events if isinstance(event, AgentStarted)]
@@ -340,7 +321,6 @@ async def test_the_run_path_grows_with_every_transfer() -> None:
 
 
 async def test_agents_and_tools_can_read_the_run_path() -> None:
-    # T22
     seen: list[tuple[str, ...]] = []
 
     @tool
@@ -359,17 +339,15 @@ async def test_agents_and_tools_can_read_the_run_path() -> None:
 
 
 async def test_the_run_path_grows_when_control_returns() -> None:
-    # T21, T22
     model = ScriptedModel({"A": [call("transfer_to_b"), "done"], "B": ["finding"]})
     result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model).run("hi")
     assert result.events[-2].path == ("A", "B", "A")
 
 
-# --- T15: shared agents
+# --- shared agents
 
 
 async def test_an_agent_can_have_several_parents_and_transfer_to_each() -> None:
-    # T15
     shared = Agent("Shared", description="s")
     left = Agent("Left", description="l", sub_agents=[shared])
     right = Agent("Right", description="r", sub_agents=[shared])
@@ -388,7 +366,6 @@ async def test_an_agent_can_have_several_parents_and_transfer_to_each() -> None:
 
 
 async def test_an_agent_can_be_in_several_teams() -> None:
-    # T15
     shared = Agent("Shared", description="s")
     alone = Runner(shared, model=ScriptedModel(["alone"]))
     model = ScriptedModel({"Shared": ["ok", "ok"], "One": [transfer_to("Shared")], "Two": [transfer_to("Shared")]})
@@ -405,7 +382,6 @@ async def test_an_agent_can_be_in_several_teams() -> None:
 
 
 async def test_a_function_can_return_a_new_agent() -> None:
-    # T13, swarm.md S1
     def make(name: str) -> Agent:
         """Make an expert."""
         return Agent(f"Expert {name}", handoffs=[Agent(f"Helper of {name}")])
@@ -418,7 +394,7 @@ async def test_a_function_can_return_a_new_agent() -> None:
 
 
 async def test_an_agent_returned_by_a_function_is_not_added_to_the_team() -> None:
-    # T13: the team is immutable.
+    # The team is immutable.
     def make() -> Agent:
         return Agent("Temporary")
 
@@ -429,7 +405,6 @@ async def test_an_agent_returned_by_a_function_is_not_added_to_the_team() -> Non
 
 
 async def test_an_agent_returned_by_a_function_is_restored_after_a_resume() -> None:
-    # T13, DESIGN §6
     def make() -> Agent:
         return Agent("Temporary", tools=[ask])
 
@@ -440,11 +415,11 @@ async def test_an_agent_returned_by_a_function_is_restored_after_a_resume() -> N
     assert (await runner.resume(suspended.run_id, "yes")).output == "hello"
 
 
-# --- F12: agents that continue without the answer
+# --- agents that continue without the answer
 
 
 async def test_an_agent_that_swallows_its_interrupt_fails() -> None:
-    # F12: the run completed despite an open interrupt.
+    # The run completed despite an open interrupt.
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         try:
@@ -462,7 +437,6 @@ async def test_an_agent_that_swallows_its_interrupt_fails() -> None:
 
 
 async def test_an_agent_that_swallows_the_interrupt_of_an_inner_agent_fails() -> None:
-    # F12
     inner = Agent("Inner", model=ScriptedModel([call("ask", question="?"), "asked"]), tools=[ask])
 
     class SwallowingAgent(BaseAgent):
@@ -477,7 +451,6 @@ async def test_an_agent_that_swallows_the_interrupt_of_an_inner_agent_fails() ->
 
 
 async def test_an_agent_that_transfers_despite_its_open_interrupt_fails() -> None:
-    # F12
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
         try:
@@ -490,11 +463,11 @@ async def test_an_agent_that_transfers_despite_its_open_interrupt_fails() -> Non
         await Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["done"]))]).run("hi")
 
 
-# --- F23: the output of a run whose last agent has no answer
+# --- the output of a run whose last agent has no answer
 
 
 async def test_the_output_is_the_last_answer_if_the_last_agent_has_none() -> None:
-    # F23: it was None.
+    # It was None.
     outputs: list[tuple[str, Any]] = []
 
     class RecordingHooks(RunHooks):
@@ -516,7 +489,6 @@ async def test_the_output_is_the_last_answer_if_the_last_agent_has_none() -> Non
 
 
 async def test_an_exit_without_a_result_keeps_the_last_answer() -> None:
-    # F23
     @agent("Closer")
     async def closer(ctx: AgentContext) -> Exit:
         return Exit()
@@ -527,7 +499,6 @@ async def test_an_exit_without_a_result_keeps_the_last_answer() -> None:
 
 
 async def test_a_run_without_answers_has_no_output() -> None:
-    # F23
     @agent("Silent")
     async def silent(ctx: AgentContext) -> None:
         return None

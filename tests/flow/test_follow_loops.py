@@ -19,7 +19,6 @@ def ping_pong(*, cycle: bool = True, **options: Any) -> tuple[Runner[Any, str], 
 
 
 async def test_the_third_round_trip_without_progress_ends_the_run() -> None:
-    # T20
     runner, model = ping_pong()
     stream = runner.stream("hi")
     with pytest.raises(LoopError, match="`B` and `A` transferred back and forth 3 times") as caught:
@@ -35,7 +34,6 @@ async def test_the_third_round_trip_without_progress_ends_the_run() -> None:
 
 @pytest.mark.parametrize("allowed", [1, 2, 5])
 async def test_the_number_of_round_trips_is_set_by_idle_cycles(allowed: int) -> None:
-    # T20
     runner, model = ping_pong(limits=Limits(idle_cycles=allowed))
     with pytest.raises(LoopError):
         await runner.run("hi")
@@ -43,7 +41,6 @@ async def test_the_number_of_round_trips_is_set_by_idle_cycles(allowed: int) -> 
 
 
 async def test_without_idle_cycles_the_limit_of_transfers_applies() -> None:
-    # T20
     runner, _ = ping_pong(limits=Limits(idle_cycles=None))
     stream = runner.stream("hi")
     with pytest.raises(LimitError, match=r"limit of 32 transfers at .* → B → A; raise it with Limits") as caught:
@@ -54,7 +51,6 @@ async def test_without_idle_cycles_the_limit_of_transfers_applies() -> None:
 
 
 async def test_new_text_is_progress() -> None:
-    # T20
     steps = [say(f"thought {number}", transfer_to("B")) for number in range(8)]
     model = ScriptedModel({"A": [*steps, "done"], "B": [transfer_to("A")] * 8})
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
@@ -62,7 +58,6 @@ async def test_new_text_is_progress() -> None:
 
 
 async def test_repeated_text_is_not_progress() -> None:
-    # T20
     model = ScriptedModel(
         {"A": [say("over to you", transfer_to("B"))], "B": [say("no, over to you", transfer_to("A"))]}, cycle=True
     )
@@ -71,7 +66,6 @@ async def test_repeated_text_is_not_progress() -> None:
 
 
 async def test_a_new_tool_result_is_progress() -> None:
-    # T20
     count: list[int] = []
 
     @tool
@@ -85,7 +79,6 @@ async def test_a_new_tool_result_is_progress() -> None:
 
 
 async def test_a_repeated_tool_result_is_not_progress() -> None:
-    # T20
     @tool
     async def measure() -> str:
         return "always the same"
@@ -96,7 +89,7 @@ async def test_a_repeated_tool_result_is_not_progress() -> None:
 
 
 async def test_an_answered_interrupt_is_progress() -> None:
-    # T20: the answer is the result of the tool.
+    # The answer is the result of the tool.
     @tool
     async def ask(ctx: RunContext) -> str:
         return str(await ctx.interrupt("?"))
@@ -110,7 +103,7 @@ async def test_an_answered_interrupt_is_progress() -> None:
 
 
 async def test_a_transfer_to_a_third_agent_resets_the_count() -> None:
-    # T20: only consecutive rounds count.
+    # Only consecutive rounds count.
     to_b, to_a, to_c = transfer_to("B"), transfer_to("A"), transfer_to("C")
     model = ScriptedModel({"A": [to_b, to_b, to_c, to_b, to_b, "done"], "B": [to_a] * 4, "C": [to_a]})
     children = [Agent("B"), Agent("C")]
@@ -133,7 +126,7 @@ def ring(
 
 @pytest.mark.parametrize("size", [3, 4, 7])
 async def test_a_cycle_of_any_length_ends_the_run(size: int) -> None:
-    # F40: A → B → C → A … ran into the limit of transfers.
+    # A → B → C → A … ran into the limit of transfers.
     runner, model = ring(size)
     with pytest.raises(LoopError, match=r"control went round `A` → `B` → .*`A` 3 times without progress") as caught:
         await runner.run("hi")
@@ -145,7 +138,7 @@ async def test_a_cycle_of_any_length_ends_the_run(size: int) -> None:
 
 
 async def test_a_cycle_that_contains_an_agent_twice_is_detected() -> None:
-    # F40: A → B → A → C → A …
+    # A → B → A → C → A …
     to_b, to_c = call("transfer_to_b"), call("transfer_to_c")
     model = ScriptedModel({"A": [to_b, to_c], "B": [call("transfer_to_a")], "C": [call("transfer_to_a")]}, cycle=True)
     team = Agent("A", handoffs=[Agent("B", handoffs=["A"]), Agent("C", handoffs=["A"])])
@@ -156,7 +149,7 @@ async def test_a_cycle_that_contains_an_agent_twice_is_detected() -> None:
 
 
 async def test_a_cycle_that_begins_after_other_transfers_is_detected() -> None:
-    # F40: only the last transfers count.
+    # Only the last transfers count.
     model = ScriptedModel(
         {name: [call(f"transfer_to_{to}")] for name, to in zip("XABC", "abca", strict=True)}, cycle=True
     )
@@ -168,7 +161,7 @@ async def test_a_cycle_that_begins_after_other_transfers_is_detected() -> None:
 
 
 async def test_progress_in_a_long_cycle_resets_the_count() -> None:
-    # F40: `B` makes progress in its first two activations; three rounds without progress follow.
+    # `B` makes progress in its first two activations; three rounds without progress follow.
     to_c = call("transfer_to_c")
     steps = {"B": [say("one", to_c), say("two", to_c), *[to_c] * 20]}
     runner, model = ring(3, steps=steps)
@@ -179,7 +172,6 @@ async def test_progress_in_a_long_cycle_resets_the_count() -> None:
 
 
 async def test_a_long_cycle_with_progress_in_every_round_does_not_end_the_run() -> None:
-    # F40
     to_c = call("transfer_to_c")
     steps = {"B": [*[say(f"thought {number}", to_c) for number in range(40)], "done"]}
     runner, _ = ring(3, steps=steps, limits=Limits(transfers=None, model_calls=None))
@@ -187,7 +179,6 @@ async def test_a_long_cycle_with_progress_in_every_round_does_not_end_the_run() 
 
 
 async def test_a_long_cycle_is_handed_to_the_loop_fallback() -> None:
-    # F40
     runner, _ = ring(3, loop_fallback="Helper")
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("Helper", "I take over")
@@ -195,7 +186,7 @@ async def test_a_long_cycle_is_handed_to_the_loop_fallback() -> None:
 
 
 async def test_different_orders_of_the_same_agents_are_not_a_cycle() -> None:
-    # F40: A → B → C → A → C → B → A …, no two consecutive rounds are equal.
+    # A → B → C → A → C → B → A …, no two consecutive rounds are equal.
     order = "ABCACBABACABCBACAB"
     script: dict[str, list[Any]] = {name: [] for name in "ABC"}
     for source, target in pairwise(order):
@@ -207,14 +198,13 @@ async def test_different_orders_of_the_same_agents_are_not_a_cycle() -> None:
 
 
 async def test_a_failed_transfer_is_not_progress() -> None:
-    # T20: the same error is returned every time.
+    # The same error is returned every time.
     model = ScriptedModel({"A": [transfer_to("Unknown"), transfer_to("B")], "B": [transfer_to("A")]}, cycle=True)
     with pytest.raises(LoopError):
         await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
 
 
 async def test_a_loop_is_handed_to_the_loop_fallback() -> None:
-    # T20
     runner, _ = ping_pong(loop_fallback="Helper", extra_agents=[Agent("Helper")])
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("Helper", "I take over")
@@ -231,7 +221,7 @@ async def test_a_loop_is_handed_to_the_loop_fallback() -> None:
 
 
 async def test_too_many_transfers_are_handed_to_the_loop_fallback() -> None:
-    # T20: the fallback is for both limits.
+    # The fallback is for both limits.
     limits = Limits(transfers=4, idle_cycles=None)
     runner, _ = ping_pong(loop_fallback="Helper", extra_agents=[Agent("Helper")], limits=limits)
     result = await runner.run("hi")
@@ -246,7 +236,7 @@ async def test_too_many_transfers_are_handed_to_the_loop_fallback() -> None:
 
 
 async def test_the_loop_fallback_is_used_once() -> None:
-    # T20: a fallback that transfers back into the loop ends the run.
+    # A fallback that transfers back into the loop ends the run.
     model = ScriptedModel(
         {"A": [transfer_to("B")], "B": [transfer_to("A")], "Helper": [call("transfer_to_a")]}, cycle=True
     )
@@ -258,7 +248,7 @@ async def test_the_loop_fallback_is_used_once() -> None:
 
 
 async def test_a_loop_of_returns_to_the_caller_is_detected() -> None:
-    # T20, T21: returning control counts as a transfer.
+    # Returning control counts as a transfer.
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["the same answer"]}, cycle=True)
     runner = Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model)
     with pytest.raises(LoopError):
@@ -266,7 +256,7 @@ async def test_a_loop_of_returns_to_the_caller_is_detected() -> None:
 
 
 async def test_control_does_not_return_to_the_caller_after_the_loop_fallback() -> None:
-    # T20, T21: the transfer to B did not happen, so A does not wait for it.
+    # The transfer to B did not happen, so A does not wait for it.
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("transfer_to_a")], "Helper": ["over"]}, cycle=True)
     b = Agent("B", handoffs=[handoff("A", return_to="caller")])
     a = Agent("A", handoffs=[handoff(b, return_to="caller")])
@@ -275,7 +265,6 @@ async def test_control_does_not_return_to_the_caller_after_the_loop_fallback() -
 
 
 async def test_transfers_before_a_resume_count_towards_the_limit() -> None:
-    # T20
     @tool
     async def ask(ctx: RunContext) -> str:
         return str(await ctx.interrupt("?"))
@@ -291,7 +280,6 @@ async def test_transfers_before_a_resume_count_towards_the_limit() -> None:
 
 
 async def test_a_run_stopped_by_a_limit_can_be_resumed_with_a_higher_one() -> None:
-    # T20, DESIGN §1
     model = ScriptedModel({"A": [transfer_to("B"), "done"], "B": [transfer_to("A")]})
     runner = Runner(Agent("A", sub_agents=[Agent("B")]), model=model, limits=Limits(transfers=1))
     stream = runner.stream("hi")

@@ -41,7 +41,6 @@ def request_texts(model: ScriptedModel, index: int) -> list[str]:
 
 
 async def test_a_filter_gets_the_history_split_at_the_start_of_the_turn() -> None:
-    # handoffs.md H10
     seen: list[HandoffInputData] = []
 
     def record(data: HandoffInputData) -> HandoffInputData:
@@ -63,7 +62,6 @@ async def test_a_filter_gets_the_history_split_at_the_start_of_the_turn() -> Non
 
 
 async def test_a_filter_changes_only_what_the_target_reads() -> None:
-    # handoffs.md H9, DESIGN §5
     def only_new(data: HandoffInputData) -> HandoffInputData:
         return data.clone(input_history=(), pre_handoff_items=())
 
@@ -80,7 +78,7 @@ async def test_a_filter_changes_only_what_the_target_reads() -> None:
 
 
 async def test_filtered_messages_are_made_valid() -> None:
-    # T26, handoffs.md H10: items may be dicts; calls and results are paired.
+    # Items may be dicts; calls and results are paired.
     def calls_without_results(data: HandoffInputData) -> HandoffInputData:
         calls = [item for item in data.pre_handoff_items if isinstance(item, AssistantMessage)]
         return data.clone(
@@ -97,7 +95,6 @@ async def test_filtered_messages_are_made_valid() -> None:
 
 
 async def test_a_filter_can_be_async_or_a_callable_object() -> None:
-    # handoffs.md H9
     async def by_coroutine(data: HandoffInputData) -> HandoffInputData:
         return data.clone(input_history=(UserMessage("by coroutine"),))
 
@@ -116,7 +113,6 @@ async def test_a_filter_can_be_async_or_a_callable_object() -> None:
 
 
 async def test_the_filter_of_a_handoff_takes_precedence_over_the_runners() -> None:
-    # handoffs.md H9
     def filter_named(name: str) -> HandoffInputFilter:
         return lambda data: data.clone(input_history=(UserMessage(name),))
 
@@ -132,7 +128,6 @@ async def test_the_filter_of_a_handoff_takes_precedence_over_the_runners() -> No
 
 @pytest.mark.parametrize("wrong", [None, [], "everything"])
 async def test_an_invalid_result_of_a_filter_is_refused_before_the_target_starts(wrong: Any) -> None:
-    # handoffs.md H9
     def returns_wrong_type(data: HandoffInputData) -> Any:
         return wrong
 
@@ -145,7 +140,6 @@ async def test_an_invalid_result_of_a_filter_is_refused_before_the_target_starts
 
 
 async def test_other_agents_read_the_unfiltered_history() -> None:
-    # handoffs.md H9
     def only_new(data: HandoffInputData) -> HandoffInputData:
         return data.clone(pre_handoff_items=())
 

@@ -14,8 +14,6 @@ from batonkit.events import StepCompleted
 from batonkit.messages import Message, UserMessage, text_of
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call, say
 
-# M20
-
 Entries = Sequence[HistoryEntry]
 
 

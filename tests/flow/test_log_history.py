@@ -61,7 +61,6 @@ def encode_and_decode(events: Sequence[Event]) -> list[Event]:
 @settings(max_examples=settings().max_examples * 2)
 @given(scenario=scenarios())
 def test_the_history_from_the_log_equals_the_history_of_the_run(scenario: Scenario) -> None:
-    # D14
     note(repr(scenario))
     result = run_in_loop(Execution(scenario).run())
     of_run, from_log = (
@@ -105,7 +104,6 @@ async def ask(ctx: RunContext, question: str) -> str:
 
 
 async def test_branches_are_in_the_order_of_their_declaration() -> None:
-    # D14
     a, b = Agent("A", description="a", tools=[look_up]), speaker("B")
     steps = {"A": [call("look_up", word="x"), "from A"], "B": ["from B"], "Last": ["the end"]}
     team = SequentialAgent("All", sub_agents=[ParallelAgent("Both", sub_agents=[a, b]), speaker("Last")])
@@ -117,7 +115,6 @@ async def test_branches_are_in_the_order_of_their_declaration() -> None:
 
 
 async def test_a_failed_branch_is_replaced_by_its_error_report() -> None:
-    # D14
     a, b = Agent("A", description="a", tools=[look_up]), speaker("B")
     steps = {"A": [call("look_up", word="x"), ModelError("gone")], "B": ["from B"]}
     team = ParallelAgent("Both", sub_agents=[a, b], on_error="ignore")
@@ -131,7 +128,6 @@ async def test_a_failed_branch_is_replaced_by_its_error_report() -> None:
 
 
 async def test_iterations_of_a_loop_are_in_order() -> None:
-    # D14
     team = LoopAgent("Rounds", sub_agents=[speaker("A"), speaker("B")], max_iterations=12)
     steps = {"A": [f"a{n}" for n in range(12)], "B": [f"b{n}" for n in range(12)]}
     result = await Runner(team, model=ScriptedModel(steps)).run("hi")
@@ -140,7 +136,6 @@ async def test_iterations_of_a_loop_are_in_order() -> None:
 
 
 async def test_messages_of_an_agent_used_as_a_tool_are_not_included() -> None:
-    # D14
     inner = Agent("Inner", description="i", tools=[look_up])
     outer = Agent("Outer", tools=[inner.as_tool()])
     steps = {"Outer": [call("inner", request="go"), "outer ends"], "Inner": [call("look_up", word="x"), "inner ends"]}
@@ -155,7 +150,7 @@ async def test_messages_of_an_agent_used_as_a_tool_are_not_included() -> None:
 
 
 async def test_corrected_invalid_output_is_not_included() -> None:
-    # D14: later agents do not read it either.
+    # Later agents do not read it either.
     class City(BaseModel):
         name: str
 
@@ -168,7 +163,6 @@ async def test_corrected_invalid_output_is_not_included() -> None:
 
 
 async def test_the_message_with_the_input_of_a_handoff_is_not_included() -> None:
-    # D14
     class Reason(BaseModel):
         why: str
 
@@ -180,7 +174,6 @@ async def test_the_message_with_the_input_of_a_handoff_is_not_included() -> None
 
 
 async def test_the_last_active_agent_is_read_from_the_log() -> None:
-    # D14
     team = Agent("A", sub_agents=[speaker("B")])
     result = await Runner(team, model=ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})).run("hi")
     assert last_active_agent(result.events) == "B"
@@ -188,7 +181,6 @@ async def test_the_last_active_agent_is_read_from_the_log() -> None:
 
 
 async def test_every_call_of_a_suspended_run_has_a_result() -> None:
-    # D14
     model = ScriptedModel([[call("look_up", word="x"), call("ask", question="?")]])
     result = await Runner(Agent("A", model=model, tools=[look_up, ask])).run("hi")
     assert [entry.message.content for entry in history_from_log(encode_and_decode(result.events))] == [

@@ -47,7 +47,7 @@ def run_without_event_loop(runner: Runner[Any, Any]) -> None:
     raise AssertionError("the run waited for an event")
 
 
-# --- T11: teams
+# --- teams
 
 
 def star(size: int) -> BaseAgent[Any, Any]:
@@ -73,7 +73,6 @@ def chain_of_sub_agents(size: int) -> BaseAgent[Any, Any]:
 
 @pytest.mark.parametrize("shape", [star, ring, chain_of_sub_agents])
 def test_compiling_a_team_is_linear_in_its_agents(shape: Callable[[int], BaseAgent[Any, Any]]) -> None:
-    # T11
     small, large = shape(100), shape(200)
     Team.compile(small)
     Team.compile(large)
@@ -85,7 +84,6 @@ def test_compiling_a_team_is_linear_in_its_agents(shape: Callable[[int], BaseAge
 
 @pytest.mark.parametrize("shape", [star, ring, chain_of_sub_agents])
 def test_the_number_of_routes_is_linear_in_the_agents(shape: Callable[[int], BaseAgent[Any, Any]]) -> None:
-    # T11
     def routes(size: int) -> int:
         return sum(len(member.edges) for member in Team.compile(shape(size)).members.values())
 
@@ -95,7 +93,6 @@ def test_the_number_of_routes_is_linear_in_the_agents(shape: Callable[[int], Bas
 
 
 def test_the_findings_of_a_team_are_linear_in_its_agents() -> None:
-    # T11
     def calls_for_findings(size: int) -> int:
         team = Team.compile(ring(size))
         return count_calls(team.findings)
@@ -115,7 +112,6 @@ def ping_pong(transfers: int) -> Runner[Any, Any]:
 
 
 def test_the_cost_per_transfer_is_constant() -> None:
-    # T20, DESIGN §4
     few, many = ping_pong(1_000), ping_pong(10_000)
     run_without_event_loop(ping_pong(10))
     per_transfer = count_calls(lambda: run_without_event_loop(few)) / 1_000
@@ -123,7 +119,7 @@ def test_the_cost_per_transfer_is_constant() -> None:
 
 
 async def test_ten_thousand_transfers_do_not_recurse() -> None:
-    # DESIGN §4: neither running nor replaying nor reading the path recurses.
+    # Neither running nor replaying nor reading the path recurses.
     depth = sys.getrecursionlimit()
     runner = ping_pong(10_000)
     result = await runner.run("hi")
@@ -134,11 +130,10 @@ async def test_ten_thousand_transfers_do_not_recurse() -> None:
     assert (await runner.replay(result.events)).output == "done"
 
 
-# --- T27: reading histories
+# --- reading histories
 
 
 async def test_a_rewritten_message_is_made_once_and_shared_by_all_readers() -> None:
-    # T27
     names = ["A", "B", "C", "D"]
     steps = {
         name: [say(f"I am {name}", call(f"transfer_to_{successor.lower()}"))] for name, successor in pairwise(names)
@@ -155,7 +150,7 @@ async def test_a_rewritten_message_is_made_once_and_shared_by_all_readers() -> N
 
 
 def test_views_of_different_activations_share_rewritten_messages() -> None:
-    # T27: also under different policies.
+    # Also under different policies.
     history = History()
     history.add(UserMessage("hi"), None)
     for number in range(5):
@@ -173,7 +168,6 @@ def test_views_of_different_activations_share_rewritten_messages() -> None:
 
 @pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage", "answers", "none"])
 def test_reading_a_history_is_linear_in_its_length(policy: str) -> None:
-    # T27
     def calls_for_reading(entries: int) -> int:
         history = History()
         for number in range(entries):
@@ -185,7 +179,7 @@ def test_reading_a_history_is_linear_in_its_length(policy: str) -> None:
 
 
 def test_reading_again_costs_only_the_new_messages() -> None:
-    # T27: independent of the length of the history.
+    # Independent of the length of the history.
     def calls_for_reading_again(entries: int) -> int:
         history = History()
         for number in range(entries):
@@ -201,7 +195,6 @@ def test_reading_again_costs_only_the_new_messages() -> None:
 
 
 def test_reading_an_unchanged_history_does_not_copy() -> None:
-    # T27
     history = History()
     for number in range(1000):
         history.add(AssistantMessage(f"said {number}"), ROUTER)
@@ -211,7 +204,7 @@ def test_reading_an_unchanged_history_does_not_copy() -> None:
 
 
 async def test_the_cost_of_a_hop_does_not_grow_with_the_length_of_the_chain() -> None:
-    # T27, T20: agents without own messages share one list of rewritten messages.
+    # Agents without own messages share one list of rewritten messages.
     def calls_for_chain(length: int) -> int:
         class Link(BaseAgent):
             def __init__(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Task handoffs (M22): the stack, digressions, the end of tasks, and what agents read of it."""
+"""Task handoffs: the stack, digressions, the end of tasks, and what agents read of it."""
 
 from datetime import date
 from typing import Any

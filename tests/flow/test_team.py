@@ -30,11 +30,10 @@ def handoffs_by_agent(team: Team) -> dict[str, list[str]]:
     return {name: [edge.target for edge in member.edges] for name, member in team.members.items()}
 
 
-# --- T11: compiled from the root
+# --- compiled from the root
 
 
 def test_every_agent_reachable_from_the_root_is_in_the_team() -> None:
-    # T11
     sales = Agent("Sales")
 
     def to_sales() -> Agent:
@@ -57,7 +56,6 @@ def test_every_agent_reachable_from_the_root_is_in_the_team() -> None:
 
 
 def test_two_agents_with_the_same_name_are_refused() -> None:
-    # T11
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", sub_agents=[Agent("B", description="one")], handoffs=[Agent("B", description="other")]))
     assert str(caught.value) == (
@@ -67,26 +65,22 @@ def test_two_agents_with_the_same_name_are_refused() -> None:
 
 
 def test_an_agent_that_occurs_twice_is_one_member() -> None:
-    # T11, T15
     b = Agent("B")
     assert list(Runner(Agent("A", sub_agents=[b], handoffs=[b])).team.members) == ["A", "B"]
 
 
 def test_a_child_with_its_parents_name_is_refused() -> None:
-    # T11
     with pytest.raises(SetupError, match="two different agents are called `A`"):
         Runner(Agent("A", sub_agents=[Agent("A")]))
 
 
 def test_handoffs_by_name_are_resolved_and_can_form_cycles() -> None:
-    # T11
     c = Agent("C", handoffs=["A", "B", "C"])
     b = Agent("B", handoffs=[c])
     assert handoffs_by_agent(Runner(Agent("A", handoffs=[b])).team) == {"A": ["B"], "B": ["C"], "C": ["A", "B", "C"]}
 
 
 def test_a_handoff_to_an_unknown_name_is_refused_with_the_known_names() -> None:
-    # T11
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", handoffs=[Agent("B"), "Kitchen"]))
     assert str(caught.value) == (
@@ -95,46 +89,39 @@ def test_a_handoff_to_an_unknown_name_is_refused_with_the_known_names() -> None:
 
 
 def test_an_unknown_return_to_is_refused() -> None:
-    # T11, T21
     with pytest.raises(SetupError, match="`A` has a handoff with return_to='Kitchen', but the team has no agent of"):
         Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="Kitchen")]))
 
 
 def test_a_misspelt_return_to_gets_a_suggestion() -> None:
-    # F35
     with pytest.raises(SetupError, match=r"return_to='callr', .*; did you mean `caller`\?"):
         Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="callr")]))
 
 
 def test_agents_that_are_only_referenced_by_name_are_passed_as_extra_agents() -> None:
-    # T11
     runner = Runner(Agent("A", handoffs=["B"]), extra_agents=[Agent("B", handoffs=["A"])])
     assert handoffs_by_agent(runner.team) == {"A": ["B"], "B": ["A"]}
 
 
 def test_a_target_without_a_description_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    # T11
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         Runner(Agent("A", description="a", sub_agents=[Agent("B"), Agent("C", description="c")]))
     assert caplog.messages == ["`B` has no description: a model must choose it by name alone"]
 
 
 def test_a_root_that_is_not_a_target_needs_no_description(caplog: pytest.LogCaptureFixture) -> None:
-    # T11
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         Runner(Agent("A", handoffs=[Agent("B", description="b")]))
     assert caplog.messages == []
 
 
 def test_an_unreachable_agent_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    # T11
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         Runner(Agent("A"), extra_agents=[Agent("Island", handoffs=["A"], description="i")])
     assert "`Island` cannot be reached from `A`" in caplog.messages
 
 
 def test_findings_are_available_from_the_team() -> None:
-    # T11
     team = Runner(Agent("A", sub_agents=[Agent("B")]), extra_agents=[Agent("Island")]).team
     assert {(finding.kind, finding.agent) for finding in team.findings()} == {
         ("undescribed", "A"),
@@ -144,14 +131,12 @@ def test_findings_are_available_from_the_team() -> None:
 
 
 def test_the_target_of_then_transfer_is_reachable() -> None:
-    # T11, T21
     runner = Runner(then_transfer(Agent("A"), to="B"), extra_agents=[Agent("B")])
     assert [finding for finding in runner.team.findings() if finding.kind == "unreachable"] == []
 
 
 @pytest.mark.parametrize("option", ["return_to", "loop_fallback"])
 def test_the_agents_of_return_to_and_loop_fallback_are_reachable(option: str, caplog: pytest.LogCaptureFixture) -> None:
-    # T11, T20, T21
     return_to, loop_fallback = ("C", None) if option == "return_to" else (None, "C")
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         b = Agent("B", description="b")
@@ -164,7 +149,6 @@ def test_the_agents_of_return_to_and_loop_fallback_are_reachable(option: str, ca
 
 
 async def test_a_team_is_compiled_once_per_runner() -> None:
-    # T11
     calls: list[str] = []
 
     class CountingAgent(BaseAgent):
@@ -187,7 +171,7 @@ async def test_a_team_is_compiled_once_per_runner() -> None:
     assert runner.team is team
 
 
-# --- T12: sub-agents
+# --- sub-agents
 
 
 async def first_requests(root: BaseAgent[Any, Any], *steps: Any, **options: Any) -> dict[str, Any]:
@@ -201,7 +185,7 @@ async def first_requests(root: BaseAgent[Any, Any], *steps: Any, **options: Any)
 
 
 async def test_the_transfer_tool_lists_the_reachable_agents() -> None:
-    # T12: sub-agents in order, then the parent.
+    # Sub-agents in order, then the parent.
     leaf = Agent("Leaf", description="l")
     middle = Agent("Middle", description="m", sub_agents=[Agent("Zed", description="z"), leaf])
     root = Agent("Root", description="r", sub_agents=[middle])
@@ -221,7 +205,6 @@ async def test_the_transfer_tool_lists_the_reachable_agents() -> None:
 
 
 def test_sub_agents_are_listed_before_parents_and_parents_in_team_order() -> None:
-    # T12, T15
     shared = Agent("Shared", sub_agents=[Agent("Child")])
     left, right = Agent("Left", sub_agents=[shared]), Agent("Right", sub_agents=[shared])
     team = Team.compile(Agent("Root", sub_agents=[left, right]))
@@ -229,7 +212,6 @@ def test_sub_agents_are_listed_before_parents_and_parents_in_team_order() -> Non
 
 
 async def test_the_instructions_list_the_targets_and_explain_transfers() -> None:
-    # T12
     child = Agent("Weather", description="Knows the weather.")
     requests = await first_requests(Agent("Router", sub_agents=[child, Agent("Chat")], instructions="Route."), "done")
     assert requests["Router"].instructions == (
@@ -248,7 +230,6 @@ async def test_the_instructions_list_the_targets_and_explain_transfers() -> None
 
 
 async def test_prompt_language_zh_gives_chinese_prompts() -> None:
-    # T12
     child = Agent("天气", description="了解天气。")
     requests = await first_requests(
         Agent("Router", sub_agents=[child], instructions="分派。"), "done", prompt_language="zh"
@@ -265,7 +246,6 @@ async def test_prompt_language_zh_gives_chinese_prompts() -> None:
 
 
 async def test_prompt_language_also_applies_to_agents_returned_by_functions() -> None:
-    # T12, T13
     def make() -> Agent:
         return Agent("Guest", sub_agents=[Agent("Helper")])
 
@@ -274,19 +254,16 @@ async def test_prompt_language_also_applies_to_agents_returned_by_functions() ->
 
 
 async def test_an_agent_without_targets_has_no_transfer_tool_or_instructions() -> None:
-    # T12
     requests = await first_requests(Agent("A", instructions="Alone."), "done")
     assert (requests["A"].instructions, requests["A"].tools) == ("Alone.", ())
 
 
 def test_disallow_transfer_to_parent_removes_the_edge_to_the_parent() -> None:
-    # T12, T14
     child = Agent("B", disallow_transfer_to_parent=True, sub_agents=[Agent("C")])
     assert handoffs_by_agent(Team.compile(Agent("A", sub_agents=[child]))) == {"A": ["B"], "B": ["C"], "C": ["B"]}
 
 
 def test_a_custom_agent_has_an_edge_to_its_parent_unless_disallowed() -> None:
-    # T12, T14
     @agent("B")
     async def child(ctx: AgentContext) -> None: ...
 
@@ -297,11 +274,10 @@ def test_a_custom_agent_has_an_edge_to_its_parent_unless_disallowed() -> None:
     assert handoffs_by_agent(team) == {"A": ["B", "C"], "B": ["A"], "C": []}
 
 
-# --- T13: handoffs
+# --- handoffs
 
 
 async def test_each_handoff_has_its_own_tool_and_no_way_back() -> None:
-    # T13
     b = Agent("B", description="knows b")
     requests = await first_requests(Agent("A", handoffs=[b, handoff(Agent("C D"))]), call("transfer_to_b"), "done")
     assert [(spec.name, spec.description) for spec in requests["A"].tools] == [
@@ -314,7 +290,6 @@ async def test_each_handoff_has_its_own_tool_and_no_way_back() -> None:
 
 
 async def test_sub_agents_and_handoffs_can_be_combined() -> None:
-    # T12, T13
     b, c = Agent("B", description="b"), Agent("C", description="c")
     requests = await first_requests(Agent("A", sub_agents=[b], handoffs=[c, b]), "done")
     assert [spec.name for spec in requests["A"].tools] == ["transfer_to_agent", "transfer_to_c", "transfer_to_b"]
@@ -322,13 +297,11 @@ async def test_sub_agents_and_handoffs_can_be_combined() -> None:
 
 
 async def test_arguments_of_a_handoff_without_input_are_ignored() -> None:
-    # T13, handoffs.md H4
     model = ScriptedModel({"A": [call("transfer_to_b", anything=1)], "B": ["ok"]})
     assert (await Runner(Agent("A", handoffs=[Agent("B")]), model=model).run("hi")).agent == "B"
 
 
 async def test_a_function_that_returns_an_agent_is_an_edge_without_a_transfer_tool() -> None:
-    # T13
     sales = Agent("Sales", description="sells")
 
     @tool
@@ -343,11 +316,10 @@ async def test_a_function_that_returns_an_agent_is_an_edge_without_a_transfer_to
     assert requests["A"].instructions == ""
 
 
-# --- T14: checked when the tool is called
+# --- checked when the tool is called
 
 
 async def test_a_disallowed_transfer_to_the_parent_is_refused_when_called() -> None:
-    # T14
     child = Agent("B", disallow_transfer_to_parent=True, sub_agents=[Agent("C")])
     model = ScriptedModel({"A": [transfer_to("B"), "never"], "B": [transfer_to("A"), "I stay"]})
     result = await Runner(Agent("A", sub_agents=[child]), model=model).run("hi")
@@ -356,7 +328,6 @@ async def test_a_disallowed_transfer_to_the_parent_is_refused_when_called() -> N
 
 
 async def test_a_leaf_with_disallow_transfer_to_parent_has_no_transfer_tool() -> None:
-    # T14
     child = Agent("B", disallow_transfer_to_parent=True)
     model = ScriptedModel({"A": [transfer_to("B"), "never"], "B": [transfer_to("A"), "I stay"]})
     result = await Runner(Agent("A", sub_agents=[child]), model=model).run("hi")
@@ -366,7 +337,6 @@ async def test_a_leaf_with_disallow_transfer_to_parent_has_no_transfer_tool() ->
 
 
 async def test_a_custom_agent_cannot_make_a_disallowed_transfer() -> None:
-    # T14
     @agent("B", disallow_transfer_to_parent=True)
     async def child(ctx: AgentContext) -> Action:
         return Transfer("A")
@@ -377,7 +347,6 @@ async def test_a_custom_agent_cannot_make_a_disallowed_transfer() -> None:
 
 
 async def test_sub_agents_and_handoffs_are_reachable_only_through_their_own_tools() -> None:
-    # T14
     b, c = Agent("B", description="b"), Agent("C", description="c")
     model = ScriptedModel({"A": [transfer_to("C"), call("transfer_to_b"), "I stay"]})
     result = await Runner(Agent("A", sub_agents=[b], handoffs=[c]), model=model, max_corrections=5).run("hi")
@@ -385,7 +354,6 @@ async def test_sub_agents_and_handoffs_are_reachable_only_through_their_own_tool
 
 
 async def test_an_edge_of_a_function_cannot_be_called_as_a_transfer_tool() -> None:
-    # T14
     sales = Agent("Sales")
 
     def to_sales() -> Agent:
@@ -400,7 +368,6 @@ async def test_an_edge_of_a_function_cannot_be_called_as_a_transfer_tool() -> No
 
 
 def test_two_handoffs_with_the_same_tool_name_are_refused() -> None:
-    # handoffs.md H2
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", handoffs=[Agent("x y"), Agent("X  Y")]))
     assert str(caught.value) == (
@@ -410,7 +377,6 @@ def test_two_handoffs_with_the_same_tool_name_are_refused() -> None:
 
 
 def test_a_handoff_and_a_tool_with_the_same_name_are_refused() -> None:
-    # handoffs.md H2
     @tool
     async def transfer_to_b() -> str:
         return ""
@@ -420,7 +386,6 @@ def test_a_handoff_and_a_tool_with_the_same_name_are_refused() -> None:
 
 
 def test_a_tool_with_the_name_of_the_transfer_tool_is_refused() -> None:
-    # handoffs.md H2
     @tool
     async def transfer_to_agent() -> str:
         return ""
@@ -430,27 +395,26 @@ def test_a_tool_with_the_name_of_the_transfer_tool_is_refused() -> None:
 
 
 def test_a_handoff_with_the_name_of_the_transfer_tool_is_refused() -> None:
-    # handoffs.md H2: the tool of an agent called `agent` has that name.
+    # The tool of an agent called `agent` has that name.
     with pytest.raises(SetupError, match="has two tools called `transfer_to_agent`"):
         Runner(Agent("A", handoffs=[Agent("agent")], sub_agents=[Agent("B")]))
 
 
 async def test_an_agent_called_agent_can_be_the_target_of_a_handoff() -> None:
-    # handoffs.md H2: `transfer_to_agent` is then the tool of that handoff.
+    # `transfer_to_agent` is then the tool of that handoff.
     model = ScriptedModel({"A": [call("transfer_to_agent")], "agent": ["hello"]})
     result = await Runner(Agent("A", handoffs=[Agent("agent")]), model=model).run("hi")
     assert result.agent == "agent"
 
 
 def test_tool_name_override_avoids_a_name_conflict() -> None:
-    # handoffs.md H2
     edges = [Agent("x y"), handoff(Agent("X  Y"), tool_name_override="to_the_other")]
     runner = Runner(Agent("A", handoffs=edges))
     assert [spec.name for spec in runner.team.members["A"].routes.specs] == ["transfer_to_x_y", "to_the_other"]
 
 
 def test_findings_in_nested_teams_are_reported_once_with_their_location(caplog: pytest.LogCaptureFixture) -> None:
-    # W1, A1: the same helper is in two nested teams.
+    # The same helper is in two nested teams.
     helper = Agent("Helper")
     deep = Agent("Deep", handoffs=[Agent("Deeper")])
     inner = SequentialAgent("Inner", sub_agents=[deep])

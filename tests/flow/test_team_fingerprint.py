@@ -18,7 +18,6 @@ def fingerprint_of(agent: Agent | SequentialAgent) -> dict[str, str]:
 
 
 def test_it_contains_agents_tools_handoffs_and_inner_agents() -> None:
-    # DESIGN §6
     helper = Agent("Helper", description="h", tools=[look_up])
     both = ParallelAgent("Both", sub_agents=[Agent("L", description="l"), Agent("R", description="r")])
     front = Agent(
@@ -38,14 +37,13 @@ def test_it_contains_agents_tools_handoffs_and_inner_agents() -> None:
 
 
 def test_it_does_not_depend_on_descriptions_and_instructions() -> None:
-    # DESIGN §6: prompts can be changed while runs are suspended.
+    # Prompts can be changed while runs are suspended.
     before = Agent("A", description="a", instructions="Be brief.", tools=[look_up])
     after = Agent("A", description="an a", instructions="Be kind.", tools=[look_up], max_turns=3)
     assert fingerprint_of(before) == fingerprint_of(after)
 
 
 def test_the_difference_has_one_line_for_each_agent() -> None:
-    # DESIGN §6
     b, c = Agent("B", description="b"), Agent("C", description="c")
     before, after = (
         fingerprint_of(Agent("A", handoffs=[handoff(b)], tools=[look_up])),

@@ -62,7 +62,6 @@ def last_text(request: ModelRequest) -> str:
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_target_can_decline_with_a_reason(is_async: bool) -> None:
-    # H15
     recorded: list[str] = []
 
     class RecordingHooks(RunHooks):
@@ -91,14 +90,13 @@ async def test_a_target_can_decline_with_a_reason(is_async: bool) -> None:
 
 
 async def test_a_target_can_decline_without_a_reason() -> None:
-    # H15
     model = ScriptedModel([call("transfer_to_b"), "I stay"])
     await Runner(Agent("A", model=model, handoffs=[Agent("B", accepts=Accepts(False))])).run("hi")
     assert last_text(model.requests[1]) == "Not transferred: [B] declined: it does not accept this"
 
 
 async def test_accepts_is_called_with_the_validated_input() -> None:
-    # H15, H6: it is not called with invalid input.
+    # It is not called with invalid input.
     accepts = Accepts("too urgent", True)
     edge = handoff(Agent("B", accepts=accepts), input_type=Ticket)
     transfers = [call("transfer_to_b", subject="rent", urgency=urgency) for urgency in ("high", 9, 1)]
@@ -109,7 +107,7 @@ async def test_accepts_is_called_with_the_validated_input() -> None:
 
 
 async def test_declining_does_not_use_the_correction_budget() -> None:
-    # H15, T19: it does not count as a correction.
+    # It does not count as a correction.
     accepts = Accepts(*["busy"] * 5, True)
     model = ScriptedModel({"A": [call("transfer_to_b")] * 6, "B": ["at last"]})
     result = await Runner(Agent("A", handoffs=[Agent("B", accepts=accepts)]), model=model, max_corrections=1).run("hi")
@@ -117,7 +115,6 @@ async def test_declining_does_not_use_the_correction_budget() -> None:
 
 
 async def test_tools_called_with_a_declined_handoff_keep_their_results() -> None:
-    # H15, DESIGN §4 clauses 1 and 4
     model = ScriptedModel([[call("transfer_to_b"), call("look")], "I stay"])
     a = Agent("A", model=model, tools=[look], handoffs=[Agent("B", accepts=Accepts("closed"))])
     await Runner(a).run("hi")
@@ -126,7 +123,6 @@ async def test_tools_called_with_a_declined_handoff_keep_their_results() -> None
 
 
 async def test_accepts_is_called_once_per_call_across_resume_and_replay() -> None:
-    # H15, H13, D5
     accepts = Accepts("closed", True)
     b = Agent("B", accepts=accepts, tools=[ask])
     model = ScriptedModel(
@@ -143,7 +139,6 @@ async def test_accepts_is_called_once_per_call_across_resume_and_replay() -> Non
 
 
 async def test_a_run_whose_accepts_fails_can_be_resumed() -> None:
-    # H13, H15
     attempts: list[str] = []
 
     def fail_once(ctx: RunContext[Any], payload: Any) -> bool:
@@ -162,7 +157,6 @@ async def test_a_run_whose_accepts_fails_can_be_resumed() -> None:
 
 
 async def test_accepts_can_use_the_context_and_the_values() -> None:
-    # H15, H17
     def accepts(ctx: RunContext[dict[str, bool]], payload: Any) -> bool | str:
         ctx.values.set("asked", ctx.values.get("asked", 0) + 1)
         return ctx.context["is_open"] or "closed"
@@ -175,7 +169,6 @@ async def test_accepts_can_use_the_context_and_the_values() -> None:
 
 
 async def test_a_custom_agent_can_decline() -> None:
-    # H15
     class DecliningAgent(BaseAgent):
         name = "Declining"
 
@@ -230,7 +223,7 @@ def make_team(kind: str, history: Any, show_transfers: Any) -> tuple[Runner[Any,
 async def test_later_requests_do_not_contain_the_refused_transfer(
     kind: str, history: str, show_transfers: bool
 ) -> None:
-    # H15, DESIGN §4 clause 4: for all reasons to refuse a transfer.
+    # For all reasons to refuse a transfer.
     runner, model = make_team(kind, history, show_transfers)
     result = await runner.run("hi")
     assert result.output == "done"
@@ -253,7 +246,7 @@ async def test_later_requests_do_not_contain_the_refused_transfer(
 
 @pytest.mark.parametrize("kind", REFUSED)
 async def test_the_log_and_the_result_contain_the_refused_transfer(kind: str) -> None:
-    # H15, DESIGN §4 clause 4: every call has exactly one result.
+    # Every call has exactly one result.
     runner, _ = make_team(kind, "rewritten", True)
     result = await runner.run("hi")
     calls = [
@@ -267,7 +260,6 @@ async def test_the_log_and_the_result_contain_the_refused_transfer(kind: str) ->
 
 @pytest.mark.parametrize("kind", REFUSED)
 async def test_filters_do_not_receive_the_refused_transfer(kind: str) -> None:
-    # H10, H15
     seen: list[str] = []
 
     def record(data: HandoffInputData) -> HandoffInputData:
@@ -283,7 +275,7 @@ async def test_filters_do_not_receive_the_refused_transfer(kind: str) -> None:
 
 
 async def test_custom_histories_do_not_receive_the_refused_transfer() -> None:
-    # H15, T25: the entries do not contain the refused call.
+    # The entries do not contain the refused call.
     def show_all(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entry.message for entry in entries]
 
@@ -294,7 +286,6 @@ async def test_custom_histories_do_not_receive_the_refused_transfer() -> None:
 
 
 async def test_the_agent_that_asked_sees_the_refusal_until_the_next_transfer() -> None:
-    # H15, D5
     b = Agent("B", accepts=Accepts("closed"))
     model = ScriptedModel([call("transfer_to_b"), call("ask", question="?"), "I stay"])
     runner = Runner(Agent("A", model=model, tools=[ask], handoffs=[b]))

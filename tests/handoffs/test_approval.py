@@ -65,7 +65,6 @@ def request_texts(scenario: Scenario, index: int) -> list[str]:
 
 
 async def test_a_handoff_waits_for_approval_and_then_happens_once() -> None:
-    # H14, H13
     scenario = Scenario(call("transfer_to_b", subject="rent"), input_type=Ticket)
     suspended = await scenario.runner.run("hi")
     assert (suspended.status, suspended.agent) == ("suspended", "A")
@@ -81,7 +80,6 @@ async def test_a_handoff_waits_for_approval_and_then_happens_once() -> None:
 
 
 async def test_on_handoff_is_called_after_the_approval() -> None:
-    # H13, H14
     recorded = Recorder()
     scenario = Scenario(call("transfer_to_b"), on_handoff=recorded)
     suspended = await scenario.runner.run("hi")
@@ -99,7 +97,6 @@ async def test_on_handoff_is_called_after_the_approval() -> None:
     ],
 )
 async def test_the_model_gets_the_reason_of_a_rejection(answer: Any, expected: str) -> None:
-    # H14
     recorded = Recorder()
     scenario = Scenario(call("transfer_to_b"), "I stay", on_handoff=recorded)
     suspended = await scenario.runner.run("hi")
@@ -110,7 +107,7 @@ async def test_the_model_gets_the_reason_of_a_rejection(answer: Any, expected: s
 
 
 async def test_a_rejected_handoff_is_visible_only_in_the_next_request() -> None:
-    # H14, H15: neither other agents nor the agent itself see it after the next transfer.
+    # Neither other agents nor the agent itself see it after the next transfer.
     model = ScriptedModel(
         {
             "A": [say("Let me try.", call("transfer_to_b")), say("Then C.", call("transfer_to_c")), "done"],
@@ -138,7 +135,6 @@ async def test_a_rejected_handoff_is_visible_only_in_the_next_request() -> None:
 
 
 async def test_tools_called_with_the_handoff_run_once() -> None:
-    # H14, DESIGN §4 clauses 1 and 4
     scenario = Scenario([call("transfer_to_b"), call("file", name="x"), call("transfer_to_c")])
     suspended = await scenario.runner.run("hi")
     assert transcript(suspended.events)[2:-1] == snapshot(
@@ -155,7 +151,7 @@ async def test_tools_called_with_the_handoff_run_once() -> None:
 
 
 async def test_approvals_of_a_tool_and_a_handoff_can_be_answered_in_other_processes() -> None:
-    # H14, D2, D5, DESIGN §4 clause 3: every step runs once.
+    # Every step runs once.
     recorded = Recorder()
 
     def make_scenario(*steps: Any) -> Scenario:
@@ -213,7 +209,6 @@ async def test_approvals_of_a_tool_and_a_handoff_can_be_answered_in_other_proces
 
 
 async def test_invalid_input_is_refused_before_approval_is_requested() -> None:
-    # H6, H14
     scenario = Scenario(call("transfer_to_b", subject=7), call("transfer_to_b", subject="rent"), input_type=Ticket)
     suspended = await scenario.runner.run("hi")
     assert len([event for event in suspended.events if isinstance(event, InterruptRaised)]) == 1
@@ -222,7 +217,6 @@ async def test_invalid_input_is_refused_before_approval_is_requested() -> None:
 
 @pytest.mark.parametrize("policy", ["first", "last"])
 async def test_no_approval_is_requested_for_a_handoff_that_is_not_followed(policy: str) -> None:
-    # H8, H14
     calls = [call("transfer_to_c"), call("transfer_to_b")]
     scenario = Scenario(calls if policy == "first" else calls[::-1], multiple_transfers=policy)
     result = await scenario.runner.run("hi")
@@ -230,14 +224,13 @@ async def test_no_approval_is_requested_for_a_handoff_that_is_not_followed(polic
 
 
 async def test_no_approval_is_requested_for_a_disabled_handoff() -> None:
-    # H7, H14
     scenario = Scenario(call("transfer_to_b"), "I stay", is_enabled=False)
     assert (await scenario.runner.run("hi")).output == "I stay"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_needs_approval_function_is_called_once_with_the_input(is_async: bool) -> None:
-    # H14, D5: its first result applies.
+    # Its first result applies.
     asked: list[Any] = []
 
     def is_urgent(ctx: RunContext[Any], given: Ticket) -> bool:
@@ -262,7 +255,6 @@ async def test_a_needs_approval_function_is_called_once_with_the_input(is_async:
 
 
 async def test_an_approval_can_change_the_input() -> None:
-    # H14, D2
     recorded = Recorder()
     scenario = Scenario(call("transfer_to_b", subject="rent"), input_type=Ticket, on_handoff=recorded)
     suspended = await scenario.runner.run("hi")
@@ -273,7 +265,6 @@ async def test_an_approval_can_change_the_input() -> None:
 
 
 async def test_input_changed_by_an_approval_is_validated() -> None:
-    # H6, H14
     recorded = Recorder()
     scenario = Scenario(call("transfer_to_b", subject="rent"), "I stay", input_type=Ticket, on_handoff=recorded)
     suspended = await scenario.runner.run("hi")
@@ -303,7 +294,6 @@ async def test_the_target_can_decline_input_that_an_approval_changed() -> None:
 
 @pytest.mark.parametrize("answer", ["yes", 1, {"approve": True}, {"approved": "yes"}])
 async def test_an_invalid_answer_is_refused_and_changes_nothing(answer: Any) -> None:
-    # H14, D4
     scenario = Scenario(call("transfer_to_b"))
     suspended = await scenario.runner.run("hi")
     with pytest.raises(AnswerError):
@@ -312,7 +302,6 @@ async def test_an_invalid_answer_is_refused_and_changes_nothing(answer: Any) -> 
 
 
 async def test_hooks_are_called_once_for_the_interrupt() -> None:
-    # H12, H14
     recorded: list[Any] = []
 
     class RecordingHooks(RunHooks):
@@ -331,7 +320,6 @@ async def test_hooks_are_called_once_for_the_interrupt() -> None:
 
 
 async def test_a_resumed_run_is_streamed_with_the_agent_of_every_event() -> None:
-    # H14, T22, T28
     scenario = Scenario(call("transfer_to_b"))
     suspended = await scenario.runner.run("hi")
     async with scenario.runner.stream_resume(suspended.run_id, True) as live:
@@ -352,7 +340,6 @@ async def test_a_resumed_run_is_streamed_with_the_agent_of_every_event() -> None
 
 
 async def test_a_run_whose_needs_approval_function_fails_can_be_resumed() -> None:
-    # H13, H14
     attempts: list[str] = []
 
     def fail_once(ctx: RunContext[Any], given: Any) -> bool:
@@ -374,7 +361,7 @@ async def test_a_run_whose_needs_approval_function_fails_can_be_resumed() -> Non
 
 
 async def test_a_handoff_can_be_rejected_after_accepts_has_interrupted() -> None:
-    # H14, H15, D1: an answer applies to one interrupt only.
+    # An answer applies to one interrupt only.
     async def accepts(ctx: RunContext[Any], payload: Any) -> bool:
         return await ctx.interrupt("is B there?")
 
@@ -390,7 +377,6 @@ async def test_a_handoff_can_be_rejected_after_accepts_has_interrupted() -> None
 
 
 async def test_a_handoff_can_be_rejected_after_needs_approval_has_interrupted() -> None:
-    # H14, D1
     async def ask_first(ctx: RunContext[Any], payload: Any) -> bool:
         return await ctx.interrupt("must it be approved?")
 

@@ -24,7 +24,6 @@ HANDOFFS = [
 
 @pytest.mark.parametrize("chosen", HANDOFFS)
 async def test_the_attributes_of_a_handoff_are_the_tool_that_the_model_is_offered(chosen: Handoff) -> None:
-    # M19
     model = ScriptedModel([call(chosen.tool_name, **({"text": "x"} if chosen.input_type is not None else {}))])
     await Runner(Agent("A", handoffs=[chosen], model=model)).run("hi")
     (spec,) = model.requests[0].tools
@@ -38,7 +37,6 @@ async def test_the_attributes_of_a_handoff_are_the_tool_that_the_model_is_offere
 
 
 def test_the_defaults_of_a_handoff() -> None:
-    # M19
     edge = HANDOFFS[0]
     assert edge.tool_name == "transfer_to_billing_desk"
     assert edge.tool_description == (
@@ -62,7 +60,6 @@ def test_the_schema_is_a_copy() -> None:
 
 
 async def test_the_prompt_for_agents_with_handoffs() -> None:
-    # M19
     model = ScriptedModel(["hi"])
     desk = Agent("Desk", instructions=prompt_with_handoff_instructions("Be kind."), handoffs=[BILLING], model=model)
     await Runner(desk).run("hi")

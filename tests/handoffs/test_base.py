@@ -9,13 +9,11 @@ from batonkit.testing import ScriptedModel, call
 
 
 def test_a_handoff_takes_an_agent_or_its_name() -> None:
-    # handoffs.md H1
     assert handoff(Agent("B")).target == "B"
     assert handoff("B").target == "B"
 
 
 def test_a_handoff_is_frozen_and_can_be_cloned() -> None:
-    # handoffs.md H1
     transfer = handoff("B", return_to="caller", tool_name_override="go")
     with pytest.raises(FrozenInstanceError):
         transfer.return_to = None  # pyright: ignore[reportAttributeAccessIssue]
@@ -26,7 +24,6 @@ def test_a_handoff_is_frozen_and_can_be_cloned() -> None:
 
 @pytest.mark.parametrize("wrong", [42, None, ["B"], object()])
 def test_a_target_that_is_not_an_agent_is_refused(wrong: object) -> None:
-    # handoffs.md H1
     with pytest.raises(SetupError, match="the target of a handoff must be an agent or the name of one, not ") as caught:
         handoff(wrong)  # pyright: ignore[reportArgumentType]
     assert repr(wrong) in str(caught.value)
@@ -35,7 +32,6 @@ def test_a_target_that_is_not_an_agent_is_refused(wrong: object) -> None:
 
 
 async def test_tool_name_and_description_can_be_overridden() -> None:
-    # handoffs.md H1, H3
     edges = [
         handoff(Agent("B", description="b"), tool_name_override="escalate", tool_description_override="Call the boss."),
         handoff(Agent("C", description="c"), tool_description_override=""),
@@ -46,6 +42,6 @@ async def test_tool_name_and_description_can_be_overridden() -> None:
     assert result.agent == "B"
     assert [(spec.name, spec.description) for spec in model.requests[0].tools] == [
         ("escalate", "Call the boss."),
-        ("transfer_to_c", "Handoff to the C agent to handle the request. c"),  # F32
+        ("transfer_to_c", "Handoff to the C agent to handle the request. c"),
         ("transfer_to_d", "Handoff to the D agent to handle the request."),
     ]

@@ -78,7 +78,7 @@ async def run_and_answer(runner: Runner[Any, Any], input: Any = "hi") -> RunResu
 
 
 async def test_a_filter_that_removes_everything_affects_only_the_target() -> None:
-    # H9: the log, the result, later agents and the target's next activation have everything.
+    # The log, the result, later agents and the target's next activation have everything.
     plain, plain_model = make_runner()
     filtered, model = make_runner(remove_all)
     expected, result = await run_and_answer(plain), await run_and_answer(filtered)
@@ -91,7 +91,6 @@ async def test_a_filter_that_removes_everything_affects_only_the_target() -> Non
 
 
 async def test_returning_the_data_unchanged_changes_nothing() -> None:
-    # H9, H10
     plain, plain_model = make_runner()
     filtered, model = make_runner(lambda data: data)
     await run_and_answer(plain)
@@ -101,7 +100,7 @@ async def test_returning_the_data_unchanged_changes_nothing() -> None:
 
 
 async def test_the_target_continues_with_the_filtered_messages() -> None:
-    # H9, D5: also if the run is resumed in another process.
+    # Also if the run is resumed in another process.
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
     a = Agent("A", handoffs=[handoff(Agent("B", tools=[ask]), input_filter=replace_by_text("Only this."))])
     suspended = await Runner(a, model=model).run("hi")
@@ -112,7 +111,6 @@ async def test_the_target_continues_with_the_filtered_messages() -> None:
 
 
 async def test_a_step_in_a_filter_runs_once() -> None:
-    # H9, H13, D5
     done: list[str] = []
 
     async def summarize_in_step(data: HandoffInputData) -> HandoffInputData:
@@ -129,7 +127,6 @@ async def test_a_step_in_a_filter_runs_once() -> None:
 
 
 async def test_a_filter_receives_the_context_and_the_authors() -> None:
-    # H10, H17
     seen: list[HandoffInputData] = []
 
     def record(data: HandoffInputData) -> HandoffInputData:
@@ -156,7 +153,6 @@ async def test_a_filter_receives_the_context_and_the_authors() -> None:
 
 
 async def test_the_data_of_a_filter_is_frozen() -> None:
-    # H10
     def set_attribute(data: HandoffInputData) -> HandoffInputData:
         data.new_items = ()  # pyright: ignore[reportAttributeAccessIssue]
         return data
@@ -205,7 +201,7 @@ async def later_filter(data: HandoffInputData) -> HandoffInputData:
 async def test_the_filter_of_the_handoff_replaces_the_filter_of_the_runner(
     handoff_filter: Any, runner_filter: Any, expected: str
 ) -> None:
-    # H9: for all kinds of callables.
+    # For all kinds of callables.
     runner, model = make_runner(handoff_filter, runner_filter=runner_filter)
     await runner.run("hi")
     assert request_texts(model, 2) == [expected]
@@ -244,7 +240,6 @@ def code_team(target: Agent) -> Any:
 
 @pytest.mark.parametrize("make_team", [handoff_team, sub_agent_team, function_team, code_team])
 async def test_the_filter_of_the_runner_applies_to_all_kinds_of_transfers(make_team: Callable[[Agent], Any]) -> None:
-    # H9
     step = transfer_to("B") if make_team is sub_agent_team else call("transfer_to_b")
     model = ScriptedModel({"A": [step], "B": ["done"]})
     runner = Runner(make_team(Agent("B")), model=model, handoff_input_filter=replace_by_text("runner"))
@@ -258,7 +253,7 @@ async def test_the_filter_of_the_runner_applies_to_all_kinds_of_transfers(make_t
 @pytest.mark.parametrize("wrong", [None, [], "everything", {"new_items": ()}])
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_an_invalid_result_is_refused_before_the_target_starts(wrong: Any, is_async: bool) -> None:
-    # H9, H13: the run can be resumed once the filter is fixed; recorded steps are not repeated.
+    # The run can be resumed once the filter is fixed; recorded steps are not repeated.
     done: list[str] = []
     is_broken = True
 
@@ -290,7 +285,6 @@ async def test_an_invalid_result_is_refused_before_the_target_starts(wrong: Any,
 
 
 async def test_a_run_whose_filter_raises_can_be_resumed() -> None:
-    # H13
     attempts: list[str] = []
 
     async def fail_once(data: HandoffInputData) -> HandoffInputData:
@@ -311,14 +305,12 @@ async def test_a_run_whose_filter_raises_can_be_resumed() -> None:
 
 @pytest.mark.parametrize("section", ["input_history", "pre_handoff_items", "new_items"])
 async def test_items_can_be_dicts_of_role_and_content(section: str) -> None:
-    # H10
     runner, model = make_runner(replace_all(**{section: [{"role": "user", "content": "a dict"}]}))
     await runner.run("hi")
     assert list(model.requests[2].messages) == [UserMessage("a dict")]
 
 
 async def test_the_input_history_can_be_text() -> None:
-    # F32
     runner, model = make_runner(replace_all(input_history="a text"))
     await runner.run("hi")
     assert list(model.requests[2].messages) == [UserMessage("a text")]
@@ -344,7 +336,6 @@ async def test_other_sections_must_not_be_text(section: str) -> None:
 
 @pytest.mark.parametrize("section", ["pre_handoff_items", "new_items"])
 async def test_a_dict_is_treated_like_the_message(section: str) -> None:
-    # H10, T24
     read: list[Any] = []
     for item in (AssistantMessage("a summary"), {"role": "assistant", "content": "a summary"}):
         runner, model = make_runner(replace_all(**{section: (item,)}))
@@ -355,7 +346,6 @@ async def test_a_dict_is_treated_like_the_message(section: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["text", 42, None, {"role": "king", "content": "x"}])
 async def test_items_that_are_not_messages_are_refused(wrong: Any) -> None:
-    # H9, H10
     runner, model = make_runner(lambda data: data.clone(new_items=(wrong,)))
     with pytest.raises(SetupError, match="not a message"):
         await runner.run("hi")
@@ -364,14 +354,12 @@ async def test_items_that_are_not_messages_are_refused(wrong: Any) -> None:
 
 @pytest.mark.parametrize("section", ["input_history", "pre_handoff_items", "new_items"])
 async def test_sections_that_are_not_lists_are_refused(section: str) -> None:
-    # H9
     runner, _ = make_runner(lambda data: data.clone(**{section: None}))
     with pytest.raises(SetupError):
         await runner.run("hi")
 
 
 async def test_calls_without_results_and_results_without_calls_are_repaired() -> None:
-    # T26, H10
     def separate(data: HandoffInputData) -> HandoffInputData:
         results = [item for item in data.pre_handoff_items if isinstance(item, ToolMessage)]
         calls = [item for item in data.new_items if isinstance(item, AssistantMessage)]
@@ -386,7 +374,6 @@ async def test_calls_without_results_and_results_without_calls_are_repaired() ->
 
 
 async def test_messages_of_the_target_itself_are_not_rewritten() -> None:
-    # H9, T24
     model = ScriptedModel({"A": [call("transfer_to_b"), "done"], "B": [say("B knows.", call("transfer_to_a"))]})
     b = Agent("B", handoffs=[handoff("A", input_filter=lambda data: data.clone(input_history=()))])
     await Runner(Agent("A", handoffs=[b]), model=model).run("hi")
@@ -413,7 +400,6 @@ async def test_messages_of_the_target_itself_are_not_rewritten() -> None:
     ],
 )
 async def test_built_in_filters_work_like_custom_filters(built_in: HandoffInputFilter, expected: list[str]) -> None:
-    # H11
     runner, model = make_runner(built_in)
     result = await run_and_answer(runner, "My card is 4111 1111 1111 1111")
     assert request_texts(model, 2) == expected
@@ -421,7 +407,6 @@ async def test_built_in_filters_work_like_custom_filters(built_in: HandoffInputF
 
 
 async def test_keep_last_keeps_calls_with_their_results() -> None:
-    # H11
     for n, expected in ((0, 0), (1, 0), (2, 2)):
         runner, model = make_runner(keep_last(n), history="verbatim")
         await runner.run("hi")
@@ -431,7 +416,6 @@ async def test_keep_last_keeps_calls_with_their_results() -> None:
 
 
 async def test_nest_history_gives_the_target_one_message() -> None:
-    # H11
     runner, model = make_runner(nest_history())
     await run_and_answer(runner)
     before, *turn = request_texts(model, 2)
@@ -440,7 +424,6 @@ async def test_nest_history_gives_the_target_one_message() -> None:
 
 
 async def test_a_summary_is_requested_once_across_resume_and_replay() -> None:
-    # H11, H13, D5
     writer = ScriptedModel(["In short: the sky was seen."], name="writer")
     runner, model = make_runner(summarize(writer))
     result = await run_and_answer(runner)
@@ -451,7 +434,6 @@ async def test_a_summary_is_requested_once_across_resume_and_replay() -> None:
 
 
 async def test_a_filter_may_return_dicts_in_the_formats_of_providers() -> None:
-    # M18
     turn = [
         {"type": "function_call", "call_id": "x", "name": "look", "arguments": "{}"},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "seen"}]},
@@ -467,7 +449,6 @@ async def test_a_filter_may_return_dicts_in_the_formats_of_providers() -> None:
 
 
 async def test_an_invalid_dict_of_a_filter_is_named() -> None:
-    # M18
     input_filter = replace_all(new_items=({"role": "usr", "content": "x"},))
     model = ScriptedModel({"A": [call("transfer_to_b")]})
     runner = Runner(Agent("A", handoffs=[handoff(Agent("B"), input_filter=input_filter)]), model=model)

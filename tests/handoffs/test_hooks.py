@@ -91,7 +91,7 @@ async def run_to_completion(runner: Runner[Any, Any], *, answer: Any = "yes") ->
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_every_hook_is_called_once_with_its_arguments(is_async: bool) -> None:
-    # H12: all hooks, sync or async; they are not called again after a resume or in a replay.
+    # All hooks, sync or async; they are not called again after a resume or in a replay.
     recorded: list[str] = []
 
     def record(name: str, ctx: RunContext[Any], *arguments: Any) -> None:
@@ -164,7 +164,7 @@ async def test_every_hook_is_called_once_with_its_arguments(is_async: bool) -> N
 
 @pytest.mark.parametrize("is_streamed", [True, False])
 async def test_hooks_of_the_run_and_of_the_agent_run_concurrently(is_streamed: bool) -> None:
-    # H12: the barriers open only if the hooks run at the same time.
+    # The barriers open only if the hooks run at the same time.
     barriers = {2: asyncio.Barrier(2), 3: asyncio.Barrier(3)}
     called: list[str] = []
 
@@ -198,7 +198,7 @@ async def test_hooks_of_the_run_and_of_the_agent_run_concurrently(is_streamed: b
 
 
 async def test_a_hook_that_fails_cancels_the_others() -> None:
-    # H12: the run fails with the hook's error, and no task is left.
+    # The run fails with the hook's error, and no task is left.
     ended: list[str] = []
     is_waiting = asyncio.Event()
 
@@ -225,7 +225,6 @@ async def test_a_hook_that_fails_cancels_the_others() -> None:
 
 
 async def test_no_async_hook_is_left_unawaited_if_a_sync_hook_fails() -> None:
-    # H12
     class OwnRunHooks(RunHooks):
         async def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None: ...
 
@@ -247,7 +246,7 @@ async def test_no_async_hook_is_left_unawaited_if_a_sync_hook_fails() -> None:
 @pytest.mark.parametrize("name", [*RUN_HOOKS, *(f"own {name}" for name in AGENT_HOOKS)])
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_run_whose_hook_fails_can_be_resumed(name: str, is_async: bool) -> None:
-    # H12, H13: the run fails with the hook's error; resumed, it completes and repeats no recorded step.
+    # The run fails with the hook's error; resumed, it completes and repeats no recorded step.
     failures, done = list[str](), list[str]()
 
     def fail_once(name: str, *arguments: Any) -> None:
@@ -294,7 +293,6 @@ async def test_a_run_whose_hook_fails_can_be_resumed(name: str, is_async: bool) 
 
 
 async def test_handoff_hooks_are_called_for_all_kinds_of_transfers() -> None:
-    # H12
     recorded: list[str] = []
 
     class OwnRunHooks(RunHooks):
@@ -344,7 +342,7 @@ async def test_handoff_hooks_are_called_for_all_kinds_of_transfers() -> None:
 
 
 async def test_a_hook_can_interrupt() -> None:
-    # H12, DESIGN §6: the transfer waits for the answer; the hook is not called again later.
+    # The transfer waits for the answer; the hook is not called again later.
     answers: list[Any] = []
 
     class AskingHooks(RunHooks):
@@ -362,7 +360,6 @@ async def test_a_hook_can_interrupt() -> None:
 
 
 async def test_on_run_start_can_interrupt() -> None:
-    # H12, DESIGN §6
     answers: list[Any] = []
 
     class AskingHooks(RunHooks):
@@ -379,7 +376,7 @@ async def test_on_run_start_can_interrupt() -> None:
 # Values set by on_interrupt are not kept: the run has stopped when it is called.
 @pytest.mark.parametrize("name", [name for name in RUN_HOOKS if name != "on_interrupt"])
 async def test_values_set_by_a_hook_are_recorded(name: str) -> None:
-    # H12, H17, D5: they are there after a resume and in a replay.
+    # They are there after a resume and in a replay.
     recorded: list[str] = []
 
     def set_value(name: str, ctx: RunContext[Any], *arguments: Any) -> None:
@@ -402,7 +399,6 @@ async def test_values_set_by_a_hook_are_recorded(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["on_agent_start", "on_model_start", "on_model_end", "on_handoff", "on_agent_end"])
 async def test_a_step_in_a_hook_runs_once(name: str) -> None:
-    # H12, D5
     done: list[str] = []
 
     async def step(name: str, ctx: RunContext[Any], *arguments: Any) -> None:
@@ -418,7 +414,7 @@ async def test_a_step_in_a_hook_runs_once(name: str) -> None:
 
 
 async def test_steps_of_a_hook_and_of_the_agent_are_separate() -> None:
-    # H12, D5: a step of a hook has another key than a step of the agent.
+    # A step of a hook has another key than a step of the agent.
     class SteppingHooks(RunHooks):
         async def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
             await ctx.step("note", lambda: "the hook's")
@@ -435,7 +431,6 @@ async def test_steps_of_a_hook_and_of_the_agent_are_separate() -> None:
 
 
 async def test_interrupts_of_a_hook_and_of_the_agent_are_separate() -> None:
-    # H12, D1, D5
     class AskingHooks(RunHooks):
         async def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
             await ctx.interrupt("the hook's")
@@ -462,7 +457,7 @@ async def test_interrupts_of_a_hook_and_of_the_agent_are_separate() -> None:
     ],
 )
 async def test_a_run_does_not_continue_before_the_interrupt_of_a_hook_is_answered(name: str) -> None:
-    # H12, D1, D4, DESIGN §6: a resume without an answer raises the same interrupt.
+    # A resume without an answer raises the same interrupt.
     answers, ran = list[Any](), list[str]()
 
     async def ask_person(name: str, ctx: RunContext[Any], *arguments: Any) -> None:
@@ -488,7 +483,7 @@ async def test_a_run_does_not_continue_before_the_interrupt_of_a_hook_is_answere
 
 
 async def test_a_hook_that_raises_before_a_tool_raises_again_after_a_resume() -> None:
-    # H12, H13: the recorded step of the hook does not stand for its result.
+    # The recorded step of the hook does not stand for its result.
     ran: list[str] = []
 
     class RefusingHooks(RunHooks):
@@ -512,7 +507,7 @@ async def test_a_hook_that_raises_before_a_tool_raises_again_after_a_resume() ->
 
 
 async def test_hooks_of_the_same_event_have_separate_interrupts() -> None:
-    # H12, D1: also if their order changes.
+    # Also if their order changes.
     answers: dict[str, Any] = {}
     attempts: list[str] = []
 
@@ -544,7 +539,7 @@ async def test_hooks_of_the_same_event_have_separate_interrupts() -> None:
     ],
 )
 async def test_a_run_can_be_resumed_with_other_hooks(first: Any, then: Any) -> None:
-    # H12, D5: hooks are not part of the team, and a log is valid without them.
+    # Hooks are not part of the team, and a log is valid without them.
     a = Agent("A", handoffs=[Agent("B", tools=[ask])])
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
     suspended = await Runner(a, model=model, hooks=first).run("hi")

@@ -101,7 +101,6 @@ def find_problems(kind: Any, arguments: str) -> list[str]:
     ],
 )
 def test_objects_are_parsed(kind: Any, arguments: str, value: Any) -> None:
-    # H4
     assert parse(kind, arguments) == value
 
 
@@ -135,7 +134,7 @@ def test_objects_are_parsed(kind: Any, arguments: str, value: Any) -> None:
     ],
 )
 def test_other_types_are_wrapped_in_an_object(kind: Any, json_value: Any, value: Any) -> None:
-    # H4: JSON has no dates, enums, tuples or sets, so these are converted.
+    # JSON has no dates, enums, tuples or sets, so these are converted.
     parser = HandoffInputParser("B", kind)
     assert parser.schema["required"] == ["input"]
     parsed = parser.parse(json.dumps({"input": json_value}))
@@ -180,7 +179,6 @@ def test_other_types_are_wrapped_in_an_object(kind: Any, json_value: Any, value:
     ],
 )
 def test_values_are_not_coerced(kind: Any, json_value: Any) -> None:
-    # H6
     assert find_problems(kind, json.dumps({"input": json_value}))
     with pytest.raises(ValueError, match=r"^inner\S*: "):
         parse(TypedDict("Holder", {"inner": kind}), json.dumps({"inner": json_value}))  # pyright: ignore
@@ -190,7 +188,6 @@ def test_values_are_not_coerced(kind: Any, json_value: Any) -> None:
     "arguments", ["", " ", "{", "nul", "{'subject': 'rent'}", '{"subject": "rent"} or so', "\ud800", "[" * 100_000]
 )
 def test_invalid_json_is_reported(arguments: str) -> None:
-    # H6
     (problem,) = find_problems(Ticket, arguments)
     assert problem.startswith("the input: ")
     assert find_problems(int, arguments) == ['arguments must be {"input": …}']
@@ -198,7 +195,6 @@ def test_invalid_json_is_reported(arguments: str) -> None:
 
 @pytest.mark.parametrize("arguments", ["null", "[]", '"rent"', "3", "true"])
 def test_json_that_is_not_an_object_is_reported(arguments: str) -> None:
-    # H6
     assert find_problems(Ticket, arguments) == ["the input: Input should be an object"]
     assert find_problems(TicketDataclass, arguments) == ["the input: Input should be an object"]
     assert find_problems(str, arguments) == ['arguments must be {"input": …}']
@@ -206,7 +202,6 @@ def test_json_that_is_not_an_object_is_reported(arguments: str) -> None:
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_nan_and_infinity_are_not_json(word: str) -> None:
-    # H6
     (problem,) = find_problems(Ticket, f'{{"subject": "x", "weight": {word}}}')
     assert problem.startswith("the input: JSON is malformed")
     assert find_problems(float, f'{{"input": {word}}}')
@@ -215,12 +210,10 @@ def test_nan_and_infinity_are_not_json(word: str) -> None:
 
 @pytest.mark.parametrize("arguments", ['{"input": ' + "[" * 100_000, '{"inputs": 3}', "{}", '{"input": }'])
 def test_a_missing_or_broken_wrapper_is_reported(arguments: str) -> None:
-    # H6
     assert find_problems(list[int], arguments) == ['arguments must be {"input": …}']
 
 
 def test_every_problem_names_its_place() -> None:
-    # H6
     arguments = {"urgency": "1", "is_open": 1, "weight": "heavy", "note": 3}
     assert find_problems(Ticket, json.dumps(arguments)) == [
         "subject: Field required",
@@ -237,7 +230,7 @@ def test_every_problem_names_its_place() -> None:
 
 
 def test_only_the_first_problems_are_listed() -> None:
-    # H6: a long list would cost tokens.
+    # A long list would cost tokens.
     problems = find_problems(list[int], json.dumps({"input": ["x"] * 500}))
     assert len(problems) == 21
     assert problems[-1] == "and 480 more"
@@ -260,7 +253,6 @@ class Strict(BaseModel):
 
 
 def test_problems_do_not_contain_values() -> None:
-    # H6
     arguments: dict[str, Any] = dict.fromkeys(Strict.model_fields, SECRET)
     arguments["pets"] = [{"kind": SECRET}, {"kind": 41111111}, {"kind": "cat", "lives": SECRET}, SECRET, {}]
     problems = find_problems(Strict, json.dumps(arguments))
@@ -272,7 +264,7 @@ def test_problems_do_not_contain_values() -> None:
 
 
 def test_messages_of_custom_validators_are_kept() -> None:
-    # H6: the author of the validator decides what the model reads.
+    # The author of the validator decides what the model reads.
     class Even(BaseModel):
         number: int
 
@@ -296,14 +288,12 @@ class NoSchema:
 
 @pytest.mark.parametrize("kind", [NoSchema, list[NoSchema], "Nobody", type, 42])
 def test_a_type_without_a_schema_is_refused(kind: Any) -> None:
-    # H4
     with pytest.raises(SetupError, match=r"the input_type of the handoff to `B` is .*, which has no JSON schema"):
         HandoffInputParser("B", kind)
 
 
 @pytest.mark.parametrize("kind", [RootModel[dict[str, int]], dict[str, str], list[Any]])
 def test_a_type_without_a_strict_schema_is_refused(kind: Any) -> None:
-    # H4
     with pytest.raises(SetupError, match="which strict schemas cannot express"):
         HandoffInputParser("B", kind)
 
@@ -336,7 +326,7 @@ def test_an_encoded_value_is_parsed_to_the_same_value(pets: list[Cat | Dog]) -> 
 
 
 def test_aliases_are_used_in_encoded_values() -> None:
-    # H5: the record uses the names that the model was given.
+    # The record uses the names that the model was given.
     parser = HandoffInputParser("B", Renamed)
     assert list(parser.schema["properties"]) == ["Subject line"]
     assert parser.dump(parser.parse('{"Subject line": "rent"}')) == {"Subject line": "rent"}
@@ -348,7 +338,7 @@ PARSERS = [HandoffInputParser("B", kind) for kind in (Ticket, list[int], Tree)]
 
 @given(arguments=st.text() | st.from_regex(r"[\[\]{}\",:a-c0-9. -]*"))
 def test_any_arguments_are_parsed_or_raise_a_value_error(arguments: str) -> None:
-    # H6: a ValueError is reported to the model; any other exception would fail the run.
+    # A ValueError is reported to the model; any other exception would fail the run.
     for parser in PARSERS:
         with suppress(ValueError):
             parser.parse(arguments)

@@ -89,7 +89,6 @@ def texts(messages: Any) -> list[str]:
 
 
 async def test_without_input_type_the_schema_is_empty_and_arguments_are_ignored() -> None:
-    # H4
     for arguments in ("", "not json", "null", '{"left": "over"}'):
         runner, model = make_runner(raw_call(arguments))
         result = await runner.run("hi")
@@ -100,7 +99,6 @@ async def test_without_input_type_the_schema_is_empty_and_arguments_are_ignored(
 
 
 async def test_the_handoff_tool_has_the_strict_schema_of_the_input_type() -> None:
-    # H4
     runner, model = make_runner(call("transfer_to_b", subject="x", urgency=1), input_type=Ticket)
     await runner.run("hi")
     (spec,) = model.requests[0].tools
@@ -120,7 +118,6 @@ async def test_the_handoff_tool_has_the_strict_schema_of_the_input_type() -> Non
 
 
 async def test_the_default_description_contains_the_description_of_the_agent() -> None:
-    # H3
     edges = [Agent("Plain"), Agent("Told", description="Knows it all."), handoff(Agent("Mine", description="x"))]
     model = ScriptedModel(["done"])
     await Runner(Agent("A", model=model, handoffs=edges)).run("hi")
@@ -149,7 +146,7 @@ async def test_the_default_description_contains_the_description_of_the_agent() -
 async def test_without_callback_the_target_reads_the_input_as_a_message(
     kind: Any, arguments: Any, payload: Any
 ) -> None:
-    # H5: also if the input is false or empty.
+    # Also if the input is false or empty.
     runner, model = make_runner(call("transfer_to_b", **arguments), input_type=kind)
     result = await runner.run("hi")
     assert transfer_payloads(result) == [payload, None]
@@ -159,7 +156,6 @@ async def test_without_callback_the_target_reads_the_input_as_a_message(
 
 
 async def test_an_input_of_none_adds_no_message() -> None:
-    # H5
     runner, model = make_runner(call("transfer_to_b", input=None), input_type=int | None)
     result = await runner.run("hi")
     assert (result.agent, transfer_payloads(result)) == ("C", [None, None])
@@ -167,7 +163,6 @@ async def test_an_input_of_none_adds_no_message() -> None:
 
 
 async def test_later_agents_read_the_message_with_the_input_also_after_a_resume() -> None:
-    # H5, D5
     runner, model = make_runner(call("transfer_to_b", subject="rent"), input_type=Ticket)
     suspended = await runner.run("hi")
     note = 'For context: [A] handed over with: {"subject":"rent","urgency":1}.'
@@ -202,7 +197,6 @@ def take_keyword(ctx: Any, input: Any, *, prefix: Any) -> None: ...
 
 @pytest.mark.parametrize("kind", ["object", "coroutine", "partial", "varied"])
 async def test_a_callback_receives_the_input_instead_of_a_message(kind: str) -> None:
-    # H5
     recorder = Recorder()
     callbacks: dict[str, Callable[..., Any]] = {
         "object": recorder,
@@ -235,7 +229,7 @@ async def test_a_callback_receives_the_input_instead_of_a_message(kind: str) -> 
     ],
 )
 def test_a_callback_with_wrong_parameters_is_refused(callback: Any, input_type: Any, expected: str) -> None:
-    # H5: by `handoff` and by `clone`.
+    # By `handoff` and by `clone`.
     with pytest.raises(SetupError, match=f"on_handoff of the handoff to `B` is called with {expected}"):
         handoff("B", on_handoff=callback, input_type=input_type)
     with pytest.raises(SetupError, match=f"is called with {expected}"):
@@ -243,7 +237,7 @@ def test_a_callback_with_wrong_parameters_is_refused(callback: Any, input_type: 
 
 
 def test_a_callback_without_a_signature_is_accepted() -> None:
-    # H5: some callables in C have no signature.
+    # Some callables in C have no signature.
     callback: Any = max
     assert handoff("B", on_handoff=callback).on_handoff is max
 
@@ -252,7 +246,7 @@ def test_a_callback_without_a_signature_is_accepted() -> None:
 
 
 async def test_json_values_are_converted_to_other_types() -> None:
-    # H6: values are not coerced, but JSON has no dates, enums or tuples.
+    # Values are not coerced, but JSON has no dates, enums or tuples.
     recorder = Recorder()
     arguments = {"day": "2031-05-01", "mood": "angry", "size": [1, 2], "share": 1}
     runner, _ = make_runner(call("transfer_to_b", **arguments), input_type=Appointment, on_handoff=recorder)
@@ -276,7 +270,6 @@ async def test_json_values_are_converted_to_other_types() -> None:
     ],
 )
 async def test_the_model_gets_the_problem_and_can_correct_it(arguments: str, place: str) -> None:
-    # H6
     recorder = Recorder()
     steps = [raw_call(arguments), call("transfer_to_b", subject="rent")]
     runner, model = make_runner(*steps, input_type=Ticket, on_handoff=recorder)
@@ -291,7 +284,6 @@ async def test_the_model_gets_the_problem_and_can_correct_it(arguments: str, pla
 
 @pytest.mark.parametrize("corrections", [0, 1, 2])
 async def test_too_many_corrections_raise_a_handoff_input_error(corrections: int) -> None:
-    # H6, T19
     recorder = Recorder()
     wrong = [call("transfer_to_b", subject=7)] * 9
     runner, model = make_runner(*wrong, corrections=corrections, input_type=Ticket, on_handoff=recorder)
@@ -304,7 +296,6 @@ async def test_too_many_corrections_raise_a_handoff_input_error(corrections: int
 
 
 async def test_wrong_targets_and_wrong_input_share_one_correction_budget() -> None:
-    # H6, T19
     wrong_input, unknown_target = call("transfer_to_b", subject=7), transfer_to("Nobody")
     model = ScriptedModel([unknown_target, wrong_input, unknown_target, wrong_input])
     edge = handoff(Agent("B"), input_type=Ticket)
@@ -325,7 +316,6 @@ SECRET = "4111-1111-1111"
 
 @pytest.mark.parametrize("wrong", [{"kind": "visa", "number": SECRET}, {"kind": SECRET, "number": 1}, {SECRET: 1}])
 async def test_invalid_values_are_not_logged(wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
-    # H6
     caplog.set_level(logging.INFO)
     runner, _ = make_runner(*[call("transfer_to_b", **wrong)] * 3, input_type=Card)
     live = runner.stream("hi")
@@ -338,7 +328,6 @@ async def test_invalid_values_are_not_logged(wrong: Any, caplog: pytest.LogCaptu
 
 
 async def test_valid_values_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    # H6
     caplog.set_level(logging.INFO)
     runner, _ = make_runner(call("transfer_to_b", subject=SECRET), input_type=Ticket, needs_approval=True)
     suspended = await runner.run("hi")
@@ -350,7 +339,6 @@ async def test_valid_values_are_not_logged(caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_a_handoff_with_input_can_return_to_its_caller() -> None:
-    # H1, T21
     model = ScriptedModel(
         {"A": [call("transfer_to_b", subject="rent"), "thanks"], "B": ["the rent is paid"], "C": ["bye"]}
     )
@@ -364,7 +352,6 @@ async def test_a_handoff_with_input_can_return_to_its_caller() -> None:
 
 
 async def test_a_handoff_with_input_can_return_to_a_third_agent() -> None:
-    # H1, T21
     recorder = Recorder()
     model = ScriptedModel({"A": [call("transfer_to_b", subject="rent")], "B": ["paid"], "C": ["bye"]})
     edge = handoff(Agent("B"), input_type=Ticket, on_handoff=recorder, return_to="C")
@@ -377,7 +364,6 @@ async def test_a_handoff_with_input_can_return_to_a_third_agent() -> None:
 
 
 async def test_two_handoffs_to_one_agent_have_separate_inputs_and_callbacks() -> None:
-    # H1, H5
     not_urgent, urgent = Recorder(), Recorder()
     b = Agent("B")
     edges = [
@@ -394,7 +380,6 @@ async def test_two_handoffs_to_one_agent_have_separate_inputs_and_callbacks() ->
 
 
 async def test_a_clone_uses_its_own_input_type() -> None:
-    # H1
     b = Agent("B")
     edge = handoff(b, input_type=Ticket, tool_name_override="go")
     model = ScriptedModel({"A": [call("go", input=3)], "B": ["ok"]})
@@ -407,7 +392,6 @@ async def test_a_clone_uses_its_own_input_type() -> None:
 
 @pytest.mark.parametrize("wrong", [42, None, b"B", {"agent": "B"}, Agent, lambda: None])
 def test_an_invalid_entry_in_handoffs_is_refused(wrong: Any) -> None:
-    # H1
     class CustomAgent(BaseAgent):
         async def run(self, ctx: Any) -> None: ...
 
@@ -418,7 +402,7 @@ def test_an_invalid_entry_in_handoffs_is_refused(wrong: Any) -> None:
 
 
 async def test_handoffs_can_be_agents_handoffs_and_names() -> None:
-    # H1: names make cycles possible.
+    # Names make cycles possible.
     c = Agent("C", handoffs=["A"])
     a = Agent("A", handoffs=[Agent("B"), handoff(c), "D"])
     model = ScriptedModel(
@@ -440,7 +424,6 @@ class Customer:
 
 
 async def test_a_callback_has_the_context_object_which_is_not_recorded() -> None:
-    # H17
     customer = Customer()
 
     def record(ctx: RunContext[Customer], ticket: Ticket) -> None:
@@ -455,7 +438,6 @@ async def test_a_callback_has_the_context_object_which_is_not_recorded() -> None
 
 
 async def test_values_set_by_a_callback_are_recorded() -> None:
-    # H17, D5
     def set_values(ctx: RunContext[Any], ticket: Ticket) -> None:
         values = ctx.values
         values.update({"count": values.get("count", 0) + 1, "subject": ticket.subject})
@@ -474,7 +456,6 @@ async def test_values_set_by_a_callback_are_recorded() -> None:
 
 
 async def test_a_step_in_a_callback_runs_once() -> None:
-    # H5, D5
     done: list[str] = []
 
     async def run_steps(ctx: RunContext[Any]) -> None:

@@ -97,7 +97,6 @@ def find_dicts(node: object) -> list[dict[str, Any]]:
 
 
 def test_every_property_is_required_and_nothing_else_is_allowed() -> None:
-    # handoffs.md H4
     objects = [each for each in find_dicts(schema_of(Order)) if isinstance(each.get("properties"), dict)]
     assert len(objects) >= 4
     for each in objects:
@@ -106,7 +105,6 @@ def test_every_property_is_required_and_nothing_else_is_allowed() -> None:
 
 
 def test_unions_are_any_of_and_defaults_are_gone() -> None:
-    # handoffs.md H4
     shown = str(schema_of(Order))
     assert "oneOf" not in shown
     assert "discriminator" not in shown
@@ -115,14 +113,13 @@ def test_unions_are_any_of_and_defaults_are_gone() -> None:
 
 
 def test_references_have_no_siblings() -> None:
-    # handoffs.md H4
     references = [each for each in find_dicts(schema_of(Order)) if "$ref" in each]
     assert references
     assert all(list(each) == ["$ref"] for each in references)
 
 
 def test_a_recursive_type_is_allowed() -> None:
-    # handoffs.md H4: references may be circular if they have no siblings.
+    # References may be circular if they have no siblings.
     node = {
         "description": "A recursive model.",
         "type": "object",
@@ -134,7 +131,7 @@ def test_a_recursive_type_is_allowed() -> None:
 
 
 def test_the_description_of_a_recursive_field_is_dropped() -> None:
-    # handoffs.md H4: it cannot be inlined without end, and a reference may not have siblings.
+    # It cannot be inlined without end, and a reference may not have siblings.
     schema = schema_of(Tree)
     reference = {"$ref": "#/$defs/Tree"}
     assert schema["properties"]["left"] == {"anyOf": [reference, {"type": "null"}], "description": "smaller"}
@@ -143,7 +140,6 @@ def test_the_description_of_a_recursive_field_is_dropped() -> None:
 
 
 def test_mutually_recursive_types_are_allowed() -> None:
-    # handoffs.md H4
     schema = schema_of(Chicken)
     assert schema["properties"] == {"laid": {"type": "array", "items": {"$ref": "#/$defs/Egg"}}}
     assert schema["$defs"]["Egg"]["properties"] == {"hatched": {"$ref": "#/$defs/Chicken"}}
@@ -151,7 +147,6 @@ def test_mutually_recursive_types_are_allowed() -> None:
 
 
 def test_fields_with_a_description_are_inlined_and_unused_definitions_removed() -> None:
-    # handoffs.md H4
     schema = schema_of(Order)
     work, nothing = schema["properties"]["work"]["anyOf"]
     assert (work, nothing) == ({"$ref": "#/$defs/Address"}, {"type": "null"})
@@ -175,7 +170,7 @@ def test_fields_with_a_description_are_inlined_and_unused_definitions_removed() 
 
 
 def test_properties_may_have_the_names_of_schema_keywords() -> None:
-    # handoffs.md H4: only schema keywords are removed.
+    # Only schema keywords are removed.
     schema = schema_of(KeywordNames)
     assert list(schema["properties"]) == ["title", "default", "properties", "discriminator"]
     assert schema["required"] == list(schema["properties"])
@@ -207,12 +202,10 @@ def test_properties_may_have_the_names_of_schema_keywords() -> None:
     ],
 )
 def test_schemas_of_types(kind: Any, expected: dict[str, Any]) -> None:
-    # handoffs.md H4
     assert schema_of(kind)["properties"]["input"] == expected
 
 
 def test_objects_in_tuples_and_unions_are_strict() -> None:
-    # handoffs.md H4
     schema = schema_of(tuple[Cat, Dog | None])
     assert set(schema["$defs"]) == {"Cat", "Dog"}
     assert all(each["additionalProperties"] is False for each in schema["$defs"].values())
@@ -220,7 +213,6 @@ def test_objects_in_tuples_and_unions_are_strict() -> None:
 
 
 def test_the_input_schema_is_not_changed() -> None:
-    # handoffs.md H4
     schema = TypeAdapter(tuple[Order, Colour]).json_schema()
     wrapped = {"$defs": schema.pop("$defs"), "type": "object", "properties": {"a": schema}}
     before = deepcopy(wrapped)
@@ -233,14 +225,13 @@ def test_the_input_schema_is_not_changed() -> None:
 
 
 def test_a_strict_schema_is_not_changed() -> None:
-    # handoffs.md H4
     for kind in (Order, Node, Tree, Chicken, Described, KeywordNames):
         strict = schema_of(kind)
         assert strict_schema(strict, "it") == strict
 
 
 def test_all_of_with_one_element_is_replaced_by_the_element() -> None:
-    # handoffs.md H4: older versions of pydantic write references with a description like this.
+    # Older versions of pydantic write references with a description like this.
     schema = {
         "$defs": {"A": {"type": "object", "properties": {"x": {"type": "integer"}}}},
         "type": "object",
@@ -252,7 +243,7 @@ def test_all_of_with_one_element_is_replaced_by_the_element() -> None:
 
 @pytest.mark.parametrize("kind", [int, list[str], Literal["a", "b"], str | None])
 def test_a_root_that_is_not_an_object_is_wrapped(kind: Any) -> None:
-    # handoffs.md H4: providers accept only objects.
+    # Providers accept only objects.
     schema = schema_of(kind)
     assert schema["type"] == "object"
     assert schema["required"] == ["input"]
@@ -271,7 +262,7 @@ def test_a_root_that_is_not_an_object_is_wrapped(kind: Any) -> None:
     ],
 )
 def test_objects_with_arbitrary_keys_are_refused(kind: Any) -> None:
-    # handoffs.md H4: a strict schema names every key.
+    # A strict schema names every key.
     message = (
         r"the input_type of the handoff to `B` has an object with arbitrary keys at `extra(\[\])?`, .*name the keys"
     )
@@ -292,7 +283,7 @@ def test_objects_with_arbitrary_keys_are_refused(kind: Any) -> None:
     ],
 )
 def test_values_of_any_type_are_refused(kind: Any, message: str) -> None:
-    # handoffs.md H4: strict schemas need a type.
+    # Strict schemas need a type.
     with pytest.raises(
         SetupError, match=f"the input_type of the handoff to `B` has {message}, which strict schemas cannot"
     ):
@@ -300,7 +291,6 @@ def test_values_of_any_type_are_refused(kind: Any, message: str) -> None:
 
 
 def test_a_model_that_allows_extra_fields_has_a_closed_schema() -> None:
-    # handoffs.md H4
     class AllowsExtra(BaseModel, extra="allow"):
         name: str
 
@@ -308,7 +298,6 @@ def test_a_model_that_allows_extra_fields_has_a_closed_schema() -> None:
 
 
 def test_an_object_without_properties_is_allowed() -> None:
-    # handoffs.md H4
     class Empty(BaseModel):
         pass
 
@@ -331,13 +320,12 @@ def test_an_object_without_properties_is_allowed() -> None:
     ],
 )
 def test_custom_schemas_must_follow_the_same_rules(part: Any, message: str) -> None:
-    # handoffs.md H4: a type may define its own schema.
+    # A type may define its own schema.
     with pytest.raises(SetupError, match=re.escape(message)):
         strict_schema({"type": "object", "properties": {"a": part}}, "it")
 
 
 def test_a_type_without_a_schema_is_refused() -> None:
-    # handoffs.md H4
     class NoSchema:
         """A class that pydantic cannot validate."""
 
@@ -348,7 +336,7 @@ def test_a_type_without_a_schema_is_refused() -> None:
 
 
 def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
-    # handoffs.md H4: the depth is limited.
+    # The depth is limited.
     kind: Any = int
     for _ in range(60):
         kind = list[kind]
@@ -365,7 +353,6 @@ def make_nested(levels: int) -> Any:
 
 
 def test_twenty_levels_of_objects_are_allowed() -> None:
-    # handoffs.md H4
     kind: Any = int
     for number in range(10):
         kind = create_model(f"Level{number}", inner=(cast("Any", list)[kind], ...))
@@ -376,7 +363,7 @@ def test_twenty_levels_of_objects_are_allowed() -> None:
 
 
 def test_a_schema_that_is_too_large_is_refused() -> None:
-    # handoffs.md H4: the size is limited. Each level is inlined twice, which doubles the size.
+    # The size is limited. Each level is inlined twice, which doubles the size.
     kind: Any = int
     for number in range(18):
         twice: Any = {name: (kind, Field(description=name)) for name in ("left", "right")}

@@ -50,7 +50,6 @@ DISABLED: dict[str, Any] = {
 @pytest.mark.parametrize("kind", DISABLED)
 @pytest.mark.parametrize("is_alone", [True, False])
 async def test_a_disabled_handoff_is_hidden_and_refused(kind: str, is_alone: bool) -> None:
-    # H7
     called: list[str] = []
     edge = handoff(Agent("B"), is_enabled=DISABLED[kind], on_handoff=lambda ctx: called.append("on_handoff"))
     transfer = call("transfer_to_b")
@@ -63,7 +62,7 @@ async def test_a_disabled_handoff_is_hidden_and_refused(kind: str, is_alone: boo
 
 
 async def test_an_enabled_handoff_is_followed_if_a_disabled_one_is_called_too() -> None:
-    # H7, H8: a disabled handoff does not count as a second transfer.
+    # A disabled handoff does not count as a second transfer.
     model = ScriptedModel({"A": [[call("transfer_to_b"), call("transfer_to_c")]], "C": ["hello"]})
     edges = [handoff(Agent("B"), is_enabled=False), Agent("C")]
     result = await Runner(Agent("A", handoffs=edges), model=model, multiple_transfers="error").run("hi")
@@ -72,7 +71,6 @@ async def test_an_enabled_handoff_is_followed_if_a_disabled_one_is_called_too() 
 
 
 async def test_repeated_calls_of_a_disabled_handoff_raise_a_transfer_error() -> None:
-    # H7, T14, T19
     model = ScriptedModel([call("transfer_to_b")], cycle=True)
     runner = Runner(Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False)]), max_corrections=1)
     with pytest.raises(TransferError) as caught:
@@ -82,7 +80,6 @@ async def test_repeated_calls_of_a_disabled_handoff_raise_a_transfer_error() -> 
 
 
 async def test_conditions_are_evaluated_every_turn() -> None:
-    # H7
     asked: list[tuple[str, str, str]] = []
 
     def when_greeted(ctx: RunContext[str], source: Any) -> bool:
@@ -104,7 +101,7 @@ async def test_conditions_are_evaluated_every_turn() -> None:
 
 
 async def test_conditions_are_evaluated_concurrently() -> None:
-    # H7: the barrier opens only if all conditions run at the same time.
+    # The barrier opens only if all conditions run at the same time.
     barrier = asyncio.Barrier(3)
 
     def make_condition(answer: bool) -> Callable[[RunContext[Any], Any], Any]:
@@ -121,7 +118,6 @@ async def test_conditions_are_evaluated_concurrently() -> None:
 
 
 async def test_conditions_are_evaluated_after_hooks_and_instructions() -> None:
-    # H7
     order: list[str] = []
 
     class RecordingHooks(RunHooks):
@@ -149,7 +145,6 @@ async def test_conditions_are_evaluated_after_hooks_and_instructions() -> None:
 
 
 async def test_values_set_by_a_condition_are_recorded_with_the_turn() -> None:
-    # H7, H17, D5
     def counting(ctx: RunContext[Any], source: Any) -> bool:
         ctx.values.set("asked", ctx.values.get("asked", 0) + 1)
         return True
@@ -169,7 +164,7 @@ async def test_values_set_by_a_condition_are_recorded_with_the_turn() -> None:
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_condition_that_raises_fails_the_run_and_cancels_the_other_conditions(is_async: bool) -> None:
-    # H7: the other conditions are cancelled and awaited.
+    # The other conditions are cancelled and awaited.
     ended: list[str] = []
     is_waiting, is_broken = asyncio.Event(), True
 
@@ -211,7 +206,6 @@ async def test_a_condition_that_raises_fails_the_run_and_cancels_the_other_condi
 
 
 async def test_a_baton_error_in_a_condition_names_the_handoff() -> None:
-    # H7
     def set_invalid_value(ctx: RunContext[Any], source: Any) -> bool:
         ctx.values.set("when", object())
         return True
@@ -228,7 +222,7 @@ async def test_a_baton_error_in_a_condition_names_the_handoff() -> None:
 
 @pytest.mark.parametrize("was_on", [True, False])
 async def test_a_resumed_turn_uses_the_recorded_conditions(was_on: bool) -> None:
-    # H7, D5: the call is checked against the handoffs that the model was offered, also in another process.
+    # The call is checked against the handoffs that the model was offered, also in another process.
     def team(is_on: bool, *, must_not_evaluate: bool = False) -> Agent:
         def condition(ctx: RunContext[Any], source: Any) -> bool:
             assert not must_not_evaluate
@@ -253,7 +247,7 @@ async def test_a_resumed_turn_uses_the_recorded_conditions(was_on: bool) -> None
 
 
 async def test_a_condition_can_interrupt() -> None:
-    # H7, DESIGN §6: an interrupt is possible anywhere, and its id depends on its place.
+    # An interrupt is possible anywhere, and its id depends on its place.
     async def ask_person(ctx: RunContext[Any], source: Any) -> bool:
         return await ctx.interrupt(f"is it on in turn {len(model.requests) + 1}?")
 
@@ -269,7 +263,7 @@ async def test_a_condition_can_interrupt() -> None:
 
 
 async def test_a_step_in_a_condition_runs_once_per_turn() -> None:
-    # H7, D5: the condition is not evaluated again for a recorded turn, and the log stays valid.
+    # The condition is not evaluated again for a recorded turn, and the log stays valid.
     looked_up: list[str] = []
 
     async def is_premium(ctx: RunContext[Any], source: Any) -> bool:
@@ -285,7 +279,7 @@ async def test_a_step_in_a_condition_runs_once_per_turn() -> None:
     assert len(looked_up) == 2
 
 
-# --- F29: handoffs with the same tool name
+# --- handoffs with the same tool name
 
 
 class Case(BaseModel):
@@ -304,7 +298,7 @@ def is_closed(ctx: RunContext[Any], agent: Any) -> bool:
 
 @pytest.mark.parametrize("is_day", [True, False])
 async def test_handoffs_that_exclude_each_other_may_share_a_name(is_day: bool) -> None:
-    # F29: the team was refused.
+    # The team was refused.
     seen: list[Any] = []
     day = handoff(Agent("Day"), tool_name_override="transfer_to_desk", is_enabled=is_open)
     night = handoff(
@@ -329,7 +323,7 @@ async def test_handoffs_that_exclude_each_other_may_share_a_name(is_day: bool) -
 
 @pytest.mark.parametrize("is_day", [True, False])
 async def test_handoffs_to_the_same_agent_may_share_a_name(is_day: bool) -> None:
-    # F29: the options of the enabled handoff apply.
+    # The options of the enabled handoff apply.
     target = Agent("B")
     edges = [handoff(target, is_enabled=is_open, history="none"), handoff(target, is_enabled=is_closed)]
     model = ScriptedModel({"A": [say("I know", call("transfer_to_b"))], "B": ["done"]})
@@ -338,7 +332,6 @@ async def test_handoffs_to_the_same_agent_may_share_a_name(is_day: bool) -> None
 
 
 async def test_a_disabled_handoff_may_have_the_name_of_another() -> None:
-    # F29
     off, on = (
         handoff(Agent("Old"), tool_name_override="go", is_enabled=False),
         handoff(Agent("New"), tool_name_override="go"),
@@ -349,7 +342,6 @@ async def test_a_disabled_handoff_may_have_the_name_of_another() -> None:
 
 
 async def test_handoffs_with_the_same_name_must_not_be_enabled_together() -> None:
-    # F29
     edges = [handoff(Agent(name), tool_name_override="go", is_enabled=lambda ctx, agent: True) for name in "BC"]
     runner = Runner(Agent("A", handoffs=edges), model=ScriptedModel(["never asked"]))
     with pytest.raises(
@@ -365,7 +357,6 @@ def test_handoffs_that_are_always_enabled_must_not_share_a_name() -> None:
 
 
 async def test_a_call_is_refused_if_all_handoffs_with_its_name_are_disabled() -> None:
-    # F29
     edges = [handoff(Agent(name), tool_name_override="go", is_enabled=False) for name in "BC"]
     model = ScriptedModel([call("go"), "done"])
     result = await Runner(Agent("A", handoffs=edges), model=model).run("hi")

@@ -65,7 +65,7 @@ ALL = (call("transfer_to_b"), call("to_d"), call("look", at="sky"), transfer_to(
 
 
 async def test_the_first_transfer_is_followed_and_the_other_calls_get_an_error() -> None:
-    # H8, DESIGN §4 clauses 1, 2 and 4: for all kinds of transfers, and the tool keeps its result.
+    # 2 and 4: for all kinds of transfers, and the tool keeps its result.
     recorder = CallbackRecorder()
     runner, model = make_runner(*ALL, recorder=recorder)
     result = await runner.run("hi")
@@ -104,7 +104,6 @@ async def test_the_first_transfer_is_followed_and_the_other_calls_get_an_error()
 async def test_exactly_one_transfer_is_followed_by_its_position(
     policy: MultipleTransfers, calls: tuple[ToolCall, ...], winner: str
 ) -> None:
-    # H8
     runner, model = make_runner(*calls, policy=policy)
     result = await runner.run("hi")
     assert (result.agent, result.output) == (winner, f"{winner} is done")
@@ -118,7 +117,7 @@ async def test_exactly_one_transfer_is_followed_by_its_position(
 
 
 async def test_the_policy_error_refuses_several_transfers() -> None:
-    # H8: the error names all targets, every call has a result, and no callback is called.
+    # The error names all targets, every call has a result, and no callback is called.
     recorder = CallbackRecorder()
     runner, model = make_runner(
         call("transfer_to_b"), call("look", at="sky"), call("transfer_to_c"), policy="error", recorder=recorder
@@ -135,14 +134,12 @@ async def test_the_policy_error_refuses_several_transfers() -> None:
 
 
 async def test_a_single_transfer_is_followed_under_every_policy() -> None:
-    # H8
     for policy in ("first", "last", "error"):
         runner, _ = make_runner(call("look", at="sky"), call("transfer_to_c"), policy=policy)
         assert (await runner.run("hi")).agent == "C"
 
 
 async def test_a_handoff_that_is_called_twice_happens_once() -> None:
-    # H8, DESIGN §4 clause 6
     recorder = CallbackRecorder()
     runner, _ = make_runner(call("transfer_to_b"), call("transfer_to_b"), recorder=recorder)
     result = await runner.run("hi")
@@ -153,7 +150,6 @@ async def test_a_handoff_that_is_called_twice_happens_once() -> None:
 
 
 async def test_a_streamed_run_has_the_same_events_each_with_its_agent() -> None:
-    # H8, T22, T28
     blocking, _ = make_runner(*ALL)
     streamed, model = make_runner(*ALL)
     model.stream = True
@@ -172,7 +168,6 @@ async def test_a_streamed_run_has_the_same_events_each_with_its_agent() -> None:
 
 
 async def test_agents_with_names_in_other_scripts_are_all_reachable() -> None:
-    # H2
     names = ("客服", "销售", "Поддержка", "émile", "営業 二課")
     edges = [Agent(name, description=name) for name in names]
     shown: dict[str, str] = {}
@@ -190,7 +185,6 @@ async def test_agents_with_names_in_other_scripts_are_all_reachable() -> None:
 
 
 async def test_agents_with_chinese_names_hand_off_to_each_other() -> None:
-    # H2, T22
     service = Agent("客服", description="回答问题", handoffs=["销售"])
     sales = Agent("销售", description="负责销售", handoffs=[service])
 
@@ -207,7 +201,7 @@ async def test_agents_with_chinese_names_hand_off_to_each_other() -> None:
     [("Sales Desk", "sales_desk"), ("Sales", "SALES"), ("Zürich", "Zurich")],
 )
 def test_handoffs_with_the_same_tool_name_are_refused(first: str, second: str) -> None:
-    # H2: the message names both and proposes an override.
+    # The message names both and proposes an override.
     with pytest.raises(SetupError, match=r"handoff\(agent, tool_name_override=…\)") as caught:
         Runner(Agent("A", handoffs=[Agent(first), Agent(second)]))
     assert f"the handoff to `{first}` and the handoff to `{second}`" in str(caught.value)
@@ -215,14 +209,12 @@ def test_handoffs_with_the_same_tool_name_are_refused(first: str, second: str) -
 
 
 def test_a_handoff_with_the_name_of_a_tool_is_refused() -> None:
-    # H2
     with pytest.raises(SetupError, match="its tool `look` and the handoff to `B`") as caught:
         Runner(Agent("A", tools=[look], handoffs=[handoff(Agent("B"), tool_name_override="look")]))
     assert "tool_name_override" in str(caught.value)
 
 
 def test_two_handoffs_to_one_agent_need_two_names() -> None:
-    # H2
     b = Agent("B")
     with pytest.raises(SetupError, match="has two tools called `transfer_to_b`"):
         Runner(Agent("A", handoffs=[b, handoff(b, return_to="caller")]))

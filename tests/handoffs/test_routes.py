@@ -19,7 +19,6 @@ def routes() -> Routes:
 
 
 def test_reachable_agents_and_tools(routes: Routes) -> None:
-    # T12, T13
     assert routes.owner == "Middle"
     assert routes.reachable == ("Child", "Parent", "Desk", "Hidden")
     assert [spec.name for spec in routes.specs] == ["transfer_to_agent", "transfer_to_desk"]
@@ -28,7 +27,6 @@ def test_reachable_agents_and_tools(routes: Routes) -> None:
 
 
 def test_a_call_matches_its_route(routes: Routes) -> None:
-    # T16
     by_name = routes.match(ToolCall("x", "transfer_to_agent", '{"agent_name": "Parent"}'))
     assert isinstance(by_name, Route)
     assert (by_name.target, by_name.result) == ("Parent", "successfully transferred to agent [Parent]")
@@ -38,7 +36,6 @@ def test_a_call_matches_its_route(routes: Routes) -> None:
 
 
 def test_an_unknown_target_is_refused_with_the_valid_ones(routes: Routes) -> None:
-    # T14, T19
     for name in ("Unknown", "Desk", "Hidden", "Middle", "child"):
         refusal = routes.match(ToolCall("x", "transfer_to_agent", f'{{"agent_name": "{name}"}}'))
         assert refusal == TransferRefusal(
@@ -47,14 +44,12 @@ def test_an_unknown_target_is_refused_with_the_valid_ones(routes: Routes) -> Non
 
 
 def test_other_calls_match_no_route(routes: Routes) -> None:
-    # T10
     assert routes.match(ToolCall("x", "look_up", "{}")) is None
     assert routes.match(ToolCall("x", "transfer_to_hidden", "{}")) is None
     assert Routes("A", []).match(ToolCall("x", "transfer_to_agent", '{"agent_name": "B"}')) is None
 
 
 def test_edges_are_found_by_target_and_by_tool(routes: Routes) -> None:
-    # T21
     hidden = routes.edge("Hidden", "")
     assert hidden is not None
     assert hidden.tool == ""

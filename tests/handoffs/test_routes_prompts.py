@@ -12,7 +12,7 @@ from batonkit.handoffs import PromptLanguage
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_names_and_descriptions_are_inserted_unchanged(language: PromptLanguage) -> None:
-    # T12: braces, percent signs and line breaks are not interpreted.
+    # Braces, percent signs and line breaks are not interpreted.
     child = Agent("A {agents} %s", description="{tool} 100% {0}\nsecond line")
     section = Team.compile(Agent("Root", sub_agents=[child]), language=language).members["Root"].routes.section
     assert "- A {agents} %s: {tool} 100% {0}\nsecond line\n" in section
@@ -20,7 +20,6 @@ def test_names_and_descriptions_are_inserted_unchanged(language: PromptLanguage)
 
 
 def test_the_two_languages_differ() -> None:
-    # T12
     root = Agent("Root", sub_agents=[Agent("B", description="b")])
     english, chinese = (Team.compile(root, language=language).members["Root"].routes for language in ("en", "zh"))
     assert english.section != chinese.section

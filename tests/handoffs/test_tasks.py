@@ -1,4 +1,4 @@
-"""The options of task handoffs and the tools that end a task (M22)."""
+"""The options of task handoffs and the tools that end a task."""
 
 from typing import Any
 

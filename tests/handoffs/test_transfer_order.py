@@ -138,7 +138,7 @@ def steps_of(events: Iterable[Event]) -> list[str]:
 
 
 async def test_the_order_of_a_transfer() -> None:
-    # H13: results of other calls → input validation → on_handoff → result message → hooks → filter → target.
+    # Results of other calls → input validation → on_handoff → result message → hooks → filter → target.
     scenario = Scenario()
     result = await scenario.run_to_completion()
     refused = "A: transfer_to_c failed -> Not transferred to [C]: only one transfer is followed per response, and that is the one to [B]."  # noqa: E501
@@ -180,7 +180,6 @@ async def test_the_order_of_a_transfer() -> None:
 
 
 async def test_input_is_validated_after_the_other_calls_and_before_the_callbacks() -> None:
-    # H13
     called: list[str] = []
 
     def record(ctx: RunContext[Any], input: Any) -> bool:
@@ -212,7 +211,6 @@ HOOKS = ("hook of run", "hook of source", "hook of target")
     ],
 )
 async def test_a_failure_in_any_callback_repeats_no_recorded_step(broken: str) -> None:
-    # H12, H13, D5
     complete, scenario = Scenario(), Scenario(broken=broken)
     expected = await complete.run_to_completion()
     live = scenario.runner.stream("hi")
@@ -248,7 +246,7 @@ def is_recorded(name: str, events: Sequence[Event]) -> bool:
 
 @pytest.mark.parametrize("needs_approval", [True, False])
 async def test_a_crash_after_any_event_repeats_no_recorded_step(needs_approval: bool) -> None:
-    # H13, D5, DESIGN §4 clause 6: in another process, after every event.
+    # In another process, after every event.
     complete = Scenario(needs_approval=needs_approval)
     expected = await complete.run_to_completion()
     assert (expected.output, len(expected.events) > 14) == ("done", True)
@@ -264,7 +262,6 @@ async def test_a_crash_after_any_event_repeats_no_recorded_step(needs_approval: 
 
 
 async def test_a_replay_calls_only_the_filter() -> None:
-    # H12, D5
     scenario = Scenario(needs_approval=True)
     result = await scenario.run_to_completion()
     before = scenario.counts
@@ -274,7 +271,7 @@ async def test_a_replay_calls_only_the_filter() -> None:
 
 
 async def test_on_handoff_is_called_for_every_transfer() -> None:
-    # H5, DESIGN §4 clause 6: once per transfer, not once per edge.
+    # Once per transfer, not once per edge.
     called: list[tuple[str, ...]] = []
 
     def record(ctx: RunContext[Any]) -> None:

@@ -47,7 +47,6 @@ def _steps() -> dict[str, list[Any]]:
 
 
 async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
-    # S13, S23
     runner = _runner(_steps())
     result = await runner.run("refund A-1")
     events = await runner.events(result.run_id)
@@ -65,7 +64,6 @@ async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
 
 
 async def test_failures_of_an_agent_are_errors_of_its_tools_and_failed_runs() -> None:
-    # S11
     steps: dict[str, list[Any]] = {**_steps(), "Refunds": [call("find_order", order="X"), ModelError("overloaded")]}
     runner = _runner(steps)
     with pytest.raises(ModelError):
@@ -76,7 +74,6 @@ async def test_failures_of_an_agent_are_errors_of_its_tools_and_failed_runs() ->
 
 @pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage", "answers", "none"])
 async def test_the_estimate_for_the_policy_of_a_run_is_what_its_agents_read(policy: Any) -> None:
-    # S13
     runner = _runner(_steps(), history=policy)
     result = await runner.run("refund A-1")
     events, requests = await runner.events(result.run_id), await runner.requests(result.run_id)
@@ -87,7 +84,6 @@ async def test_the_estimate_for_the_policy_of_a_run_is_what_its_agents_read(poli
 
 
 async def test_two_runs_are_compared_up_to_the_first_difference() -> None:
-    # S10, S24
     runner = _runner({"Desk": ["Hello.", "Bye."], "Refunds": []})
     first, second = await runner.run("hi", run_id="a"), await runner.run("hi", run_id="b")
     ours, theirs = await runner.events("a"), await runner.events("b")
@@ -116,7 +112,6 @@ async def test_two_runs_are_compared_up_to_the_first_difference() -> None:
 async def test_a_handoff_says_what_the_receiver_got_of_each_message(
     options: dict[str, Any], expected: list[str]
 ) -> None:
-    # S6
     runner = _runner(_steps(), **options)
     result = await runner.run("refund A-1")
     requests, events = await runner.requests(result.run_id), await runner.events(result.run_id)
@@ -131,7 +126,6 @@ async def test_a_handoff_says_what_the_receiver_got_of_each_message(
 
 
 async def test_requests_of_one_agent_keep_the_cache_prefix() -> None:
-    # S6
     runner = _runner(_steps())
     result = await runner.run("refund A-1")
     requests, events = await runner.requests(result.run_id), await runner.events(result.run_id)
@@ -143,7 +137,6 @@ async def test_requests_of_one_agent_keep_the_cache_prefix() -> None:
 
 
 def test_a_team_is_described_with_tools_edges_and_findings() -> None:
-    # S24
     silent = Agent("Silent")
     team = Runner(Agent("Desk", tools=[find_order], handoffs=[silent])).team
     described = describe_team(team)

@@ -1,4 +1,4 @@
-"""Run the programs on the migration pages with the framework that they are for, and then ours: `make interop` (X5).
+"""Run the programs on the migration pages with the framework that they are for, and then ours: `make interop`.
 
 Each framework is installed in an environment of its own, in `.peers/`. Its models are replaced by a script.
 """

@@ -11,7 +11,7 @@ from batonkit.testing import ScriptedModel, ScriptedStream, call, say, transcrip
 
 
 async def test_an_approved_call_runs_once_before_the_transfer() -> None:
-    # T18, DESIGN §4 clause 3, DESIGN §6: approval first, then the transfer; each happens once.
+    # Approval first, then the transfer; each happens once.
     paid: list[int] = []
 
     @tool(needs_approval=lambda ctx, arguments: arguments["euro"] > 10)
@@ -67,7 +67,6 @@ async def test_an_approved_call_runs_once_before_the_transfer() -> None:
 
 
 async def test_a_rejected_call_is_returned_to_the_model_as_an_error() -> None:
-    # T18
     @tool(needs_approval=True)
     async def refund(euro: int) -> str:
         """Give money back."""
@@ -96,7 +95,7 @@ async def test_a_rejected_call_is_returned_to_the_model_as_an_error() -> None:
 
 
 async def test_interrupts_in_concurrent_tools_and_in_a_custom_agent_are_answered_one_by_one() -> None:
-    # DESIGN §6: in two concurrent tools, then in a custom agent, answered one at a time.
+    # In two concurrent tools, then in a custom agent, answered one at a time.
     @tool
     async def ask(ctx: RunContext, question: str) -> str:
         """Ask the user."""
@@ -166,7 +165,6 @@ async def test_interrupts_in_concurrent_tools_and_in_a_custom_agent_are_answered
 
 
 async def test_a_run_that_fails_twice_can_be_resumed_twice() -> None:
-    # DESIGN §1, §6
     attempts: list[str] = []
 
     @tool(on_error="raise")
@@ -211,7 +209,6 @@ async def test_a_run_that_fails_twice_can_be_resumed_twice() -> None:
 
 
 async def test_a_run_whose_stream_was_closed_can_be_resumed() -> None:
-    # T28, T29
     model = ScriptedModel(
         {
             "A": [say("Over to B.", transfer_to("B"))],

@@ -119,7 +119,7 @@ async def test_usage_is_added_up_over_all_model_calls(provider: Provider, stream
             result = run.result
         else:
             result = await runner.run("How is Rome?")
-    # O7: every provider has a price, with that of cached tokens.
+    # Every provider has a price, with that of cached tokens.
     total = result.usage.total
     assert total.cost > 0
     assert total == Usage(240, 50, cached_tokens=160, reasoning_tokens=10, model_calls=2, cost=total.cost)

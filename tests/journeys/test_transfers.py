@@ -17,7 +17,6 @@ async def get_weather(city: str) -> str:
 
 
 async def test_a_router_transfers_to_an_expert() -> None:
-    # T2, T12, T16, T17: the example of DESIGN §7.
     weather = Agent(
         "WeatherAgent",
         description="Knows the current weather of any city.",
@@ -69,7 +68,6 @@ async def test_a_router_transfers_to_an_expert() -> None:
 
 
 async def test_an_expert_transfers_back_to_the_router() -> None:
-    # T12, T15, T17, T22
     model = ScriptedModel(
         {
             "Router": [transfer_to("Chat"), say("Sorry, then:", transfer_to("Weather"))],
@@ -109,7 +107,7 @@ async def test_an_expert_transfers_back_to_the_router() -> None:
 
 
 async def test_functions_that_return_agents_transfer_as_in_swarm() -> None:
-    # T13, T4: functions that return agents, and values that instructions read.
+    # Functions that return agents, and values that instructions read.
     sales = Agent("Sales", instructions="Sell to {customer}.", template=True)
     refunds = Agent("Refunds", instructions="Refund {customer}.", template=True)
 
@@ -180,7 +178,6 @@ class Verdict(BaseModel):
 
 
 async def test_control_returns_to_the_caller_after_a_handoff() -> None:
-    # T5, T6, T21
     reviewer = Agent("Reviewer", description="reviews", output_type=Verdict, output_key="verdict")
     writer = Agent("Writer", handoffs=[handoff(reviewer, return_to="caller")], output_key="text")
     model = ScriptedModel(
@@ -221,7 +218,7 @@ async def test_control_returns_to_the_caller_after_a_handoff() -> None:
 
 
 async def test_a_chain_of_then_transfer_agents() -> None:
-    # T21, T25: a chain whose last agent reads only answers.
+    # A chain whose last agent reads only answers.
     research = then_transfer(Agent("Research", tools=[get_weather]), to="Write")
     write = then_transfer(Agent("Write"), to="Edit")
     edit = Agent("Edit", history="answers", exit_tool=True)
@@ -268,7 +265,6 @@ async def test_a_chain_of_then_transfer_agents() -> None:
 
 
 async def test_invalid_calls_and_transfers_are_corrected_by_the_model() -> None:
-    # T9, T10, T18, T19
     model = ScriptedModel(
         {
             "Desk": [
@@ -303,7 +299,6 @@ async def test_invalid_calls_and_transfers_are_corrected_by_the_model() -> None:
 
 
 async def test_a_transfer_loop_ends_at_the_fallback_agent() -> None:
-    # T20
     model = ScriptedModel(
         {"Left": [transfer_to("Right")], "Right": [transfer_to("Left")], "Human": ["A human takes over."]}, cycle=True
     )
@@ -334,7 +329,6 @@ async def test_a_transfer_loop_ends_at_the_fallback_agent() -> None:
 
 
 async def test_a_custom_agent_in_a_team_with_model_agents() -> None:
-    # T17, T22, T23
     @agent("Gate", description="lets in", handoffs=["Desk"])
     async def gate(ctx: AgentContext) -> Transfer | None:
         visits = ctx.values.get("visits", 0) + 1

@@ -74,7 +74,6 @@ def texts_of(request: ModelRequest) -> list[str]:
 
 
 async def test_a_large_refund_is_approved_in_another_process() -> None:
-    # H4, H5, H9, H11, H13, H14, H17, D5
     recorded: list[str] = []
     model = ScriptedModel(
         {
@@ -133,7 +132,7 @@ async def test_a_large_refund_is_approved_in_another_process() -> None:
 
 
 async def test_transfers_that_fail_are_answered_and_left_out_of_the_history() -> None:
-    # H6, H7, H8, H15: every call gets a result, and transfers that did not happen remain only in the log.
+    # Every call gets a result, and transfers that did not happen remain only in the log.
     model = ScriptedModel(
         {
             "Triage": [
@@ -182,7 +181,6 @@ async def test_transfers_that_fail_are_answered_and_left_out_of_the_history() ->
 
 
 async def test_agents_with_chinese_names_and_prompts() -> None:
-    # H2, H7, T12, T22
     sales = Agent("销售", description="负责销售", handoffs=["客服"])
     service = Agent("客服", description="回答问题", handoffs=[handoff(sales, is_enabled=is_open)])
     model = ScriptedModel(

@@ -1,4 +1,4 @@
-"""The handoff contract for one turn, implemented independently of Baton's code (DESIGN §4)."""
+"""The handoff contract for one turn, implemented independently of Baton's code."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A naive second implementation of the history policies, for comparison (DESIGN §5, T24, T25)."""
+"""A naive second implementation of the history policies, for comparison."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

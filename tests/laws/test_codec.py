@@ -1,4 +1,4 @@
-"""The JSON encoding of a log loses nothing, keeps unknown events, and detects damage (D12)."""
+"""The JSON encoding of a log loses nothing, keeps unknown events, and detects damage."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Compaction that loses nothing changes nothing: with a summary that keeps all messages, prompts are the same (M8)."""
+"""Compaction that loses nothing changes nothing: with a summary that keeps all messages, prompts are the same."""
 
 from collections.abc import Sequence
 from random import Random
@@ -34,7 +34,7 @@ def summary_of(result: RunResult[object]) -> tuple[object, ...]:
     return result.status, error, result._output, result.agent, result.messages, result.values
 
 
-# M8: the history policies, refused transfers and invalid calls of the random scenarios.
+# The history policies, refused transfers and invalid calls of the random scenarios.
 @settings(max_examples=settings().max_examples * 2)
 @given(scenario=scenarios(), compaction=compactions)
 def test_prompts_are_the_same_as_without_compaction(scenario: Scenario, compaction: Compaction) -> None:
@@ -69,7 +69,7 @@ def test_a_compacted_run_survives_a_crash_after_every_event(scenario: Scenario, 
             assert summary_of(ended) == summary_of(result)
 
 
-# M8: parallel branches, loops, agents as tools and transfers inside them.
+# Parallel branches, loops, agents as tools and transfers inside them.
 @settings(max_examples=settings().max_examples * 2)
 @given(tree=trees(), compaction=compactions)
 def test_a_workflow_has_the_same_result_with_compaction(tree: Tree, compaction: Compaction) -> None:
@@ -118,7 +118,7 @@ def test_replaying_a_compacted_workflow_reproduces_it(tree: Tree, compaction: Co
         assert summary_of(replayed) == summary_of(ended.result)
 
 
-# M8 as it is stated: answers are hashes of the facts in the prompts, over the runs of a thread.
+# Answers are hashes of the facts in the prompts, over the runs of a thread.
 @settings(max_examples=settings().max_examples * 2)
 @given(conversation=conversations, compaction=compactions)
 def test_answers_of_a_thread_are_the_same_as_without_compaction(

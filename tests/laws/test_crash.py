@@ -1,4 +1,4 @@
-"""Crash after every event: recorded effects do not happen again, and the run ends as without a crash (D8)."""
+"""Crash after every event: recorded effects do not happen again, and the run ends as without a crash."""
 
 from collections import Counter
 

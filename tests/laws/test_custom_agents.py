@@ -1,4 +1,4 @@
-"""Custom agents: effects made through their context happen once, wherever the run crashes (D5, D8, D13)."""
+"""Custom agents: effects made through their context happen once, wherever the run crashes."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ def _expected(programs: tuple[Program, Program]) -> tuple[list[str], dict[str, A
     values: dict[str, Any] = {}
     asked = stepped = 0
     name: str = "A"
-    output: str | None = None  # F23: an agent that says nothing leaves the previous answer
+    output: str | None = None  # An agent that says nothing leaves the previous answer
     while True:
         program = programs[_NAMES.index(name)]
         for operation, number in program.operations:

@@ -1,4 +1,4 @@
-"""Any history in the format of a provider and back: what the provider reads stays the same (M18)."""
+"""Any history in the format of a provider and back: what the provider reads stays the same."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast

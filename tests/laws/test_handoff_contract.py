@@ -1,4 +1,4 @@
-"""The handoff contract (DESIGN §4) as a state machine: random turns, random teams, all policies."""
+"""The handoff contract as a state machine: random turns, random teams, all policies."""
 
 import pytest
 from hypothesis import note, settings

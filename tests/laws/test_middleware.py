@@ -1,4 +1,4 @@
-"""The handoff contract holds with any middleware (control M3), and such runs replay and survive crashes."""
+"""The handoff contract holds with any middleware, and such runs replay and survive crashes."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
@@ -99,7 +99,6 @@ def _summary(result: Any) -> tuple[object, ...]:
 
 @given(scenario=scenarios(), middleware=random_middleware)
 def test_replaying_a_run_with_middleware_reproduces_it(scenario: Scenario, middleware: list[Middleware]) -> None:
-    # control M3
     note(repr((scenario, middleware)))
     execution = Execution(scenario, middleware=middleware)
     result = run_in_loop(execution.run())
@@ -113,7 +112,6 @@ def test_replaying_a_run_with_middleware_reproduces_it(scenario: Scenario, middl
 @settings(max_examples=settings().max_examples // 2)  # Each is run again after each of its events.
 @given(scenario=scenarios(), middleware=random_middleware)
 def test_a_run_with_middleware_can_be_resumed_after_any_event(scenario: Scenario, middleware: list[Middleware]) -> None:
-    # control M3
     note(repr((scenario, middleware)))
     execution = Execution(scenario, middleware=middleware)
     result = run_in_loop(execution.run())

@@ -1,4 +1,4 @@
-"""The default name of a handoff's tool is valid for every provider and unique per agent (H2)."""
+"""The default name of a handoff's tool is valid for every provider and unique per agent."""
 
 import re
 import unicodedata

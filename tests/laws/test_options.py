@@ -1,4 +1,4 @@
-"""Options of a run equal the same options of the agents, also after a crash at every event (control M9)."""
+"""Options of a run equal the same options of the agents, also after a crash at every event."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,7 +38,6 @@ def _keys(events: tuple[Event, ...]) -> list[str]:
 @settings(max_examples=settings().max_examples // 2)
 @given(scenario=scenarios(), data=st.data())
 def test_options_of_a_run_equal_those_of_the_agents(scenario: Scenario, data: st.DataObject) -> None:
-    # M9
     note(repr(scenario))
     expected = run_in_loop(Execution(scenario).run())
     given_once = Execution(_stripped(scenario), agent_options=_options(scenario))

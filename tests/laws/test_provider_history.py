@@ -1,4 +1,4 @@
-"""Every model request is valid for every provider, whatever the input and the projection are (T26)."""
+"""Every model request is valid for every provider, whatever the input and the projection are."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A team makes the same transfers, tool results and hook calls in text runs and in a realtime session (R1, R4, R5).
+"""A team makes the same transfers, tool results and hook calls in text runs and in a realtime session.
 
 A text run ends at the first reply without calls, so a thread of text runs is compared with one session. These
 differences are expected:

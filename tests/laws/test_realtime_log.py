@@ -1,4 +1,4 @@
-"""Logs of realtime sessions: replay, crashes after every event, and resuming (D8, D13, R2, R8, R9)."""
+"""Logs of realtime sessions: replay, crashes after every event, and resuming."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Minimal examples of bugs that the property tests of realtime sessions have found (R4, R5, R9, D13)."""
+"""Minimal examples of bugs that the property tests of realtime sessions have found."""
 
 import asyncio
 from contextlib import suppress
@@ -32,7 +32,7 @@ def _response_texts(events: tuple[Event, ...]) -> list[tuple[str, object]]:
 
 
 def test_results_recorded_before_an_error_are_in_the_history() -> None:
-    """The policy `error` gives each of several transfers an error result and then fails the run (R5)."""
+    """The policy `error` gives each of several transfers an error result and then fails the run."""
 
     async def run_session() -> RealtimeSession:
         model = ScriptedRealtimeModel([[call("transfer_to_b"), call("transfer_to_b")]])
@@ -50,7 +50,7 @@ def test_results_recorded_before_an_error_are_in_the_history() -> None:
 
 
 def test_a_connection_lost_while_sending_is_reopened() -> None:
-    """Closing a lost connection ends its signals normally, but the session must still reconnect (R9)."""
+    """Closing a lost connection ends its signals normally, but the session must still reconnect."""
 
     @tool
     async def look_up() -> str:
@@ -73,7 +73,7 @@ def test_a_connection_lost_while_sending_is_reopened() -> None:
 
 
 def test_a_response_during_a_requested_transfer_belongs_to_the_earlier_agent() -> None:
-    """The provider has ended the response, but the active agent has not processed its end yet (R4)."""
+    """The provider has ended the response, but the active agent has not processed its end yet."""
 
     async def run_session() -> RealtimeSession:
         model = ScriptedRealtimeModel({"B": ["I am B."]})
@@ -92,7 +92,7 @@ def test_a_response_during_a_requested_transfer_belongs_to_the_earlier_agent() -
 
 
 def test_the_log_records_whether_an_exit_or_a_transfer_was_followed() -> None:
-    """The second response exits while a tool of the first still runs; the first then asks for a transfer (D13)."""
+    """The second response exits while a tool of the first still runs; the first then asks for a transfer."""
     gate = asyncio.Event()
 
     @tool
@@ -125,7 +125,7 @@ def test_the_log_records_whether_an_exit_or_a_transfer_was_followed() -> None:
 
 
 def test_the_chosen_transfer_stays_the_same_after_a_crash() -> None:
-    """Of two responses that ask for a transfer one was chosen; after a crash it must not be the other one (R5)."""
+    """Of two responses that ask for a transfer one was chosen; after a crash it must not be the other one."""
     gate = asyncio.Event()
 
     @tool
@@ -160,7 +160,7 @@ def test_the_chosen_transfer_stays_the_same_after_a_crash() -> None:
 
 
 def test_messages_recorded_before_an_error_survive_a_resume() -> None:
-    """A resumed failed run fails again; its history must still agree with its log (D8)."""
+    """A resumed failed run fails again; its history must still agree with its log."""
 
     async def run_session() -> tuple[Event, ...]:
         model = ScriptedRealtimeModel([[call("transfer_to_b"), call("transfer_to_b")]])
@@ -189,7 +189,7 @@ def test_messages_recorded_before_an_error_survive_a_resume() -> None:
 
 
 def test_unfinished_calls_beside_an_error_are_in_the_history_after_a_resume() -> None:
-    """A replay that fails at one response shows the unfinished calls of another as the log does (D8)."""
+    """A replay that fails at one response shows the unfinished calls of another as the log does."""
 
     async def run_session() -> tuple[Event, ...]:
         model = ScriptedRealtimeModel([[call("transfer_to_b"), call("transfer_to_b")]])

@@ -1,4 +1,4 @@
-"""replay(log) == log: replaying a log reproduces the run without any effects (D13)."""
+"""replay(log) == log: replaying a log reproduces the run without any effects."""
 
 from collections.abc import Sequence
 

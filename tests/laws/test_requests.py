@@ -1,4 +1,4 @@
-"""The log of a stored run restores exactly the requests that its models received (control M3a, studio S5)."""
+"""The log of a stored run restores exactly the requests that its models received."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def check_requests(runner: Runner[Any, Any], run_id: str, sent: Sequence[ModelRe
     assert min(lost.values(), default=0) >= 0, "a restored request was never sent"
     # The response to a request that exceeds a limit is not recorded.
     assert lost.total() <= (0 if status == "completed" else 1)
-    # S5, S6: the views for display have the same messages, and a handoff accounts for all that the receiver read.
+    # The views for display have the same messages, and a handoff accounts for all that the receiver read.
     for key, request in restored.items():
         view = view_compared(restored, events, key)
         assert tuple([each.message for each in view.messages]) == request.messages
@@ -80,7 +80,6 @@ def test_the_requests_of_any_workflow_are_restored(tree: Tree, order: Random, co
 def test_the_requests_of_any_thread_are_restored_also_after_runs_were_deleted(
     conversation: Conversation, compaction: Compaction | None, pick: int
 ) -> None:
-    # M3a, B3
     note(f"{conversation!r}\n{compaction!r}")
     thread = Thread(conversation, compaction)
     run_in_loop(thread.run_all())

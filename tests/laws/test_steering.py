@@ -1,4 +1,4 @@
-"""Laws of messages that steer a run: each is read once, at the recorded place, whatever the agents do (M15-M17)."""
+"""Laws of messages that steer a run: each is read once, at the recorded place, whatever the agents do."""
 
 import asyncio
 from typing import Any
@@ -103,7 +103,7 @@ async def check_messages(plan: list[str], arrivals: dict[int, WaitMode]) -> None
 
 
 async def test_a_steered_run_survives_a_crash_after_every_event() -> None:
-    # M15: also between the removal of the message and the next model call.
+    # Also between the removal of the message and the next model call.
     def new_runner(store: Store) -> Runner[Any, Any]:
         @tool
         async def look(ctx: RunContext[Any]) -> str:
@@ -131,7 +131,6 @@ def _read(request: Any) -> str:
 
 
 async def test_a_dismissed_question_survives_a_crash_after_every_event() -> None:
-    # M15
     def new_runner(store: Store) -> Runner[Any, Any]:
         @tool
         async def ask(ctx: RunContext[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Streaming does not change the log; the stream delivers the logged events, with deltas in between (T28)."""
+"""Streaming does not change the log; the stream delivers the logged events, with deltas in between."""
 
 from collections import defaultdict
 from contextlib import suppress

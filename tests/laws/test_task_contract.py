@@ -1,4 +1,4 @@
-"""The handoff contract (DESIGN §4) for an agent that works on a task: one outcome for every mixture of calls (M22)."""
+"""The handoff contract for an agent that works on a task: one outcome for every mixture of calls."""
 
 from typing import Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""The law of task handoffs (M22): control goes where the stack says, and each result is read exactly once."""
+"""The law of task handoffs: control goes where the stack says, and each result is read exactly once."""
 
 import msgspec
 from hypothesis import example, given, note, settings
@@ -72,7 +72,7 @@ async def _talk(
         assert await thread.active_agent() == oracle.active
         assert [task.agent for task in await thread.open_tasks()] == oracle.agents_of_tasks
         assert [task.agent for task in result.open_tasks] == oracle.agents_of_tasks
-        await check_notes(store)  # B3
+        await check_notes(store)
     return oracle, store, results
 
 
@@ -166,7 +166,7 @@ def test_a_fork_keeps_the_stack(turns: tuple[Turn, ...], pick: int) -> None:
     run_in_loop(_fork_everywhere(turns, pick))
 
 
-# M8 and M22: the requests of a conversation whose histories are compacted at random points satisfy the same law.
+# The requests of a conversation whose histories are compacted at random points satisfy the same law.
 @settings(max_examples=settings().max_examples * 2)
 @given(turns=conversations, history=st.sampled_from(["rewritten", "verbatim"]), compaction=compactions)
 # The summary covers the call of the task that ends: its result was lost.

@@ -1,4 +1,4 @@
-"""A thread is read the same from the notes beside its logs as from the logs (performance B3)."""
+"""A thread is read the same from the notes beside its logs as from the logs."""
 
 from typing import Any
 
@@ -16,7 +16,6 @@ from batonkit.agents import Compaction
 def test_a_thread_is_the_same_with_and_without_its_notes(
     conversation: Conversation, compaction: Compaction | None
 ) -> None:
-    # B3
     note(f"{conversation!r}\n{compaction!r}")
     thread = Thread(conversation, compaction)
 
@@ -40,7 +39,7 @@ class WholeThread(Thread):
 
 @given(conversation=conversations.map(with_shared_summaries), compaction=compactions)
 def test_entries_that_a_summary_replaces_need_not_be_read(conversation: Conversation, compaction: Compaction) -> None:
-    # B3: what the models read is the same, to the message.
+    # What the models read is the same, to the message.
     note(f"{conversation!r}\n{compaction!r}")
     part, whole = Thread(conversation, compaction), WholeThread(conversation, compaction)
     assert run_in_loop(part.run_all()) == run_in_loop(whole.run_all())

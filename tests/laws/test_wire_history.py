@@ -1,4 +1,4 @@
-"""Strict provider servers accept the requests built from any conversation (T26), also from one that grows (B5)."""
+"""Strict provider servers accept the requests built from any conversation, also from one that grows."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -81,7 +81,6 @@ def build_or_error(build: Build, model: str, request: ModelRequest) -> dict[str,
         return str(error)
 
 
-# B5
 @pytest.mark.parametrize(("build", "model"), BUILDERS)
 @given(
     conversation=GROWING,
@@ -127,7 +126,6 @@ def converse(turns: int) -> list[Message]:
     ]
 
 
-# B5
 @pytest.mark.parametrize(("build", "model"), BUILDERS)
 def test_a_message_is_converted_once(build: Build, model: str) -> None:
     field, block = ("messages", "content") if build is for_anthropic else ("contents", "parts")

@@ -1,6 +1,6 @@
 """Workflows of any shape have the same result with and without suspensions, partial answers and crashes.
 
-W1 to W6, A1 to A4 and T22, compared with an oracle that uses no log.
+Workflows and agents as tools, compared with an oracle that uses no log.
 """
 
 from collections import Counter

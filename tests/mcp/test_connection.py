@@ -62,7 +62,6 @@ _NO_SESSION = "Bad Request: No valid session ID provided"
     ],
 )
 async def test_an_http_session_refused_with_status_400_is_reopened(kind: str, body: Any) -> None:
-    # F25
     server = SDKServer("echo")
 
     @server.tool()
@@ -97,7 +96,7 @@ async def test_an_http_session_refused_with_status_400_is_reopened(kind: str, bo
 
 
 async def test_the_error_of_a_call_with_status_400_does_not_end_the_session() -> None:
-    # F25: the error has the id of the call, so the server accepted the session.
+    # The error has the id of the call, so the server accepted the session.
     server = SDKServer("echo")
 
     @server.tool()

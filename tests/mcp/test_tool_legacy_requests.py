@@ -54,7 +54,7 @@ def legacy_toolset(server: Any, **options: Any) -> MCPToolset:
     return MCPToolset(server, protocol_version="legacy", **options)
 
 
-async def test_a_suspended_call_gets_the_answer_and_runs_once() -> None:  # M5
+async def test_a_suspended_call_gets_the_answer_and_runs_once() -> None:
     call_log: list[str] = []
     toolset = legacy_toolset(shop(call_log))
     runner, _ = runner_with_calls(toolset, [call("order", item="hat")])
@@ -83,7 +83,6 @@ async def test_a_call_can_make_several_requests() -> None:
     [("reserve", "hat 7 blue", 2), ("order", "it is unknown whether `order` was executed: it asked for input", 1)],
 )
 async def test_a_call_is_repeated_after_a_restart_only_if_idempotent(name: str, expected: str, executions: int) -> None:
-    # M3, M5
     call_log: list[str] = []
     server = shop(call_log)
     toolset = legacy_toolset(server)

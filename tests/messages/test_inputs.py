@@ -32,7 +32,6 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": "look"}, *parts]}
 
 
-# M18
 @pytest.mark.parametrize(
     ("part", "wanted"),
     [
@@ -223,12 +222,10 @@ X, Y = ToolCall("x", "weather", "{}"), ToolCall("y", "weather", "{}")
     ],
 )
 def test_items_of_responses(items: list[Any], wanted: list[Message]) -> None:
-    # M18
     assert list(to_messages(items)) == wanted
 
 
 def test_turns_of_anthropic() -> None:
-    # M18
     given: list[Any] = [
         {"role": "user", "content": "Hot in Rome?"},
         {
@@ -356,7 +353,6 @@ def test_own_messages_as_dicts() -> None:
     ],
 )
 def test_an_invalid_dict_is_named_by_index_and_key(given: dict[str, Any], message: str) -> None:
-    # M18
     with pytest.raises(SetupError) as caught:
         to_messages([{"role": "user", "content": "fine"}, given])
     assert str(caught.value).startswith("input[1] is not a message: {")

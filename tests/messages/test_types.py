@@ -162,7 +162,6 @@ MISSING = "The result of this call is not available."
     ],
 )
 def test_a_conversation_is_made_whole(messages: list[Message], wanted: list[Message]) -> None:
-    # T26
     assert pair_calls_with_results(messages) == wanted
     assert pair_calls_with_results(wanted) == wanted
 

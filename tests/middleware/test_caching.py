@@ -1,4 +1,4 @@
-"""`Cache` and `PromptCache` (control M5)."""
+"""`Cache` and `PromptCache`."""
 
 import logging
 from pathlib import Path
@@ -26,7 +26,6 @@ async def look(city: str) -> str:
 
 @pytest.mark.parametrize("kind", ["dict", "file"])
 async def test_an_equal_request_is_answered_without_the_model(kind: str, tmp_path: Path) -> None:
-    # control M5
     store: Any = {} if kind == "dict" else tmp_path / "cache.db"
     answer = replace(say("It is sunny.", usage=Usage(9)), id="r2")
     steps = [say("", call("look", city="Rome"), usage=Usage(5)), answer]
@@ -38,14 +37,13 @@ async def test_an_equal_request_is_answered_without_the_model(kind: str, tmp_pat
     assert (second.output, second.messages) == ("It is sunny.", first.messages)
     assert (first.usage.total.input_tokens, second.usage.total.input_tokens, spent.requests) == (14, 0, [])
     responses = [event for event in second.events if isinstance(event, AgentResponded)]
-    # O2: the id is still that of the response.
+    # The id is still that of the response.
     assert [(event.model_calls, event.response_id) for event in responses] == [(0, ""), (0, "r2")]
     first_cache.close()
     second_cache.close()
 
 
 async def test_a_closed_file_is_opened_again(tmp_path: Path) -> None:
-    # control M5
     cache = Cache(str(tmp_path / "cache.db"))
     runner = Runner(Agent("A"), model=ScriptedModel(["once"]), middleware=[cache])
     assert (await runner.run("Hi")).output == "once"
@@ -55,7 +53,6 @@ async def test_a_closed_file_is_opened_again(tmp_path: Path) -> None:
 
 
 async def test_an_invalid_stored_response_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
-    # control M5
     store: dict[str, bytes] = {}
     runner = Runner(Agent("A"), model=ScriptedModel(["one", "two"]), middleware=[Cache(store)])
     await runner.run("Hi")
@@ -66,7 +63,6 @@ async def test_an_invalid_stored_response_is_replaced(caplog: pytest.LogCaptureF
 
 
 def test_the_hash_depends_on_what_the_response_depends_on() -> None:
-    # control M5
     request = ModelRequest([UserMessage("Hi")], "Be kind.", model="openai:a")
     different = [
         replace(request, messages=[AssistantMessage("Hi")]),
@@ -84,13 +80,11 @@ def test_the_hash_depends_on_what_the_response_depends_on() -> None:
 
 @pytest.mark.parametrize("store", [None, 3, "", ["a"]])
 def test_a_wrong_store_says_what_to_give(store: Any) -> None:
-    # control M5
     with pytest.raises(SetupError, match=r'give a file, such as "cache.db", or a dict'):
         Cache(store)
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    # control M5
     (tmp_path / "text").write_text("no database, but long enough to be read as one" * 30)
     for path in (tmp_path / "none" / "cache.db", tmp_path / "text"):
         with pytest.raises(SetupError, match="cannot open the file"):
@@ -107,7 +101,6 @@ async def wire_bodies(provider: Provider, middleware: PromptCache) -> list[Any]:
 
 @pytest.mark.parametrize("provider", [CHAT, RESPONSES], ids=lambda provider: provider.id)
 async def test_openai_receives_a_cache_key(provider: Provider) -> None:
-    # control M5
     assert [body["prompt_cache_key"] for body in await wire_bodies(provider, PromptCache())] == ["Desk", "Desk"]
     by_tenant = PromptCache(key=lambda ctx, request: f"acme-{ctx.agent}-" + "x" * 80)
     (body, _) = await wire_bodies(provider, by_tenant)
@@ -116,7 +109,6 @@ async def test_openai_receives_a_cache_key(provider: Provider) -> None:
 
 @pytest.mark.parametrize(("ttl", "marker"), [("5m", {"type": "ephemeral"}), ("1h", {"type": "ephemeral", "ttl": "1h"})])
 async def test_anthropic_receives_cache_markers(ttl: Any, marker: dict[str, str]) -> None:
-    # control M5
     first, second = await wire_bodies(CLAUDE, PromptCache(ttl=ttl))
     assert first["system"] == [{"type": "text", "text": "Be kind.", "cache_control": marker}]
     assert [turn["content"][-1].get("cache_control") for turn in first["messages"]] == [marker]
@@ -126,7 +118,6 @@ async def test_anthropic_receives_cache_markers(ttl: Any, marker: dict[str, str]
 
 
 async def test_without_instructions_anthropics_tools_are_marked() -> None:
-    # control M5
     async with CLAUDE.scripted(["Hi."]) as (server, model):
         await Runner(Agent("Desk", tools=[look]), model=model, middleware=[PromptCache()]).run("Hi")
     body = server.requests[0].body
@@ -135,7 +126,6 @@ async def test_without_instructions_anthropics_tools_are_marked() -> None:
 
 
 async def test_other_models_ignore_the_hint() -> None:
-    # control M5
     for body in await wire_bodies(GEMINI, PromptCache()):
         assert "cache" not in str(body).lower()
     request = ModelRequest([UserMessage("Hi")], prompt_cache=PromptCaching("key"))
@@ -145,6 +135,5 @@ async def test_other_models_ignore_the_hint() -> None:
 
 @pytest.mark.parametrize("options", [{"ttl": "2h"}, {"key": 3}, {"key": lambda: "x"}])
 def test_wrong_arguments_are_refused(options: dict[str, Any]) -> None:
-    # control M5
     with pytest.raises(SetupError, match="PromptCache"):
         PromptCache(**options)

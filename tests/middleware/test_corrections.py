@@ -1,4 +1,4 @@
-"""`ValidateOutput` (control M5) and `RequireAnnouncedHandoff` (control M23)."""
+"""`ValidateOutput` and `RequireAnnouncedHandoff`."""
 
 from typing import Any
 
@@ -19,7 +19,6 @@ def short(ctx: Any, output: str) -> str | None:
 
 
 async def test_the_model_is_asked_again_with_the_complaint() -> None:
-    # control M5
     model = ScriptedModel([say("a long answer", usage=Usage(5)), say("short", usage=Usage(7))])
     result = await Runner(Agent("A", model=model, middleware=[ValidateOutput(short)])).run("Hi")
     assert (result.output, [message.content for message in result.messages]) == ("short", ["Hi", "short"])
@@ -30,7 +29,6 @@ async def test_the_model_is_asked_again_with_the_complaint() -> None:
 
 
 async def test_after_so_many_times_the_run_fails_with_the_last_complaint() -> None:
-    # control M5
     model = ScriptedModel(["a long answer"] * 3)
     with pytest.raises(OutputError, match=r"`A` must answer with an answer that its check accepts, .* 13 characters"):
         await Runner(Agent("A", model=model, middleware=[ValidateOutput(short, times=1)])).run("Hi")
@@ -45,7 +43,6 @@ class Trip(BaseModel):
 
 
 async def test_an_async_function_is_given_the_parsed_output() -> None:
-    # control M5
     seen: list[Any] = []
 
     async def check(ctx: Any, output: Trip) -> bool:
@@ -62,7 +59,6 @@ async def test_an_async_function_is_given_the_parsed_output() -> None:
 
 
 async def test_responses_with_tool_calls_are_not_checked() -> None:
-    # control M5
     @tool
     async def look() -> str:
         """Look."""
@@ -79,7 +75,6 @@ async def test_responses_with_tool_calls_are_not_checked() -> None:
 async def test_subscribers_see_a_rejected_answer_only_if_deltas_are_not_held(
     is_held: bool, expected: list[str]
 ) -> None:
-    # control M2, M5
     middleware = ValidateOutput(short, holds_deltas=is_held)
     runner = Runner(
         Agent(
@@ -105,13 +100,11 @@ async def test_subscribers_see_a_rejected_answer_only_if_deltas_are_not_held(
     ],
 )
 def test_wrong_arguments_say_what_to_give(make: Any, message: str) -> None:
-    # control M5, M23
     with pytest.raises(SetupError, match=message):
         make()
 
 
 async def test_a_wrong_verdict_says_what_to_return() -> None:
-    # control M5
     def check(ctx: Any, output: str) -> Any:
         return 3
 
@@ -129,7 +122,6 @@ def desk(*steps: Any, **options: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
 
 
 async def test_an_announced_handoff_without_a_call_is_asked_for_once_more() -> None:
-    # control M23
     runner, model = desk("I'll transfer you to billing now.", call("transfer_to_billingagent"))
     result = await runner.run("My bill?")
     assert (result.agent, result.output) == ("BillingAgent", "Your bill.")
@@ -140,7 +132,6 @@ async def test_an_announced_handoff_without_a_call_is_asked_for_once_more() -> N
 
 
 async def test_the_second_response_is_used_whatever_it_says() -> None:
-    # control M23
     runner, model = desk("I'll transfer you to billing.", "I am transferring you to billing.", "never")
     result = await runner.run("My bill?")
     assert (result.output, len(model.requests)) == ("I am transferring you to billing.", 2)
@@ -156,7 +147,6 @@ async def test_the_second_response_is_used_whatever_it_says() -> None:
     ],
 )
 async def test_announcements_are_recognized(text: str) -> None:
-    # control M23
     runner, model = desk(text, call("transfer_to_billingagent"))
     assert (await runner.run("Hi")).agent == "BillingAgent"
     assert len(model.requests) == 2
@@ -176,14 +166,13 @@ async def test_announcements_are_recognized(text: str) -> None:
     ],
 )
 async def test_other_texts_are_answers(text: str) -> None:
-    # control M23
     runner, model = desk(text, "never")
     assert (await runner.run("Hi")).output == text
     assert len(model.requests) == 1
 
 
 async def test_a_false_positive_costs_one_more_call() -> None:
-    # control M23: documented
+    # Documented
     network = Agent("Network", description="Networks.", model=ScriptedModel(["x"]))
     model = ScriptedModel(["I connected the printer to the network.", "The printer is connected."])
     agent = Agent("Desk", model=model, handoffs=[network], middleware=[RequireAnnouncedHandoff()])
@@ -191,7 +180,6 @@ async def test_a_false_positive_costs_one_more_call() -> None:
 
 
 async def test_announcements_of_sub_agents_name_the_shared_tool() -> None:
-    # control M23
     child = Agent("账单", description="账单。", model=ScriptedModel(["您的账单。"]))
     model = ScriptedModel(["我现在为您转接账单专员。", call("transfer_to_agent", agent_name="账单")])
     result = await Runner(Agent("Desk", model=model, sub_agents=[child], middleware=[RequireAnnouncedHandoff()])).run(
@@ -202,6 +190,5 @@ async def test_announcements_of_sub_agents_name_the_shared_tool() -> None:
 
 
 async def test_own_phrases_replace_the_built_in_ones() -> None:
-    # control M23
     runner, _ = desk("Ich verbinde Sie mit Billing.", call("transfer_to_billingagent"), phrases=["verbinde"])
     assert (await runner.run("Hi")).agent == "BillingAgent"

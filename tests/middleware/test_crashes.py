@@ -1,4 +1,4 @@
-"""Every ready-made middleware at once, in runs that crash after every event (control M3, M5)."""
+"""Every ready-made middleware at once, in runs that crash after every event."""
 
 from typing import Any
 
@@ -90,14 +90,12 @@ def new_team(store: Any, *outer: Middleware) -> Runner[Any, Any]:
 
 
 async def test_a_team_with_every_ready_made_middleware_survives_crashes() -> None:
-    # control M3, M5
     result = await new_team(None).run("I am ada@example.org, pay me.", run_id="r")
     assert [interrupt.payload for interrupt in result.interrupts] == ["Pay ada@example.org?"]
     await assert_survives_crashes(new_team, "I am ada@example.org, pay me.", answers="yes")
 
 
 async def test_it_does_if_results_of_next_are_recorded_as_well() -> None:
-    # control M3, M5
     await assert_survives_crashes(
         lambda store: new_team(store, Audited()), "I am ada@example.org, pay me.", answers="yes"
     )
@@ -124,12 +122,10 @@ def new_workflow(store: Any) -> Runner[Any, Any]:
 
 
 async def test_a_workflow_with_every_ready_made_middleware_survives_crashes() -> None:
-    # control M3, M5
     await assert_survives_crashes(new_workflow, "I am ada@example.org, write to me.", answers="yes")
 
 
 async def test_a_replay_of_the_team_gives_the_same_outcome() -> None:
-    # control M3, M5
     runner = new_team(None)
     suspended = await runner.run("I am ada@example.org, pay me.")
     result = await runner.resume(suspended.run_id, "yes")

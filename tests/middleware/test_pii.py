@@ -1,4 +1,4 @@
-"""`RedactPII` (control M5)."""
+"""`RedactPII`."""
 
 from typing import Any
 
@@ -19,7 +19,6 @@ def reads(request: Any) -> list[str]:
 
 
 async def test_the_model_reads_placeholders_and_the_log_keeps_the_values() -> None:
-    # control M5
     model = ScriptedModel(["Hello."])
     result = await Runner(Agent("A", model=model, middleware=[RedactPII()])).run(TEXT)
     assert reads(model.requests[0]) == [
@@ -42,14 +41,12 @@ async def test_the_model_reads_placeholders_and_the_log_keeps_the_values() -> No
     ],
 )
 async def test_accounts_and_addresses_are_checked(text: str, expected: str) -> None:
-    # control M5
     model = ScriptedModel(["Hello."])
     await Runner(Agent("A", model=model, middleware=[RedactPII(["iban", "ip", "card"])])).run(text)
     assert reads(model.requests[0]) == [expected]
 
 
 async def test_placeholders_in_calls_and_answers_are_restored() -> None:
-    # control M5
     sent: list[str] = []
 
     @tool
@@ -70,7 +67,6 @@ async def test_placeholders_in_calls_and_answers_are_restored() -> None:
 
 
 async def test_restored_arguments_are_valid_json() -> None:
-    # control M5
     seen: list[str] = []
 
     @tool
@@ -86,7 +82,6 @@ async def test_restored_arguments_are_valid_json() -> None:
 
 
 async def test_deltas_have_the_restored_values_only() -> None:
-    # control M2, M5
     runner = Runner(Agent("A", model=ScriptedModel(["Hi [email 1]!"]), middleware=[RedactPII(restore=True)]))
     async with runner.stream("a@example.org") as run:
         text = "".join([event.text async for event in run if isinstance(event, TextDelta)])
@@ -94,14 +89,12 @@ async def test_deltas_have_the_restored_values_only() -> None:
 
 
 async def test_own_patterns_can_be_added() -> None:
-    # control M5
     model = ScriptedModel(["Hello."])
     await Runner(Agent("A", model=model, middleware=[RedactPII(also={"order": r"A-\d+"})])).run("A-17 of a@b.org")
     assert reads(model.requests[0]) == ["[order removed] of [email removed]"]
 
 
 async def test_reasoning_is_kept_because_its_provider_wrote_it() -> None:
-    # control M5
     thought = AssistantMessage("Mail a@b.org.", (), (Reasoning("hm", "scripted"),))
     model = ScriptedModel([ModelResponse(thought), say("Done.")])
     runner = Runner(Agent("A", model=model, middleware=[RedactPII()]))
@@ -120,6 +113,5 @@ async def test_reasoning_is_kept_because_its_provider_wrote_it() -> None:
     ],
 )
 def test_wrong_patterns_say_what_works(options: dict[str, Any], message: str) -> None:
-    # control M5
     with pytest.raises(SetupError, match=message):
         RedactPII(**options)

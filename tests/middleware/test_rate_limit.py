@@ -1,4 +1,4 @@
-"""`RateLimit` (control M5)."""
+"""`RateLimit`."""
 
 import asyncio
 from typing import Any
@@ -62,7 +62,6 @@ class Desk:
 
 
 async def test_calls_beyond_the_limit_wait_until_the_minute_is_over() -> None:
-    # control M5
     desk = Desk(per_minute=2)
     tasks = [desk.ask(name) for name in "abcde"]
     await settle()
@@ -79,7 +78,6 @@ async def test_calls_beyond_the_limit_wait_until_the_minute_is_over() -> None:
 
 
 async def test_the_limit_holds_for_any_sixty_seconds() -> None:
-    # control M5
     desk = Desk(per_minute=2)
     first = desk.ask("a")
     await settle()
@@ -98,7 +96,6 @@ async def test_the_limit_holds_for_any_sixty_seconds() -> None:
 
 
 async def test_a_cancelled_call_gives_up_its_place() -> None:
-    # control M5
     desk = Desk(per_minute=1)
     tasks = [desk.ask(name) for name in "abcd"]
     await settle()
@@ -111,7 +108,6 @@ async def test_a_cancelled_call_gives_up_its_place() -> None:
 
 
 async def test_tokens_are_estimated_before_and_counted_after_a_call() -> None:
-    # control M5
     desk = Desk(Usage(input_tokens=900, output_tokens=50), tokens_per_minute=1000)
     tasks = [desk.ask("a"), desk.ask("x" * 400)]
     await settle()
@@ -123,7 +119,6 @@ async def test_tokens_are_estimated_before_and_counted_after_a_call() -> None:
 
 
 async def test_a_call_longer_than_the_limit_waits_for_all_others_and_is_made() -> None:
-    # control M5
     desk = Desk(Usage(5), tokens_per_minute=100)
     tasks = [desk.ask("a"), desk.ask("x" * 4000)]
     await settle()
@@ -134,7 +129,6 @@ async def test_a_call_longer_than_the_limit_waits_for_all_others_and_is_made() -
 
 
 def test_runs_in_other_threads_and_loops_share_the_limit() -> None:
-    # control M5
     now = [0.0]
 
     async def sleep(seconds: float) -> None:
@@ -156,6 +150,5 @@ def test_runs_in_other_threads_and_loops_share_the_limit() -> None:
     ],
 )
 def test_wrong_limits_say_what_to_give(options: dict[str, Any], message: str) -> None:
-    # control M5
     with pytest.raises(SetupError, match=message):
         RateLimit(**options)

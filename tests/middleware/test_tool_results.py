@@ -1,4 +1,4 @@
-"""`ClearToolResults` (control M5)."""
+"""`ClearToolResults`."""
 
 from typing import Any
 
@@ -28,7 +28,6 @@ async def run(model: ScriptedModel, **options: Any) -> Any:
 
 
 async def test_old_results_are_cleared_in_requests_and_kept_in_the_result() -> None:
-    # control M5
     model = ScriptedModel([call("read", page=1), call("read", page=2), call("read", page=3), "done"])
     result = await run(model, keep_last=1)
     assert [results_read(request) for request in model.requests] == [
@@ -41,14 +40,12 @@ async def test_old_results_are_cleared_in_requests_and_kept_in_the_result() -> N
 
 
 async def test_results_that_the_model_has_not_read_are_never_cleared() -> None:
-    # control M5
     model = ScriptedModel([[call("read", page=1), call("read", page=2)], "done"])
     await run(model, keep_last=0)
     assert results_read(model.requests[1]) == ["page 1", "page 2"]
 
 
 async def test_nothing_is_cleared_below_the_number_of_tokens() -> None:
-    # control M5
     steps: list[Any] = [call("read", page=1), call("read", page=2), call("read", page=3), "done"]
     model = ScriptedModel(steps)
     await run(model, keep_last=1, over_tokens=260)
@@ -59,7 +56,6 @@ async def test_nothing_is_cleared_below_the_number_of_tokens() -> None:
 
 
 async def test_results_of_some_tools_can_be_kept() -> None:
-    # control M5
     model = ScriptedModel([call("read", page=1), call("read", page=2), "done"])
     await run(model, keep_last=0, keep_tools=["read"])
     assert results_read(model.requests[-1]) == ["page 1", "page 2"]
@@ -75,6 +71,5 @@ async def test_results_of_some_tools_can_be_kept() -> None:
     ],
 )
 def test_wrong_arguments_say_what_to_give(options: dict[str, Any], message: str) -> None:
-    # control M5
     with pytest.raises(SetupError, match=message):
         ClearToolResults(**options)

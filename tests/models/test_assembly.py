@@ -36,7 +36,7 @@ def test_text_chunks_become_one_string() -> None:
 
 
 def test_calls_are_assembled_by_index_and_ordered_by_it() -> None:
-    """S5: interleaved calls are all kept."""
+    """Interleaved calls are all kept."""
     message = message_of(
         ToolCallChunk(1, "b", "second", '{"x":'),
         ToolCallChunk(0, "a", "first"),
@@ -183,7 +183,6 @@ def test_any_split_of_a_response_is_assembled_to_that_response(
 
 
 def test_a_restart_discards_all_chunks_before_it() -> None:
-    # F33
     discarded = [ReasoningChunk("Hm"), TextChunk("Good"), ToolCallChunk(0, "a", "wave")]
     response = assemble_response([*discarded, RestartChunk(), TextChunk("Hello"), ModelResponse(stop_reason="stop")])
     assert response == ModelResponse(AssistantMessage("Hello"), stop_reason="stop")

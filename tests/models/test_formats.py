@@ -50,7 +50,6 @@ CONVERSATION: list[Message] = [
 
 
 def test_chat_completions() -> None:
-    # M18
     assert to_openai(CONVERSATION) == [
         {"role": "system", "content": "Be short."},
         {
@@ -73,7 +72,6 @@ def test_chat_completions() -> None:
 
 
 def test_responses() -> None:
-    # M18
     assert to_responses(CONVERSATION)[2:] == [
         {
             "type": "reasoning",
@@ -89,7 +87,7 @@ def test_responses() -> None:
 
 
 def test_anthropic() -> None:
-    # M18; the last turn may be the model's, because the user speaks next.
+    # The last turn may be the model's, because the user speaks next.
     assert to_anthropic(CONVERSATION) == [
         {
             "role": "user",
@@ -135,7 +133,6 @@ def test_a_part_without_a_place_in_the_format_is_refused(to_format: Format, part
 
 
 async def test_a_result_is_the_input_of_the_next_run() -> None:
-    # M18
     def weather(city: str) -> str:
         """Tell the weather."""
         return f"38 in {city}"
@@ -150,7 +147,6 @@ async def test_a_result_is_the_input_of_the_next_run() -> None:
 
 
 def test_the_official_request_types_accept_the_dicts() -> None:
-    # M18
     media = (Text("see"), Image(data=b"x"), File(None, b"%PDF", "application/pdf", "a.pdf"))
     conversation = [
         *CONVERSATION,

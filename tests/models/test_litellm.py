@@ -67,7 +67,6 @@ async def test_calls_and_results_round_trip() -> None:
 
 
 async def test_the_id_of_the_response_is_kept() -> None:
-    # O2
     async with OpenAIServer([ScriptedStream("Hel", "lo."), "Bye."]) as server:
         ids = [(await answer(server))[0].id for _ in range(2)]
     assert [each.startswith("chatcmpl-") for each in ids] == [True, True]
@@ -85,7 +84,7 @@ async def test_instructions_settings_and_messages_reach_the_provider() -> None:
     assert request.messages == (image_message,)
 
 
-async def test_shared_settings_reach_the_provider() -> None:  # control M14
+async def test_shared_settings_reach_the_provider() -> None:
     settings = ModelSettings(presence_penalty=0.5, frequency_penalty=-0.5, top_logprobs=2, service_tier="flex")
     logprobs = (TokenLogprob("Yes", -0.25, (TokenLogprob("Yes", -0.25), TokenLogprob("No", -1.5))),)
     async with OpenAIServer([ModelResponse(AssistantMessage("Yes"), logprobs=logprobs)]) as server:
@@ -94,7 +93,7 @@ async def test_shared_settings_reach_the_provider() -> None:  # control M14
     assert response.logprobs == logprobs
 
 
-async def test_settings_that_the_provider_lacks_are_refused_by_name() -> None:  # control M14
+async def test_settings_that_the_provider_lacks_are_refused_by_name() -> None:
     async with OpenAIServer(["Yes."]) as server:
         with pytest.raises(
             ModelRequestError, match=r"openai does not support parameters: \['verbosity'\].* leave it out"

@@ -1,4 +1,4 @@
-"""Prices of models, and the cost of model calls (observability O7)."""
+"""Prices of models, and the cost of model calls."""
 
 from typing import Any
 

@@ -91,7 +91,6 @@ def test_an_unknown_provider_raises_with_suggestions(install: Install) -> None:
 
 @pytest.mark.parametrize("misspelt", ["opeani", "openia", "OpenAI"])
 def test_a_misspelt_provider_raises_with_the_nearest_one_only(misspelt: str) -> None:
-    # F35
     with pytest.raises(SetupError) as raised:
         resolve_model(f"{misspelt}:gpt-5")
     assert str(raised.value) == (

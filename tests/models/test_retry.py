@@ -222,7 +222,7 @@ EMPTY: list[list[Chunk]] = [
 
 @pytest.mark.parametrize("empty", EMPTY)
 async def test_an_empty_response_is_retried(empty: list[Chunk]) -> None:
-    # F22: the agent raised the error, and the retry around the model never saw it.
+    # The agent raised the error, and the retry around the model never saw it.
     model, delays = CountingModel(empty, [ReasoningChunk("Aha"), TextChunk("Hello"), ModelResponse()]), Delays()
     response = await collect_response(retrying(model, delays).respond(REQUEST))
     assert response.message == AssistantMessage("Hello", reasoning=(Reasoning("Aha"),))
@@ -230,7 +230,6 @@ async def test_an_empty_response_is_retried(empty: list[Chunk]) -> None:
 
 
 async def test_too_many_empty_responses_are_an_error() -> None:
-    # F22
     model = CountingModel(*[[ReasoningChunk("Hm"), ModelResponse()]] * 3)
     with pytest.raises(EmptyResponseError, match="`watched` returned neither text nor tool calls") as raised:
         await collect_response(retrying(model, Delays(), attempts=3).respond(REQUEST))
@@ -239,7 +238,6 @@ async def test_too_many_empty_responses_are_an_error() -> None:
 
 
 async def test_an_empty_response_for_a_lasting_reason_is_not_retried() -> None:
-    # F22
     model = CountingModel([ReasoningChunk("Hm"), ModelResponse(stop_reason="length")])
     with pytest.raises(EmptyResponseError, match="max_tokens"):
         await collect_response(retrying(model, Delays()).respond(REQUEST))
@@ -255,7 +253,6 @@ async def test_an_empty_response_for_a_lasting_reason_is_not_retried() -> None:
     ],
 )
 async def test_calls_media_and_complete_messages_are_not_empty(content: list[Chunk]) -> None:
-    # F22
     model = CountingModel(content)
     await collect_response(retrying(model, Delays()).respond(REQUEST))
     assert model.started == 1
@@ -271,7 +268,7 @@ async def test_after_output_the_response_is_that_of_the_last_attempt() -> None:
         if isinstance(chunk, TextChunk):
             pieces.append(chunk.text)
     assert pieces == ["Good", "Hel", "lo"]
-    # F33: nothing said that the first piece is discarded.
+    # Nothing said that the first piece is discarded.
     assert chunks[1] == RestartChunk()
     assert sum(isinstance(chunk, RestartChunk) for chunk in chunks) == 1
     assert chunks[-1] == ModelResponse(AssistantMessage("Hello", (ToolCall("a", "wave"),)), model="scripted", id="r2")

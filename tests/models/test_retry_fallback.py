@@ -135,7 +135,6 @@ async def test_the_log_names_the_models_but_not_the_contents(caplog: pytest.LogC
 
 
 async def test_a_model_that_says_nothing_is_followed_by_the_next() -> None:
-    # F22
     a, b = models([AssistantMessage(reasoning=(Reasoning("Hm"),))], ["Hello"])
     response = await collect_response(FallbackModel(a, b).respond(REQUEST))
     assert response == ModelResponse(AssistantMessage("Hello"), model="b")

@@ -1,4 +1,4 @@
-"""ModelSettings are sent or refused by every provider as the documentation says (control M14)."""
+"""ModelSettings are sent or refused by every provider as the documentation says."""
 
 import re
 from collections.abc import Callable

@@ -133,7 +133,6 @@ async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_model_call_has_the_id_of_its_response(stream: bool) -> None:
-    # O2
     live, later = Traced(), Traced()
     first = replace(say("", call("look_up", city="Rome")), id="resp_1")
     runner = office(live, [first, "It is sunny."], stream=stream)
@@ -196,7 +195,6 @@ async def test_handoff_is_a_span_of_its_source() -> None:
 
 @pytest.mark.parametrize(("policy", "target"), [("first", "B"), ("last", "C")])
 async def test_a_handoff_is_marked_with_all_that_were_requested(policy: MultipleTransfers, target: str) -> None:
-    # Spec H8
     traced = Traced()
     asked = [call("transfer_to_b"), call("look_up", city="Rome"), call("transfer_to_c")]
     await office(traced, {"A": [asked], target: ["Done."]}, multiple_transfers=policy).run("Hi")
@@ -207,7 +205,6 @@ async def test_a_handoff_is_marked_with_all_that_were_requested(policy: Multiple
 
 
 async def test_handoffs_that_exclude_each_other_are_a_handoff_that_failed() -> None:
-    # Spec H8
     traced = Traced()
     runner = office(traced, [[call("transfer_to_c"), call("transfer_to_b")]], multiple_transfers="error")
     with pytest.raises(TransferError):
@@ -317,7 +314,7 @@ async def test_run_error_is_on_the_run_and_the_active_agent() -> None:
         ]
     )
     assert facts(traced.named("invoke_agent B"))["error.type"] == "ModelError"
-    # O2: a failed model call has a span, with the exception of the model.
+    # A failed model call has a span, with the exception of the model.
     failed = traced.spans[-1]
     assert (facts(failed)["error.type"], failed.status.description) == ("OSError", "no connection")
     assert "no connection" in (traced.named("invoke_workflow A").status.description or "")
@@ -367,7 +364,7 @@ async def test_resumed_run_has_a_new_trace_linked_to_the_earlier() -> None:
 
 
 async def test_requests_before_a_stop_are_kept() -> None:
-    # Spec H8 and H13: the loser has its result before a person is asked about the other.
+    # The loser has its result before a person is asked about the other.
     traced = Traced()
     edges = [handoff(Agent("B"), needs_approval=True), handoff(Agent("C"))]
     model = ScriptedModel({"A": [[call("transfer_to_b"), call("transfer_to_c")]], "B": ["Done."]})
@@ -445,7 +442,6 @@ async def test_run_is_a_child_of_the_current_span_and_parent_of_tool_spans() -> 
         assert trace.get_current_span() is before
     assert traced.named("invoke_workflow A").parent == traced.named("request").context
     inside = [span for span in traced.spans if span.name == "GET /"]
-    # O1
     tools = [span.context for span in traced.spans if span.name == "execute_tool fetch"]
     assert [span.parent for span in inside] == tools
 
@@ -616,7 +612,6 @@ async def test_stored_run_is_traced_by_its_worker() -> None:
 async def test_spans_of_tools_are_inside_the_run_with_every_store(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # F21
     traced = Traced()
     tracer = traced.provider.get_tracer("test")
 
@@ -641,7 +636,6 @@ async def test_spans_of_tools_are_inside_the_run_with_every_store(
                 assert trace.get_current_span() is before
                 assert traced.named("invoke_workflow A").parent == before.get_span_context()
                 inside = [span for span in traced.spans if span.name == "GET /"]
-                # O1
                 tools = [span.context for span in traced.spans if span.name == "execute_tool fetch"]
                 assert [span.parent for span in inside] == tools[: len(inside)]
     assert len(inside) == 2
@@ -649,7 +643,7 @@ async def test_spans_of_tools_are_inside_the_run_with_every_store(
 
 
 async def test_spans_of_tools_are_inside_a_run_that_was_submitted(caplog: pytest.LogCaptureFixture) -> None:
-    # F21: the first event of such a drive can come from any task.
+    # The first event of such a drive can come from any task.
     traced = Traced()
     tracer = traced.provider.get_tracer("test")
 
@@ -678,7 +672,6 @@ async def test_spans_of_tools_are_inside_a_run_that_was_submitted(caplog: pytest
 
 
 async def test_span_of_a_suspended_run_is_current_in_its_interrupt_hooks(caplog: pytest.LogCaptureFixture) -> None:
-    # F21, O1
     traced = Traced()
     current: list[int] = []
 
@@ -729,7 +722,6 @@ def test_missing_opentelemetry_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("include_content", [False, True])
 async def test_tasks_are_events_of_the_activations(include_content: bool) -> None:
-    # control M22
     traced = Traced()
     model = ScriptedModel({"A": [call("transfer_to_b"), "done"], "B": [call("finish_task", result="secret")]})
     desk = Agent("A", handoffs=[handoff(Agent("B"), return_to="caller", until="finished")])

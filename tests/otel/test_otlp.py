@@ -1,4 +1,4 @@
-"""Spans and metrics as an OTLP receiver gets them from the real exporter (observability O1 to O6)."""
+"""Spans and metrics as an OTLP receiver gets them from the real exporter."""
 
 import asyncio
 from pathlib import Path
@@ -53,7 +53,6 @@ pytestmark = pytest.mark.usefixtures("no_otel_errors")
 
 
 async def test_a_plain_run_has_the_attributes_of_the_conventions() -> None:
-    # O2, O6
     with exporting(headers={"x-key": "k1"}, service_name="desk") as (received, observer):
         CURRENT.append(observer)
         agent = Agent(
@@ -126,13 +125,12 @@ async def test_handoffs_are_spans_of_their_source() -> None:
         )
         handed = received.named("handoff Desk to Refunds").attributes
         assert handed["baton.handoff.requested"] == ["Refunds", "Billing"]
-        # O4
         point = received.point("baton.handoff.count", source="Desk", target="Refunds")
         assert (point.sum, point.attributes["outcome"]) == (1, "followed")
 
 
 async def test_a_later_run_of_a_thread_has_the_root_of_the_team() -> None:
-    # O2: it starts with the active agent, but it is a run of the same team.
+    # It starts with the active agent, but it is a run of the same team.
     with exporting() as (received, observer):
         desk = Agent("Desk", handoffs=[Agent("Refunds", description="Pays.")])
         model = ScriptedModel({"Desk": [call("transfer_to_refunds")], "Refunds": ["Paid.", "Soon."]})
@@ -147,7 +145,6 @@ async def test_a_later_run_of_a_thread_has_the_root_of_the_team() -> None:
 
 
 async def test_parallel_branches_and_agents_as_tools_keep_their_spans_apart() -> None:
-    # O1
     with exporting() as (received, observer):
         CURRENT.append(observer)
         expert = Agent("Expert", description="Knows.", tools=[look_up])
@@ -193,7 +190,6 @@ async def test_parallel_branches_and_agents_as_tools_keep_their_spans_apart() ->
 
 
 async def test_spans_of_hooks_and_middleware_are_inside_the_agent_or_the_tool() -> None:
-    # O1
     class Hooks(RunHooks):
         async def on_agent_start(self, ctx: Any, agent: Any) -> None:
             with own_span("hook start"):
@@ -248,7 +244,6 @@ async def test_spans_of_hooks_and_middleware_are_inside_the_agent_or_the_tool() 
 
 
 async def test_failures_and_cancellations_are_on_the_spans_they_stopped() -> None:
-    # O2
     with exporting() as (received, observer):
         broken = Runner(Agent("A"), model=ScriptedModel([OSError("no network")]), observers=[observer])
         with pytest.raises(Exception, match="no network"):
@@ -283,7 +278,6 @@ async def test_failures_and_cancellations_are_on_the_spans_they_stopped() -> Non
 
 
 async def test_content_is_recorded_on_request_and_redacted() -> None:
-    # O3
     def redact(name: str, value: Any) -> Any:
         if name == "gen_ai.tool.call.result":
             return None
@@ -312,7 +306,6 @@ async def test_content_is_recorded_on_request_and_redacted() -> None:
 
 
 async def test_messages_have_the_format_of_the_conventions() -> None:
-    # O3
     with exporting(content=True) as (received, observer):
         CURRENT.append(observer)
         agent = Agent("A", instructions="Be kind.", tools=[look_up])
@@ -334,7 +327,6 @@ async def test_messages_have_the_format_of_the_conventions() -> None:
 
 
 async def test_content_follows_the_standard_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    # O3
     for value, expected in (("true", True), ("SPAN_ONLY", True), ("false", False), ("event_only", False)):
         monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
         with exporting() as (received, observer):
@@ -344,7 +336,6 @@ async def test_content_follows_the_standard_environment_variable(monkeypatch: py
 
 
 async def test_a_redaction_that_fails_records_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    # O3
     def redact(name: str, value: Any) -> Any:
         raise ValueError("broken")
 
@@ -357,7 +348,6 @@ async def test_a_redaction_that_fails_records_nothing(caplog: pytest.LogCaptureF
 
 
 async def test_metrics_have_the_buckets_of_the_conventions() -> None:
-    # O4
     with exporting() as (received, observer):
         CURRENT.append(observer)
         script = [say("", call("look_up", city="Rome"), usage=Usage(10, 5)), say("Sunny.", usage=Usage(20, 3))]
@@ -396,7 +386,6 @@ async def test_metrics_have_the_buckets_of_the_conventions() -> None:
 
 
 async def test_calls_of_the_store_and_lost_leases_are_measured() -> None:
-    # O4
     now = [1000.0]
     store = MemoryStore(clock=lambda: now[0])
 
@@ -423,7 +412,6 @@ async def test_calls_of_the_store_and_lost_leases_are_measured() -> None:
 
 
 async def test_a_submitted_run_is_linked_to_the_span_that_submitted_it(tmp_path: Path) -> None:
-    # O5
     with exporting() as (received, observer):
         CURRENT.append(observer)
         async with Runner(
@@ -438,7 +426,6 @@ async def test_a_submitted_run_is_linked_to_the_span_that_submitted_it(tmp_path:
 
 
 def test_an_address_that_is_no_url_is_refused() -> None:
-    # O6
     with pytest.raises(SetupError, match=r"is not the URL of an OTLP receiver, such as http://localhost:4318"):
         OTelObserver.to("localhost:4318")
 

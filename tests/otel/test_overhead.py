@@ -1,4 +1,4 @@
-"""The cost of tracing for runs that are not traced, counted in function calls instead of time (observability O9)."""
+"""The cost of tracing for runs that are not traced, counted in function calls instead of time."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Traces across A2A, MCP and realtime sessions, as an OTLP receiver gets them (observability O1)."""
+"""Traces across A2A, MCP and realtime sessions, as an OTLP receiver gets them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -77,7 +77,7 @@ async def remote_agent(runner: Runner[Any, Any], binding: str) -> AsyncGenerator
 
 @pytest.mark.parametrize("binding", ["http", "grpc"])
 async def test_a_remote_agent_continues_the_trace_of_its_caller(binding: str) -> None:
-    # O1: A2A out and in. Each side has an observer of its own, as two processes would.
+    # A2A out and in. Each side has an observer of its own, as two processes would.
     with exporting() as (received, observer), exporting() as (received_there, observer_there):
         weather = Agent("Weather", description="Knows the weather.")
         model = ScriptedModel([say("Sunny.", usage=Usage(7, 2))])
@@ -102,14 +102,14 @@ async def test_a_remote_agent_continues_the_trace_of_its_caller(binding: str) ->
         assert (answered.trace, answered.parent) == (asked.trace, asked.id)
         assert len({span.trace for span in (*received.spans, *received_there.spans)}) == 1
         assert {span.attributes["gen_ai.conversation.id"] for span in received.spans} == {"t1"}
-        # O4: each side measures its own calls.
+        # Each side measures its own calls.
         assert received.point("gen_ai.client.operation.duration").count == 1
         assert received_there.point("gen_ai.client.token.usage", gen_ai__token__type="input").sum == 7
 
 
 @pytest.mark.parametrize("binding", ["http", "grpc"])
 async def test_a_remote_agent_that_fails_is_an_error_on_both_sides(binding: str) -> None:
-    # O2, O3: the error of the service is on its own spans; the caller's agent failed with what A2A says of it.
+    # The error of the service is on its own spans; the caller's agent failed with what A2A says of it.
     with exporting(content=True) as (received, observer):
         weather = Agent("Weather", description="Knows the weather.")
         model = ScriptedModel([OSError("no satellite")])
@@ -204,14 +204,12 @@ async def test_a_realtime_session_has_the_same_spans() -> None:
         )
         chats = [span.attributes for span in received.spans if span.name.startswith("chat")]
         assert all(chat["gen_ai.conversation.id"] for chat in chats)
-        # O2
         assert len({chat["gen_ai.response.id"] for chat in chats}) == 3
     await backend.close()
 
 
 @pytest.mark.parametrize("content", [True, False])
 async def test_a_realtime_session_has_content_and_metrics_as_configured(content: bool) -> None:
-    # O2, O3, O4
     def redact(name: str, value: Any) -> Any:
         return str(value).replace("4711", "####")
 
@@ -245,7 +243,6 @@ async def test_a_realtime_session_has_content_and_metrics_as_configured(content:
 
 
 async def test_background_runs_are_inside_the_span_that_started_them() -> None:
-    # O1
     with exporting() as (received, observer):
         runner = Runner(Agent("A"), model=ScriptedModel(["Hello."]), observers=[observer], store=MemoryStore())
         background = BackgroundRunner(runner)

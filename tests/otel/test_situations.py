@@ -1,4 +1,4 @@
-"""Content, redaction and metrics in every kind of run, as an OTLP receiver gets them (observability O3, O4)."""
+"""Content, redaction and metrics in every kind of run, as an OTLP receiver gets them."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -105,7 +105,6 @@ def words_of(received: Receiver) -> str:
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("content", [True, False])
 async def test_content_is_recorded_on_request_and_redacted(situation: Situation, content: bool) -> None:
-    # O3
     with exporting(content=content, redact=redact) as (received, observer):
         async with situation(observer):
             observer.flush()
@@ -129,7 +128,6 @@ async def test_without_redaction_the_content_is_recorded() -> None:
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 async def test_every_model_call_and_agent_is_measured(situation: Situation) -> None:
-    # O4
     with exporting() as (received, observer):
         async with situation(observer) as calls:
             observer.flush()

@@ -25,7 +25,6 @@ def tool_results(events: Any, agent: str) -> list[str]:
 
 
 async def test_a_deep_agent_has_tools_for_todos_tasks_and_files() -> None:
-    # P3
     writer = Agent("Writer", description="Writes well.")
     model = ScriptedModel(["Nothing to do."])
     team = deep_agent(model, [search], [writer], name="Deep", instructions="You write reports.", files=True)
@@ -42,7 +41,6 @@ async def test_a_deep_agent_has_tools_for_todos_tasks_and_files() -> None:
 
 
 async def test_todos_are_stored_in_the_values_and_validated() -> None:
-    # P3, P4
     model = ScriptedModel(
         [
             call("write_todos", todos=[{"content": "look", "status": "in_progress"}, {"content": "write"}]),
@@ -60,7 +58,6 @@ async def test_todos_are_stored_in_the_values_and_validated() -> None:
 
 
 async def test_a_sub_agent_reads_only_its_task() -> None:
-    # P3
     model = ScriptedModel(
         {
             "Deep": [
@@ -86,7 +83,6 @@ async def test_a_sub_agent_reads_only_its_task() -> None:
 
 
 async def test_a_failed_or_invalid_task_is_returned_to_the_model_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    # P3, A2
     model = ScriptedModel(
         {
             "Deep": [
@@ -110,7 +106,6 @@ async def test_a_failed_or_invalid_task_is_returned_to_the_model_as_an_error(cap
 
 
 async def test_task_limits_apply_to_each_task() -> None:
-    # P3, A4
     model = ScriptedModel(
         {
             "Deep": [call("task", subagent=GENERAL_PURPOSE, description="Search on."), "Enough."],
@@ -124,7 +119,6 @@ async def test_task_limits_apply_to_each_task() -> None:
 
 
 async def test_files_are_values_of_the_run_and_shared_with_sub_agents() -> None:
-    # P3, P4
     model = ScriptedModel(
         {
             "Deep": [
@@ -157,7 +151,6 @@ async def test_files_are_values_of_the_run_and_shared_with_sub_agents() -> None:
 
 
 async def test_file_errors_are_returned_to_the_model() -> None:
-    # P3
     model = ScriptedModel(
         [
             call("read_file", path="a.md"),
@@ -191,7 +184,7 @@ async def test_file_errors_are_returned_to_the_model() -> None:
 
 
 async def test_an_interrupt_inside_a_task_can_be_answered_in_a_new_runner() -> None:
-    # P3, A3: files written before the interrupt are kept, and the other task does not run again.
+    # Files written before the interrupt are kept, and the other task does not run again.
     script: dict[str, list[Any]] = {
         "Deep": [
             [
@@ -219,7 +212,7 @@ async def test_an_interrupt_inside_a_task_can_be_answered_in_a_new_runner() -> N
 
 
 async def test_sub_agents_can_be_deep_agents_workflows_and_supervisors() -> None:
-    # P3: each has its own names.
+    # Each has its own names.
     inner = deep_agent(None, name="Inner", description="Digs deeper.")
     sequence = SequentialAgent("Line", description="One after the other.", sub_agents=[Agent("First"), Agent("Second")])
     boss = supervisor(Agent("Boss", description="Decides."), sub_agents=[Agent("Hand", description="Works.")])
@@ -252,6 +245,5 @@ def test_invalid_sub_agents_are_refused_at_construction() -> None:
 
 
 def test_a_clone_keeps_the_sub_agents() -> None:
-    # P3
     team = deep_agent(None, name="Deep").clone(exit_tool=True)
     assert [inner.name for inner in team.inner_agents()] == ["Deep.general_purpose"]

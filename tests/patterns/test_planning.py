@@ -54,7 +54,6 @@ def request_text(model: ScriptedModel, agent: str, turn: int = 0) -> str:
 
 
 async def test_steps_are_executed_and_replanned_until_there_is_an_answer() -> None:
-    # P2
     model = ScriptedModel(
         {
             "Planner": [plan_json("find a train", "find a hotel", "write it up")],
@@ -118,7 +117,6 @@ Which steps remain? If none, what is the answer?\
 
 
 async def test_the_progress_is_stored_in_the_values() -> None:
-    # P4
     model = ScriptedModel(
         {"Planner": [plan_json("look")], "Executor": ["seen"], "Replanner": [call("respond", response="I looked.")]}
     )
@@ -138,7 +136,6 @@ async def test_the_progress_is_stored_in_the_values() -> None:
 
 
 async def test_later_agents_read_the_messages_of_the_phases() -> None:
-    # W6
     model = ScriptedModel(
         {
             "Boss": [call("transfer_to_trip"), "thanks"],
@@ -165,7 +162,6 @@ async def test_later_agents_read_the_messages_of_the_phases() -> None:
 
 @pytest.mark.parametrize("method", ["output", "tool"])
 async def test_a_planner_returns_the_plan_as_output_or_through_a_tool(method: Any) -> None:
-    # P2
     planned = plan_json("look") if method == "output" else call("plan", steps=["look"])
     model = ScriptedModel(
         {"Planner": [planned], "Executor": ["seen"], "Replanner": [call("respond", response="I looked.")]}
@@ -176,7 +172,6 @@ async def test_a_planner_returns_the_plan_as_output_or_through_a_tool(method: An
 
 
 async def test_an_invalid_plan_is_returned_to_the_model() -> None:
-    # P2
     model = ScriptedModel(
         {
             "Planner": [call("plan", stops=["look"]), call("plan", steps=["look"])],
@@ -206,7 +201,6 @@ class Itinerary(BaseModel):
 
 
 async def test_the_plan_can_be_of_any_type_with_steps() -> None:
-    # P2
     days = [{"city": "Rome", "nights": 2}, {"city": "Bari", "nights": 1}]
     model = ScriptedModel(
         {
@@ -224,7 +218,6 @@ async def test_the_plan_can_be_of_any_type_with_steps() -> None:
 
 
 async def test_at_max_iterations_the_answer_lists_completed_and_remaining_steps() -> None:
-    # P2
     model = ScriptedModel(
         {
             "Planner": [plan_json("one", "two", "three")],
@@ -271,7 +264,7 @@ async def test_an_empty_plan_goes_directly_to_the_replanner() -> None:
 
 
 async def test_any_agent_can_be_planner_executor_or_replanner() -> None:
-    # P2: a function as planner, a supervisor as executor, a plain agent as replanner.
+    # A function as planner, a supervisor as executor, a plain agent as replanner.
     @agent("Planner", description="Plans.")
     async def planner(ctx: AgentContext) -> None:
         ctx.output = Plan(["look"])
@@ -311,7 +304,6 @@ async def test_a_plan_type_without_steps_is_refused() -> None:
 
 @pytest.mark.parametrize("role", ["Planner", "Executor", "Replanner"])
 async def test_an_exit_in_any_phase_ends_the_run(role: str) -> None:
-    # P2, W1
     class ExitingAgent(BaseAgent[Any, Any]):
         async def run(self, ctx: AgentContext[Any]) -> Exit:
             return Exit(f"{role} left")
@@ -346,7 +338,7 @@ async def test_an_error_in_the_executor_ends_the_run_and_a_resume_retries() -> N
 
 
 async def test_an_interrupt_in_the_executor_can_be_answered_in_a_new_runner() -> None:
-    # P2: all state is in the log; the first step does not run again.
+    # All state is in the log; the first step does not run again.
     script: dict[str, list[Any]] = {
         "Planner": [plan_json("one", "two")],
         "Executor": ["first", call("ask", question="Which?")],
@@ -392,7 +384,6 @@ def answer_by_step(answers: dict[str, Any]) -> Any:
 
 
 async def test_independent_steps_run_in_parallel() -> None:
-    # P2
     barrier = asyncio.Barrier(2)
 
     @tool
@@ -439,7 +430,6 @@ async def test_independent_steps_run_in_parallel() -> None:
 
 
 async def test_steps_above_the_maximum_are_left_for_the_next_round() -> None:
-    # P2
     model = ScriptedModel(
         {
             "Planner": [plan_json(["a", "b", "c"])],
@@ -453,7 +443,6 @@ async def test_steps_above_the_maximum_are_left_for_the_next_round() -> None:
 
 
 async def test_interrupts_of_parallel_steps_are_raised_together_and_answered_separately() -> None:
-    # P2, W5
     booked: list[str] = []
 
     @tool
@@ -483,7 +472,6 @@ async def test_interrupts_of_parallel_steps_are_raised_together_and_answered_sep
 
 
 async def test_the_error_of_a_parallel_step_is_raised() -> None:
-    # W3
     model = ScriptedModel(
         {"Planner": [plan_json(["a", "b"])], "Executor": [answer_by_step({"a": call("fail"), "b": "B"})] * 2}
     )
@@ -492,7 +480,6 @@ async def test_the_error_of_a_parallel_step_is_raised() -> None:
 
 
 async def test_concurrent_calls_of_one_plan_agent_are_separate() -> None:
-    # A5
     def make_plan(request: Any) -> str:
         return plan_json(f"look at {text_of(request.messages[-1].content)}")
 
@@ -521,7 +508,7 @@ async def test_concurrent_calls_of_one_plan_agent_are_separate() -> None:
 
 
 async def test_nested_plan_agents_keep_separate_progress() -> None:
-    # P2: the executor is a plan_execute agent and interrupts.
+    # The executor is a plan_execute agent and interrupts.
     script: dict[str, list[Any]] = {
         "Planner": [plan_json("outer one", "outer two")],
         "Inner planner": [plan_json("inner")],
@@ -565,7 +552,7 @@ async def test_images_of_the_input_are_passed_to_the_executor() -> None:
 
 
 async def test_plan_agents_can_run_in_a_parallel_agent() -> None:
-    # P2, W4: the values of both branches are there after the join.
+    # The values of both branches are there after the join.
     def make_agent(name: str) -> BaseAgent[Any, Any]:
         return plan_execute(
             name=name,
@@ -598,7 +585,6 @@ def test_invalid_options_are_refused_at_construction() -> None:
 
 
 async def test_the_next_run_of_a_thread_reads_the_answers_but_not_the_tool_calls() -> None:
-    # P2
     def script(city: str) -> ScriptedModel:
         return ScriptedModel(
             {
@@ -631,7 +617,7 @@ async def test_the_next_run_of_a_thread_reads_the_answers_but_not_the_tool_calls
 
 
 async def test_an_interrupt_can_be_answered_through_a_store(tmp_path: Path) -> None:
-    # P2: another runner with the same file.
+    # Another runner with the same file.
     def runner(script: dict[str, list[Any]]) -> Runner[Any, Any]:
         return Runner(make_trip_agent(), model=ScriptedModel(script), store=str(tmp_path / "runs.db"))
 

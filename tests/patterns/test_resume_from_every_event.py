@@ -147,7 +147,7 @@ def runner_for(make: Callable[[], tuple[BaseAgent[Any, Any], dict[str, Any]]]) -
 
 @pytest.mark.parametrize("make", [make_plan_execute, make_supervisor, make_deep_agent])
 async def test_a_run_can_be_resumed_after_every_event(make: Any) -> None:
-    # P1, P2, P3: all state is in the log.
+    # All state is in the log.
     executed.clear()
     complete = await runner_for(make).run("go")
     assert set(executed.values()) == {1}

@@ -40,7 +40,6 @@ def request_texts(model: ScriptedModel, request: int = -1) -> list[str]:
 
 
 async def test_control_returns_to_the_supervisor_when_a_worker_finishes() -> None:
-    # P1
     model = ScriptedModel(
         {
             "Boss": [call("transfer_to_search"), call("transfer_to_maths"), "That makes 274 m."],
@@ -81,7 +80,7 @@ async def test_control_returns_to_the_supervisor_when_a_worker_finishes() -> Non
 
 
 async def test_a_worker_cannot_transfer_to_another_worker() -> None:
-    # P1: it has no transfer tool, and calling one anyway has no effect.
+    # It has no transfer tool, and calling one anyway has no effect.
     model = ScriptedModel(
         {
             "Boss": [call("transfer_to_search"), "done"],
@@ -95,7 +94,6 @@ async def test_a_worker_cannot_transfer_to_another_worker() -> None:
 
 
 async def test_an_exit_of_a_worker_ends_nested_supervisors() -> None:
-    # P1
     lead = supervisor(
         Agent("Lead", description="Leads."), sub_agents=[worker("Search", exit_tool=True), worker("Maths")]
     )
@@ -114,7 +112,6 @@ async def test_an_exit_of_a_worker_ends_nested_supervisors() -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 7])
 async def test_supervisors_can_be_nested_to_any_depth(depth: int) -> None:
-    # P1
     team: BaseAgent[Any, Any] = worker("Layer0")
     script: dict[str, list[Any]] = {"Layer0": ["from the lowest level"]}
     for level in range(1, depth + 1):
@@ -127,7 +124,6 @@ async def test_supervisors_can_be_nested_to_any_depth(depth: int) -> None:
 
 
 async def test_workers_can_be_workflows_guarded_agents_and_functions() -> None:
-    # P1
     @agent("Custom", description="A function.")
     async def custom(ctx: AgentContext) -> None:
         await ctx.say("from a function")
@@ -159,7 +155,6 @@ async def test_workers_can_be_workflows_guarded_agents_and_functions() -> None:
 
 
 async def test_a_supervisor_can_be_a_function_agent() -> None:
-    # P1
     @agent("Function", description="Transfers to both workers.")
     async def from_function(ctx: AgentContext) -> Any:
         from batonkit import Transfer
@@ -175,14 +170,12 @@ async def test_a_supervisor_can_be_a_function_agent() -> None:
 
 
 async def test_an_error_of_a_worker_ends_the_run() -> None:
-    # P1
     model = ScriptedModel({"Boss": [call("transfer_to_search")], "Search": [call("fail")]})
     with pytest.raises(ToolFailedError, match="disk full"):
         await Runner(make_supervisor(), model=model).run("go")
 
 
 async def test_an_error_of_a_worker_is_reported_with_on_error_report(caplog: pytest.LogCaptureFixture) -> None:
-    # P1
     script: dict[str, list[Any]] = {
         "Boss": [call("transfer_to_search"), call("ask", question="Give up?")],
         "Search": [call("fail")],
@@ -207,7 +200,6 @@ async def test_an_error_of_a_worker_is_reported_with_on_error_report(caplog: pyt
 
 
 async def test_on_error_applies_to_the_supervisors_own_workers() -> None:
-    # P1
     def make_runner(*, lead: Any, boss: Any) -> Runner[Any, Any]:
         inner = supervisor(worker("Lead"), sub_agents=[worker("Search", tools=[fail])], on_error=lead)
         script = {
@@ -237,7 +229,7 @@ async def test_a_worker_without_progress_ends_the_run() -> None:
 
 
 async def test_an_interrupt_of_a_worker_can_be_answered_in_a_new_runner() -> None:
-    # P1, A3: the new runner has only the encoded log.
+    # The new runner has only the encoded log.
     script: dict[str, list[Any]] = {
         "Boss": [call("transfer_to_lead"), "You fly at nine."],
         "Lead": [call("transfer_to_search"), "nine it is"],
@@ -258,7 +250,7 @@ async def test_an_interrupt_of_a_worker_can_be_answered_in_a_new_runner() -> Non
 
 
 async def test_a_supervisor_can_be_a_tool() -> None:
-    # A1, P1: an exit ends only the call.
+    # An exit ends only the call.
     model = ScriptedModel(
         {
             "Clerk": [call("boss", request="How long?"), "It is 137 m long."],
@@ -287,7 +279,6 @@ def test_invalid_workers_are_refused(make: Any, message: str) -> None:
 
 
 async def test_an_exit_of_a_function_agent_ends_the_run() -> None:
-    # P1
     @agent("Stop", description="Stops.")
     async def stop(ctx: AgentContext) -> Exit:
         return Exit("stopped")

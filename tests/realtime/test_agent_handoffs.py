@@ -1,4 +1,4 @@
-"""R4, R5: handoffs in realtime sessions."""
+"""Handoffs in realtime sessions."""
 
 from typing import Any
 
@@ -27,7 +27,6 @@ def agent(name: str, **options: Any) -> RealtimeAgent:
 
 
 async def test_a_transfer_sends_settings_then_the_result_then_a_request(backend: Backend) -> None:
-    # R4
     billing = agent("Billing")
     desk = agent("Desk", handoffs=[billing])
     model = await backend.start({"Desk": [call("transfer_to_billing")], "Billing": ["Your invoice is paid."]})
@@ -43,7 +42,6 @@ async def test_a_transfer_sends_settings_then_the_result_then_a_request(backend:
 
 
 async def test_tools_of_the_same_response_run_before_the_transfer(backend: Backend) -> None:
-    # R5
     seen: list[str] = []
 
     @tool
@@ -69,7 +67,6 @@ async def test_tools_of_the_same_response_run_before_the_transfer(backend: Backe
 
 @pytest.mark.parametrize(("policy", "winner"), [("first", "Billing"), ("last", "Repairs")])
 async def test_of_two_handoff_calls_one_is_followed(backend: Backend, policy: Any, winner: str) -> None:
-    # R5
     desk = agent("Desk", handoffs=[agent("Billing"), agent("Repairs")])
     calls = [call("transfer_to_billing"), call("transfer_to_repairs")]
     model = await backend.start({"Desk": [calls], "Billing": ["Here I am."], "Repairs": ["Here I am."]})
@@ -85,7 +82,6 @@ async def test_of_two_handoff_calls_one_is_followed(backend: Backend, policy: An
 
 
 async def test_the_policy_error_refuses_several_handoffs(backend: Backend) -> None:
-    # R5
     desk = agent("Desk", handoffs=[agent("Billing"), agent("Repairs")])
     model = await backend.start([[call("transfer_to_billing"), call("transfer_to_repairs")]])
     runner = RealtimeRunner(desk, model=model, settings=TEXT_ONLY, multiple_transfers="error")
@@ -99,7 +95,6 @@ async def test_the_policy_error_refuses_several_handoffs(backend: Backend) -> No
 
 
 async def test_a_function_that_returns_an_agent_transfers_control(backend: Backend) -> None:
-    # R5
     billing = agent("Billing")
 
     def to_billing() -> RealtimeAgent:
@@ -117,7 +112,7 @@ async def test_a_function_that_returns_an_agent_transfers_control(backend: Backe
 
 
 async def test_is_enabled_is_evaluated_again_when_a_handoff_is_called(backend: Backend) -> None:
-    # R4: it was enabled when the session was opened, and has been disabled since.
+    # It was enabled when the session was opened, and has been disabled since.
     is_open = True
 
     def opening_hours(ctx: Any, agent: Any) -> bool:
@@ -139,7 +134,6 @@ async def test_is_enabled_is_evaluated_again_when_a_handoff_is_called(backend: B
 
 
 async def test_on_handoff_is_called_once_with_the_input(backend: Backend) -> None:
-    # R4
     called: list[Reason] = []
 
     async def record(ctx: RunContext, reason: Reason) -> None:
@@ -157,7 +151,6 @@ async def test_on_handoff_is_called_once_with_the_input(backend: Backend) -> Non
 
 
 async def test_the_model_can_correct_invalid_handoff_input(backend: Backend) -> None:
-    # R4
     called: list[Reason] = []
     desk = agent(
         "Desk",
@@ -180,7 +173,7 @@ async def test_the_model_can_correct_invalid_handoff_input(backend: Backend) -> 
 async def test_if_the_target_cannot_be_set_up_the_active_agent_does_not_change(
     backend: Backend, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # R4: its instructions raise an error, or the model would refuse its settings.
+    # Its instructions raise an error, or the model would refuse its settings.
 
     def fail(ctx: Any) -> str:
         raise LookupError("no such customer")
@@ -207,7 +200,6 @@ async def test_if_the_target_cannot_be_set_up_the_active_agent_does_not_change(
 
 
 async def test_the_voice_changes_only_before_the_first_audio(backend: Backend) -> None:
-    # R4
     repairs = agent("Repairs", voice="echo")
     billing = agent("Billing", voice="coral", handoffs=[repairs])
     desk = agent("Desk", voice="alloy", handoffs=[billing])
@@ -252,7 +244,7 @@ class RecordingHooks(RunHooks):
 
 
 async def test_hooks_are_called_before_the_model_is_configured(backend: Backend) -> None:
-    # R4: `ControlTransferred`, hooks, and only then the session update.
+    # `ControlTransferred`, hooks, and only then the session update.
     hooks = RecordingHooks()
 
     @tool
@@ -279,7 +271,6 @@ async def test_hooks_are_called_before_the_model_is_configured(backend: Backend)
 
 
 async def test_the_application_can_transfer_to_any_agent_of_the_team(backend: Backend) -> None:
-    # R2
     desk = agent("Desk", handoffs=[agent("Billing")])
     model = await backend.start({"Desk": ["Hi!"], "Billing": ["Billing here."]})
     async with record_session(RealtimeRunner(desk, model=model, settings=TEXT_ONLY).connect()) as recorder:
@@ -294,7 +285,6 @@ async def test_the_application_can_transfer_to_any_agent_of_the_team(backend: Ba
 
 
 async def test_update_agent_changes_the_active_agent(backend: Backend) -> None:
-    # R2
     desk = agent("Desk")
     model = await backend.start(["Hi!", "Good evening."])
     async with record_session(RealtimeRunner(desk, model=model, settings=TEXT_ONLY).connect()) as recorder:

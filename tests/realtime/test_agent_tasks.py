@@ -1,4 +1,4 @@
-"""M22: task handoffs in realtime sessions."""
+"""Task handoffs in realtime sessions."""
 
 from collections.abc import Callable
 from typing import Any

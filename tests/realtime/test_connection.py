@@ -1,4 +1,4 @@
-"""R8, R9: lost connections, and what is sent again on the next one."""
+"""Lost connections, and what is sent again on the next one."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,6 @@ from batonkit.testing import ScriptedStream, call
 async def test_a_response_is_requested_again_if_the_connection_was_lost_before_it(
     websocket_backend: WebSocketBackend, is_before: bool
 ) -> None:
-    # R9
     model = await websocket_backend.start(["Hello."])
     async with record_session(make_runner(RealtimeAgent("Desk", instructions="Be kind."), model).connect()) as recorder:
         websocket_backend.server.plan(CutConnection("response.created", before=is_before))
@@ -60,7 +59,6 @@ async def test_a_response_is_requested_again_if_the_connection_was_lost_before_i
 async def test_the_text_of_a_response_is_kept_if_the_connection_is_lost(
     websocket_backend: WebSocketBackend, at: str
 ) -> None:
-    # R9
     model = await websocket_backend.start(["Your invoice is paid.", "As I said: it is paid."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         websocket_backend.server.plan(CutConnection(at))
@@ -77,7 +75,6 @@ async def test_the_text_of_a_response_is_kept_if_the_connection_is_lost(
 
 
 async def test_the_transcript_of_speech_is_kept_if_the_connection_is_lost(backend: Backend) -> None:
-    # R9
     never_set = asyncio.Event()
     model = await backend.start([ScriptedStream("One two three", never_set), "Again."])
     runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
@@ -100,7 +97,7 @@ async def _wait_for_word(recorder: SessionRecorder, word: str) -> None:
 
 
 async def test_a_call_of_an_incomplete_response_is_not_executed(websocket_backend: WebSocketBackend) -> None:
-    # R9: the arguments are complete, but the response is not.
+    # The arguments are complete, but the response is not.
     calls = 0
 
     @tool
@@ -121,7 +118,6 @@ async def test_a_call_of_an_incomplete_response_is_not_executed(websocket_backen
 
 
 async def test_a_running_tool_is_not_run_again_after_a_lost_connection(backend: Backend) -> None:
-    # R9
     calls = 0
     is_running, may_end = asyncio.Event(), asyncio.Event()
 
@@ -149,7 +145,6 @@ async def test_a_running_tool_is_not_run_again_after_a_lost_connection(backend: 
 
 
 async def test_a_result_lost_while_sending_is_sent_on_the_next_connection(scripted_backend: ScriptedBackend) -> None:
-    # R8, R9
     calls = 0
 
     @tool
@@ -173,7 +168,7 @@ async def test_a_result_lost_while_sending_is_sent_on_the_next_connection(script
 async def test_a_connection_lost_during_a_transfer_keeps_the_new_agent_active(
     scripted_backend: ScriptedBackend, kind: Any
 ) -> None:
-    # R9: for all commands that can be in transit.
+    # For all commands that can be in transit.
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
 
     def cut_now(ctx: Any) -> None:
@@ -194,7 +189,6 @@ async def test_a_connection_lost_during_a_transfer_keeps_the_new_agent_active(
 
 
 async def test_an_interrupt_stays_open_if_the_connection_is_lost(backend: Backend) -> None:
-    # R9
 
     @tool(needs_approval=True)
     async def pay() -> str:
@@ -214,7 +208,6 @@ async def test_an_interrupt_stays_open_if_the_connection_is_lost(backend: Backen
 
 
 async def test_audio_and_text_sent_while_reconnecting_arrive_once(backend: Backend) -> None:
-    # R9
     model = await backend.start(["Both of you!"])
     runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings(turn_detection=None))
     async with record_session(runner.connect()) as recorder:
@@ -236,7 +229,7 @@ async def test_audio_and_text_sent_while_reconnecting_arrive_once(backend: Backe
 
 
 async def test_an_unanswered_user_message_is_answered_after_reconnecting(scripted_backend: ScriptedBackend) -> None:
-    # R9: also if its transcript is lost with the connection.
+    # Also if its transcript is lost with the connection.
     model = await scripted_backend.start(["Pardon?"])
     runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
     async with record_session(runner.connect()) as recorder:
@@ -250,7 +243,6 @@ async def test_an_unanswered_user_message_is_answered_after_reconnecting(scripte
 
 
 async def test_a_session_fails_after_max_reconnects_and_can_be_resumed(backend: Backend) -> None:
-    # R9
     store = MemoryStore()
     model = await backend.start(["Hello.", "Where were we?"])
     desk = RealtimeAgent("Desk")
@@ -295,7 +287,7 @@ async def _send_until_ended(session: RealtimeSession) -> None:
 
 
 async def test_connections_that_do_not_last_count_as_attempts(websocket_backend: WebSocketBackend) -> None:
-    # R9: every connection can be opened, and none lasts.
+    # Every connection can be opened, and none lasts.
     model = await websocket_backend.start(["Hello."] * 20)
     async with record_session(make_runner(RealtimeAgent("Desk"), model, max_reconnects=3).connect()) as recorder:
         websocket_backend.server.plan(
@@ -308,7 +300,6 @@ async def test_connections_that_do_not_last_count_as_attempts(websocket_backend:
 
 
 async def test_a_normal_closure_by_the_provider_ends_the_session(backend: Backend) -> None:
-    # R9
     model = await backend.start([ScriptedStream("One two three", asyncio.Event())])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         await recorder.session.send_text("Count")
@@ -324,7 +315,7 @@ async def test_a_normal_closure_by_the_provider_ends_the_session(backend: Backen
 
 
 async def test_a_session_that_cannot_be_opened_raises_and_leaves_no_task(scripted_backend: ScriptedBackend) -> None:
-    # R2, R11: also if the connection is lost while the history is sent.
+    # Also if the connection is lost while the history is sent.
     model = await scripted_backend.start(["Hello."])
     model.fail_to_connect(ModelConnectionError("no route to host"))
     with pytest.raises(ModelConnectionError, match="no route to host"):
@@ -340,7 +331,6 @@ async def test_a_session_that_cannot_be_opened_raises_and_leaves_no_task(scripte
 
 
 async def test_a_connection_lost_while_reconnecting_is_another_attempt(scripted_backend: ScriptedBackend) -> None:
-    # R9
     model = await scripted_backend.start(["Hello.", "Again."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         await recorder.session.send_text("Hi")
@@ -362,7 +352,6 @@ async def test_a_connection_lost_while_reconnecting_is_another_attempt(scripted_
 
 
 async def test_speech_on_the_next_connection_is_transcribed(backend: Backend) -> None:
-    # R9
     model = await backend.start(["Good morning."])
     runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
     async with record_session(runner.connect()) as recorder:

@@ -1,4 +1,4 @@
-"""R8, R9: one session with a tool and a transfer, run once for each event with a fault at that event."""
+"""One session with a tool and a transfer, run once for each event with a fault at that event."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -78,22 +78,20 @@ async def run_session(backend: WebSocketBackend, settings: RealtimeSettings, *fa
 
 
 async def test_a_connection_lost_after_any_event_of_a_text_session() -> None:
-    # R9
     await _check_every_event(TEXT_ONLY, CutConnection)
 
 
 async def test_a_connection_lost_after_any_event_of_an_audio_session() -> None:
-    # R9
     await _check_every_event(RealtimeSettings(), CutConnection)
 
 
 async def test_any_event_can_be_repeated() -> None:
-    # R8: each time with a new id.
+    # Each time with a new id.
     await _check_every_event(TEXT_ONLY, lambda kind, nth: RepeatEvent(kind, nth, new_id=True))
 
 
 async def test_any_two_events_can_be_swapped() -> None:
-    # R4, R8: including the confirmation of settings and the start of a response.
+    # Including the confirmation of settings and the start of a response.
     await _check_every_event(TEXT_ONLY, SwapEvents, except_for="response.done")
 
 

@@ -1,4 +1,4 @@
-"""R8: commands that the provider refuses are sent again, and no tool runs again."""
+"""Commands that the provider refuses are sent again, and no tool runs again."""
 
 from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend
 from tests.realtime.recorder import make_runner, record_session
@@ -13,7 +13,6 @@ from batonkit.testing import call
 
 
 async def test_a_refused_item_is_sent_again_without_running_the_tool_again(backend: Backend) -> None:
-    # R8
     calls = 0
 
     @tool
@@ -42,7 +41,6 @@ async def test_a_refused_item_is_sent_again_without_running_the_tool_again(backe
 
 
 async def test_refused_settings_are_sent_again(backend: Backend) -> None:
-    # R4, R8
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[_billing()])
     model = await backend.start({"Desk": [call("transfer_to_billing")], "Billing": ["Billing here.", "Billing here."]})
     async with record_session(make_runner(desk, model).connect()) as recorder:
@@ -56,7 +54,7 @@ async def test_refused_settings_are_sent_again(backend: Backend) -> None:
 
 
 async def test_settings_that_are_refused_repeatedly_fail_the_session(backend: Backend) -> None:
-    # R4: an agent never responds with the tools of another one.
+    # An agent never responds with the tools of another one.
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[_billing()])
     model = await backend.start({"Desk": [call("transfer_to_billing"), *["Desk here."] * 9], "Billing": []})
     async with record_session(make_runner(desk, model).connect()) as recorder:
@@ -82,7 +80,6 @@ def _refuse_settings(backend: Backend, times: int) -> None:
 
 
 async def test_a_refused_request_for_a_response_is_sent_again(backend: Backend) -> None:
-    # R8
     model = await backend.start(["Hello."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         if isinstance(backend, WebSocketBackend):

@@ -1,4 +1,4 @@
-"""R1: definitions of realtime agents, and the options that they do not support."""
+"""Definitions of realtime agents, and the options that they do not support."""
 
 from dataclasses import FrozenInstanceError
 from datetime import timedelta
@@ -79,7 +79,7 @@ async def test_a_text_runner_refuses_realtime_agents() -> None:
 
 
 async def test_a_text_agent_as_a_tool_transfers_within_its_own_flow(backend: Backend) -> None:
-    # R1: its transfers do not change the active agent of the session.
+    # Its transfers do not change the active agent of the session.
     writer = Agent("Writer", description="Writes.", model=ScriptedModel(["Dear customer"]))
     editor = Agent("Editor", description="Edits.", model=ScriptedModel([call("transfer_to_writer")]), handoffs=[writer])
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", tools=[editor.as_tool()])
@@ -96,7 +96,7 @@ async def test_a_text_agent_as_a_tool_transfers_within_its_own_flow(backend: Bac
 
 
 async def test_a_tool_cannot_run_a_realtime_agent(scripted_backend: ScriptedBackend) -> None:
-    # R1: a text agent in a tool cannot hand off to a realtime agent.
+    # A text agent in a tool cannot hand off to a realtime agent.
     speaker = RealtimeAgent("Speaker", description="Speaks.")
     writer = Agent("Writer", handoffs=[speaker], model=ScriptedModel([call("transfer_to_speaker")]))
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", tools=[writer.as_tool()])
@@ -110,7 +110,6 @@ async def test_a_tool_cannot_run_a_realtime_agent(scripted_backend: ScriptedBack
 
 
 async def test_an_interrupt_of_a_text_agent_as_a_tool_is_answered_in_the_session(backend: Backend) -> None:
-    # R1
 
     @tool(needs_approval=True)
     async def send() -> str:
@@ -131,7 +130,6 @@ async def test_an_interrupt_of_a_text_agent_as_a_tool_is_answered_in_the_session
 
 
 async def test_an_interrupt_expires_while_the_session_is_open(scripted_backend: ScriptedBackend) -> None:
-    # G3
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
@@ -146,7 +144,7 @@ async def test_an_interrupt_expires_while_the_session_is_open(scripted_backend: 
 
 
 async def test_a_transfer_waits_for_its_approval(backend: Backend) -> None:
-    # R1, R4: a rejection leaves the active agent unchanged.
+    # A rejection leaves the active agent unchanged.
     called: list[str] = []
 
     async def record(ctx: RunContext) -> None:
@@ -173,7 +171,7 @@ async def test_a_transfer_waits_for_its_approval(backend: Backend) -> None:
 
 
 async def test_the_target_of_a_transfer_can_decline(backend: Backend) -> None:
-    # R1: `accepts`.
+    # `accepts`.
     billing = RealtimeAgent(
         "Billing", description="Settles invoices.", accepts=lambda ctx, payload: "we are closed on Mondays"
     )
@@ -187,7 +185,6 @@ async def test_the_target_of_a_transfer_can_decline(backend: Backend) -> None:
 
 
 async def test_control_is_transferred_to_a_sub_agent_and_back(backend: Backend) -> None:
-    # R1
     weather = RealtimeAgent("Weather", description="Knows the weather.", instructions="Weather: be brief.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", sub_agents=[weather])
     model = await backend.start({"Desk": [transfer_to("Weather"), "Anything else?"], "Weather": [transfer_to("Desk")]})
@@ -200,7 +197,7 @@ async def test_control_is_transferred_to_a_sub_agent_and_back(backend: Backend) 
 
 
 async def test_instructions_can_be_a_function_of_the_values(backend: Backend) -> None:
-    # R1: the settings are sent again if they may have changed.
+    # The settings are sent again if they may have changed.
 
     def instructions(ctx: Any) -> str:
         return f"Desk: call the user {ctx.values.get('name', 'friend')}."

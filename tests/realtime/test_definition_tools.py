@@ -1,4 +1,4 @@
-"""Conditions of tools in realtime sessions (control M11)."""
+"""Conditions of tools in realtime sessions."""
 
 from typing import Any
 
@@ -29,7 +29,6 @@ async def balance() -> str:
 
 
 async def test_a_disabled_tool_is_hidden_refused_and_offered_once_it_is_enabled(backend: Backend) -> None:
-    # M11
     model = await backend.start([call("balance"), call("log_in"), call("balance"), "12 EUR."])
     runner = RealtimeRunner(RealtimeAgent("Desk", tools=[log_in, balance]), model=model, settings=TEXT_ONLY)
     async with record_session(runner.connect()) as recorder:
@@ -47,14 +46,12 @@ async def test_a_disabled_tool_is_hidden_refused_and_offered_once_it_is_enabled(
 
 @pytest.mark.parametrize("wrong", [{"model": "openai:gpt-5"}, {"agent_options": {"Desk": AgentOptions()}}])
 def test_options_of_a_run_are_for_text_agents(wrong: Any) -> None:
-    # M9
     runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel([]))
     with pytest.raises(SetupError, match=r"a session has the model of|only an Agent has them"):
         runner.connect(**wrong)
 
 
 async def test_a_text_agent_that_is_a_tool_has_options(backend: Backend) -> None:
-    # M9
     expert = Agent("Expert", model=ScriptedModel(["own"]))
     model = await backend.start([call("expert", request="?"), "ok"])
     runner = RealtimeRunner(RealtimeAgent("Desk", tools=[expert.as_tool("expert")]), model=model, settings=TEXT_ONLY)

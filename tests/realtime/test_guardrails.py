@@ -1,4 +1,4 @@
-"""R10: output guardrails check responses at intervals; a rejection stops the response."""
+"""Output guardrails check responses at intervals; a rejection stops the response."""
 
 import asyncio
 from typing import Any
@@ -21,7 +21,6 @@ async def no_secrets(ctx: Any, text: str) -> GuardrailVerdict:
 
 
 async def test_guardrails_are_checked_at_intervals_and_at_the_end(backend: Backend) -> None:
-    # R10
     checked: list[str] = []
 
     async def record(ctx: Any, text: str) -> bool:
@@ -47,7 +46,6 @@ def transcript_chunks(recorder: SessionRecorder) -> list[str]:
 
 
 async def test_a_rejection_stops_the_response(backend: Backend) -> None:
-    # R10
     model = await backend.start([ScriptedStream("The secret is", asyncio.Event()), "I cannot tell."])
     desk = RealtimeAgent("Desk", output_guardrails=[no_secrets])
     async with record_session(
@@ -72,7 +70,7 @@ async def test_a_rejection_stops_the_response(backend: Backend) -> None:
 
 
 async def test_calls_of_a_stopped_response_are_not_executed_also_not_after_a_resume(backend: Backend) -> None:
-    # R10: and the log says so, in case the run is resumed or replayed.
+    # And the log says so, in case the run is resumed or replayed.
     calls = 0
 
     @tool
@@ -114,7 +112,7 @@ async def test_calls_of_a_stopped_response_are_not_executed_also_not_after_a_res
 
 @pytest.mark.parametrize("interval", [5, 1000])
 async def test_a_guardrail_that_raises_fails_the_session(backend: Backend, interval: int) -> None:
-    # R10: immediately, also in the middle of a response: unchecked text must not be delivered.
+    # Immediately, also in the middle of a response: unchecked text must not be delivered.
 
     async def fail(ctx: Any, text: str) -> bool:
         raise LookupError("no such rule")
@@ -132,7 +130,7 @@ async def test_a_guardrail_that_raises_fails_the_session(backend: Backend, inter
 
 
 async def test_the_guardrails_of_the_active_agent_are_checked(scripted_backend: ScriptedBackend) -> None:
-    # R10: after a transfer, those of the new agent.
+    # After a transfer, those of the new agent.
     checked: list[tuple[str, str]] = []
 
     def make_guardrail(name: str) -> Any:

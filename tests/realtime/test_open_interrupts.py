@@ -1,4 +1,4 @@
-"""F12: code in a realtime session that goes on without the answer to its interrupt is not recorded as finished."""
+"""Code in a realtime session that goes on without the answer to its interrupt is not recorded as finished."""
 
 import asyncio
 from typing import Any

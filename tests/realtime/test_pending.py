@@ -1,4 +1,4 @@
-"""R4, R6: responses in progress, requested responses and stale responses."""
+"""Responses in progress, requested responses and stale responses."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ class SpeakDuringTransfer(RunHooks):
 
 
 async def test_stale_responses_are_not_delivered(scripted_backend: ScriptedBackend) -> None:
-    # R4: the user speaks during a transfer, and the provider responds with the settings of the previous agent.
+    # The user speaks during a transfer, and the provider responds with the settings of the previous agent.
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     steps = {
@@ -50,7 +50,7 @@ async def test_stale_responses_are_not_delivered(scripted_backend: ScriptedBacke
 
 
 async def test_a_request_waits_for_a_response_that_the_provider_started(scripted_backend: ScriptedBackend) -> None:
-    # R6: the request is sent again after the response to the user's speech.
+    # The request is sent again after the response to the user's speech.
     model = await scripted_backend.start(["To the speech.", "To the text."])
     async with record_session(
         make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()
@@ -66,7 +66,7 @@ async def test_a_request_waits_for_a_response_that_the_provider_started(scripted
 async def test_a_transfer_happens_even_if_the_provider_does_not_stop_the_response(
     websocket_backend: WebSocketBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # R4: the transfer waits for the end of the response only for a limited time.
+    # The transfer waits for the end of the response only for a limited time.
     monkeypatch.setattr(agent, "_LEAVE_TIMEOUT", 0.01)
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])

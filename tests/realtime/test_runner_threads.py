@@ -1,4 +1,4 @@
-"""R3: threads of text runs and realtime sessions; resuming and replaying sessions."""
+"""Threads of text runs and realtime sessions; resuming and replaying sessions."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,7 @@ PIXEL = bytes.fromhex(
 
 
 async def test_a_thread_continues_with_text_runs_and_realtime_sessions(backend: Backend) -> None:
-    # R3: with calls in both.
+    # With calls in both.
 
     @tool
     async def look_up(what: str) -> str:
@@ -53,7 +53,6 @@ async def test_a_thread_continues_with_text_runs_and_realtime_sessions(backend: 
 
 
 async def test_a_thread_remembers_the_active_agent_and_the_heard_text(backend: Backend) -> None:
-    # R3, R7
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     steps = {"Desk": [call("transfer_to_billing")], "Billing": ["One two three four", "Back again."]}
@@ -75,7 +74,6 @@ async def test_a_thread_remembers_the_active_agent_and_the_heard_text(backend: B
 
 
 async def test_a_session_can_start_with_a_history_and_answers_its_last_message(backend: Backend) -> None:
-    # R3
     model = await backend.start(["It is 42."])
     history = [
         SystemMessage("The user is Ada."),
@@ -102,7 +100,6 @@ async def test_a_session_can_start_with_a_history_and_answers_its_last_message(b
 
 
 async def test_images_can_be_sent(backend: Backend) -> None:
-    # R3
     model = await backend.start(["A pixel."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         await recorder.session.send_text((Text("What is this?"), Image(data=PIXEL, media_type="image/png")))
@@ -116,7 +113,7 @@ async def test_images_can_be_sent(backend: Backend) -> None:
 
 
 async def test_unsupported_content_raises_an_error_at_the_sender(websocket_backend: WebSocketBackend) -> None:
-    # R3: nothing is recorded, and the session continues.
+    # Nothing is recorded, and the session continues.
     model = await websocket_backend.start(["Hello."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         with pytest.raises(ModelError, match="an image by its address"):
@@ -130,7 +127,7 @@ async def test_unsupported_content_raises_an_error_at_the_sender(websocket_backe
 
 
 async def test_a_session_can_be_replayed(backend: Backend) -> None:
-    # R2: with the same result and without effects.
+    # With the same result and without effects.
     calls = 0
 
     @tool
@@ -159,7 +156,7 @@ async def test_a_session_can_be_replayed(backend: Backend) -> None:
 
 
 async def test_a_lost_session_is_resumed_from_a_store_by_another_runner(backend: Backend, tmp_path: Path) -> None:
-    # R9: a tool that was running is run again.
+    # A tool that was running is run again.
     is_running, calls = asyncio.Event(), 0
 
     @tool
@@ -196,7 +193,6 @@ async def test_a_lost_session_is_resumed_from_a_store_by_another_runner(backend:
 
 
 async def test_an_unfinished_call_with_effect_once_raises_an_interrupt(backend: Backend) -> None:
-    # R9
     is_running, calls = asyncio.Event(), 0
 
     @tool(effect="once")

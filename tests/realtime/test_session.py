@@ -1,4 +1,4 @@
-"""R2: the methods of a session, and the events and errors it delivers."""
+"""The methods of a session, and the events and errors it delivers."""
 
 import asyncio
 from typing import Any
@@ -53,7 +53,6 @@ from batonkit.testing import ScriptedRealtimeModel, ScriptedStream, call, say
 
 
 async def test_deltas_are_delivered_and_events_are_logged(backend: Backend) -> None:
-    # R2
     model = await backend.start(["Good morning to you."])
     async with record_session(
         make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()
@@ -78,7 +77,7 @@ async def test_deltas_are_delivered_and_events_are_logged(backend: Backend) -> N
 
 
 async def test_audio_is_committed_manually_without_turn_detection(backend: Backend) -> None:
-    # R2: `send_audio(…, commit=True)`, and `clear_audio`.
+    # `send_audio(…, commit=True)`, and `clear_audio`.
     settings = RealtimeSettings(turn_detection=None)
     if isinstance(backend, WebSocketBackend):
         model: Any = await backend.start(["I heard you."])
@@ -100,7 +99,6 @@ async def test_audio_is_committed_manually_without_turn_detection(backend: Backe
 
 
 async def test_text_can_be_sent_without_requesting_a_response(backend: Backend) -> None:
-    # R2
     model = await backend.start(["Yes."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         await recorder.session.send_text("I am in Paris.", respond=False)
@@ -113,7 +111,6 @@ async def test_text_can_be_sent_without_requesting_a_response(backend: Backend) 
 
 
 async def test_sending_before_the_session_is_open_raises_an_error(scripted_backend: ScriptedBackend) -> None:
-    # R2
     model = await scripted_backend.start([])
     session = make_runner(RealtimeAgent("Desk"), model).connect()
     for send in (
@@ -130,7 +127,6 @@ async def test_sending_before_the_session_is_open_raises_an_error(scripted_backe
 
 
 async def test_invalid_requests_are_rejected_and_the_session_continues(backend: Backend) -> None:
-    # R2
     model = await backend.start(["Still here."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         with pytest.raises(TransferError, match="Unknown"):
@@ -146,7 +142,7 @@ async def test_invalid_requests_are_rejected_and_the_session_continues(backend: 
 async def test_a_target_that_cannot_be_set_up_raises_an_error(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # R2, R4: `handoff_to` and `update_agent`.
+    # `handoff_to` and `update_agent`.
 
     def fail(ctx: Any) -> str:
         raise LookupError("no such customer")
@@ -167,7 +163,7 @@ async def test_a_target_that_cannot_be_set_up_raises_an_error(
 
 
 async def test_handoff_to_cancels_the_current_response(backend: Backend) -> None:
-    # R2: the current response is cancelled first.
+    # The current response is cancelled first.
     billing = RealtimeAgent("Billing", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     model = await backend.start(
@@ -184,7 +180,6 @@ async def test_handoff_to_cancels_the_current_response(backend: Backend) -> None
 
 
 async def test_usage_is_counted(backend: Backend) -> None:
-    # R2
     model = await backend.start([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(20, 7, cached_tokens=3))])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         for number in (1, 2):
@@ -196,7 +191,6 @@ async def test_usage_is_counted(backend: Backend) -> None:
 
 
 async def test_a_realtime_model_costs_what_the_price_table_says_or_is_unpriced() -> None:
-    # O7
     name, price = "openai:gpt-realtime", ModelPrice(input=4, output=16)
     table = PriceTable({name: price})
     for prices, expected in ((True, (0.0, 1)), (table, (price.cost(Usage(1000, 100)), 0))):
@@ -209,7 +203,6 @@ async def test_a_realtime_model_costs_what_the_price_table_says_or_is_unpriced()
 
 
 async def test_a_limit_on_the_cost_ends_a_session_whose_price_is_unknown() -> None:
-    # O7
     model = ScriptedRealtimeModel([say("One.", usage=Usage(1000, 100))], name="openai:gpt-realtime")
     runner = make_runner(RealtimeAgent("Desk"), model)
     async with record_session(runner.connect(limits=Limits(cost=1))) as recorder:
@@ -225,7 +218,6 @@ async def test_a_limit_on_the_cost_ends_a_session_whose_price_is_unknown() -> No
     ids=["calls", "tokens"],
 )
 async def test_limits_end_the_session(backend: Backend, limits: Limits, limit: str) -> None:
-    # R2
     model = await backend.start([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(10, 5))])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect(limits=limits)) as recorder:
         await recorder.session.send_text("Hi")
@@ -239,7 +231,6 @@ async def test_limits_end_the_session(backend: Backend, limits: Limits, limit: s
 
 
 async def test_the_duration_of_a_session_can_be_limited(backend: Backend) -> None:
-    # R2
     clock = LoopClock()
     model = await backend.start(["One."])
     async with record_session(
@@ -252,7 +243,6 @@ async def test_the_duration_of_a_session_can_be_limited(backend: Backend) -> Non
 
 
 async def test_transfers_can_be_limited(backend: Backend) -> None:
-    # R2
     billing = RealtimeAgent("Billing", description="Settles.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", sub_agents=[billing])
     model = await backend.start({"Desk": ["Hi."], "Billing": ["Hi."]})
@@ -290,7 +280,6 @@ class RecordingHooks(RunHooks):
 
 
 async def test_hooks_are_called_as_in_every_run(backend: Backend) -> None:
-    # R2
     hooks = RecordingHooks()
 
     @tool(needs_approval=True)
@@ -326,7 +315,7 @@ async def test_hooks_are_called_as_in_every_run(backend: Backend) -> None:
 
 
 async def test_a_session_has_the_same_spans_as_a_run(backend: Backend) -> None:
-    # R2: spans are made of the log, as in every run.
+    # Spans are made of the log, as in every run.
 
     @tool
     async def look_up() -> str:
@@ -354,7 +343,6 @@ async def test_a_session_has_the_same_spans_as_a_run(backend: Backend) -> None:
 
 
 async def test_values_and_context_reach_tools(backend: Backend) -> None:
-    # R2
 
     @tool
     async def who(ctx: RunContext[dict[str, str]]) -> str:
@@ -371,7 +359,6 @@ async def test_values_and_context_reach_tools(backend: Backend) -> None:
 
 
 async def test_errors_on_opening_are_raised_by_async_with(websocket_backend: WebSocketBackend) -> None:
-    # R2
     await websocket_backend.start([])
     wrong = OpenAIRealtimeModel(api_key="wrong", base_url=websocket_backend.server.base_url)
     unreachable = OpenAIRealtimeModel(api_key="any", base_url="http://127.0.0.1:9")
@@ -383,7 +370,6 @@ async def test_errors_on_opening_are_raised_by_async_with(websocket_backend: Web
 
 
 async def test_a_failed_response_is_reported_and_the_session_continues(backend: Backend) -> None:
-    # R2
     model = await backend.start([OverloadedError("too many at once"), "Here I am again."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         await recorder.session.send_text("Hi")
@@ -395,7 +381,7 @@ async def test_a_failed_response_is_reported_and_the_session_continues(backend: 
 
 
 async def test_concurrent_sessions_do_not_mix(backend: Backend) -> None:
-    # R2: one runner, one model.
+    # One runner, one model.
 
     def echo(request: Any) -> str:
         return f"You said {request.messages[-1].content}"
@@ -416,7 +402,7 @@ async def test_concurrent_sessions_do_not_mix(backend: Backend) -> None:
 
 
 async def test_exit_ends_the_session(backend: Backend) -> None:
-    # R2: a model can end a session, as it can end every run.
+    # A model can end a session, as it can end every run.
     model = await backend.start([call("exit", final_result="Goodbye.")])
     async with record_session(make_runner(RealtimeAgent("Desk", exit_tool=True), model).connect()) as recorder:
         await recorder.session.send_text("Bye")

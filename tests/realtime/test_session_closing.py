@@ -1,4 +1,4 @@
-"""R11: closing stops everything and waits for it; nothing is sent afterwards."""
+"""Closing stops everything and waits for it; nothing is sent afterwards."""
 
 import asyncio
 from typing import Any
@@ -72,7 +72,7 @@ async def wait_for_word(recorder: SessionRecorder, word: str) -> None:
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_closing_while_a_tool_runs(backend: Backend, is_async: bool) -> None:
-    # R11: also if the session waits for tools.
+    # Also if the session waits for tools.
     waiting = WaitingTool()
     model = await backend.start([call("wait_without_end")])
     desk = RealtimeAgent("Desk", tools=[waiting.as_tool()])
@@ -88,7 +88,6 @@ async def test_closing_while_a_tool_runs(backend: Backend, is_async: bool) -> No
 
 
 async def test_closing_while_the_agent_speaks_keeps_its_text(backend: Backend) -> None:
-    # R9, R11
     model = await backend.start([ScriptedStream("Goodbye and thank you", asyncio.Event())])
     async with record_session(
         make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()
@@ -103,7 +102,7 @@ async def test_closing_while_the_agent_speaks_keeps_its_text(backend: Backend) -
 
 
 async def test_closing_with_an_open_interrupt_keeps_it_open(backend: Backend) -> None:
-    # R11: with a store, the run is suspended, and another runner can resume it.
+    # With a store, the run is suspended, and another runner can resume it.
     store, calls = MemoryStore(), 0
 
     @tool(needs_approval=True)
@@ -132,7 +131,6 @@ async def test_closing_with_an_open_interrupt_keeps_it_open(backend: Backend) ->
 
 
 async def test_an_interrupt_can_be_answered_in_the_resumed_session(scripted_backend: ScriptedBackend) -> None:
-    # R11
 
     @tool(needs_approval=True)
     async def pay() -> str:
@@ -152,7 +150,7 @@ async def test_an_interrupt_can_be_answered_in_the_resumed_session(scripted_back
 
 
 async def test_closing_while_reconnecting(backend: Backend) -> None:
-    # R11: close does not wait for the new connection.
+    # Close does not wait for the new connection.
     model = await backend.start(["Hello."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model, reconnect_delay=60).connect()) as recorder:
         await backend.cut()
@@ -168,7 +166,6 @@ async def test_closing_while_reconnecting(backend: Backend) -> None:
 
 
 async def test_closing_during_a_transfer_without_a_connection(scripted_backend: ScriptedBackend) -> None:
-    # R11
     billing = RealtimeAgent("Billing", description="Settles invoices.")
     model = await scripted_backend.start(["Hello."])
     desk = RealtimeAgent("Desk", handoffs=[billing])
@@ -183,7 +180,7 @@ async def test_closing_during_a_transfer_without_a_connection(scripted_backend: 
 
 
 async def test_closing_just_after_a_tool_has_ended(scripted_backend: ScriptedBackend) -> None:
-    # R11: the result cannot be sent any more, which is not an error.
+    # The result cannot be sent any more, which is not an error.
     sessions: list[RealtimeSession] = []
 
     @tool
@@ -206,7 +203,6 @@ async def test_closing_just_after_a_tool_has_ended(scripted_backend: ScriptedBac
 async def test_closing_does_not_wait_for_a_guardrail(
     scripted_backend: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # R11
     monkeypatch.setattr(controller, "_CLOSE_GRACE", 0.01)
     is_called = asyncio.Event()
 
@@ -227,7 +223,6 @@ async def test_closing_does_not_wait_for_a_guardrail(
 
 
 async def test_closing_twice_and_from_two_tasks(backend: Backend) -> None:
-    # R11
     model = await backend.start(["Hello."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         await asyncio.gather(recorder.session.close(), recorder.session.close())
@@ -237,7 +232,6 @@ async def test_closing_twice_and_from_two_tasks(backend: Backend) -> None:
 
 
 async def test_an_error_in_the_with_block_closes_the_session(backend: Backend) -> None:
-    # R11
     waiting = WaitingTool()
     model = await backend.start([call("wait_without_end")])
 
@@ -255,7 +249,6 @@ async def test_an_error_in_the_with_block_closes_the_session(backend: Backend) -
 
 
 async def test_a_cancelled_task_closes_the_session(backend: Backend) -> None:
-    # R11
     waiting = WaitingTool()
     model = await backend.start([call("wait_without_end")])
 
@@ -277,7 +270,7 @@ async def test_a_cancelled_task_closes_the_session(backend: Backend) -> None:
 
 
 async def test_the_result_of_one_call_is_kept_if_another_one_did_not_end(backend: Backend) -> None:
-    # R11: the history agrees with the log.
+    # The history agrees with the log.
     waiting = WaitingTool()
 
     @tool

@@ -27,7 +27,6 @@ TEXT_ONLY = RealtimeSettings(modality="text")
 
 
 async def test_it_waits_for_transfers_tools_and_the_last_response() -> None:
-    # R4, R6
     is_running = asyncio.Event()
     may_end = asyncio.Event()
 
@@ -156,7 +155,6 @@ async def test_sending_into_a_failed_session_raises_its_error() -> None:
 
 
 async def test_it_returns_after_reconnecting_if_nothing_is_pending() -> None:
-    # R9
     clock = LoopClock()
     model = ScriptedRealtimeModel(["Hello."])
     runner = RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=TEXT_ONLY, reconnect_delay=600)

@@ -26,7 +26,6 @@ class PasswordToolset:
 
 
 async def test_a_toolset_can_interrupt_before_the_session_is_open() -> None:
-    # R1, R2
     model = ScriptedRealtimeModel([call("look_up"), "There it is."])
     desk = RealtimeAgent("Desk", tools=[PasswordToolset()])
     async with (

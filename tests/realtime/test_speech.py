@@ -1,4 +1,4 @@
-"""R7: interrupted responses are truncated to what was heard, in the log, the history and the provider."""
+"""Interrupted responses are truncated to what was heard, in the log, the history and the provider."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -59,7 +59,7 @@ async def wait_for_item(recorder: SessionRecorder, word: str) -> str:
 
 
 async def test_the_log_has_the_times_of_speech(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    # S15: audio arrives at once, and is heard one response after the other.
+    # Audio arrives at once, and is heard one response after the other.
     steps = {"Desk": [say("One two three four five", call("transfer_to_billing"))], "Billing": ["Billing here."]}
     billing = RealtimeAgent("Billing", description="Bills.", instructions="Billing")
     model = await backend.start(steps)
@@ -87,7 +87,6 @@ async def test_the_log_has_the_times_of_speech(backend: Backend, monkeypatch: py
 
 
 async def test_text_has_no_time_of_speech(backend: Backend) -> None:
-    # S15
     model = await backend.start(["Hello."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model).connect()) as recorder:
         await recorder.session.send_text("Hi")
@@ -97,7 +96,7 @@ async def test_text_has_no_time_of_speech(backend: Backend) -> None:
 
 
 async def test_the_user_interrupts_a_response_in_progress(backend: Backend) -> None:
-    # R7: by speaking; the application reports what was played.
+    # By speaking; the application reports what was played.
     model = await backend.start([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
@@ -119,7 +118,7 @@ async def test_the_user_interrupts_a_response_in_progress(backend: Backend) -> N
 
 
 async def test_the_application_interrupts(backend: Backend) -> None:
-    # R7: `interrupt()` stops the response, and nothing of it is delivered afterwards.
+    # `interrupt()` stops the response, and nothing of it is delivered afterwards.
     model = await backend.start([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
@@ -141,7 +140,7 @@ async def test_the_application_interrupts(backend: Backend) -> None:
 
 
 async def test_the_user_interrupts_a_response_that_is_still_playing(backend: Backend) -> None:
-    # R7: the response has ended, but most of it has not been played.
+    # The response has ended, but most of it has not been played.
     model = await backend.start(["One two three four", "Yes?"])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
@@ -160,7 +159,6 @@ async def test_the_user_interrupts_a_response_that_is_still_playing(backend: Bac
 
 
 async def test_fully_played_items_are_not_truncated(backend: Backend) -> None:
-    # R7
     model = await backend.start(["One two", "Yes?"])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
@@ -176,7 +174,7 @@ async def test_fully_played_items_are_not_truncated(backend: Backend) -> None:
 
 
 async def test_audio_that_has_just_arrived_counts_as_unplayed(backend: Backend) -> None:
-    # R7: without reports of the application the clock counts; here no time has passed.
+    # Without reports of the application the clock counts; here no time has passed.
     model = await backend.start(["One two three four five six", "Yes?"])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")
@@ -192,7 +190,6 @@ async def test_audio_that_has_just_arrived_counts_as_unplayed(backend: Backend) 
 
 
 async def test_an_interruption_after_a_transfer_truncates_the_earlier_agent(backend: Backend) -> None:
-    # R7
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     model = await backend.start(
@@ -226,7 +223,6 @@ async def test_an_interruption_after_a_transfer_truncates_the_earlier_agent(back
 
 
 async def test_a_response_is_cancelled_if_the_provider_does_not_stop_it(backend: Backend) -> None:
-    # R7
     settings = RealtimeSettings(turn_detection=TurnDetection(interrupt_response=False))
     model = await backend.start([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
     async with spoken_session(RealtimeAgent("Desk"), model, settings) as recorder:
@@ -245,7 +241,7 @@ async def test_a_response_is_cancelled_if_the_provider_does_not_stop_it(backend:
 
 
 async def test_earlier_items_of_a_response_count_as_heard(scripted_backend: ScriptedBackend) -> None:
-    # R7: the first item was played completely, of the second one only a word.
+    # The first item was played completely, of the second one only a word.
     model = await scripted_backend.start([])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         audio = bytes(48 * 200)
@@ -268,7 +264,7 @@ async def test_earlier_items_of_a_response_count_as_heard(scripted_backend: Scri
 async def test_of_two_partly_played_items_the_first_one_counts(
     websocket_backend: WebSocketBackend,
 ) -> None:
-    # R7: text, a call and more text are separate items.
+    # Text, a call and more text are separate items.
     step = ScriptedStream("Good good good good", ToolCall("", "nothing", "{}"), "Your invoice is paid.")
     model = await websocket_backend.start([step, "Yes?"])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
@@ -290,7 +286,7 @@ async def test_of_two_partly_played_items_the_first_one_counts(
 
 
 async def test_a_transcript_without_audio_counts_as_unheard(scripted_backend: ScriptedBackend) -> None:
-    # R7: the transcript is often ahead of the audio.
+    # The transcript is often ahead of the audio.
     model = await scripted_backend.start([])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         scripted_backend.connection().emit(ResponseStarted("r"), TranscriptChunk("r", "a", 0, "Your invoice"))
@@ -309,7 +305,6 @@ async def test_a_transcript_without_audio_counts_as_unheard(scripted_backend: Sc
 
 
 async def test_items_of_an_earlier_connection_are_not_truncated(backend: Backend) -> None:
-    # R7, R9
     model = await backend.start(["One two three four", "Yes?"])
     async with spoken_session(RealtimeAgent("Desk"), model) as recorder:
         await recorder.session.send_text("Count")

@@ -1,4 +1,4 @@
-"""R7: tracking of playback, and the text that was heard."""
+"""Tracking of playback, and the text that was heard."""
 
 from batonkit.realtime import PlaybackTracker
 from batonkit.realtime.speech import PlayedPortion, heard_text
@@ -35,7 +35,6 @@ def test_items_are_played_one_after_the_other() -> None:
 
 
 def test_audio_waits_for_the_audio_before_it() -> None:
-    # S15
     clock = Clock()
     playback = PlaybackTracker(clock)
     assert playback.received("a", 0, 1000) == 0

@@ -1,4 +1,4 @@
-"""R3, R7: the order of the transcript, which can differ from the order in which its parts arrive."""
+"""The order of the transcript, which can differ from the order in which its parts arrive."""
 
 from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, speak
 from tests.realtime.recorder import record_session
@@ -27,7 +27,6 @@ def make_desk() -> RealtimeAgent:
 
 
 async def test_the_transcript_of_the_user_precedes_the_response(backend: Backend) -> None:
-    # R2, R3
     model = await backend.start(["Hello to you."])
     async with record_session(RealtimeRunner(RealtimeAgent("Desk"), model=model).connect()) as recorder:
         await speak(backend, recorder.session, "Good morning")
@@ -43,7 +42,7 @@ async def test_the_transcript_of_the_user_precedes_the_response(backend: Backend
 
 
 async def test_a_transcript_that_arrives_after_a_transfer_blocks_nothing(scripted_backend: ScriptedBackend) -> None:
-    # R4: providers transcribe speech late.
+    # Providers transcribe speech late.
     model = await scripted_backend.start({"Desk": [call("transfer_to_billing")], "Billing": ["Hello.", "Gladly."]})
     async with record_session(RealtimeRunner(make_desk(), model=model).connect()) as recorder:
         connection = scripted_backend.connection()
@@ -63,7 +62,7 @@ async def test_a_transcript_that_arrives_after_a_transfer_blocks_nothing(scripte
 
 
 async def test_late_transcripts_over_a_websocket() -> None:
-    # R4: the server transcribes after it has responded.
+    # The server transcribes after it has responded.
     backend = WebSocketBackend(late_transcripts=True)
     try:
         model = await backend.start({"Desk": [call("transfer_to_billing")], "Billing": ["Hello.", "Gladly."]})
@@ -83,7 +82,7 @@ async def test_late_transcripts_over_a_websocket() -> None:
 
 
 async def test_without_transcription_nothing_waits_for_one(backend: Backend) -> None:
-    # R2: with `transcription=None` the user's speech is not recorded.
+    # With `transcription=None` the user's speech is not recorded.
     desk = make_desk()
     model = await backend.start({"Desk": ["Hello.", call("transfer_to_billing")], "Billing": ["Billing here.", "Yes."]})
     runner = RealtimeRunner(desk, model=model, settings=RealtimeSettings(transcription=None))
@@ -103,7 +102,6 @@ async def test_without_transcription_nothing_waits_for_one(backend: Backend) -> 
 
 
 async def test_failed_transcriptions_are_recorded_as_such(backend: Backend) -> None:
-    # R2
     model = await backend.start(["Pardon?"])
     async with record_session(RealtimeRunner(RealtimeAgent("Desk"), model=model).connect()) as recorder:
         if isinstance(backend, WebSocketBackend):

@@ -1,4 +1,4 @@
-"""R6, R8: calls are executed while the session continues, each of them once."""
+"""Calls are executed while the session continues, each of them once."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,6 @@ class GatedTool:
 
 
 async def test_the_session_continues_while_a_tool_runs(backend: Backend) -> None:
-    # R6
     gated = GatedTool()
     model = await backend.start([say("One moment.", call("look_up")), "It will not be long.", "I found it."])
     runner = make_runner(RealtimeAgent("Desk", tools=[gated.as_tool()]), model, settings=RealtimeSettings())
@@ -57,7 +56,7 @@ async def test_the_session_continues_while_a_tool_runs(backend: Backend) -> None
 
 
 async def test_the_session_can_wait_for_tools(backend: Backend) -> None:
-    # R6: `async_tool_calls=False`.
+    # `async_tool_calls=False`.
     gated = GatedTool()
     model = await backend.start([call("look_up"), "I found it.", "Yes."])
     runner = make_runner(RealtimeAgent("Desk", tools=[gated.as_tool()]), model, async_tool_calls=False)
@@ -77,7 +76,6 @@ async def test_the_session_can_wait_for_tools(backend: Backend) -> None:
 
 
 async def test_one_response_is_requested_for_all_results_of_a_response(backend: Backend) -> None:
-    # R6
 
     @tool
     async def look_up(what: str) -> str:
@@ -95,7 +93,7 @@ async def test_one_response_is_requested_for_all_results_of_a_response(backend: 
 
 
 async def test_no_response_is_requested_while_one_is_in_progress(backend: Backend) -> None:
-    # R6: two results arrive during a response; one request follows when it has ended.
+    # Two results arrive during a response; one request follows when it has ended.
     gated, may_end = GatedTool(), asyncio.Event()
 
     @tool
@@ -126,7 +124,7 @@ async def test_no_response_is_requested_while_one_is_in_progress(backend: Backen
 
 
 async def test_no_response_is_requested_while_the_user_speaks(backend: Backend) -> None:
-    # R6: the response to the user's speech is the response to the result as well.
+    # The response to the user's speech is the response to the result as well.
     gated = GatedTool()
     model = await backend.start([call("look_up"), "I found it, and yes."])
     runner = make_runner(RealtimeAgent("Desk", tools=[gated.as_tool()]), model, settings=RealtimeSettings())
@@ -147,7 +145,6 @@ async def test_no_response_is_requested_while_the_user_speaks(backend: Backend) 
 async def test_without_create_response_a_response_is_requested_when_the_user_stops(
     backend: Backend,
 ) -> None:
-    # R6
     gated = GatedTool()
     settings = RealtimeSettings(turn_detection=TurnDetection(create_response=False))
     model = await backend.start([call("look_up"), "I found it.", "I am here."])
@@ -168,7 +165,7 @@ async def test_without_create_response_a_response_is_requested_when_the_user_sto
 
 
 async def test_a_repeated_call_is_not_executed_again(backend: Backend) -> None:
-    # R8: in another response, and twice in the same one.
+    # In another response, and twice in the same one.
     calls = 0
 
     @tool
@@ -192,7 +189,6 @@ async def test_a_repeated_call_is_not_executed_again(backend: Backend) -> None:
 
 
 async def test_a_call_that_is_repeated_in_one_response_is_executed_once(scripted_backend: ScriptedBackend) -> None:
-    # R8
     gated = GatedTool()
     gated.may_end.set()
     repeated = ToolCall("call_1", "look_up", "{}")
@@ -206,7 +202,6 @@ async def test_a_call_that_is_repeated_in_one_response_is_executed_once(scripted
 
 
 async def test_a_call_id_that_is_reused_for_another_call_is_reported(backend: Backend) -> None:
-    # R8
     seen: list[int] = []
 
     @tool
@@ -228,7 +223,6 @@ async def test_a_call_id_that_is_reused_for_another_call_is_reported(backend: Ba
 
 
 async def test_a_call_that_is_repeated_while_it_runs_is_executed_once(backend: Backend) -> None:
-    # R8
     gated = GatedTool()
     repeated = ToolCall("call_1", "look_up", "{}")
     model = await backend.start([repeated, repeated, "Found."])
@@ -246,7 +240,6 @@ async def test_a_call_that_is_repeated_while_it_runs_is_executed_once(backend: B
 
 @pytest.mark.parametrize("has_new_id", [False, True])
 async def test_a_repeated_response_counts_once(websocket_backend: WebSocketBackend, has_new_id: bool) -> None:
-    # R8
     gated = GatedTool()
     gated.may_end.set()
     model = await websocket_backend.start([call("look_up"), "Found."])
@@ -263,7 +256,7 @@ async def test_a_repeated_response_counts_once(websocket_backend: WebSocketBacke
 
 
 async def test_call_ids_from_before_a_resume_are_known(scripted_backend: ScriptedBackend) -> None:
-    # R8, R9: the recorded result is used.
+    # The recorded result is used.
     gated = GatedTool()
     gated.may_end.set()
     repeated = ToolCall("call_1", "look_up", "{}")
@@ -283,7 +276,7 @@ async def test_call_ids_from_before_a_resume_are_known(scripted_backend: Scripte
 
 
 async def test_too_many_unknown_tools_fail_the_session(backend: Backend) -> None:
-    # R2: as in text runs.
+    # As in text runs.
     model = await backend.start([call("nothing"), call("nothing"), call("nothing"), "Never."])
     async with record_session(make_runner(RealtimeAgent("Desk"), model, max_corrections=2).connect()) as recorder:
         await recorder.session.send_text("Hi")
@@ -293,7 +286,7 @@ async def test_too_many_unknown_tools_fail_the_session(backend: Backend) -> None
 
 
 async def test_a_tool_can_interrupt_and_is_answered_while_it_waits(backend: Backend) -> None:
-    # R2: `InterruptRaised`, `answer`, and the session continues meanwhile.
+    # `InterruptRaised`, `answer`, and the session continues meanwhile.
 
     @tool
     async def book(ctx: RunContext) -> str:
@@ -318,7 +311,7 @@ async def test_a_tool_can_interrupt_and_is_answered_while_it_waits(backend: Back
 async def test_complete_calls_of_a_response_that_the_provider_stopped_are_executed(
     scripted_backend: ScriptedBackend,
 ) -> None:
-    # R6: they are complete, so they are executed.
+    # They are complete, so they are executed.
     gated = GatedTool()
     gated.may_end.set()
     model = await scripted_backend.start([ScriptedStream(ToolCall("", "look_up", "{}"), asyncio.Event()), "Found."])

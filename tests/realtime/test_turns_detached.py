@@ -17,7 +17,7 @@ TEXT_ONLY = RealtimeSettings(modality="text")
 
 
 async def test_a_tool_of_an_earlier_response_does_not_delay_a_transfer() -> None:
-    # R5, R6: the result belongs to the calling agent, and the model gets it whichever agent is active.
+    # The result belongs to the calling agent, and the model gets it whichever agent is active.
     is_running, may_end = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -56,7 +56,7 @@ async def test_a_tool_of_an_earlier_response_does_not_delay_a_transfer() -> None
 
 
 async def test_a_function_that_returns_an_agent_too_late_does_not_transfer() -> None:
-    # R5: only the active agent can transfer control.
+    # Only the active agent can transfer control.
     is_running, may_end = asyncio.Event(), asyncio.Event()
     sales = RealtimeAgent("Sales", description="Sells.")
 
@@ -92,7 +92,6 @@ async def test_a_function_that_returns_an_agent_too_late_does_not_transfer() -> 
 
 
 async def test_closing_stops_detached_turns_and_keeps_their_interrupts() -> None:
-    # R2, R11
     paid: list[str] = []
 
     @tool(needs_approval=True)
@@ -118,7 +117,7 @@ async def test_closing_stops_detached_turns_and_keeps_their_interrupts() -> None
 
 
 async def test_detached_turns_stop_when_the_run_fails_between_two_agents() -> None:
-    # R11: no agent is active then.
+    # No agent is active then.
     is_running = asyncio.Event()
 
     @tool

@@ -13,7 +13,6 @@ from tests.release.check import (
 
 
 def test_a_wheel_without_studio_or_with_other_files_is_refused() -> None:
-    # X9
     names = package_files()
     check_wheel([*names, "batonkit-0.1.0.dist-info/METADATA"])
     with pytest.raises(ReleaseError, match=r"the wheel lacks batonkit/studio/assets/studio\.js$"):
@@ -35,7 +34,6 @@ def test_the_changelog_must_have_the_version() -> None:
 
 
 def test_the_quickstart_is_found() -> None:
-    # X9
     code = quickstart((ROOT / "README.md").read_text(encoding="utf-8"))
     assert "from batonkit import" in code
     assert "Runner(" in code

@@ -56,7 +56,6 @@ def runner_asking_for(schema: Any, answers: list[Any], store: Any = None) -> Run
 async def test_a_valid_answer_is_converted_to_the_schema_type(
     schema: Any, answer: Any, expected: Any, is_stored: bool
 ) -> None:
-    # D1
     answers: list[Any] = []
     runner = runner_asking_for(schema, answers, RecordingStore() if is_stored else None)
     waiting = await runner.run("hi")
@@ -78,7 +77,6 @@ async def test_a_valid_answer_is_converted_to_the_schema_type(
     ],
 )
 async def test_an_invalid_answer_is_refused_and_nothing_is_written(schema: Any, answer: Any, problem: str) -> None:
-    # D1
     answers: list[Any] = []
     store = RecordingStore()
     stored_runner, plain_runner = runner_asking_for(schema, answers, store), runner_asking_for(schema, answers)
@@ -99,7 +97,6 @@ async def test_an_invalid_answer_is_refused_and_nothing_is_written(schema: Any, 
 
 
 async def test_all_answers_are_validated_before_any_is_written() -> None:
-    # D4
     store = RecordingStore()
 
     @tool
@@ -118,7 +115,7 @@ async def test_all_answers_are_validated_before_any_is_written() -> None:
 
 
 async def test_interrupt_ids_are_stable() -> None:
-    # D1: the activation and an ordinal.
+    # The activation and an ordinal.
     store = RecordingStore()
 
     @agent("A")
@@ -139,7 +136,7 @@ async def test_interrupt_ids_are_stable() -> None:
 
 
 async def test_values_passed_with_an_answer_apply_from_then_on() -> None:
-    # D1: also on a replay, where values read before the answer are the old ones.
+    # Also on a replay, where values read before the answer are the old ones.
     store = RecordingStore()
 
     @agent("A")
@@ -183,7 +180,6 @@ async def test_a_tool_sees_the_values_passed_with_its_answer() -> None:
 
 
 async def test_a_wrong_id_for_an_approval_names_the_open_one() -> None:
-    # F35
     @tool(needs_approval=True)
     def pay() -> str:
         return "paid"

@@ -47,7 +47,6 @@ def store(request: pytest.FixtureRequest) -> RecordingStore | None:
 
 
 async def test_a_fork_continues_from_the_middle_and_leaves_the_original_unchanged() -> None:
-    # D13
     store = RecordingStore()
     shop = ShopTeam([call("price", item="tea"), call("price", item="rum"), "tea and rum", "only tea"], store)
     first = await shop.runner.run("shop", run_id="r")
@@ -66,7 +65,6 @@ async def test_a_fork_continues_from_the_middle_and_leaves_the_original_unchange
 
 
 async def test_forks_are_erased_with_the_owner_of_the_original() -> None:
-    # G14
     store = MemoryStore()
     runner = Runner(Agent("A", model=ScriptedModel(["one", "two"])), store=store)
     first = await runner.run("hi", owner="ada", run_id="r")
@@ -80,7 +78,6 @@ async def test_forks_are_erased_with_the_owner_of_the_original() -> None:
 
 
 async def test_a_fork_with_another_input_starts_from_the_beginning(store: RecordingStore | None) -> None:
-    # D13
     shop = ShopTeam([call("price", item="tea"), call("ask"), "one", "two"], store)
     first = await shop.runner.run("buy tea")
     fork = await shop.runner.fork(first.events, edit={"run": "buy rum"})
@@ -94,7 +91,6 @@ async def test_a_fork_with_another_input_starts_from_the_beginning(store: Record
 
 
 async def test_a_fork_with_another_tool_result_asks_the_model_again(store: RecordingStore | None) -> None:
-    # D13
     shop = ShopTeam([call("price", item="tea"), call("ask"), "dear", "odd"], store)
     first = await shop.runner.run("buy tea")
     fork = await shop.runner.fork(first.run_id, edit={"1/m1.0": "tea: 900"})
@@ -110,7 +106,6 @@ async def test_a_fork_with_another_tool_result_asks_the_model_again(store: Recor
 
 
 async def test_a_fork_with_another_answer_takes_the_other_branch() -> None:
-    # D13
     shop = ShopTeam([call("pay", euro=5), "paid", "left"], RecordingStore())
     waiting = await shop.runner.run("buy tea")
     await shop.runner.resume(waiting.run_id, True)
@@ -122,7 +117,6 @@ async def test_a_fork_with_another_answer_takes_the_other_branch() -> None:
 
 
 async def test_a_suspended_run_and_its_fork_can_be_answered_differently(store: RecordingStore | None) -> None:
-    # D13
     shop = ShopTeam([call("pay", euro=5), "left", "paid"], store)
     waiting = await shop.runner.run("buy tea")
     fork = await shop.runner.fork(waiting.run_id)
@@ -132,7 +126,6 @@ async def test_a_suspended_run_and_its_fork_can_be_answered_differently(store: R
 
 
 async def test_an_edited_response_is_read_by_the_next_agent() -> None:
-    # D13
     store = RecordingStore()
     shop = ShopTeam([say("Let me see.", call("price", item="tea")), "five", "six"], store)
     await shop.runner.run("buy tea", run_id="r")
@@ -145,7 +138,7 @@ async def test_an_edited_response_is_read_by_the_next_agent() -> None:
 
 
 async def test_several_results_of_one_turn_can_be_edited_together() -> None:
-    # D13: in any order.
+    # In any order.
     store = RecordingStore()
     shop = ShopTeam([[call("price", item="tea"), call("price", item="rum")], "x", "y", "z"], store)
     await shop.runner.run("buy", run_id="r")
@@ -156,7 +149,6 @@ async def test_several_results_of_one_turn_can_be_edited_together() -> None:
 
 
 async def test_the_result_of_a_step_can_be_edited() -> None:
-    # D13
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         await ctx.say(f"drew {await ctx.step('draw', lambda: 6)}")
@@ -168,7 +160,6 @@ async def test_the_result_of_a_step_can_be_edited() -> None:
 
 
 async def test_an_invalid_fork_is_refused_and_nothing_is_stored() -> None:
-    # D13
     store = RecordingStore()
     shop = ShopTeam([call("ask"), "done"], store)
     await shop.runner.run("buy tea", run_id="r")
@@ -191,7 +182,6 @@ async def test_an_invalid_fork_is_refused_and_nothing_is_stored() -> None:
 
 
 async def test_a_fork_is_suspended_and_not_recovered() -> None:
-    # D13
     store = RecordingStore()
     shop = ShopTeam(["one", "two"], store)
     await shop.runner.run("hi", run_id="r", thread="t")
@@ -202,7 +192,7 @@ async def test_a_fork_is_suspended_and_not_recovered() -> None:
 
 
 async def test_a_fork_can_continue_the_conversation_in_a_new_thread() -> None:
-    # X8: what `/fork` of `baton chat` does.
+    # What `/fork` of `baton chat` does.
     store = RecordingStore()
     shop = ShopTeam(["one", call("price", item="tea"), "two", "three", "other three"], store)
     for text in ("first", "second", "third"):

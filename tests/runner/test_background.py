@@ -217,7 +217,6 @@ async def test_release_all_leaves_runs_to_other_workers() -> None:
 
 
 async def test_drain_lets_turns_finish_and_leaves_runs_to_other_workers() -> None:
-    # F13
     store, started, gate, done = MemoryStore(), asyncio.Event(), asyncio.Event(), list[str]()
 
     @tool(effect="once")
@@ -256,7 +255,6 @@ async def test_drain_lets_turns_finish_and_leaves_runs_to_other_workers() -> Non
 
 
 async def test_drain_releases_turns_that_do_not_finish_in_time() -> None:
-    # F13
     store = MemoryStore()
 
     @agent("Silent")
@@ -273,7 +271,6 @@ async def test_drain_releases_turns_that_do_not_finish_in_time() -> None:
 
 
 async def test_drain_releases_a_run_that_is_just_being_created() -> None:
-    # F13
     creating, gate = asyncio.Event(), asyncio.Event()
 
     class SlowStore(MemoryStore):
@@ -337,7 +334,6 @@ async def test_recovery_takes_over_runs_without_a_worker() -> None:
         seen.append(ctx.context)
         await ctx.say("done")
 
-    # G6
     background = BackgroundRunner(Runner(a, store=store, context_factory=lambda run: f"context of {run.owner}"))
     run_id = await background.runner.submit("go", owner="ada")
     background.start_recovery()
@@ -349,7 +345,6 @@ async def test_recovery_takes_over_runs_without_a_worker() -> None:
 
 
 async def test_a_late_subscriber_does_not_get_deltas_of_a_discarded_response() -> None:
-    # F33
     gate = asyncio.Event()
     steps = [ScriptedStream("bad ", ModelError("broken", retryable=True)), ScriptedStream("good ", gate, "end")]
     model = RetryModel(ScriptedModel(steps), initial_delay=0, after_output=True)

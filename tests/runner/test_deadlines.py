@@ -38,7 +38,6 @@ def clocked() -> tuple[ManualClock, MemoryStore]:
 
 
 async def test_the_deadline_is_resolved_once_by_the_clock_of_the_store() -> None:
-    # G3
     clock, store = clocked()
     result = await asking(store).run("hi", run_id="r")
     raised = next(event for event in result.events if isinstance(event, InterruptRaised))
@@ -50,7 +49,6 @@ async def test_the_deadline_is_resolved_once_by_the_clock_of_the_store() -> None
 
 
 async def test_an_interrupt_that_expires_gets_the_default_answer() -> None:
-    # G3
     clock, store = clocked()
     await asking(store, on_expiry=Default("no")).run("hi", run_id="r")
     clock.now += 3601
@@ -70,7 +68,6 @@ async def test_an_interrupt_that_expires_gets_the_default_answer() -> None:
 
 
 async def test_an_interrupt_that_expires_without_a_default_raises_an_error_that_code_may_handle() -> None:
-    # G3
     clock, store = clocked()
 
     @tool
@@ -89,7 +86,6 @@ async def test_an_interrupt_that_expires_without_a_default_raises_an_error_that_
 
 
 async def test_an_agent_that_is_not_answered_in_time_fails() -> None:
-    # G3
     clock, store = clocked()
 
     @agent("A")
@@ -105,7 +101,7 @@ async def test_an_agent_that_is_not_answered_in_time_fails() -> None:
 
 
 async def test_an_answer_after_the_deadline_is_refused() -> None:
-    # G3: before and after the expiry is written.
+    # Before and after the expiry is written.
     clock, store = clocked()
     await asking(store).run("hi", run_id="r")
     clock.now += 3600
@@ -121,7 +117,6 @@ async def test_an_answer_after_the_deadline_is_refused() -> None:
 
 
 async def test_an_answer_in_time_prevents_the_expiry() -> None:
-    # G3
     clock, store = clocked()
     await asking(store).run("hi", run_id="r")
     clock.now += 3599
@@ -135,7 +130,6 @@ async def test_an_answer_in_time_prevents_the_expiry() -> None:
 
 
 async def test_the_other_interrupts_stay_open_when_one_expires() -> None:
-    # G3
     clock, store = clocked()
 
     @tool
@@ -158,7 +152,6 @@ async def test_the_other_interrupts_stay_open_when_one_expires() -> None:
 
 
 async def test_a_background_runner_wakes_a_run_whose_interrupt_expires() -> None:
-    # G3
     clock, store = clocked()
     await asking(store, on_expiry=Default("no")).run("hi", run_id="r")
     background = BackgroundRunner(asking(store, "done", on_expiry=Default("no")))
@@ -169,7 +162,6 @@ async def test_a_background_runner_wakes_a_run_whose_interrupt_expires() -> None
 
 
 async def test_a_run_sleeps_until_a_worker_wakes_it() -> None:
-    # G3
     clock, store = clocked()
 
     @agent("A")
@@ -187,7 +179,6 @@ async def test_a_run_sleeps_until_a_worker_wakes_it() -> None:
 
 
 async def test_a_run_without_a_store_expires_when_it_is_resumed() -> None:
-    # G3
     runner = asking(None, deadline=timedelta(0), on_expiry=Default("no"))
     result = await runner.run("hi")
     with pytest.raises(AnswerError, match="cannot be answered now"):
@@ -196,7 +187,7 @@ async def test_a_run_without_a_store_expires_when_it_is_resumed() -> None:
 
 
 async def test_a_run_that_was_answered_in_part_is_recovered_at_once() -> None:
-    # G3: the deadline of the other interrupt must not delay it.
+    # The deadline of the other interrupt must not delay it.
     _, store = clocked()
 
     @tool

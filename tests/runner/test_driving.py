@@ -47,7 +47,6 @@ async def driving(team: Hanging, runner: Runner[Any, Any], **options: Any) -> "a
 
 
 async def test_cancelling_the_task_that_drives_releases_the_run() -> None:
-    # G1
     store, team = RecordingStore(), Hanging()
     task = await driving(team, team.runner(store))
     task.cancel()
@@ -62,7 +61,6 @@ async def test_cancelling_the_task_that_drives_releases_the_run() -> None:
 
 
 async def test_a_driver_whose_event_loop_ends_releases_the_run(tmp_path: Any) -> None:
-    # G1
     store = SQLiteStore(tmp_path / "runs.db")
 
     def process() -> None:
@@ -80,7 +78,6 @@ async def test_a_driver_whose_event_loop_ends_releases_the_run(tmp_path: Any) ->
 
 
 async def test_a_timeout_around_drive_releases_the_run() -> None:
-    # G1
     store, team = RecordingStore(), Hanging()
     runner = team.runner(store)
     await runner.submit("go", run_id="r")
@@ -108,7 +105,6 @@ class _Rescheduling(asyncio.Event):
 
 
 async def test_cancelling_run_and_resume_still_records_it() -> None:
-    # G1
     store, team = RecordingStore(), Hanging()
     task = asyncio.create_task(team.runner(store).run("go", run_id="r"))
     await team.started.wait()
@@ -126,7 +122,6 @@ async def test_cancelling_run_and_resume_still_records_it() -> None:
 
 
 async def test_a_request_to_cancel_is_recorded_wherever_the_run_is_driven(monkeypatch: pytest.MonkeyPatch) -> None:
-    # G1
     monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 0.005)
     store, team = RecordingStore(), Hanging()
     task = await driving(team, team.runner(store))
@@ -136,7 +131,7 @@ async def test_a_request_to_cancel_is_recorded_wherever_the_run_is_driven(monkey
 
 
 async def test_a_tool_that_raises_cancelled_error_does_not_release_the_run() -> None:
-    # G1: it would raise it in every worker.
+    # It would raise it in every worker.
     @tool(on_error="raise")
     async def give_up() -> str:
         """Give up."""
@@ -151,7 +146,6 @@ async def test_a_tool_that_raises_cancelled_error_does_not_release_the_run() -> 
 
 
 async def test_a_driver_that_is_cancelled_while_it_acquires_the_lease_releases_it() -> None:
-    # G1
     inner, team = MemoryStore(), Hanging()
     store = FaultyStore(inner)
     runner = team.runner(store)
@@ -169,7 +163,6 @@ async def test_a_driver_that_is_cancelled_while_it_acquires_the_lease_releases_i
 
 
 async def test_leaving_the_stream_of_a_driven_run_releases_it() -> None:
-    # G1
     store, team = RecordingStore(), Hanging()
     runner = team.runner(store)
     await runner.submit("go", run_id="r")
@@ -185,7 +178,6 @@ async def test_leaving_the_stream_of_a_driven_run_releases_it() -> None:
 
 
 async def test_an_attempt_takes_the_lease_of_a_dead_one_at_once_and_the_zombie_is_stopped() -> None:
-    # G2
     store, team = RecordingStore(), Hanging()
     zombie = await driving(team, team.runner(store), worker="job-7")
     assert (await get_record(store, "r")).worker == "job-7"
@@ -204,7 +196,6 @@ async def test_an_attempt_takes_the_lease_of_a_dead_one_at_once_and_the_zombie_i
 
 
 async def test_a_process_that_drives_a_run_does_not_take_it_from_itself() -> None:
-    # G2
     store, team = RecordingStore(), Hanging()
     runner = team.runner(store)
     task = await driving(team, runner, worker="job-7")
@@ -215,7 +206,6 @@ async def test_a_process_that_drives_a_run_does_not_take_it_from_itself() -> Non
 
 
 async def test_drive_returns_the_open_interrupts() -> None:
-    # G2
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
@@ -232,7 +222,7 @@ async def test_drive_returns_the_open_interrupts() -> None:
 
 @pytest.mark.parametrize("moment", [timedelta(minutes=5), datetime.fromtimestamp(1_000_300, UTC)])
 async def test_a_run_is_not_driven_before_its_time(moment: "datetime | timedelta") -> None:
-    # G3: by the store's clock.
+    # By the store's clock.
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     runner = Runner(Agent("A", model=ScriptedModel(["done"])), store=store)
@@ -253,7 +243,6 @@ async def test_a_time_without_a_zone_is_refused() -> None:
 
 
 async def test_runs_are_recorded_with_team_and_priority_and_returned_by_them() -> None:
-    # G5
     store = MemoryStore()
     one, two = (Runner(Agent(name, model=ScriptedModel(["done"])), store=store) for name in ("A", "B"))
     assert one.fingerprint == Runner(Agent("A")).fingerprint != two.fingerprint
@@ -265,7 +254,6 @@ async def test_runs_are_recorded_with_team_and_priority_and_returned_by_them() -
 
 
 async def test_a_message_that_waits_keeps_its_schedule() -> None:
-    # G3, G5
     clock, team = ManualClock(), Hanging()
     store = MemoryStore(clock=clock)
     runner = team.runner(store)
@@ -280,7 +268,6 @@ async def test_a_message_that_waits_keeps_its_schedule() -> None:
 
 
 async def test_the_context_factory_serves_every_way_to_open_a_run() -> None:
-    # G6
     seen: list[Any] = []
 
     @tool

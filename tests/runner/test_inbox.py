@@ -1,4 +1,4 @@
-"""Messages for a thread whose run has not finished: they wait, steer the run, or take its place (M15)."""
+"""Messages for a thread whose run has not finished: they wait, steer the run, or take its place."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -95,7 +95,7 @@ async def until_waiting(runner: Runner[Any, Any], count: int = 1) -> None:
 
 
 async def test_a_queued_message_runs_after_the_active_run(store: Store | None) -> None:
-    # M15: it follows the run before it, in the order in which messages were sent.
+    # It follows the run before it, in the order in which messages were sent.
     gate = Gate()
     runner = desk(gate, store)
     first = asyncio.create_task(runner.run("one", thread="t"))
@@ -123,7 +123,7 @@ async def test_a_message_to_a_free_thread_runs_at_once(store: Store | None) -> N
 
 
 async def test_a_steering_message_is_read_before_the_next_model_call(store: Store | None) -> None:
-    # M15: recorded at `{scope}/m{turn}/user{n}`; the caller gets the result of the run that it steered.
+    # Recorded at `{scope}/m{turn}/user{n}`; the caller gets the result of the run that it steered.
     gate = Gate()
     runner = desk(gate, store)
     first = asyncio.create_task(runner.run("one", thread="t", run_id="first"))
@@ -151,7 +151,7 @@ async def test_a_steering_message_is_read_before_the_next_model_call(store: Stor
 
 
 async def test_only_agents_of_the_outermost_flow_read_a_steering_message(store: Store | None) -> None:
-    # M15: an agent that is called as a tool has a task of its own.
+    # An agent that is called as a tool has a task of its own.
     gate = Gate()
     inner = Agent("Inner", description="Looks.", model=Echo(), tools=[gate.tool])
     model = ScriptedModel([call("ask_inner", request="look"), lambda request: text_of(request.messages[-1].content)])
@@ -167,7 +167,7 @@ async def test_only_agents_of_the_outermost_flow_read_a_steering_message(store: 
 
 
 async def test_a_steering_message_too_late_becomes_a_run(store: Store | None) -> None:
-    # M15: rows left when the run ends become runs.
+    # Rows left when the run ends become runs.
     entered, opened = asyncio.Event(), asyncio.Event()
 
     class Slow(Echo):
@@ -189,7 +189,7 @@ async def test_a_steering_message_too_late_becomes_a_run(store: Store | None) ->
 
 
 async def test_a_preempting_message_cancels_after_the_turn(store: Store | None) -> None:
-    # M15: the active run is cancelled after its turn; the message becomes the next run.
+    # The active run is cancelled after its turn; the message becomes the next run.
     gate = Gate()
     runner = desk(gate, store)
     first = asyncio.create_task(runner.run("one", thread="t"))
@@ -281,7 +281,6 @@ async def test_leaving_a_stream_that_waits_withdraws_the_message(store: Store | 
 
 
 async def test_cancelling_a_waiting_message_removes_it(store: Store | None) -> None:
-    # M15
     gate = Gate()
     runner = desk(gate, store)
     first = asyncio.create_task(runner.run("one", thread="t"))
@@ -298,7 +297,7 @@ async def test_cancelling_a_waiting_message_removes_it(store: Store | None) -> N
 
 
 async def test_a_full_inbox_is_refused(store: Store | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    # M15: the inbox is bounded.
+    # The inbox is bounded.
     monkeypatch.setattr(inbox_module, "MAX_WAITING", 1)
     gate = Gate()
     runner = desk(gate, store)
@@ -313,7 +312,7 @@ async def test_a_full_inbox_is_refused(store: Store | None, monkeypatch: pytest.
 
 
 async def test_submitted_messages_wait_for_a_worker(tmp_path: Path) -> None:
-    # M15: `submit` returns the reserved run id, and another process drives it.
+    # `submit` returns the reserved run id, and another process drives it.
     gate, path = Gate(), tmp_path / "runs.db"
     runner, other = desk(gate, SQLiteStore(path)), desk(Gate(), SQLiteStore(path), looks=0)
     first = asyncio.create_task(runner.run("one", thread="t"))
@@ -330,7 +329,7 @@ async def test_submitted_messages_wait_for_a_worker(tmp_path: Path) -> None:
 
 
 async def test_recovery_makes_runs_of_messages_that_were_left(tmp_path: Path) -> None:
-    # M15: recovery finds that the run has ended, as if its process had died right after its last write.
+    # Recovery finds that the run has ended, as if its process had died right after its last write.
     gate, path = Gate(), tmp_path / "runs.db"
     runner = desk(gate, SQLiteStore(path))
     first = asyncio.create_task(runner.run("one", thread="t"))
@@ -369,7 +368,7 @@ async def test_a_message_between_the_end_and_the_next_run_keeps_its_place(monkey
 
 
 async def test_a_message_to_a_suspended_run_waits(store: Store | None) -> None:
-    # M15: on a suspended run a message waits, whatever its mode.
+    # On a suspended run a message waits, whatever its mode.
     @tool(needs_approval=True)
     def pay() -> str:
         """Pay."""
@@ -387,7 +386,6 @@ async def test_a_message_to_a_suspended_run_waits(store: Store | None) -> None:
 
 
 async def test_resuming_a_run_with_a_successor_suggests_a_fork(store: Store | None) -> None:
-    # M15
     model = ScriptedModel([ValueError("down"), "Two.", "One."])
     runner: Runner[Any, Any] = Runner(Agent("Desk", model=model), store=store)
     with pytest.raises(Exception, match="down"):
@@ -399,7 +397,7 @@ async def test_resuming_a_run_with_a_successor_suggests_a_fork(store: Store | No
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "keyvalue"])
 async def test_a_successor_that_comes_and_ends_during_a_resumption_is_noticed(kind: str, tmp_path: Path) -> None:
-    # M15: it was checked only before the log was loaded, so that the thread had two ends.
+    # It was checked only before the log was loaded, so that the thread had two ends.
     stores: dict[str, Any] = {"memory": MemoryStore, "keyvalue": lambda: KeyValueStore(Bucket())}
     inner: Store = stores.get(kind, lambda: SQLiteStore(tmp_path / "runs.db"))()
     store = FaultyStore(inner)
@@ -444,7 +442,7 @@ async def test_only_user_messages_steer(store: Store | None) -> None:
 
 
 async def test_a_turn_without_messages_costs_no_further_statement() -> None:
-    # M15: append and lease renewal return the flags, so that a turn reads nothing.
+    # Append and lease renewal return the flags, so that a turn reads nothing.
     store = FaultyStore(MemoryStore())
     gate = Gate()
     gate.opened.set()
@@ -491,7 +489,6 @@ async def test_deleting_a_thread_removes_its_messages() -> None:
 
 
 async def test_options_that_cannot_be_stored_are_refused_also_for_a_free_thread() -> None:
-    # M15, M9
     runner: Runner[Any, Any] = Runner(Agent("Desk", model=ScriptedModel(["hi"])), store=MemoryStore())
     with pytest.raises(SetupError, match='a message with when_busy="queue" cannot store `model`'):
         await runner.run("hi", thread="t", when_busy="queue", model=ScriptedModel(["other"]))

@@ -50,7 +50,7 @@ async def journal_in(store: MemoryStore, sink: EventQueue | None = None) -> Jour
 
 
 async def test_nothing_is_delivered_before_it_is_stored() -> None:
-    # DESIGN §6: write-ahead.
+    # Write-ahead.
     store = RecordingStore()
     model = ScriptedModel([[call("look", word="x"), call("act", word="y")], "done"], stream=True)
     delivered: list[str] = []
@@ -63,7 +63,7 @@ async def test_nothing_is_delivered_before_it_is_stored() -> None:
 
 
 async def test_deltas_keep_their_order_between_events() -> None:
-    # DESIGN §6: a delta is not delivered before the event that precedes it.
+    # A delta is not delivered before the event that precedes it.
     store, queue = RecordingStore(), EventQueue()
     journal = await journal_in(store, queue)
     gate = asyncio.Event()
@@ -89,7 +89,6 @@ async def test_a_delta_is_delivered_at_once_if_no_event_precedes_it() -> None:
 
 
 async def test_concurrent_drains_share_a_commit() -> None:
-    # DESIGN §9
     store = RecordingStore()
     journal = await journal_in(store)
     journal.put(START)
@@ -101,7 +100,6 @@ async def test_concurrent_drains_share_a_commit() -> None:
 
 @pytest.mark.parametrize(("tool_name", "commits"), [("look", 1), ("act", 2)])
 async def test_a_turn_needs_one_commit_if_its_tools_only_read_and_two_otherwise(tool_name: str, commits: int) -> None:
-    # DESIGN §9
     counts: list[int] = []
     for turns in (2, 12):
         store = RecordingStore()
@@ -112,7 +110,6 @@ async def test_a_turn_needs_one_commit_if_its_tools_only_read_and_two_otherwise(
 
 
 async def test_a_tool_with_effects_runs_only_after_its_call_is_stored() -> None:
-    # DESIGN §6
     store = RecordingStore()
     stored: list[list[str]] = []
 
@@ -129,7 +126,7 @@ async def test_a_tool_with_effects_runs_only_after_its_call_is_stored() -> None:
 
 
 async def test_events_that_are_not_streamed_are_stored() -> None:
-    # D8: otherwise resuming the run would repeat it.
+    # Otherwise resuming the run would repeat it.
     store = RecordingStore()
     inner = Agent("Inner", description="i", tools=[act])
     outer = Agent("Outer", tools=[inner.as_tool(stream_events=False)])
@@ -146,7 +143,7 @@ async def test_events_that_are_not_streamed_are_stored() -> None:
 
 
 async def test_the_outcome_of_a_cancelled_write_is_known() -> None:
-    # D8, D10: neither lost nor written twice, and delivered in the end.
+    # Neither lost nor written twice, and delivered in the end.
     for when in ("before", "after"):
         store, queue = RecordingStore(), EventQueue()
         journal = await journal_in(store, queue)
@@ -165,7 +162,7 @@ async def test_the_outcome_of_a_cancelled_write_is_known() -> None:
 
 
 async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journal() -> None:
-    # D8: a log with a gap must not continue.
+    # A log with a gap must not continue.
     store = RecordingStore()
     journal = await journal_in(store)
     never = asyncio.Event()
@@ -183,7 +180,7 @@ async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journa
 
 
 async def test_a_cancelled_branch_does_not_lose_events_of_others() -> None:
-    # D10: events stored while a branch timed out are delivered.
+    # Events stored while a branch timed out are delivered.
     clock, store, waiting = FrozenLoopClock(), RecordingStore(), asyncio.Event()
 
     @tool
@@ -212,7 +209,6 @@ async def test_a_cancelled_branch_does_not_lose_events_of_others() -> None:
 
 
 async def test_a_transient_store_failure_is_retried() -> None:
-    # D8
     store = RecordingStore()
     store.faults["append"] += [StoreError("locked")] * 3
     result = await Runner(Agent("A", model=ScriptedModel(["done"])), store=store).run("hi", run_id="r")
@@ -220,7 +216,7 @@ async def test_a_transient_store_failure_is_retried() -> None:
 
 
 async def test_a_write_without_confirmation_is_not_repeated() -> None:
-    # D8: the connection was cut after the commit.
+    # The connection was cut after the commit.
     store = RecordingStore()
     store.after["append"] += [StoreError("connection cut")] * 2
     runner = Runner(Agent("A", model=ScriptedModel([call("act", word="x"), "done"]), tools=[act]), store=store)
@@ -230,7 +226,6 @@ async def test_a_write_without_confirmation_is_not_repeated() -> None:
 
 
 async def test_a_permanent_store_failure_stops_the_run_which_can_be_resumed() -> None:
-    # D8
     store = RecordingStore()
     ran: list[str] = []
 
@@ -258,7 +253,6 @@ async def test_a_permanent_store_failure_stops_the_run_which_can_be_resumed() ->
 
 
 async def test_deleting_a_run_stops_its_driver() -> None:
-    # D9
     store = RecordingStore()
 
     @tool
@@ -274,7 +268,7 @@ async def test_deleting_a_run_stops_its_driver() -> None:
 
 
 async def test_a_value_that_cannot_be_encoded_fails_the_run() -> None:
-    # D8: otherwise it would be retried forever.
+    # Otherwise it would be retried forever.
     store = RecordingStore()
 
     @tool
@@ -331,7 +325,6 @@ async def test_a_log_that_refuses_an_event_does_not_have_it() -> None:
 
 
 async def test_a_run_created_while_its_caller_is_cancelled_can_be_resumed() -> None:
-    # D8, D10
     store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel(["done"])), store=store)
     store.faults["create"].append(lambda: asyncio.sleep(0))

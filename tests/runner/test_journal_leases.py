@@ -83,7 +83,6 @@ async def see_renewals(store: RecordingStore, count: int) -> None:
 
 
 async def test_a_lease_is_renewed_while_the_run_lasts_and_then_released() -> None:
-    # D9
     store, waiting = RecordingStore(), WaitingTool()
     running = asyncio.create_task(waiting.runner(store).run("hi", run_id="r"))
     await waiting.started.wait()
@@ -99,7 +98,7 @@ async def test_a_lease_is_renewed_while_the_run_lasts_and_then_released() -> Non
 
 
 async def test_no_timer_runs_without_active_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    # DESIGN §9: no task is left running.
+    # No task is left running.
     monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 1200)
     timers, store = Timers(monkeypatch), RecordingStore()
     await Runner(Agent("A", model=ScriptedModel(["done"])), store=store, lease_seconds=3600).run("hi")
@@ -108,7 +107,6 @@ async def test_no_timer_runs_without_active_runs(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_driver_that_loses_its_lease_stops_and_writes_nothing() -> None:
-    # D9
     clock = ManualClock()
     store, waiting = RecordingStore(clock=clock), WaitingTool()
     running = asyncio.create_task(waiting.runner(store).run("hi", run_id="r"))
@@ -125,7 +123,7 @@ async def test_a_driver_that_loses_its_lease_stops_and_writes_nothing() -> None:
 
 
 async def test_losing_the_lease_does_not_leave_the_calling_task_cancelled() -> None:
-    # D9: the caller may continue.
+    # The caller may continue.
     clock = ManualClock()
     store, waiting = RecordingStore(clock=clock), WaitingTool()
 
@@ -148,7 +146,7 @@ async def test_losing_the_lease_does_not_leave_the_calling_task_cancelled() -> N
 
 
 async def test_a_driver_that_loses_its_lease_starts_no_further_effect() -> None:
-    # D9: "no side effect beyond the one in flight": the loss is detected before the next effect, without a heartbeat.
+    # "no side effect beyond the one in flight": the loss is detected before the next effect, without a heartbeat.
     clock = ManualClock()
     store = RecordingStore(clock=clock)
     acted: list[str] = []
@@ -170,7 +168,6 @@ async def test_a_driver_that_loses_its_lease_starts_no_further_effect() -> None:
 
 
 async def test_deleting_a_run_stops_it_and_other_runs_keep_their_leases() -> None:
-    # D9
     store, first, second = RecordingStore(), WaitingTool(), WaitingTool()
     runner = first.runner(store)
     deleted = asyncio.create_task(runner.run("hi", run_id="gone"))
@@ -187,7 +184,7 @@ async def test_deleting_a_run_stops_it_and_other_runs_keep_their_leases() -> Non
 
 
 async def test_a_failed_renewal_does_not_affect_other_leases(caplog: pytest.LogCaptureFixture) -> None:
-    # D9: neither a deleted run nor a failing store stops the heartbeat.
+    # Neither a deleted run nor a failing store stops the heartbeat.
     store, waiting = RecordingStore(), WaitingTool()
     runner = waiting.runner(store)
     runs = [asyncio.create_task(runner.run("hi", run_id=f"r{number}")) for number in range(3)]
@@ -202,7 +199,7 @@ async def test_a_failed_renewal_does_not_affect_other_leases(caplog: pytest.LogC
 
 
 async def test_a_late_renewal_does_not_affect_a_finished_run() -> None:
-    # D10: its task belongs to the caller again.
+    # Its task belongs to the caller again.
     store, waiting = RecordingStore(), WaitingTool()
     runner = waiting.runner(store)
     in_renewal, may_continue = asyncio.Event(), asyncio.Event()
@@ -231,7 +228,6 @@ async def test_a_late_renewal_does_not_affect_a_finished_run() -> None:
 
 
 async def test_consecutive_runs_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    # D9
     timers, store, waiting = Timers(monkeypatch), RecordingStore(), WaitingTool()
     runner = waiting.runner(store)
     in_renewal, may_continue = asyncio.Event(), asyncio.Event()
@@ -263,7 +259,7 @@ async def test_consecutive_runs_share_one_timer(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_leases_are_renewed_after_an_event_loop_was_closed_in_the_middle_of_a_run() -> None:
-    # G1: a loop that is closed without cancelling its tasks leaves no one to remove its run.
+    # A loop that is closed without cancelling its tasks leaves no one to remove its run.
     class Counting(MemoryStore):
         """A store that counts renewals."""
 

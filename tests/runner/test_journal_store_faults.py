@@ -86,7 +86,6 @@ def execute_in(store: SQLiteStore, statement: str) -> Any:
 
 
 async def test_a_run_survives_a_full_disk(tmp_path: Path, clock: ManualClock) -> None:
-    # D8
     store = SQLiteStore(tmp_path / "runs.db", clock=clock)
 
     async def fill() -> None:
@@ -101,7 +100,6 @@ async def test_a_run_survives_a_full_disk(tmp_path: Path, clock: ManualClock) ->
 
 
 async def test_a_run_survives_a_read_only_file(tmp_path: Path, clock: ManualClock) -> None:
-    # D8
     store, other = [SQLiteStore(tmp_path / "runs.db", clock=clock) for _ in range(2)]
 
     async def forbid() -> None:
@@ -124,7 +122,6 @@ async def test_a_run_survives_a_read_only_file(tmp_path: Path, clock: ManualCloc
 
 
 async def test_a_run_survives_a_locked_database(tmp_path: Path, clock: ManualClock) -> None:
-    # D8
     path = tmp_path / "runs.db"
     store = SQLiteStore(path, timeout=0.005, clock=clock)
     held: list[sqlite3.Connection] = []
@@ -142,7 +139,6 @@ async def test_a_run_survives_a_locked_database(tmp_path: Path, clock: ManualClo
 
 
 async def test_a_short_lock_does_not_affect_the_run(tmp_path: Path) -> None:
-    # D8
     path = tmp_path / "runs.db"
     store = SQLiteStore(path, timeout=60)
 

@@ -75,7 +75,7 @@ async def test_an_observer_gets_deltas_with_and_without_a_stream() -> None:
 
 @pytest.mark.parametrize("events", [True, False])
 async def test_an_observer_of_a_stored_run_gets_only_stored_events(events: bool) -> None:
-    # DESIGN §6: events are stored before they are delivered, also those that are not streamed.
+    # Events are stored before they are delivered, also those that are not streamed.
     observer, store = RecordingObserver(), MemoryStore()
     script = {"A": [call("clerk", request="Pay 5."), "Done."], "Clerk": [call("pay", euro=5), "Paid."]}
     clerk = Agent("Clerk", description="Pays.", tools=[pay])

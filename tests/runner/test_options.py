@@ -1,4 +1,4 @@
-"""Options of one run: model, settings, and options of single agents (control M9)."""
+"""Options of one run: model, settings, and options of single agents."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -75,7 +75,7 @@ def started(events: Sequence[Any]) -> RunStarted:
 
 
 async def test_a_model_and_settings_are_for_all_agents_of_one_run() -> None:
-    # M9: they override those of the agents.
+    # They override those of the agents.
     runner = Runner(
         desk(model_settings=ModelSettings(temperature=0.5, top_p=0.1)), model_settings=ModelSettings(seed=3)
     )
@@ -88,7 +88,6 @@ async def test_a_model_and_settings_are_for_all_agents_of_one_run() -> None:
 
 
 async def test_options_of_an_agent_override_those_of_the_run() -> None:
-    # M9
     billing = Agent("Billing", instructions="Bill.", model=Echo("own"))
     runner = Runner(SequentialAgent("Both", sub_agents=[desk(), billing]))
     options = AgentOptions(
@@ -104,7 +103,7 @@ async def test_options_of_an_agent_override_those_of_the_run() -> None:
 
 
 async def test_runs_at_the_same_time_do_not_share_options() -> None:
-    # M9: compiled agents are cached per runner, and never with the options of a run.
+    # Compiled agents are cached per runner, and never with the options of a run.
     runner = Runner(desk())
     changed = runner.stream("hi", agent_options={"Desk": AgentOptions(instructions="Changed.", tools=[])})
     plain = runner.stream("hi")
@@ -119,7 +118,6 @@ async def test_runs_at_the_same_time_do_not_share_options() -> None:
 
 
 async def test_instructions_may_be_a_function_and_tools_may_be_named() -> None:
-    # M9
     options = AgentOptions(instructions=lambda ctx: f"I am {ctx.agent}.", tools=["time", news])
     assert (
         await Runner(desk()).run("hi", agent_options={"Desk": options})
@@ -127,14 +125,13 @@ async def test_instructions_may_be_a_function_and_tools_may_be_named() -> None:
 
 
 async def test_max_turns_holds_for_the_run() -> None:
-    # M9
     runner = Runner(Agent("A", model=ScriptedModel([call("time")], cycle=True), tools=[time], on_max_turns="error"))
     with pytest.raises(TurnLimitError, match="2"):
         await runner.run("hi", agent_options={"A": AgentOptions(max_turns=2)})
 
 
 async def test_wrapped_and_nested_agents_have_options() -> None:
-    # M9: agents inside guardrails, as tools and as steps.
+    # Agents inside guardrails, as tools and as steps.
     def accept(ctx: RunContext, value: Any) -> bool:
         return True
 
@@ -146,7 +143,7 @@ async def test_wrapped_and_nested_agents_have_options() -> None:
 
 
 async def test_an_agent_may_be_a_tool_in_one_run_only() -> None:
-    # M9: also one that hands off to another, inside a nested agent.
+    # Also one that hands off to another, inside a nested agent.
     deep = Agent("Deep", description="Deep.", model=ScriptedModel(["from deep"], cycle=True))
     extra = Agent("Extra", model=ScriptedModel([call("transfer_to_deep")], cycle=True), handoffs=[deep])
     inner = Agent("Inner", model=ScriptedModel([call("extra", request="?"), "inner done"], cycle=True))
@@ -163,7 +160,7 @@ async def test_an_agent_may_be_a_tool_in_one_run_only() -> None:
 
 
 async def test_json_is_recorded_and_other_options_by_name() -> None:
-    # M9: API keys and headers are never recorded.
+    # API keys and headers are never recorded.
     secret = ModelSettings(
         seed=1, extra_headers={"x-key": "s3cret"}, extra_body={"k": "s3cret"}, extra_query={"key": "s3cret"}
     )
@@ -224,7 +221,6 @@ RECORDABLE = AgentOptions(model="asking:a", model_settings=ModelSettings(seed=7)
 
 @pytest.mark.parametrize("is_stored", [True, False])
 async def test_another_process_resumes_with_the_recorded_options(is_stored: bool, tmp_path: Path) -> None:
-    # M9
     def new_runner() -> Runner:
         return Runner(asking_desk(), store=SQLiteStore(tmp_path / "runs.db") if is_stored else None)
 
@@ -240,7 +236,6 @@ async def test_another_process_resumes_with_the_recorded_options(is_stored: bool
 
 
 async def test_a_resume_in_one_process_needs_no_objects(tmp_path: Path) -> None:
-    # M9
     for store in (None, str(tmp_path / "runs.db")):
         runner = Runner(asking_desk(), store=store)
         first = await runner.run("hi", model=Asking("object"))
@@ -248,7 +243,6 @@ async def test_a_resume_in_one_process_needs_no_objects(tmp_path: Path) -> None:
 
 
 async def test_a_resume_without_the_objects_is_refused_and_names_the_arguments() -> None:
-    # M9
     secret = ModelSettings(extra_headers={"x": "y"}, seed=4)
     first = await Runner(asking_desk()).run(
         "hi", model=Asking("object"), agent_options={"Desk": AgentOptions(tools=[ask, news], model_settings=secret)}
@@ -278,7 +272,7 @@ async def test_a_resume_without_the_objects_is_refused_and_names_the_arguments()
 
 
 async def test_options_given_on_resume_are_recorded_and_hold_afterwards(tmp_path: Path) -> None:
-    # M9: a run whose model is down continues with another one, also after one more restart.
+    # A run whose model is down continues with another one, also after one more restart.
     store = str(tmp_path / "runs.db")
     two_questions = Agent("Desk", model=ScriptedModel([]), tools=[ask])
 
@@ -302,7 +296,6 @@ async def test_options_given_on_resume_are_recorded_and_hold_afterwards(tmp_path
 
 
 async def test_a_replay_needs_no_objects() -> None:
-    # M9
     model = ScriptedModel([call("extra"), call("ask"), "done"])
 
     @tool
@@ -320,7 +313,6 @@ async def test_a_replay_needs_no_objects() -> None:
 
 
 async def test_runs_of_a_thread_do_not_inherit_options() -> None:
-    # M9
     runner = Runner(desk())
     first = await runner.run("hi", thread="t", agent_options={"Desk": AgentOptions(instructions="Once.")})
     second = await runner.run("again", thread="t")
@@ -330,7 +322,6 @@ async def test_runs_of_a_thread_do_not_inherit_options() -> None:
 
 
 async def test_submit_records_options_and_refuses_what_a_store_cannot_hold(tmp_path: Path) -> None:
-    # M9
     store = str(tmp_path / "runs.db")
     runner = Runner(desk(), store=store)
     run_id = await runner.submit("hi", model="echo:submitted", agent_options={"Desk": AgentOptions(tools=["time"])})
@@ -346,7 +337,7 @@ async def test_submit_records_options_and_refuses_what_a_store_cannot_hold(tmp_p
 
 
 async def test_submit_does_not_need_the_provider_of_the_worker() -> None:
-    # M9: only the process that drives the run resolves the model.
+    # Only the process that drives the run resolves the model.
     runner = Runner(desk(), store="memory:")
     await runner.submit("hi", model="elsewhere:large")
     with pytest.raises(SetupError, match="elsewhere"):
@@ -354,7 +345,6 @@ async def test_submit_does_not_need_the_provider_of_the_worker() -> None:
 
 
 async def test_background_runs_and_sync_runs_have_options() -> None:
-    # M9
     background = BackgroundRunner(Runner(desk(), store="memory:"))
     run_id = await background.start("hi", model="echo:background")
     events = [event async for _, event in background.subscribe(run_id)]
@@ -365,12 +355,11 @@ async def test_background_runs_and_sync_runs_have_options() -> None:
 
 
 def test_run_sync_has_options() -> None:
-    # M9
     assert Runner(desk()).run_sync("hi", model="echo:sync").output.startswith("sync: ")
 
 
 async def test_a_run_that_needs_objects_is_not_taken_over_by_recovery(tmp_path: Path, caplog: Any) -> None:
-    # M9: the run stays as it is, and the reason says how to resume it.
+    # The run stays as it is, and the reason says how to resume it.
     store = str(tmp_path / "runs.db")
     first = await Runner(asking_desk(), store=store).run("hi", model=Asking("object"))
     other = Runner(asking_desk(), store=store)
@@ -402,7 +391,6 @@ async def code(ctx: AgentContext) -> None:
     ],
 )
 async def test_wrong_options_are_refused_before_the_run_starts(options: Any, told: str) -> None:
-    # M9
     runner = Runner(desk(handoffs=[handoff(code)]), store="memory:")
     for start in (runner.run, runner.submit, BackgroundRunner(runner).start):
         with pytest.raises(SetupError, match=told):
@@ -412,7 +400,6 @@ async def test_wrong_options_are_refused_before_the_run_starts(options: Any, tol
 
 
 async def test_an_agent_as_a_tool_must_not_have_the_name_of_another() -> None:
-    # M9
     twin = Agent("Desk", model=Echo())
     with pytest.raises(SetupError, match="another agent has that name"):
         await Runner(desk()).run("hi", agent_options={"Desk": AgentOptions(tools=[twin.as_tool("twin")])})
@@ -431,14 +418,12 @@ async def test_an_agent_as_a_tool_must_not_have_the_name_of_another() -> None:
     ],
 )
 def test_wrong_fields_are_refused(options: Any, told: str) -> None:
-    # M9
     with pytest.raises(SetupError, match=told):
         AgentOptions(**options)
 
 
 @pytest.mark.parametrize("wrong", [{"model": 3}, {"model_settings": {}}, {"agent_options": 3}])
 async def test_wrong_arguments_are_refused(wrong: Any) -> None:
-    # M9
     runner = Runner(asking_desk(), store="memory:")
     with pytest.raises(SetupError):
         await runner.run("hi", **wrong)
@@ -448,7 +433,7 @@ async def test_wrong_arguments_are_refused(wrong: Any) -> None:
 
 
 async def test_runs_with_recorded_options_survive_crashes_after_every_event() -> None:
-    # M9: the crashed run is driven on by a process that was given no options.
+    # The crashed run is driven on by a process that was given no options.
     options = {"Desk": AgentOptions(model="asking:a", instructions="New.", tools=["ask"], max_turns=5)}
 
     def new_runner(store: Any) -> Runner:

@@ -52,7 +52,6 @@ async def statuses(store: Any, run_ids: list[str]) -> set[str]:
 
 
 async def test_a_passing_store_error_does_not_abandon_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    # F1
     monkeypatch.setattr(recovery, "_FIRST_DELAY", 0.05)
     store = FaultyStore(MemoryStore())
     run_ids = await submitted(store, 5)
@@ -71,7 +70,6 @@ async def test_a_passing_store_error_does_not_abandon_runs(monkeypatch: pytest.M
 
 
 async def test_an_error_that_lasts_is_retried_later_and_kept_with_the_run(caplog: pytest.LogCaptureFixture) -> None:
-    # F1
     store = MemoryStore()
     await submitted(store, 1)
     changed = Runner(Agent("Other", model=ScriptedModel(["Hello."])), store=store)
@@ -86,7 +84,6 @@ async def test_an_error_that_lasts_is_retried_later_and_kept_with_the_run(caplog
 
 
 async def test_a_context_factory_that_raises_affects_only_its_run(caplog: pytest.LogCaptureFixture) -> None:
-    # F2
     def context_for(record: RunRecord) -> str:
         if record.owner == "eve":
             raise ValueError("no such customer")
@@ -107,7 +104,7 @@ async def test_a_context_factory_that_raises_affects_only_its_run(caplog: pytest
 
 
 async def test_a_run_killed_after_its_creation_keeps_its_place_in_the_thread() -> None:
-    # F3: it was created by a process that died at once, and another turn cannot slip in before it.
+    # It was created by a process that died at once, and another turn cannot slip in before it.
     store = MemoryStore()
     runner = desk(store=store)
     await runner.run("one", thread="t", run_id="first")
@@ -120,7 +117,7 @@ async def test_a_run_killed_after_its_creation_keeps_its_place_in_the_thread() -
 
 
 async def test_a_run_that_does_not_follow_the_last_one_is_not_driven() -> None:
-    # F3: a store without the check would have let it in.
+    # A store without the check would have let it in.
     store = MemoryStore()
     runner = desk(store=store)
     await runner.run("one", thread="t", run_id="first")
@@ -132,7 +129,6 @@ async def test_a_run_that_does_not_follow_the_last_one_is_not_driven() -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_a_clock_that_is_set_back_does_not_reorder_a_thread(tmp_path: Path, kind: str) -> None:
-    # F4
     now = [10_000.0]
     path = tmp_path / "runs.db"
     store = MemoryStore(clock=lambda: now[0]) if kind == "memory" else SQLiteStore(path, clock=lambda: now[0])
@@ -148,7 +144,7 @@ async def test_a_clock_that_is_set_back_does_not_reorder_a_thread(tmp_path: Path
 
 @pytest.mark.parametrize("offset", [-3600.0, 3600.0])
 async def test_a_worker_whose_clock_is_wrong_recovers_runs(monkeypatch: pytest.MonkeyPatch, offset: float) -> None:
-    # F5: leases are judged by the store's clock, never by the worker's.
+    # Leases are judged by the store's clock, never by the worker's.
     now = time.time()
     store = MemoryStore(clock=lambda: now)
     await submitted(store, 1)
@@ -162,7 +158,7 @@ async def test_a_worker_whose_clock_is_wrong_recovers_runs(monkeypatch: pytest.M
 
 
 async def test_a_lease_from_the_future_is_dead(tmp_path: Path) -> None:
-    # F5: the clock was set back by an hour while a worker held the lease.
+    # The clock was set back by an hour while a worker held the lease.
     now = [10_000.0]
     store = SQLiteStore(tmp_path / "runs.db", clock=lambda: now[0])
     await submitted(store, 1)
@@ -176,7 +172,6 @@ async def test_a_lease_from_the_future_is_dead(tmp_path: Path) -> None:
 
 
 async def test_all_leases_are_renewed_in_one_call() -> None:
-    # F6
     class CountingStore(MemoryStore):
         """Records how many leases each call renews."""
 
@@ -203,7 +198,7 @@ async def test_all_leases_are_renewed_in_one_call() -> None:
 
 
 async def test_a_run_can_be_cancelled_while_the_store_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    # F7: the store's time limit bounds the cancellation; the run can be recovered.
+    # The store's time limit bounds the cancellation; the run can be recovered.
     monkeypatch.setattr(journal, "_LAST_SECONDS", 0.01)
     clock = ManualClock()
     inner = MemoryStore(clock=clock)
@@ -227,7 +222,6 @@ async def ask(ctx: RunContext) -> str:
 
 
 async def test_a_cancel_that_comes_before_the_suspension_wins() -> None:
-    # F8
     store = MemoryStore()
     asking, go = asyncio.Event(), asyncio.Event()
 
@@ -250,7 +244,7 @@ async def test_a_cancel_that_comes_before_the_suspension_wins() -> None:
 
 
 async def test_a_requested_cancel_wins_over_an_answer() -> None:
-    # F8: the driver suspended the run without seeing the request.
+    # The driver suspended the run without seeing the request.
     store = MemoryStore()
     runner = Runner(Agent("Desk", model=ScriptedModel([call("ask"), "ok", "ok"]), tools=[ask]), store=store)
     assert (await runner.run("hi", run_id="r")).status == "suspended"
@@ -263,7 +257,6 @@ async def test_a_requested_cancel_wins_over_an_answer() -> None:
 
 
 async def test_a_fork_is_created_suspended() -> None:
-    # F9
     store = FaultyStore(MemoryStore())
     runner = desk(store=store)
     await runner.run("hi", run_id="r")
@@ -291,7 +284,7 @@ class FrozenAfterIntent(MemoryStore):
 
 @pytest.mark.parametrize("is_sync", [False, True])
 async def test_a_once_tool_is_not_called_without_a_valid_lease(monkeypatch: pytest.MonkeyPatch, is_sync: bool) -> None:
-    # F10: the worker was frozen between intent and effect, for longer than its lease.
+    # The worker was frozen between intent and effect, for longer than its lease.
     clock, effects = ManualClock(), list[str]()
     store = FrozenAfterIntent(monkeypatch, clock)
 
@@ -320,7 +313,7 @@ async def test_a_once_tool_is_not_called_without_a_valid_lease(monkeypatch: pyte
 
 
 async def test_the_lease_is_checked_in_the_worker_thread_as_well() -> None:
-    # F10: the thread may start late.
+    # The thread may start late.
     started, go, effects = threading.Event(), threading.Event(), list[str]()
 
     def check() -> None:
@@ -341,7 +334,6 @@ async def test_the_lease_is_checked_in_the_worker_thread_as_well() -> None:
 
 
 async def test_a_suspension_inside_an_exception_group_suspends_the_run() -> None:
-    # F11
     store = MemoryStore()
 
     @tool
@@ -362,7 +354,6 @@ async def test_a_suspension_inside_an_exception_group_suspends_the_run() -> None
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 async def test_every_base_exception_ends_the_run(error: type[BaseException]) -> None:
-    # F11
     store = MemoryStore()
 
     @tool
@@ -378,7 +369,6 @@ async def test_every_base_exception_ends_the_run(error: type[BaseException]) -> 
 
 
 async def test_another_base_exception_fails_the_run() -> None:
-    # F11
     class OutsideError(BaseException):
         pass
 
@@ -397,7 +387,6 @@ async def test_another_base_exception_fails_the_run() -> None:
 
 
 async def test_an_error_whose_text_raises_ends_the_run_with_that_error() -> None:
-    # F31
     class OddError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
@@ -414,7 +403,6 @@ async def test_an_error_whose_text_raises_ends_the_run_with_that_error() -> None
 
 
 async def test_a_tool_error_whose_text_raises_is_returned_to_the_model() -> None:
-    # F31
     class OddError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")

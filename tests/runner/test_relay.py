@@ -8,7 +8,6 @@ from batonkit.testing import ScriptedModel
 
 
 def test_messages_fit_into_a_notification() -> None:
-    # G11
     origin = Origin("1", "A", None)
     long = [
         (2, TextDelta(origin, "日本" * 5000)),
@@ -24,7 +23,6 @@ def test_messages_fit_into_a_notification() -> None:
 
 
 async def test_stores_without_a_channel_are_polled() -> None:
-    # G11
     assert not isinstance(MemoryStore(), SupportsChannel)
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])), store="memory:")
     await runner.run("go", run_id="r")

@@ -1,4 +1,4 @@
-"""Model requests that are restored from logs (control M3a)."""
+"""Model requests that are restored from logs."""
 
 from collections import Counter
 from pathlib import Path
@@ -94,7 +94,6 @@ def redact(data: HandoffInputData) -> HandoffInputData:
     ],
 )
 async def test_requests_of_a_team_are_restored(options: Any, tmp_path: Path) -> None:
-    # M3a
     model, store = ScriptedModel(SCRIPT), SQLiteStore(tmp_path / "runs.db")
     runner = make_team(model, store, **options)
     result = await runner.run("what do I owe?")
@@ -105,7 +104,6 @@ async def test_requests_of_a_team_are_restored(options: Any, tmp_path: Path) -> 
 
 
 async def test_a_record_repeats_neither_earlier_messages_nor_contents() -> None:
-    # M3a
     model = ScriptedModel({"Desk": [*[call("look", place=f"place {n}") for n in range(30)], "done"]}, cycle=False)
     runner = Runner(Agent("Desk", tools=[look], instructions="x" * 500, max_turns=40), model=model, store=MemoryStore())
     result = await runner.run("go")
@@ -117,7 +115,6 @@ async def test_a_record_repeats_neither_earlier_messages_nor_contents() -> None:
 
 
 async def test_messages_that_middleware_changed_are_recorded_once() -> None:
-    # M3a, M2
     note = UserMessage("be brief")
 
     @model_middleware
@@ -138,7 +135,6 @@ async def test_messages_that_middleware_changed_are_recorded_once() -> None:
 
 
 async def test_the_last_request_of_a_repeated_call_is_recorded_and_none_without_a_call() -> None:
-    # M3a, M2
     class Twice(Middleware):
         async def model_call(self, ctx: RunContext[Any], request: ModelRequest, next: Any) -> ModelResponse:
             await next(request)
@@ -160,7 +156,6 @@ async def test_the_last_request_of_a_repeated_call_is_recorded_and_none_without_
 
 
 async def test_requests_of_nested_agents_are_restored() -> None:
-    # M3a
     model = ScriptedModel(
         {
             "Left": [call("look", place="left"), "left"],
@@ -177,7 +172,6 @@ async def test_requests_of_nested_agents_are_restored() -> None:
 
 
 async def test_requests_with_corrections_limits_and_refused_transfers_are_restored() -> None:
-    # M3a
     model = ScriptedModel(
         {
             "A": [[transfer_to("B"), transfer_to("C")], call("nothing"), "not json", '{"why": "since"}'],
@@ -196,7 +190,6 @@ async def test_requests_with_corrections_limits_and_refused_transfers_are_restor
 
 
 async def test_requests_of_all_runs_of_a_thread_are_restored() -> None:
-    # M3a
     model = ScriptedModel({"Desk": SCRIPT["Desk"], "Billing": [*SCRIPT["Billing"], call("look", place="Oslo"), "43"]})
     runner = make_team(model)
     first = await runner.run("what do I owe?", thread="t")
@@ -209,7 +202,6 @@ async def test_requests_of_all_runs_of_a_thread_are_restored() -> None:
 
 
 async def test_a_deleted_run_of_a_thread_leaves_gaps() -> None:
-    # M3a
     store = MemoryStore()
     model = ScriptedModel({"Desk": ["one", "two"]})
     runner = make_team(model, store)
@@ -225,7 +217,7 @@ async def stored_bytes(store: MemoryStore, run_id: str) -> int:
 
 
 async def test_the_log_of_a_run_does_not_grow_with_its_thread() -> None:
-    # M3a, B3: all runs but the first have the same size, and each request is restored.
+    # All runs but the first have the same size, and each request is restored.
     model, store = ScriptedModel(["answer"], cycle=True), MemoryStore()
     runner = make_team(model, store)
     run_ids = [(await runner.run(f"question {number:03}", thread="t")).run_id for number in range(200)]
@@ -235,7 +227,7 @@ async def test_the_log_of_a_run_does_not_grow_with_its_thread() -> None:
 
 
 async def test_agents_that_take_turns_refer_to_their_own_requests() -> None:
-    # M3a, B3: agents read the same conversation in different words.
+    # Agents read the same conversation in different words.
     turn = [call("look", place="Rome"), call("transfer_to_billing", why="money")]
     model = ScriptedModel({"Desk": turn, "Billing": [call("look", place="Paris"), "42 euros"]}, cycle=True)
     store = MemoryStore()
@@ -247,7 +239,6 @@ async def test_agents_that_take_turns_refer_to_their_own_requests() -> None:
 
 
 async def test_another_process_refers_to_the_requests_of_earlier_runs(tmp_path: Path) -> None:
-    # M3a, B3
     model, records = ScriptedModel(["answer"], cycle=True), list[Any]()
     for number in range(3):
         async with make_team(model, SQLiteStore(tmp_path / "runs.db")) as runner:
@@ -259,7 +250,6 @@ async def test_another_process_refers_to_the_requests_of_earlier_runs(tmp_path: 
 
 
 async def test_requests_after_trimmed_runs_say_what_is_missing() -> None:
-    # M3a, B3
     model = ScriptedModel([f"answer {number}" for number in range(5)])
     runner = make_team(model)
     run_ids = [(await runner.run(f"question {number}", thread="t")).run_id for number in range(4)]
@@ -277,7 +267,6 @@ async def test_requests_after_trimmed_runs_say_what_is_missing() -> None:
 
 
 async def test_a_run_that_got_the_id_of_a_deleted_one_is_not_taken_for_it() -> None:
-    # M3a, B3
     model, store = ScriptedModel(["answer"], cycle=True), MemoryStore()
     runner = make_team(model, store)
     await runner.run("question 0", thread="t", run_id="first")
@@ -294,7 +283,6 @@ async def digest_of(messages: Any) -> str:
 
 
 async def test_a_resumed_run_refers_to_the_requests_before_it_stopped() -> None:
-    # M3a, B3
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
@@ -311,7 +299,6 @@ async def test_a_resumed_run_refers_to_the_requests_before_it_stopped() -> None:
 
 
 async def test_a_resumed_run_records_its_further_requests() -> None:
-    # M3a
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
@@ -330,7 +317,6 @@ async def test_a_resumed_run_records_its_further_requests() -> None:
 
 
 async def test_plans_and_custom_agents_are_restored() -> None:
-    # M3a
     model = ScriptedModel(
         {
             "Planner": ['{"steps": ["look", "tell"]}'],
@@ -356,7 +342,6 @@ async def test_plans_and_custom_agents_are_restored() -> None:
 
 
 async def test_headers_and_query_parameters_are_not_recorded() -> None:
-    # M3a
     settings = ModelSettings(extra_headers={"X-Key": "secret"}, extra_query={"key": "secret"}, seed=3)
     runner = Runner(Agent("A", model_settings=settings), model=ScriptedModel(["hi"]), store=MemoryStore())
     result = await runner.run("hi")
@@ -366,7 +351,6 @@ async def test_headers_and_query_parameters_are_not_recorded() -> None:
 
 
 async def test_without_a_store_nothing_is_recorded() -> None:
-    # M3a
     runner = Runner(Agent("A"), model=ScriptedModel(["hi"]))
     result = await runner.run("hi")
     assert [e.request for e in result.events if isinstance(e, AgentResponded)] == [None]

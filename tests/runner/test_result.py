@@ -18,7 +18,7 @@ async def test_usage_is_added_up_by_agent_and_by_model() -> None:
     large = ScriptedModel([say("done", usage=two)], name="large")
     result = await Runner(Agent("A", model=small, sub_agents=[Agent("B", model=large)])).run("hi")
     usage = result.usage
-    # O7: the price of `large` is unknown.
+    # The price of `large` is unknown.
     assert usage.total == Usage(110, 3, cached_tokens=5, cost=0.5, model_calls=2, unpriced_calls=1)
     unknown = Usage(100, 2, 5, model_calls=1, unpriced_calls=1)
     assert usage.by_agent == {"A": Usage(10, 1, cost=0.5, model_calls=1), "B": unknown}

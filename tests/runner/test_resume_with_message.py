@@ -1,4 +1,4 @@
-"""Messages and dismissals that come with a resumption, and runs that are cancelled after a response (M15, M16, M17)."""
+"""Messages and dismissals that come with a resumption, and runs that are cancelled after a response."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -65,7 +65,6 @@ def store(request: pytest.FixtureRequest) -> Store | None:
 
 
 async def test_a_message_follows_the_results_of_pending_calls(store: Store | None) -> None:
-    # M17
     runner, model, orders = make([[call("ask"), call("look")], "Done."], store)
     first = await runner.run("one")
     result = await runner.resume(first.run_id, "because", message="And hurry.")
@@ -80,7 +79,7 @@ async def test_a_message_follows_the_results_of_pending_calls(store: Store | Non
 
 
 async def test_a_message_waits_for_all_answers(store: Store | None) -> None:
-    # M17: the first resumption answers only one of two questions.
+    # The first resumption answers only one of two questions.
     runner, model, _ = make([[call("ask"), call("pay", amount=1)], "Done."], store)
     first = await runner.run("one")
     id_of = {interrupt.tool_call.name: interrupt.id for interrupt in first.interrupts if interrupt.tool_call}
@@ -108,7 +107,7 @@ async def test_a_stored_answer_takes_a_message_along() -> None:
 
 
 async def test_a_message_that_no_agent_read_becomes_the_next_run() -> None:
-    # M17: the tool's result was the answer, so that no model call followed.
+    # The tool's result was the answer, so that no model call followed.
     runner, model, _ = make([[call("final")], "Later."], MemoryStore())
     first = await runner.run("one", thread="t")
     result = await runner.resume(first.run_id, "it", message="And then?")
@@ -119,7 +118,6 @@ async def test_a_message_that_no_agent_read_becomes_the_next_run() -> None:
 
 
 async def test_dismissed_calls_get_the_reason_as_their_result(store: Store | None) -> None:
-    # M15
     runner, model, orders = make([[call("ask"), call("pay", amount=1), call("look")], "Done."], store)
     first = await runner.run("one")
     assert len(first.interrupts) == 2
@@ -214,7 +212,7 @@ async def stop_after_response(steps: Any, store: Store | None) -> tuple[Runner[A
 
 
 async def test_calls_of_a_response_are_cancelled_on_resume(store: Store | None) -> None:
-    # M16: the response is kept; its calls get "cancelled" results.
+    # The response is kept; its calls get "cancelled" results.
     steps = [[call("look"), call("pay", amount=1), call("nothing"), call("transfer_to_agent", agent_name="Other")]]
     runner, model, orders, run_id = await stop_after_response([*steps, "Then not."], store)
     result = await runner.resume(run_id, message="I changed my mind.")
@@ -226,21 +224,20 @@ async def test_calls_of_a_response_are_cancelled_on_resume(store: Store | None) 
 
 
 async def test_a_single_transfer_is_cancelled_on_resume(store: Store | None) -> None:
-    # M16
     steps = [[call("transfer_to_agent", agent_name="Other")], "Stayed."]
     runner, _, _, run_id = await stop_after_response(steps, store)
     assert (await runner.resume(run_id)).agent == "Desk"
 
 
 async def test_calls_of_a_response_can_be_executed_on_resume(store: Store | None) -> None:
-    # M16: unless the user asks to execute them.
+    # Unless the user asks to execute them.
     runner, _, orders, run_id = await stop_after_response([[call("look"), call("look")], "Done."], store)
     result = await runner.resume(run_id, execute_calls=True)
     assert (result.output, orders.done) == ("Done.", ["look", "look"])
 
 
 async def test_an_answer_is_not_cancelled(store: Store | None) -> None:
-    # M16: a response without calls ends the run as usual.
+    # A response without calls ends the run as usual.
     model = Stopping(["Done."])
     runner: Runner[Any, Any] = Runner(Agent("Desk", model=model), store=store)
     stream = runner.stream("one")
@@ -251,7 +248,7 @@ async def test_an_answer_is_not_cancelled(store: Store | None) -> None:
 
 
 async def test_another_worker_cancels_after_the_response() -> None:
-    # M16: the request is in the store; the append of the response returns it.
+    # The request is in the store; the append of the response returns it.
     store, orders = MemoryStore(), Orders()
     entered, opened = asyncio.Event(), asyncio.Event()
 
@@ -279,7 +276,7 @@ async def test_another_worker_cancels_after_the_response() -> None:
 
 
 async def test_a_cancelled_turn_is_not_a_cancelled_response(store: Store | None) -> None:
-    # M16: calls that had begun are executed on resume, as after any other cancellation.
+    # Calls that had begun are executed on resume, as after any other cancellation.
     entered, begun = asyncio.Event(), list[str]()
 
     @tool

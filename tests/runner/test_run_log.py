@@ -1,4 +1,4 @@
-"""The line that is logged when a run stops (observability O8)."""
+"""The line that is logged when a run stops."""
 
 import logging
 import re

@@ -43,7 +43,6 @@ async def ask(ctx: RunContext, question: str) -> str:
 
 
 def test_run_sync_runs_without_an_event_loop() -> None:
-    # DESIGN §1
     result = Runner(Agent("A", model=ScriptedModel(["hello"]))).run_sync("hi", values={"x": 1}, run_id="r1")
     assert (result.output, result.values, result.run_id) == ("hello", {"x": 1}, "r1")
 
@@ -88,7 +87,7 @@ async def test_every_run_gets_a_unique_id_unless_one_is_given() -> None:
 
 
 async def test_the_id_of_a_stopped_run_cannot_be_reused() -> None:
-    # DESIGN §1: recorded events are never lost.
+    # Recorded events are never lost.
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="?"), "another"]), tools=[ask]))
     await runner.run("hi", run_id="r1")
     with pytest.raises(RunError, match="r1"):
@@ -108,7 +107,6 @@ async def test_input_may_be_a_whole_conversation() -> None:
 
 
 async def test_calls_in_the_input_get_missing_results_before_recording() -> None:
-    # T26
     model = ScriptedModel(["hello"])
     call_without_result = {
         "role": "assistant",
@@ -126,7 +124,6 @@ async def test_calls_in_the_input_get_missing_results_before_recording() -> None
 
 
 async def test_an_interrupt_of_a_tool_suspends_the_run_and_its_answer_resumes_it() -> None:
-    # DESIGN §6
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="sure?"), "done"]), tools=[ask]))
     suspended = await runner.run("hi")
     assert (suspended.status, suspended.agent) == ("suspended", "A")
@@ -140,7 +137,7 @@ async def test_an_interrupt_of_a_tool_suspends_the_run_and_its_answer_resumes_it
 
 
 async def test_two_interrupts_can_be_answered_one_at_a_time() -> None:
-    # DESIGN §6: unanswered ones stay open.
+    # Unanswered ones stay open.
     done: list[str] = []
 
     @tool
@@ -226,7 +223,6 @@ async def test_the_context_of_a_suspended_run_is_kept_or_replaced() -> None:
 
 
 async def test_values_survive_resume() -> None:
-    # DESIGN §6
     @tool
     async def write(ctx: RunContext, key: str, value: int) -> str:
         """Write."""
@@ -256,7 +252,7 @@ async def test_values_survive_resume() -> None:
 
 
 async def test_values_of_concurrent_tools_are_the_same_after_resume() -> None:
-    # DESIGN §1: the last write wins, not the last call.
+    # The last write wins, not the last call.
     written = asyncio.Event()
 
     @tool
@@ -304,7 +300,6 @@ async def test_a_permanent_approval_is_remembered_across_resume() -> None:
 
 
 async def test_a_failed_run_resumed_repeats_nothing_that_was_recorded() -> None:
-    # DESIGN §1
     runs: list[str] = []
 
     @tool
@@ -412,7 +407,7 @@ async def run_busy(runner: Runner[Any, Any]) -> Any:
 
 
 async def test_a_replay_gives_the_same_log_result_values_and_conversation() -> None:
-    # DESIGN §1: replay(log) == log.
+    # replay(log) == log.
     runner, model = make_busy_runner()
     result = await run_busy(runner)
     assert result.status == "completed"
@@ -505,7 +500,6 @@ def runner_with_behaviour(behaviour: dict[str, Any]) -> Runner[Any, Any]:
 async def test_changed_code_raises_a_mismatch_with_the_first_difference(
     changes: dict[str, Any], key: str, recorded: str
 ) -> None:
-    # DESIGN §1
     behaviour: dict[str, Any] = {"steps": ["one", "two"], "asks": False, "to": "B"}
     runner = runner_with_behaviour(behaviour)
     result = await runner.run("hi")
@@ -542,7 +536,7 @@ async def test_a_log_without_run_started_cannot_be_replayed() -> None:
 
 
 async def test_a_run_can_be_resumed_from_its_log_by_another_runner() -> None:
-    # DESIGN §1: recovery is the same code run again over the same log.
+    # Recovery is the same code run again over the same log.
     runner, _ = make_busy_runner()
     suspended = await runner.run("hi", values={"start": 1})
     other, model = make_busy_runner()
@@ -558,7 +552,7 @@ async def test_a_run_can_be_resumed_from_its_log_by_another_runner() -> None:
 
 @pytest.mark.parametrize("kept", range(1, 12))
 async def test_a_log_cut_at_any_event_can_be_resumed_by_another_runner(kept: int) -> None:
-    # DESIGN §1: as recovery after `kill -9`; any prefix of a log can be resumed.
+    # As recovery after `kill -9`; any prefix of a log can be resumed.
     @tool
     async def work() -> str:
         """Work."""
@@ -611,7 +605,6 @@ async def test_load_log_refuses_an_invalid_log() -> None:
 
 @pytest.mark.parametrize("store", [None, "memory:"])
 async def test_every_log_has_the_fingerprint_of_its_team(store: str | None) -> None:
-    # F26
     team = Agent("A", sub_agents=[Agent("B")])
     for thread in (None, "t"):
         result = await Runner(team, model=ScriptedModel(["done"]), store=store).run("hi", thread=thread)
@@ -621,7 +614,6 @@ async def test_every_log_has_the_fingerprint_of_its_team(store: str | None) -> N
 
 
 async def test_a_loaded_log_of_a_changed_team_is_refused_unless_it_is_accepted() -> None:
-    # F26
     model = ScriptedModel([call("ask", question="?"), "done"])
     suspended = await Runner(Agent("A", tools=[ask]), model=model).run("hi")
     changed = Runner(Agent("A", tools=[ask], sub_agents=[Agent("C")]), model=model)
@@ -634,7 +626,6 @@ async def test_a_loaded_log_of_a_changed_team_is_refused_unless_it_is_accepted()
 @pytest.mark.parametrize("accept_changes", [False, True])
 @pytest.mark.parametrize("store", [None, "memory:"])
 async def test_a_log_of_another_root_is_refused(store: str | None, accept_changes: bool) -> None:
-    # F26
     model = ScriptedModel([call("ask", question="?")])
     suspended = await Runner(Agent("Old", tools=[ask]), model=model).run("hi")
     other = Runner(Agent("New", tools=[ask]), model=ScriptedModel([]), store=store)
@@ -650,7 +641,7 @@ async def test_a_log_of_another_root_is_refused(store: str | None, accept_change
 
 
 async def test_a_log_without_a_fingerprint_is_not_compared() -> None:
-    # F26: logs of runners without a store had none.
+    # Logs of runners without a store had none.
     runner, model = make_busy_runner()
     suspended = await runner.run("hi")
     started = suspended.events[0]

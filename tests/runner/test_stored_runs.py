@@ -71,7 +71,7 @@ LOGS = Path(__file__).parent / "logs"
 
 @pytest.mark.parametrize("streams", [(False, False), (True, False), (False, True), (True, True)])
 async def test_another_runner_resumes_where_one_stopped(streams: tuple[bool, bool]) -> None:
-    # D4, D5, D7: with and without streaming, before and after.
+    # With and without streaming, before and after.
     store, recording_team = RecordingStore(), RecordingTeam()
     first, second = recording_team.runner(store, FIRST, stream=True), recording_team.runner(store, REST, stream=True)
     if streams[0]:
@@ -122,7 +122,6 @@ async def test_another_runner_resumes_where_one_stopped(streams: tuple[bool, boo
 
 
 async def test_with_partial_answers_the_other_interrupts_stay_open() -> None:
-    # D4
     store, recording_team = RecordingStore(), RecordingTeam()
     calls = [call("ask", question="one?"), call("ask", question="two?")]
     suspended = await recording_team.runner(store, {"A": [calls]}).run("hi", run_id="r")
@@ -145,7 +144,6 @@ async def test_with_partial_answers_the_other_interrupts_stay_open() -> None:
     ],
 )
 async def test_answers_to_unknown_interrupts_change_nothing(answers: Any, message: str) -> None:
-    # D4
     store, recording_team = RecordingStore(), RecordingTeam()
     runner = recording_team.runner(store, {"A": [call("ask", question="?")]})
     await runner.run("hi", run_id="r")
@@ -160,7 +158,6 @@ async def test_answers_to_unknown_interrupts_change_nothing(answers: Any, messag
 
 
 async def test_completed_and_unknown_runs_are_refused() -> None:
-    # D4
     store, recording_team = RecordingStore(), RecordingTeam()
     runner = recording_team.runner(store, {"A": ["done"]})
     await runner.run("hi", run_id="r")
@@ -194,7 +191,6 @@ async def test_a_run_id_cannot_be_reused() -> None:
 
 
 async def test_a_resumed_run_is_recovered_if_its_driver_dies() -> None:
-    # D8
     store = RecordingStore()
     started = asyncio.Event()
 
@@ -221,7 +217,6 @@ async def test_a_resumed_run_is_recovered_if_its_driver_dies() -> None:
 
 
 async def test_a_run_has_one_driver_at_a_time() -> None:
-    # D9
     store = RecordingStore()
     started, go = asyncio.Event(), asyncio.Event()
 
@@ -249,7 +244,7 @@ async def test_a_run_has_one_driver_at_a_time() -> None:
 
 
 async def test_a_runner_remembers_the_context_of_a_stored_run() -> None:
-    # D4: the context of a run that stopped here, unless another is given.
+    # The context of a run that stopped here, unless another is given.
     store = RecordingStore()
     seen: list[Any] = []
 
@@ -268,7 +263,6 @@ async def test_a_runner_remembers_the_context_of_a_stored_run() -> None:
 
 
 async def test_limits_of_a_run_apply_in_every_runner_that_resumes_it() -> None:
-    # D8
     store, recording_team = RecordingStore(), RecordingTeam()
     await recording_team.runner(store, {"A": [call("ask", question="?")]}).run(
         "hi", run_id="r", limits=Limits(model_calls=2)
@@ -281,7 +275,6 @@ async def test_limits_of_a_run_apply_in_every_runner_that_resumes_it() -> None:
 
 
 async def test_values_are_restored() -> None:
-    # D5
     store = RecordingStore()
 
     @tool
@@ -300,7 +293,6 @@ async def test_values_are_restored() -> None:
 
 
 async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accepted() -> None:
-    # DESIGN §6
     store, recording_team = RecordingStore(), RecordingTeam()
     await recording_team.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r")
     before = await store.load("r")
@@ -328,7 +320,7 @@ async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accept
 
 
 async def test_other_instructions_or_models_do_not_change_the_team() -> None:
-    # DESIGN §6: instructions may be changed while runs are suspended.
+    # Instructions may be changed while runs are suspended.
     store, recording_team = RecordingStore(), RecordingTeam()
     await recording_team.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r")
     assert (await recording_team.runner(store, {"A": ["done"]}).resume("r", "yes")).output == "done"
@@ -339,7 +331,6 @@ async def test_other_instructions_or_models_do_not_change_the_team() -> None:
 
 @pytest.mark.parametrize("what", ["cut", "garbage", "foreign", "newer", "empty", "twice", "another's"])
 async def test_a_damaged_log_is_left_unchanged(what: str) -> None:
-    # D12
     store, recording_team = RecordingStore(), RecordingTeam()
     await recording_team.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="good")
     lines = list(await store.load("good"))
@@ -364,7 +355,6 @@ async def test_a_damaged_log_is_left_unchanged(what: str) -> None:
 
 
 async def test_a_flipped_bit_in_a_file_is_detected_and_nothing_is_overwritten(tmp_path: Any) -> None:
-    # D12
     path, recording_team = tmp_path / "runs.db", RecordingTeam()
     async with recording_team.runner(path, {"A": [call("ask", question="findable")]}) as runner:
         await runner.run("hi", run_id="r")
@@ -381,7 +371,7 @@ async def test_a_flipped_bit_in_a_file_is_detected_and_nothing_is_overwritten(tm
 
 
 async def test_a_stored_log_of_the_current_format_is_resumed() -> None:
-    # D12: this file must never be changed.
+    # This file must never be changed.
     store, recording_team = RecordingStore(), RecordingTeam()
     await store.create("r", (LOGS / "format2.jsonl").read_bytes().splitlines())
     result = await recording_team.runner(store, REST).resume("r", "yes")
@@ -390,7 +380,6 @@ async def test_a_stored_log_of_the_current_format_is_resumed() -> None:
 
 
 async def test_a_stored_log_of_format_1_is_refused() -> None:
-    # D12
     store = RecordingStore()
     await store.create("r", (LOGS / "format1.jsonl").read_bytes().splitlines())
     with pytest.raises(LogError):
@@ -423,7 +412,6 @@ class KeyValueDict(dict[str, bytes]):
 
 
 async def test_every_store_supports_all_operations(any_store: Any) -> None:
-    # D11
     recording_team = RecordingTeam()
     async with recording_team.runner(any_store, FIRST) as first:
         suspended = await first.run("hi", run_id="r", thread="t")
@@ -450,7 +438,6 @@ async def test_every_store_supports_all_operations(any_store: Any) -> None:
 
 
 async def test_methods_without_a_store_say_that_they_need_one() -> None:
-    # D15
     runner = RecordingTeam().runner(None, {"A": [call("ask", question="?"), "done"]})
     suspended = await runner.run("hi")
     assert (await runner.resume(suspended.run_id, "yes")).output == "done"
@@ -460,7 +447,7 @@ async def test_methods_without_a_store_say_that_they_need_one() -> None:
 
 
 def test_run_sync_stores_runs_in_a_file(tmp_path: Any) -> None:
-    # D11, D15: each call has its own event loop.
+    # Each call has its own event loop.
     recording_team = RecordingTeam()
     path = tmp_path / "runs.db"
     results = [
@@ -477,7 +464,6 @@ def test_run_sync_stores_runs_in_a_file(tmp_path: Any) -> None:
 
 
 async def test_a_replay_by_id_has_no_effect_and_finds_the_first_difference() -> None:
-    # D13
     store, recording_team = RecordingStore(), RecordingTeam()
     runner = recording_team.runner(store, {"A": [call("note", word="a"), call("transfer_to_b")], "B": ["done"]})
     result = await runner.run("hi", run_id="r")

@@ -23,7 +23,6 @@ def make_runner(store: Any, steps: Any, **options: Any) -> Runner[Any, Any]:
 
 
 async def test_a_submitted_run_is_driven_by_any_runner() -> None:
-    # D8
     store = RecordingStore()
     run_id = await make_runner(store, []).submit("hi", values={"x": 1}, run_id="r")
     record = await get_record(store, "r")
@@ -41,7 +40,7 @@ async def test_a_submitted_run_is_driven_by_any_runner() -> None:
 
 
 async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
-    # DESIGN §6: driving is idempotent.
+    # Driving is idempotent.
     store = RecordingStore()
     runner = make_runner(store, [call("ask", question="?"), "done"])
     await runner.submit("hi", run_id="r")
@@ -55,7 +54,7 @@ async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
 
 
 async def test_a_run_that_stopped_meanwhile_is_not_driven() -> None:
-    # D9: it stopped between reading the record and acquiring the lease.
+    # It stopped between reading the record and acquiring the lease.
     store = RecordingStore()
     runner = make_runner(store, [call("ask", question="?")])
     await runner.submit("hi", run_id="r")
@@ -79,7 +78,6 @@ async def test_a_run_that_stopped_meanwhile_is_not_driven() -> None:
 
 
 async def test_an_answer_is_written_without_driving() -> None:
-    # D4
     store = RecordingStore()
     runner = make_runner(store, [call("ask", question="?")])
     await runner.run("hi", run_id="r")
@@ -91,7 +89,6 @@ async def test_an_answer_is_written_without_driving() -> None:
 
 
 async def test_a_failed_run_is_recorded_and_not_retried() -> None:
-    # D8
     store = RecordingStore()
     runner = make_runner(store, [ModelError("overloaded"), "done"])
     await runner.submit("hi", run_id="r")
@@ -101,7 +98,6 @@ async def test_a_failed_run_is_recorded_and_not_retried() -> None:
 
 
 async def test_an_error_that_prevents_driving_is_raised() -> None:
-    # D12
     store = RecordingStore()
     await store.create("r", [b"not a log"])
     with pytest.raises(Exception, match="names its format"):
@@ -109,7 +105,6 @@ async def test_an_error_that_prevents_driving_is_raised() -> None:
 
 
 async def test_recover_drives_the_other_runs_if_one_cannot_be_driven(caplog: pytest.LogCaptureFixture) -> None:
-    # D8
     store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True), tools=[ask]), store=store)
     await store.create("damaged", [b"not a log"])
@@ -124,7 +119,7 @@ async def test_recover_drives_the_other_runs_if_one_cannot_be_driven(caplog: pyt
 
 
 async def test_unfinished_runs_on_all_pages_are_found() -> None:
-    # D8: the store gives them in pages.
+    # The store gives them in pages.
     store = RecordingStore()
     runner = make_runner(store, [])
     for number in range(250):
@@ -133,7 +128,6 @@ async def test_unfinished_runs_on_all_pages_are_found() -> None:
 
 
 async def test_a_run_whose_driver_died_is_driven_after_its_lease_expired() -> None:
-    # D8
     store = RecordingStore()
     started = asyncio.Event()
     runs: list[str] = []
@@ -164,7 +158,7 @@ async def test_a_run_whose_driver_died_is_driven_after_its_lease_expired() -> No
 
 
 async def test_a_store_failure_does_not_mark_the_run_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    # D8: it can be resumed after the fault.
+    # It can be resumed after the fault.
     monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.0)
     store = RecordingStore()
     runner = make_runner(store, [call("ask", question="?"), "done"])
@@ -194,7 +188,6 @@ async def test_recovered_runs_get_the_context() -> None:
 
 
 async def test_methods_for_stored_runs_need_a_store() -> None:
-    # D15
     runner = make_runner(None, [])
     for use in (runner.submit("hi"), runner.drive("r"), runner.cancel("r"), runner.answer("r", 1)):
         with pytest.raises(SetupError, match=r"give the runner a store: Runner\(…, store=…\)"):

@@ -77,11 +77,10 @@ async def read_all(live: AsyncIterable[Event | Delta]) -> list[Event | Delta]:
     return [event async for event in live]
 
 
-# --- T28: streaming
+# --- streaming
 
 
 async def test_streaming_does_not_change_the_log() -> None:
-    # T28
     logs: list[list[dict[str, Any]]] = []
     for stream in (False, True):
         unstreamed = make_busy_runner(stream=stream)
@@ -98,7 +97,7 @@ async def test_streaming_does_not_change_the_log() -> None:
 
 
 async def test_deltas_come_before_the_events_they_belong_to() -> None:
-    # T28: the deltas of a response, then the response, then its consequences.
+    # The deltas of a response, then the response, then its consequences.
     model = ScriptedModel({"A": [say("Over to B.", transfer_to("B"))], "B": ["hello you"]}, stream=True)
     async with Runner(Agent("A", sub_agents=[Agent("B")]), model=model).stream("hi") as live:
         events = await read_all(live)
@@ -132,7 +131,6 @@ async def test_deltas_come_before_the_events_they_belong_to() -> None:
 
 
 async def test_a_stream_delivers_logged_events_and_deltas() -> None:
-    # T28
     runner = make_busy_runner(stream=True)
     async with runner.stream("hi") as live:
         events = await read_all(live)
@@ -146,7 +144,7 @@ async def test_a_stream_delivers_logged_events_and_deltas() -> None:
 
 
 async def test_an_event_is_delivered_when_it_happens() -> None:
-    # T28: not at the end of the run.
+    # Not at the end of the run.
     may_continue = asyncio.Event()
     model = ScriptedModel([ScriptedStream("one ", may_continue, "two")])
     async with Runner(Agent("A", model=model)).stream("hi") as live:
@@ -158,7 +156,6 @@ async def test_an_event_is_delivered_when_it_happens() -> None:
 
 
 async def test_reasoning_is_streamed_and_stored_with_the_response() -> None:
-    # T28
     reasoning = Reasoning("Let me think.", "acme", {"signature": "s"})
     model = ScriptedModel([AssistantMessage("Yes.", reasoning=(reasoning,))], stream=True)
     async with Runner(Agent("A", model=model)).stream("hi") as live:
@@ -169,7 +166,6 @@ async def test_reasoning_is_streamed_and_stored_with_the_response() -> None:
 
 
 async def test_a_complete_response_is_streamed_and_logged_like_any_other() -> None:
-    # T28
     class CompleteModel:
         name = "prompt"
 
@@ -186,7 +182,7 @@ async def test_a_complete_response_is_streamed_and_logged_like_any_other() -> No
 
 
 async def test_a_resumed_stream_delivers_only_new_events() -> None:
-    # T28: neither events nor deltas are repeated.
+    # Neither events nor deltas are repeated.
     runner = make_busy_runner(stream=True)
     async with runner.stream("hi") as live:
         before = await read_all(live)
@@ -201,7 +197,6 @@ async def test_a_resumed_stream_delivers_only_new_events() -> None:
 
 
 async def test_the_error_of_a_run_is_raised_at_the_end_of_its_stream() -> None:
-    # T28
     runner = Runner(Agent("A", model=ScriptedModel([ModelError("overloaded")])))
     live = runner.stream("hi")
     lines: list[str] = []
@@ -227,7 +222,6 @@ async def test_an_error_has_a_note_with_run_id_and_agent_path() -> None:
 
 
 async def test_the_result_is_available_only_after_the_run_has_stopped() -> None:
-    # T28
     live = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi")
     with pytest.raises(RunError, match="has not stopped yet; read its events to the end first"):
         _ = live.result
@@ -250,7 +244,6 @@ async def test_a_stream_must_be_opened_once() -> None:
 
 
 async def test_reading_can_continue_in_a_second_loop() -> None:
-    # T28
     model = ScriptedModel(["one two three"], stream=True)
     async with Runner(Agent("A", model=model)).stream("hi") as live:
         async for event in live:
@@ -261,7 +254,7 @@ async def test_reading_can_continue_in_a_second_loop() -> None:
     assert live.result.status == "completed"
 
 
-# --- T29: leaving early
+# --- leaving early
 
 
 class EndlessModel:
@@ -291,7 +284,6 @@ def no_other_task_is_running() -> bool:
 
 
 async def test_leaving_early_cancels_the_run_and_waits_for_what_it_started() -> None:
-    # T29
     started, cleaned = asyncio.Event(), list[str]()
 
     @tool
@@ -320,7 +312,6 @@ async def test_leaving_early_cancels_the_run_and_waits_for_what_it_started() -> 
 
 
 async def test_leaving_during_a_model_response_closes_it() -> None:
-    # T29
     model = EndlessModel()
     async with Runner(Agent("A", model=model)).stream("hi") as live:
         async for event in live:
@@ -332,7 +323,6 @@ async def test_leaving_during_a_model_response_closes_it() -> None:
 
 
 async def test_leaving_before_anything_was_read_leaves_a_log_that_can_be_resumed() -> None:
-    # T29
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
     async with runner.stream("hi") as live:
         pass
@@ -342,7 +332,6 @@ async def test_leaving_before_anything_was_read_leaves_a_log_that_can_be_resumed
 
 
 async def test_leaving_a_resumed_run_immediately_does_not_lose_it() -> None:
-    # T29
     runner = make_busy_runner(stream=False)
     suspended = await runner.run("hi")
     async with runner.stream_resume(suspended.run_id, True):
@@ -351,7 +340,6 @@ async def test_leaving_a_resumed_run_immediately_does_not_lose_it() -> None:
 
 
 async def test_a_resume_stream_that_is_never_opened_changes_nothing() -> None:
-    # T29
     runner = make_busy_runner(stream=False)
     suspended = await runner.run("hi")
     runner.stream_resume(suspended.run_id, True)
@@ -360,7 +348,6 @@ async def test_a_resume_stream_that_is_never_opened_changes_nothing() -> None:
 
 @pytest.mark.parametrize("stop_at", range(1, 14))
 async def test_leaving_at_any_event_leaves_a_valid_log_that_can_be_resumed(stop_at: int) -> None:
-    # T29
     runner = make_busy_runner(stream=True)
     uninterrupted = make_busy_runner(stream=True)
     suspended = await uninterrupted.run("hi")
@@ -387,7 +374,6 @@ async def test_leaving_at_any_event_leaves_a_valid_log_that_can_be_resumed(stop_
 
 
 async def test_an_error_in_the_block_cancels_the_run_and_propagates() -> None:
-    # T29
     model = EndlessModel()
     runner = Runner(Agent("A", model=model))
     live = runner.stream("hi")
@@ -406,7 +392,6 @@ async def test_an_error_in_the_block_cancels_the_run_and_propagates() -> None:
 
 
 async def test_leaving_after_the_end_cancels_nothing() -> None:
-    # T29
     async with Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi") as live:
         await read_all(live)
     assert live.result.status == "completed"
@@ -414,7 +399,6 @@ async def test_leaving_after_the_end_cancels_nothing() -> None:
 
 
 async def test_leaving_early_does_not_raise_the_error_of_the_run() -> None:
-    # T29
     runner = Runner(Agent("A", model=ScriptedModel([OSError("gone")])))
     async with runner.stream("hi") as live:
         async for event in live:
@@ -426,7 +410,6 @@ async def test_leaving_early_does_not_raise_the_error_of_the_run() -> None:
 
 
 async def test_cancelling_the_reading_task_cancels_the_run() -> None:
-    # T29
     model = EndlessModel()
     live = Runner(Agent("A", model=model)).stream("hi")
 
@@ -445,7 +428,6 @@ async def test_cancelling_the_reading_task_cancels_the_run() -> None:
 
 
 async def test_a_stream_ends_when_its_run_is_cancelled_by_another_task() -> None:
-    # T29
     model = EndlessModel()
     live = Runner(Agent("A", model=model)).stream("hi")
     async with live:
@@ -463,7 +445,7 @@ async def test_a_stream_ends_when_its_run_is_cancelled_by_another_task() -> None
 
 
 async def test_a_cancelled_run_call_can_be_resumed() -> None:
-    # T29: also for run().
+    # Also for run().
     started, runs = asyncio.Event(), list[str]()
 
     @tool
@@ -511,7 +493,6 @@ async def test_a_cancelled_run_call_can_be_resumed() -> None:
 
 
 async def test_a_run_that_takes_too_long_for_its_caller_can_be_resumed() -> None:
-    # T29
     @agent("A")
     async def a(ctx: AgentContext) -> None:
         if not await ctx.step("first", lambda: True) or len(tries) == 0:
@@ -528,7 +509,7 @@ async def test_a_run_that_takes_too_long_for_its_caller_can_be_resumed() -> None
 
 
 async def test_a_cancelled_run_does_not_record_a_partial_response() -> None:
-    # T29: streamed deltas are not recorded; the model is asked again.
+    # Streamed deltas are not recorded; the model is asked again.
     model = ScriptedModel([ScriptedStream("half an ", asyncio.Event()), "a whole answer"])
     runner = Runner(Agent("A", model=model))
     async with runner.stream("hi") as live:
@@ -540,7 +521,6 @@ async def test_a_cancelled_run_does_not_record_a_partial_response() -> None:
 
 
 async def test_no_task_keeps_running_after_the_time_limit() -> None:
-    # T29, T20
     clock, model = FrozenLoopClock(), EndlessModel()
     live = Runner(Agent("A", model=model)).stream("hi", limits=Limits(seconds=60))
     driving = asyncio.create_task(live._drive())

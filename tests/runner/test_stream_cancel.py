@@ -91,7 +91,6 @@ async def turns_of_the_loop(count: int) -> None:
 @pytest.mark.parametrize("is_stored", [False, True])
 @pytest.mark.parametrize("kind", ["tools", "branches", "nested", "transfers"])
 async def test_cancel_now_stops_a_run_at_any_point(kind: str, is_stored: bool) -> None:
-    # D10
     waiting_tools, store = WaitingTools(), RecordingStore()
     agent, steps, waiters = team(kind, waiting_tools)
     model = ScriptedModel(steps)
@@ -116,7 +115,6 @@ async def test_cancel_now_stops_a_run_at_any_point(kind: str, is_stored: bool) -
 @pytest.mark.parametrize("is_stored", [False, True])
 @pytest.mark.parametrize("kind", ["tools", "branches", "nested", "transfers"])
 async def test_cancel_after_turn_stops_a_run_at_any_point(kind: str, is_stored: bool) -> None:
-    # D10
     waiting_tools, store = WaitingTools(), RecordingStore()
     agent, steps, waiters = team(kind, waiting_tools)
     model = ScriptedModel(steps)
@@ -136,7 +134,6 @@ async def test_cancel_after_turn_stops_a_run_at_any_point(kind: str, is_stored: 
 
 
 async def test_a_cancelled_model_response_is_requested_again() -> None:
-    # D10
     store = RecordingStore()
     model = ScriptedModel([ScriptedStream("half an ", asyncio.Event()), "a whole answer"])
     runner = Runner(Agent("A", model=model), store=store)
@@ -149,7 +146,6 @@ async def test_a_cancelled_model_response_is_requested_again() -> None:
 
 
 async def test_a_cancelled_caller_leaves_a_run_that_another_runner_can_resume() -> None:
-    # D10
     waiting_tools, store = WaitingTools(), RecordingStore()
     agent, steps, _ = team("nested", waiting_tools)
     running = asyncio.create_task(Runner(agent, model=ScriptedModel(steps), store=store).run("hi", run_id="r"))
@@ -172,7 +168,7 @@ async def test_a_cancelled_caller_leaves_a_run_that_another_runner_can_resume() 
 async def test_cancel_after_turn_at_a_handoff_call_stops_before_the_next_agent(
     is_stored: bool, is_custom: bool
 ) -> None:
-    # F30: the next agent had been started, and finished its turn.
+    # The next agent had been started, and finished its turn.
     @agent("B", description="b")
     async def custom(ctx: AgentContext) -> None:
         await ctx.say("done")
@@ -193,7 +189,7 @@ async def test_cancel_after_turn_at_a_handoff_call_stops_before_the_next_agent(
 @pytest.mark.parametrize("is_stored", [False, True])
 @pytest.mark.parametrize("turns", [1, 50])
 async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_agent(is_stored: bool, turns: int) -> None:
-    # F30: a reader that awaited anything between two events came too late.
+    # A reader that awaited anything between two events came too late.
     model = ScriptedModel({"A": [transfer_to("B")], "B": [transfer_to("C")], "C": ["done"]})
     team = Agent("A", sub_agents=[Agent("B", description="b", sub_agents=[Agent("C", description="c")])])
     runner = Runner(team, model=model, store=RecordingStore() if is_stored else None)
@@ -211,7 +207,7 @@ async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_agent(is
 
 
 async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_step() -> None:
-    # F30: the steps of a workflow are agents too.
+    # The steps of a workflow are agents too.
     steps = [Agent(name, description=name, model=ScriptedModel([name])) for name in ("a", "b")]
     runner = Runner(SequentialAgent("S", sub_agents=steps))
     async with runner.stream("hi") as live:
@@ -223,7 +219,6 @@ async def test_cancel_after_turn_of_a_slow_reader_stops_before_the_next_step() -
 
 
 async def test_a_run_waits_for_its_reader_only_while_there_is_one() -> None:
-    # F30
     model = ScriptedModel({"A": [transfer_to("B")] * 3, "B": ["done"] * 3})
     runner = Runner(Agent("A", sub_agents=[Agent("B", description="b")]), model=model)
     async with asyncio.timeout(60):
@@ -241,7 +236,7 @@ async def test_a_run_waits_for_its_reader_only_while_there_is_one() -> None:
 
 @pytest.mark.parametrize("when", ["now", "after_turn"])
 async def test_a_cancelled_run_starts_no_further_step(when: Literal["now", "after_turn"]) -> None:
-    # F30: agents written in Python do not look at the request themselves.
+    # Agents written in Python do not look at the request themselves.
     started: list[str] = []
 
     def step(name: str) -> BaseAgent[Any, Any]:
@@ -266,7 +261,6 @@ async def test_a_cancelled_run_starts_no_further_step(when: Literal["now", "afte
 
 @pytest.mark.parametrize("when", ["now", "after_turn"])
 async def test_a_run_is_cancelled_by_another_runner(when: Literal["now", "after_turn"]) -> None:
-    # D10
     waiting_tools, store = WaitingTools(), RecordingStore()
     agent, steps, waiters = team("branches", waiting_tools)
     first_runner = Runner(agent, model=ScriptedModel(steps), store=store)
@@ -287,7 +281,6 @@ async def test_a_run_is_cancelled_by_another_runner(when: Literal["now", "after_
 
 
 async def test_a_stream_ends_when_another_runner_cancels_its_run() -> None:
-    # D10
     waiting_tools, store = WaitingTools(), RecordingStore()
     agent, steps, waiters = team("tools", waiting_tools)
     first_runner = Runner(agent, model=ScriptedModel(steps), store=store)
@@ -300,7 +293,6 @@ async def test_a_stream_ends_when_another_runner_cancels_its_run() -> None:
 
 
 async def test_a_run_without_a_driver_is_cancelled_immediately() -> None:
-    # D10
     store = RecordingStore()
 
     @tool(needs_approval=True)
@@ -325,7 +317,6 @@ async def test_a_run_without_a_driver_is_cancelled_immediately() -> None:
 
 
 async def test_a_cancel_request_survives_the_death_of_the_driver() -> None:
-    # D10, D8
     store = RecordingStore()
     waiting_tools = WaitingTools()
     agent, steps, waiters = team("tools", waiting_tools)
@@ -340,7 +331,7 @@ async def test_a_cancel_request_survives_the_death_of_the_driver() -> None:
 
 
 async def test_a_cancel_request_is_not_lost_while_the_driver_releases_the_lease() -> None:
-    # D10: the lease is held, but the run has stopped, so no driver would read the request.
+    # The lease is held, but the run has stopped, so no driver would read the request.
     store = RecordingStore()
 
     @tool
@@ -365,7 +356,6 @@ async def test_cancel_accepts_only_now_and_after_turn() -> None:
 
 
 async def test_a_cancelled_run_can_be_resumed_by_another_runner() -> None:
-    # D9
     waiting_tools, store = WaitingTools(), RecordingStore()
     agent, steps, waiters = team("tools", waiting_tools)
     runner = Runner(agent, model=ScriptedModel(steps), store=store)

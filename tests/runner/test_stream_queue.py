@@ -34,7 +34,6 @@ async def run_other_tasks() -> None:
 
 
 async def test_a_slow_reader_slows_the_model_down() -> None:
-    # DESIGN §4
     model = CountingModel(5000)
     received: list[str] = []
     max_ahead = 0
@@ -51,7 +50,7 @@ async def test_a_slow_reader_slows_the_model_down() -> None:
 
 
 async def test_a_slow_reader_slows_an_agent_down() -> None:
-    # DESIGN §4: events as well as deltas.
+    # Events as well as deltas.
     yielded = 0
 
     @agent("A")
@@ -73,7 +72,7 @@ async def test_a_slow_reader_slows_an_agent_down() -> None:
 
 
 async def test_a_stream_without_a_reader_can_be_closed() -> None:
-    # T29: the run waits for space in the queue, and must not wait forever.
+    # The run waits for space in the queue, and must not wait forever.
     model = CountingModel(5000)
     async with Runner(Agent("A", model=model)).stream("hi") as live:
         await run_other_tasks()

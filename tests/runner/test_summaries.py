@@ -25,7 +25,6 @@ async def summary_of(store: MemoryStore, run_id: str) -> RunSummary:
 
 
 async def test_a_list_of_runs_can_show_summaries_without_reading_logs() -> None:
-    # G12, S22
     store = MemoryStore()
     router = Agent("Router", sub_agents=[Agent("Clerk", tools=[ask])])
     runner = Runner(router, model=ScriptedModel([transfer_to("Clerk"), call("ask"), "done"]), store=store)
@@ -41,7 +40,6 @@ async def test_a_list_of_runs_can_show_summaries_without_reading_logs() -> None:
 
 
 async def test_a_summary_names_the_error_until_the_run_is_resumed() -> None:
-    # S22
     store = MemoryStore()
     runner = Runner(Agent("A", model=ScriptedModel([ModelError("overloaded"), "done"])), store=store)
     with pytest.raises(ModelError):
@@ -61,7 +59,6 @@ async def test_a_damaged_summary_is_a_store_error() -> None:
 
 
 async def test_a_run_that_a_newer_version_wrote_to_is_left_to_newer_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    # G5
     store = MemoryStore()
 
     def runner(*steps: Any) -> Runner[Any, Any]:

@@ -1,4 +1,4 @@
-"""The notes from which threads are read instead of logs, and the entries that need not be read (performance B3)."""
+"""The notes from which threads are read instead of logs, and the entries that need not be read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +45,6 @@ COMPACTION = Compaction(at_tokens=20, keep_last=2, summarizer=summarize)
 
 
 async def test_a_cold_runner_reads_a_thread_from_notes_alone() -> None:
-    # B3
     store, model = CountingStore(), ScriptedModel([f"answer {number}" for number in range(31)])
     for number in range(30):
         await Runner(Agent("A"), model=model, store=store).run(f"question {number}", thread="t")
@@ -59,7 +58,6 @@ async def test_a_cold_runner_reads_a_thread_from_notes_alone() -> None:
 
 
 async def test_a_warm_runner_reads_nothing_of_its_own_runs() -> None:
-    # B3
     store = CountingStore()
     runner = Runner(Agent("A"), model=ScriptedModel(["yes"], cycle=True), store=store)
     for number in range(10):
@@ -68,7 +66,7 @@ async def test_a_warm_runner_reads_nothing_of_its_own_runs() -> None:
 
 
 async def test_the_note_of_a_run_that_went_on_is_ignored() -> None:
-    # B3: a run fails, and its note is stored; then it is resumed elsewhere and cancelled without a note.
+    # A run fails, and its note is stored; then it is resumed elsewhere and cancelled without a note.
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
@@ -93,7 +91,7 @@ async def test_the_note_of_a_run_that_went_on_is_ignored() -> None:
 
 
 async def test_a_note_belongs_to_its_run_alone() -> None:
-    # B3: trimming a thread removes all that was kept of the deleted runs.
+    # Trimming a thread removes all that was kept of the deleted runs.
     store, model = CountingStore(), ScriptedModel([f"answer {number}" for number in range(4)])
     runner = Runner(Agent("A"), model=model, store=store)
     run_ids = [(await runner.run(f"question {number}", thread="t")).run_id for number in range(3)]
@@ -107,7 +105,6 @@ async def test_a_note_belongs_to_its_run_alone() -> None:
 
 @pytest.mark.parametrize("runs", [12, 60])
 async def test_a_compacted_thread_costs_the_same_however_long_it_is(runs: int) -> None:
-    # B3
     store, model = CountingStore(), ScriptedModel(["a long answer"], cycle=True)
     for number in range(runs):
         runner = Runner(Agent("A"), model=model, store=store, compaction=COMPACTION)
@@ -122,7 +119,7 @@ async def test_a_compacted_thread_costs_the_same_however_long_it_is(runs: int) -
 
 
 async def test_agents_with_summaries_of_their_own_read_the_whole_thread() -> None:
-    # B3: a summary for all agents replaces nothing for one that reads answers.
+    # A summary for all agents replaces nothing for one that reads answers.
     store, model = MemoryStore(), ScriptedModel(["a long answer"], cycle=True)
     for number in range(12):
         runner = Runner(Agent("A"), model=model, store=store, compaction=COMPACTION)
@@ -136,7 +133,6 @@ async def test_agents_with_summaries_of_their_own_read_the_whole_thread() -> Non
 
 
 async def test_an_agent_that_a_tool_returns_reads_the_summary_of_what_was_not_read() -> None:
-    # B3
     store, model = MemoryStore(), ScriptedModel(["a long answer"], cycle=True)
     for number in range(12):
         runner = Runner(Agent("A"), model=model, store=store, compaction=COMPACTION)
@@ -155,7 +151,7 @@ async def test_an_agent_that_a_tool_returns_reads_the_summary_of_what_was_not_re
 
 
 async def test_the_end_of_a_task_is_read_where_the_task_was_opened() -> None:
-    # B3: the run that opened it is before the summary, and the one that ended it is after it.
+    # The run that opened it is before the summary, and the one that ended it is after it.
     worker = Agent("Worker", description="works")
     boss = Agent("Boss", handoffs=[handoff(worker, return_to="caller", until="finished")])
     script: list[tuple[dict[str, Any], Compaction | None]] = [

@@ -35,7 +35,6 @@ def request_texts(model: ScriptedModel, number: int = -1) -> list[str]:
 
 @pytest.mark.parametrize("is_stored", [False, True])
 async def test_a_thread_continues_with_its_history_and_active_agent(is_stored: bool) -> None:
-    # D14, D15
     runner, model = make_runner(
         {"A": [transfer_to("B")], "B": ["I am B", "still B"]}, RecordingStore() if is_stored else None
     )
@@ -53,7 +52,6 @@ async def test_a_thread_continues_with_its_history_and_active_agent(is_stored: b
 
 
 async def test_start_at_root_starts_with_the_root_agent() -> None:
-    # D14
     runner, model = make_runner({"A": [transfer_to("B"), "A again"], "B": ["I am B"]})
     await runner.run("hi", thread="t")
     assert (await runner.run("and now?", thread="t", start_at="root")).output == "A again"
@@ -64,7 +62,6 @@ async def test_start_at_root_starts_with_the_root_agent() -> None:
 
 
 async def test_another_process_continues_the_thread() -> None:
-    # D14
     store = RecordingStore()
     await make_runner({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
     runner, model = make_runner({"B": ["still B"]}, store)
@@ -73,7 +70,6 @@ async def test_another_process_continues_the_thread() -> None:
 
 
 async def test_a_thread_whose_active_agent_is_gone_starts_with_the_root_agent() -> None:
-    # D14
     store = RecordingStore()
     await make_runner({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
     alone = Runner(Agent("A", model=ScriptedModel(["alone"])), store=store)
@@ -92,7 +88,7 @@ def find_expert(name: str) -> Agent:
 async def test_a_thread_warns_if_the_team_does_not_know_its_active_agent(
     is_stored: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # F28: the next run went to the root without a word.
+    # The next run went to the root without a word.
     model = ScriptedModel({"A": [call("find_expert", name="Guest"), "A again"], "Guest": ["I am a guest"]})
     store = RecordingStore() if is_stored else None
     runner = Runner(Agent("A", tools=[find_expert]), model=model, store=store)
@@ -107,7 +103,7 @@ async def test_a_thread_warns_if_the_team_does_not_know_its_active_agent(
 
 
 async def test_a_thread_finds_its_active_agent_by_name(caplog: pytest.LogCaptureFixture) -> None:
-    # F28: another object of the same name was returned.
+    # Another object of the same name was returned.
     model = ScriptedModel({"A": [call("find_expert", name="B")], "B": ["I am B", "still B"]})
     runner = Runner(Agent("A", tools=[find_expert]), model=model, extra_agents=[Agent("B")])
     await runner.run("hi", thread="t")
@@ -117,7 +113,6 @@ async def test_a_thread_finds_its_active_agent_by_name(caplog: pytest.LogCapture
 
 
 async def test_threads_are_separate() -> None:
-    # D14
     runner, model = make_runner({"A": ["one", "two", "three"]})
     await runner.run("mine", thread="a")
     await runner.run("yours", thread="b")
@@ -130,7 +125,6 @@ async def test_threads_are_separate() -> None:
 
 
 async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
-    # D14
     store = RecordingStore()
     runner, _ = make_runner({"A": [call("ask", question="?"), "done", "next"]}, store)
     waiting = await runner.run("hi", thread="t")
@@ -143,7 +137,6 @@ async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
 
 
 async def test_of_two_concurrent_runs_of_a_thread_one_is_refused() -> None:
-    # D14
     for _ in range(5):
         runner, _ = make_runner({"A": ["one", "two"]}, RecordingStore())
         ended = await asyncio.gather(*[runner.run("hi", thread="t") for _ in range(2)], return_exceptions=True)
@@ -156,7 +149,7 @@ async def test_of_two_concurrent_runs_of_a_thread_one_is_refused() -> None:
 
 
 async def test_a_run_is_refused_if_another_one_finished_since_the_thread_was_read() -> None:
-    # D14: the run before it is not the last one any more.
+    # The run before it is not the last one any more.
     store = RecordingStore()
     slow, _ = make_runner({"A": ["late"]}, store)
     fast, _ = make_runner({"A": ["early"]}, store)
@@ -171,7 +164,6 @@ async def test_a_run_is_refused_if_another_one_finished_since_the_thread_was_rea
 
 
 async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> None:
-    # D14
     store = RecordingStore()
     runner, _ = make_runner(
         {"A": [call("ask", question="first?"), call("ask", question="second?"), "end", "end"]}, store
@@ -186,7 +178,7 @@ async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> N
     record = await get_record(store, first.run_id)
     assert (await store.load(first.run_id), record.status, record.lease_until) == (lines, "cancelled", 0.0)
     await runner.resume(second.run_id, "yes")
-    # M15: its successor does not know what it would do now.
+    # Its successor does not know what it would do now.
     with pytest.raises(RunConflictError, match=rf"runner\.fork\('{first.run_id}'\)"):
         await runner.resume(first.run_id, "yes")
     assert (await runner.resume(await runner.fork(first.run_id), "yes")).status == "completed"
@@ -196,7 +188,6 @@ async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> N
 
 
 async def test_a_cancelled_run_is_part_of_the_thread() -> None:
-    # D14
     runner, model = make_runner({"A": [[call("ask", question="?"), call("nope")], "done"]}, RecordingStore())
     first = await runner.run("hi", thread="t")
     await runner.cancel(first.run_id)
@@ -211,7 +202,6 @@ async def test_a_cancelled_run_is_part_of_the_thread() -> None:
 
 
 async def test_a_run_that_failed_immediately_leaves_its_input_in_the_thread() -> None:
-    # D14
     runner, model = make_runner({"A": [ModelError("overloaded"), "done"]}, RecordingStore())
     with pytest.raises(ModelError):
         await runner.run("hi", thread="t")
@@ -220,7 +210,7 @@ async def test_a_run_that_failed_immediately_leaves_its_input_in_the_thread() ->
 
 
 async def test_call_ids_are_unique_across_the_runs_of_a_thread() -> None:
-    # DESIGN §4: the history any provider receives is valid.
+    # The history any provider receives is valid.
     runner, model = make_runner({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, RecordingStore())
     await runner.run("hi", thread="t")
     await runner.run("hello", thread="t")
@@ -232,7 +222,6 @@ async def test_call_ids_are_unique_across_the_runs_of_a_thread() -> None:
 
 
 async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
-    # D14
     store = RecordingStore()
     runner, model = make_runner({"A": ["one", "two", "three", "four"]}, store)
     for word in ("a", "b", "c"):
@@ -249,7 +238,6 @@ async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
 
 
 async def test_trim_does_not_delete_unfinished_runs() -> None:
-    # D14
     store = RecordingStore()
     runner, _ = make_runner({"A": [call("ask", question="?"), "done"]}, store)
     waiting = await runner.run("hi", thread="t")
@@ -262,7 +250,6 @@ async def test_trim_does_not_delete_unfinished_runs() -> None:
 
 
 async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
-    # D14
     runner, _ = make_runner({"A": ["done"]}, RecordingStore())
     await runner.submit("hi", thread="t", run_id="r")
     with pytest.raises(ThreadBusyError, match="r"):
@@ -272,7 +259,6 @@ async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
 
 
 async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_its_history() -> None:
-    # D13, D14
     store = RecordingStore()
     steps = {"A": ["first", call("ask", question="?"), "second", "forked"]}
     runner, model = make_runner(steps, store)
@@ -290,7 +276,6 @@ async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_its_history
 
 
 async def test_values_for_the_thread_are_passed_on_to_its_next_run(tmp_path: Path) -> None:
-    # F24
     @agent("Counter", description="Counts.")
     async def counter(ctx: AgentContext) -> None:
         count = ctx.values.get("thread:count", 0) + 1

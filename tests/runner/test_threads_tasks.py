@@ -1,4 +1,4 @@
-"""Open tasks in threads (M22): they continue across runs and processes, and trimming does not cut into them."""
+"""Open tasks in threads: they continue across runs and processes, and trimming does not cut into them."""
 
 from typing import Any
 

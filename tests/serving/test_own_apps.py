@@ -1,4 +1,4 @@
-"""The parts for apps of your own: lifespan, exception handlers and event streams (docs X4)."""
+"""The parts for apps of your own: lifespan, exception handlers and event streams."""
 
 import asyncio
 from collections.abc import AsyncGenerator

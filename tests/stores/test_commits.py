@@ -1,4 +1,4 @@
-"""Group commits (B4): runs that write at the same time share a transaction, and one failure stays with its own run."""
+"""Group commits: runs that write at the same time share a transaction, and one failure stays with its own run."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""A process that dies between two writes of a key-value store loses and repeats no message (M15)."""
+"""A process that dies between two writes of a key-value store loses and repeats no message."""
 
 import asyncio
 from collections.abc import AsyncIterator

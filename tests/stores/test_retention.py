@@ -27,7 +27,6 @@ async def old_runs(clock: ManualClock, count: int) -> MemoryStore:
 
 
 async def test_old_runs_are_archived_and_deleted(tmp_path: Path) -> None:
-    # G14
     clock, archive = ManualClock(), tmp_path / "old.jsonl.gz"
     store = await old_runs(clock, 5)
     await store.put_note("r0", "mine", b"\xff")
@@ -48,7 +47,6 @@ async def test_old_runs_are_archived_and_deleted(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_a_worker_holds_is_kept(tmp_path: Path) -> None:
-    # G14
     store = await old_runs(ManualClock(), 3)
     await store.acquire("r0", "someone", ttl=60)
     assert await expire_runs(store, DAY / 2, archive=tmp_path / "a.gz") == 1
@@ -56,7 +54,6 @@ async def test_a_run_that_a_worker_holds_is_kept(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_changed_meanwhile_is_kept_and_can_be_driven_at_once(tmp_path: Path) -> None:
-    # G14
     clock = ManualClock()
     store = await old_runs(clock, 3)
     acquire = store.acquire
@@ -78,7 +75,6 @@ async def test_a_run_that_changed_meanwhile_is_kept_and_can_be_driven_at_once(tm
 
 
 async def test_a_run_is_deleted_only_once_it_is_archived(tmp_path: Path) -> None:
-    # G14
     store = FaultyStore(await old_runs(ManualClock(), 3))
     store.fail("delete")
     with pytest.raises(Exception, match="planned fault"):

@@ -9,14 +9,13 @@ KNOWN = [3643, 2762, 3314, 2330, 255, 2640]
 
 
 def test_the_key_is_a_stable_function_of_the_id() -> None:
-    # G13: these values must never change.
+    # These values must never change.
     assert [shard_key(id) for id in ("", "customer-7", "日本", "\ud800", "r~0ff", "r~0FF")] == KNOWN
     keys = {shard_key(f"thread {number}") for number in range(100_000)}
     assert len(keys) == SHARD_KEYS
 
 
 def test_a_run_id_gets_the_key_of_its_thread_once() -> None:
-    # G13
     run_id = add_shard_key("r", "customer-7")
     assert shard_key(run_id) == shard_key("customer-7")
     assert add_shard_key(run_id, "customer-7") == run_id
@@ -27,7 +26,6 @@ def test_a_run_id_gets_the_key_of_its_thread_once() -> None:
 
 
 async def test_runs_of_a_thread_are_generated_with_its_key() -> None:
-    # G13
     store = MemoryStore()
     runner = Runner(Agent("A", model=ScriptedModel(["hello"], cycle=True)), store=store)
     for _ in range(3):

@@ -194,7 +194,6 @@ async def test_the_database_of_another_program_is_refused_and_kept(path: Path) -
 
 
 async def test_a_file_of_layout_5_is_migrated(path: Path) -> None:
-    # G5
     layout = sqlite_file._LAYOUT + sqlite_file._FROM_3 + sqlite_file._FROM_4
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(layout + "PRAGMA user_version = 5")
@@ -210,7 +209,6 @@ async def test_a_file_of_layout_5_is_migrated(path: Path) -> None:
 
 
 async def test_forks_of_layout_6_are_migrated(path: Path) -> None:
-    # G14
     layout = sqlite_file._LAYOUT + sqlite_file._FROM_3 + sqlite_file._FROM_4 + sqlite_file._FROM_5
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(layout + "PRAGMA user_version = 6")
@@ -264,7 +262,6 @@ async def test_an_older_file_is_migrated_with_its_content(path: Path) -> None:
 
 
 async def test_a_file_without_an_inbox_is_migrated(path: Path) -> None:
-    # M15
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(sqlite_file._LAYOUT + sqlite_file._FROM_3 + "PRAGMA user_version = 4")
         connection.execute(
@@ -391,7 +388,6 @@ def test_invalid_arguments_are_refused() -> None:
 
 @pytest.mark.parametrize("damaged", ["[", '{"a": 1}', "[1]", b"\xff", 7])
 async def test_damaged_origins_are_reported(path: Path, damaged: object) -> None:
-    # G14
     await _fill(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE runs SET origins = ?", (damaged,))

@@ -39,7 +39,6 @@ async def _sign_in(session: aiohttp.ClientSession, app: StudioApp, url: str) -> 
 
 
 async def test_the_token_of_the_url_works_once_and_sets_a_strict_cookie() -> None:
-    # S20
     app = studio_app(_runner())
     async with _serve(app) as (session, url):
         async with session.get(f"{url}/") as page:
@@ -64,7 +63,6 @@ async def test_the_token_of_the_url_works_once_and_sets_a_strict_cookie() -> Non
 
 
 async def test_every_response_has_the_security_headers() -> None:
-    # S20
     app = studio_app(_runner())
     async with _serve(app) as (session, url):
         for path in ("/", "/studio.js", "/api/runs", "/nothing"):
@@ -74,7 +72,6 @@ async def test_every_response_has_the_security_headers() -> None:
 
 
 async def test_the_api_needs_the_cookie_and_writes_need_the_same_origin() -> None:
-    # S20
     app = studio_app(_runner())
     async with _serve(app) as (session, url):
         for path in ("/api/runs", "/api/team", "/config.json", "/export/r.html"):
@@ -91,7 +88,6 @@ async def test_the_api_needs_the_cookie_and_writes_need_the_same_origin() -> Non
 
 
 async def test_a_configured_token_signs_in_again_and_again() -> None:
-    # S20
     app = studio_app(_runner(), auth="s3cret")
     async with _serve(app) as (session, url):
         for _ in range(2):
@@ -104,7 +100,7 @@ async def test_a_configured_token_signs_in_again_and_again() -> None:
 
 
 async def test_a_token_of_one_owner_does_not_open_the_page() -> None:
-    # S20: Studio shows the runs of all owners.
+    # Studio shows the runs of all owners.
     app = studio_app(_runner(), auth={"t": "ada"})
     async with _serve(app) as (session, url):
         async with session.get(f"{url}/?token=t") as page:
@@ -114,7 +110,6 @@ async def test_a_token_of_one_owner_does_not_open_the_page() -> None:
 
 
 async def test_without_a_team_runs_are_only_shown(tmp_path: Path) -> None:
-    # S20
     store = tmp_path / "runs.db"
     async with _runner(store) as runner:
         await runner.run("hi", run_id="r")
@@ -147,7 +142,6 @@ async def test_runs_of_other_workers_are_not_taken_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("redact", [False, True])
 async def test_an_export_is_one_page_without_requests(redact: bool) -> None:
-    # S16
     runner = _runner()
     await runner.run("mail ada@example.com", run_id="r")
     app = studio_app(runner)
@@ -168,7 +162,6 @@ async def test_an_export_is_one_page_without_requests(redact: bool) -> None:
 
 
 def test_the_files_of_the_page_are_small_and_load_nothing_else() -> None:
-    # S17, S18, S19
     folder = files("batonkit.studio").joinpath("assets")
     contents = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert {*contents} == {"index.html", *ASSETS}

@@ -1,4 +1,4 @@
-"""The requests to clients, and the handling of their responses in any form (S3, S5)."""
+"""The requests to clients, and the handling of their responses in any form."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -171,13 +171,13 @@ def test_an_empty_response_is_an_answer(stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_is_an_answer(stream: bool) -> None:
-    """S5: Swarm's stream fails on a refusal."""
+    """Swarm's stream fails on a refusal."""
     response = ask_agents(Client(Reply(None, refusal="I must not.")), Agent(), stream=stream)
     assert response.messages[0]["refusal"] == "I must not."
 
 
 def test_empty_chunks_are_skipped() -> None:
-    """S5: the last chunk often has only the token count."""
+    """The last chunk often has only the token count."""
     odd = [Dumpable(choices=[]), Dumpable(choices=None), Dumpable(choices=[Dumpable(delta=None)])]
     client = Client([*odd, chunk(role="assistant", content="Hel"), *odd, chunk(content="lo"), *odd])
     items = list(Swarm(client).run(Agent(), [], stream=True))

@@ -1,4 +1,4 @@
-"""One run, streamed or not (S3, S4, S5)."""
+"""One run, streamed or not."""
 
 # Swarm's programs have functions without annotations.
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownArgumentType=false
@@ -154,7 +154,6 @@ def test_instructions_may_be_a_function_of_the_variables() -> None:
 
 @pytest.mark.parametrize("instructions", [lambda: "None needed.", lambda variables=None: "None needed.", str])
 def test_instructions_may_take_nothing(instructions: Any) -> None:
-    """S5."""
     client = Client("Hi.")
     ask_agents(client, Agent(instructions=instructions))
     assert client.prompts[0] in ("None needed.", "defaultdict(<class 'str'>, {})")

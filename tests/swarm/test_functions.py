@@ -1,4 +1,4 @@
-"""Functions of every kind, called with a model's arguments (S1, S2, S5)."""
+"""Functions of every kind, called with a model's arguments."""
 
 # Swarm's programs have functions without annotations.
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownArgumentType=false
@@ -57,7 +57,6 @@ class Size(BaseModel):
 
 
 def test_typed_parameters_are_converted() -> None:
-    """S5."""
 
     def cut(size: Size, times: int, names: list[str] | None = None):
         return f"{type(size).__name__} {size.width} {times!r} {names!r}"
@@ -67,7 +66,7 @@ def test_typed_parameters_are_converted() -> None:
 
 
 def test_invalid_arguments_are_reported_to_the_model() -> None:
-    """S5: in Swarm each of these ends the run."""
+    """In Swarm each of these ends the run."""
 
     def pay(amount: int):
         return str(amount)
@@ -97,7 +96,6 @@ def test_arguments_may_be_objects_or_none() -> None:
 
 
 def test_an_exception_is_reported_to_the_model() -> None:
-    """S5."""
 
     def fail():
         raise LookupError("no such order")
@@ -155,13 +153,12 @@ class Guide:
     ],
 )
 def test_context_variables_reach_every_kind_of_function(function: Any, name: str, shown: str) -> None:
-    """S2."""
     wanted = {} if isinstance(function, partial) else {"city": "Rome"}
     assert results_of(function, call(name, **wanted), context_variables={"user": "Ann"}) == [shown]
 
 
 def test_a_local_variable_called_context_variables_is_not_a_parameter() -> None:
-    """S2: Swarm inspects the names in the code, and calls such a function with one argument too many."""
+    """Swarm inspects the names in the code, and calls such a function with one argument too many."""
 
     def local():
         context_variables = "mine"

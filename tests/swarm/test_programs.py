@@ -1,4 +1,4 @@
-"""Typical Swarm programs; only their imports differ: `batonkit.swarm` instead of `swarm` (S6).
+"""Typical Swarm programs; only their imports differ: `batonkit.swarm` instead of `swarm`.
 
 The model is scripted; each program runs with and without streaming, with the same result.
 """

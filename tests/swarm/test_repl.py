@@ -1,4 +1,4 @@
-"""The demo loop in a terminal, and the printing of messages (S3, S5)."""
+"""The demo loop in a terminal, and the printing of messages."""
 
 # Swarm's programs have functions without annotations.
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownArgumentType=false
@@ -49,7 +49,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
 def test_the_loop_keeps_agent_messages_and_variables(
     stream: bool, type_lines: TypeLines, printed: Callable[[], str]
 ) -> None:
-    """S5: including the context variables, which Swarm's own loop drops."""
+    """Including the context variables, which Swarm's own loop drops."""
 
     def to_sales():
         return Result(value="on to sales", agent=sales, context_variables={"budget": 5})
@@ -75,7 +75,6 @@ def test_the_loop_keeps_agent_messages_and_variables(
 
 @pytest.mark.parametrize("leaving", ["exit", " EXIT ", EOFError(), KeyboardInterrupt()])
 def test_the_user_can_end_the_loop(leaving: Any, type_lines: TypeLines, printed: Callable[[], str]) -> None:
-    """S5."""
     type_lines("Hi", leaving)
     client = Client("Hello!")
     run_demo_loop(Agent(), client=client)
@@ -170,7 +169,6 @@ UNSAFE = "\x1b[2J\x9b31m\u202egnp\x7f"
 def test_nothing_that_is_printed_controls_the_terminal(
     stream: bool, type_lines: TypeLines, printed: Callable[[], str]
 ) -> None:
-    # F19
     def look(text: str) -> str:
         return text
 

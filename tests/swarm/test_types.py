@@ -1,4 +1,4 @@
-"""The types of Swarm programs (S3, S6)."""
+"""The types of Swarm programs."""
 
 import copy
 import sys
@@ -72,7 +72,6 @@ def test_without_openai_its_types_raise_module_not_found(monkeypatch: pytest.Mon
 
 
 def test_a_star_import_needs_no_openai(monkeypatch: pytest.MonkeyPatch) -> None:
-    # F32
     monkeypatch.setitem(sys.modules, "openai", None)
     names: dict[str, Any] = {}
     exec("from batonkit.swarm.types import *", names)

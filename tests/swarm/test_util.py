@@ -1,4 +1,4 @@
-"""Function schemas, merging of chunks, debug output (S2, S5, S6)."""
+"""Function schemas, merging of chunks, debug output."""
 
 # Swarm's programs have functions without annotations.
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownArgumentType=false
@@ -77,7 +77,7 @@ class Address(BaseModel):
 
 
 def test_the_schema_has_the_full_types() -> None:
-    """S5: Swarm turns every type it does not know into a string."""
+    """Swarm turns every type it does not know into a string."""
 
     def deliver(
         to: Address, colours: list[Colour], tags: dict[str, int], size: Literal["s", "m"], floor: int | None = None
@@ -129,7 +129,7 @@ def plain(city, context_variables: dict[str, Any]):
     ],
 )
 def test_context_variables_are_hidden_by_signature(function: Any, name: str, description: str) -> None:
-    """S2: also for decorated functions, partials, methods and callable objects."""
+    """Also for decorated functions, partials, methods and callable objects."""
     schema = function_to_json(function)["function"]
     assert (schema["name"], schema["description"]) == (name, description)
     assert schema["parameters"]["properties"] == {"city": {"type": "string"}}
@@ -189,7 +189,7 @@ def test_texts_are_merged_at_any_depth() -> None:
 
 
 def test_new_texts_are_added() -> None:
-    """S5: for example a refusal, on which Swarm's own merging fails."""
+    """For example a refusal, on which Swarm's own merging fails."""
     target: dict[str, Any] = {"content": "", "function_call": None}
     merge_fields(target, {"refusal": "No.", "function_call": {"name": "x"}})
     merge_fields(target, {"refusal": " Never.", "function_call": {"name": "y"}})
@@ -213,7 +213,6 @@ def complete_call(name: str, arguments: str, id: str) -> dict[str, Any]:
 
 
 def test_several_calls_in_one_chunk_are_merged() -> None:
-    """S5."""
     message = new_message()
     merge_chunk(
         message, {"role": "assistant", "tool_calls": [call_delta(0, "a", "", "1"), call_delta(1, "b", "", "2")]}

@@ -352,7 +352,6 @@ async def test_a_tool_that_says_once_and_does_it_again_is_named() -> None:
 
 
 async def test_a_report_is_json_that_studio_opens() -> None:
-    # S14
     report = await crash_report(lambda store: Runner(Agent("Desk"), model=ScriptedModel(["hi"]), store=store), "hello")
     decoded = json.loads(report.to_json())
     assert (decoded["format"], decoded["version"], decoded["kind"]) == ("baton-report", 1, "crashes")

@@ -154,7 +154,7 @@ async def test_a_stream_waits_for_an_event() -> None:
 
 
 async def test_a_stream_that_waits_can_be_cancelled() -> None:
-    """T29: leaving early leaves nothing running."""
+    """Leaving early leaves nothing running."""
     reached = asyncio.Event()
 
     async def read(answer: AsyncIterator[Chunk]) -> None:
@@ -191,7 +191,7 @@ def test_call_writes_its_arguments_as_json() -> None:
 
 
 def test_transfer_to_is_the_one_tool_for_transfers() -> None:
-    """T12: one tool `transfer_to_agent` with a required `agent_name`."""
+    """One tool `transfer_to_agent` with a required `agent_name`."""
     assert transfer_to("Weather") == ToolCall("", "transfer_to_agent", '{"agent_name":"Weather"}')
 
 
@@ -327,7 +327,7 @@ contents: st.SearchStrategy[Content] = st.text() | st.lists(st.builds(Text, st.t
     usage=st.none() | st.builds(Usage, st.integers(0, 9)),
 )
 def test_streaming_or_not_the_collected_answer_is_the_same(message: AssistantMessage, usage: Usage | None) -> None:
-    """T28: streaming on or off changes no logged event."""
+    """Streaming on or off changes no logged event."""
 
     async def answer(*, stream: bool) -> ModelResponse:
         return await collect_response(ScriptedModel([ModelResponse(message, usage)], stream=stream).respond(request()))

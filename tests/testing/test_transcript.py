@@ -46,7 +46,7 @@ PICTURE = Image(url="https://example.org/cat.png")
 
 
 def test_a_transfer_reads_as_it_happened() -> None:
-    """T16: the events of a transfer, in order."""
+    """The events of a transfer, in order."""
     ask = ToolCall("call_1", "transfer_to_agent", '{"agent_name":"Weather"}')
     done = "successfully transferred to agent [Weather]"
     events: list[Event | Delta] = [

@@ -1,4 +1,4 @@
-"""Tools made of functions: T9, T7, DESIGN §7."""
+"""Tools made of functions."""
 
 import logging
 from collections.abc import Callable
@@ -152,7 +152,7 @@ async def test_the_context_is_given_wherever_it_stands(make_context: Callable[..
 
 
 async def test_values_can_be_injected_and_types_assumed(make_context: Callable[..., Ctx]) -> None:
-    # S2: what the Swarm door is built with.
+    # What the Swarm door is built with.
     def greet(context_variables: dict[str, Any], name: str, times: int = 1) -> str:
         return f"{context_variables['greeting']} {name}" * times
 
@@ -170,7 +170,7 @@ async def test_values_can_be_injected_and_types_assumed(make_context: Callable[.
 
 
 async def test_a_result_can_be_the_answer(ctx: Ctx) -> None:
-    # T7: by the tool, or by a result that says so; an error never is.
+    # By the tool, or by a result that says so; an error never is.
     @tool(return_directly=True)
     async def answer(kind: str) -> str | ToolResult:
         if kind == "fails":
@@ -205,7 +205,6 @@ async def failing(error: str) -> str:
 
 
 async def test_a_failing_tool_tells_the_model(ctx: Ctx, caplog: pytest.LogCaptureFixture) -> None:
-    # T9
     outcome = await tool(failing).call(ctx, '{"error": "value"}')
     assert outcome == ToolResult("tool `failing` failed: ValueError: no such city", is_error=True)
     (record,) = caplog.records
@@ -224,7 +223,7 @@ async def test_a_tool_error_goes_to_the_model_as_it_is(ctx: Ctx, caplog: pytest.
 
 
 async def test_an_error_can_end_the_run(ctx: Ctx) -> None:
-    # T9: on_error="raise"
+    # on_error="raise"
     with pytest.raises(ToolFailedError, match="tool `failing` failed: ValueError: no such city") as raised:
         await tool(failing, on_error="raise").call(ctx, '{"error": "value"}')
     assert raised.value.tool == "failing"

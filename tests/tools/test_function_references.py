@@ -1,4 +1,4 @@
-"""The objects that a function refers to, so that a team finds the agents it may return: T13."""
+"""The objects that a function refers to, so that a team finds the agents it may return."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Streaming tools: async generator functions whose items are progress, the last one the result (control M13)."""
+"""Streaming tools: async generator functions whose items are progress, the last one the result."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -50,7 +50,6 @@ async def deltas_of(runner: Runner, *args: Any) -> tuple[list[Any], Any]:
 
 
 async def test_items_are_delivered_and_the_last_one_is_the_result() -> None:
-    # M13
     runner = Runner(agent_with(search, steps=[call("search", query="lamp"), "done"]))
     deltas, result = await deltas_of(runner)
     (progress, *hits) = deltas
@@ -65,21 +64,19 @@ async def test_items_are_delivered_and_the_last_one_is_the_result() -> None:
 
 
 async def test_without_subscribers_the_result_is_the_same() -> None:
-    # M13: items are not recorded.
+    # Items are not recorded.
     result = await Runner(agent_with(search, steps=[call("search", query="lamp"), "done"])).run("go")
     assert results(result.events) == [("2 hits", False)]
     assert (await Runner(agent_with(search)).replay(result.events)).output == "done"
 
 
 def test_the_schema_comes_from_the_parameters() -> None:
-    # M13
     assert search.spec.description == "Search the catalogue."
     assert search.spec.parameters["required"] == ["query"]
     assert search.spec.parameters["properties"]["query"] == {"type": "string", "description": "What to look for."}
 
 
 async def test_calling_the_tool_returns_the_generator() -> None:
-    # M13
     items = [item async for item in search("lamp", limit=0)]
     assert items == ["searching for lamp", Final("0 hits")]
 
@@ -117,13 +114,12 @@ async def no_items() -> AsyncIterator[str]:
     ],
 )
 async def test_a_wrong_sequence_of_items_ends_the_run(function: Any, told: str) -> None:
-    # M13: the model cannot correct it.
+    # The model cannot correct it.
     with pytest.raises(ToolResultError, match=told):
         await Runner(agent_with(tool(function))).run("go")
 
 
 async def test_an_item_that_is_not_json_ends_the_run_with_and_without_subscribers() -> None:
-    # M13
     @tool
     async def odd() -> AsyncIterator[Any]:
         """Yield an object."""
@@ -137,7 +133,6 @@ async def test_an_item_that_is_not_json_ends_the_run_with_and_without_subscriber
 
 
 async def test_an_error_in_the_middle_is_returned_to_the_model_and_the_generator_is_closed() -> None:
-    # M13
     closed: list[str] = []
 
     @tool
@@ -155,7 +150,6 @@ async def test_an_error_in_the_middle_is_returned_to_the_model_and_the_generator
 
 
 async def test_a_timeout_closes_the_generator() -> None:
-    # M13
     clock, closed = FrozenLoopClock(), list[str]()
 
     @tool(timeout=60)
@@ -178,7 +172,6 @@ async def test_a_timeout_closes_the_generator() -> None:
 
 
 async def test_cancelling_the_run_closes_the_generator() -> None:
-    # M13
     closed: list[str] = []
 
     @tool
@@ -202,7 +195,6 @@ async def test_cancelling_the_run_closes_the_generator() -> None:
 
 
 async def test_approval_comes_before_the_first_item() -> None:
-    # M13
     started: list[str] = []
 
     @tool(needs_approval=True)
@@ -220,7 +212,6 @@ async def test_approval_comes_before_the_first_item() -> None:
 
 
 async def test_a_streaming_tool_may_ask_and_resumes_from_its_beginning() -> None:
-    # M13
     steps: list[str] = []
 
     @tool
@@ -245,7 +236,7 @@ async def test_a_streaming_tool_may_ask_and_resumes_from_its_beginning() -> None
 
 
 async def test_final_may_hold_what_a_tool_may_return() -> None:
-    # M13: also an agent, which is a transfer.
+    # Also an agent, which is a transfer.
     other = Agent("B", model=ScriptedModel(["hello from B"]))
 
     @tool
@@ -260,7 +251,6 @@ async def test_final_may_hold_what_a_tool_may_return() -> None:
 
 
 async def test_methods_partials_and_callable_objects_can_stream() -> None:
-    # M13
     class Counter:
         async def count(self, upto: int) -> AsyncIterator[str | Final[int]]:
             """Count."""
@@ -289,7 +279,7 @@ async def test_methods_partials_and_callable_objects_can_stream() -> None:
 
 @pytest.mark.parametrize("effect", ["idempotent", "once"])
 async def test_streaming_tools_survive_crashes_after_every_event(effect: Any) -> None:
-    # M13: a `once` tool streams and is called once.
+    # A `once` tool streams and is called once.
     @tool(effect=effect)
     async def pay(ctx: RunContext, amount: int) -> AsyncIterator[str | Final[str]]:
         """Pay."""

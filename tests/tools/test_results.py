@@ -106,12 +106,12 @@ def test_an_outcome_says_it_all_itself() -> None:
     for said in (ToolResult("x", is_error=True), ToolResult("x", is_final=True), ToolResult("x", transfer_to="B")):
         assert to_tool_result(said, "t") is said
         assert to_tool_result(said, "t", is_final=True) is said
-    # T7: a tool that returns directly does so however its result is put.
+    # A tool that returns directly does so however its result is put.
     assert to_tool_result(ToolResult("x"), "t", is_final=True) == ToolResult("x", is_final=True)
 
 
 def test_a_value_can_say_what_it_means() -> None:
-    # T13: this is how an agent is returned.
+    # This is how an agent is returned.
     waiter = Waiter()
     assert to_tool_result(waiter, "t") == ToolResult("Waiter takes over", transfer_to=waiter)
     assert not to_tool_result(waiter, "t", is_final=True).is_final

@@ -1,4 +1,4 @@
-"""Sync functions in worker threads: T9, T29, D10. Nothing here sleeps: events say when to go on."""
+"""Sync functions in worker threads. Nothing here sleeps: events say when to go on."""
 
 import asyncio
 import logging
@@ -126,7 +126,7 @@ async def let_cancellation_arrive() -> None:
 
 
 async def test_a_cancelled_run_waits_for_the_function(blocking: Blocking, ctx: Ctx) -> None:
-    # T29: nothing is left running.
+    # Nothing is left running.
     FrozenLoopClock()  # No time passes: the function is not late.
     running = asyncio.create_task(tool(blocking, name="block").call(ctx, ""))
     await blocking.has_started.wait()

@@ -1,4 +1,4 @@
-"""Asking a person first: D2."""
+"""Asking a person first."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -137,7 +137,7 @@ ALWAYS = Approval(True, always=True)
 
 
 async def test_always_is_for_the_agent_that_asked() -> None:
-    # F14: approving one agent's `pay` approved another agent's tool of that name.
+    # Approving one agent's `pay` approved another agent's tool of that name.
     @tool(name="pay", needs_approval=True)
     async def pay_anyone(amount: int) -> str:
         return f"sent {amount}"
@@ -153,7 +153,7 @@ async def test_always_is_for_the_agent_that_asked() -> None:
 
 
 async def test_always_is_for_the_place_of_a_nested_agent() -> None:
-    # F14: the same agent inside another one is asked about again, but each call of it by the same agent is not.
+    # The same agent inside another one is asked about again, but each call of it by the same agent is not.
     model = ScriptedModel(
         {
             "Boss": [call("payer", request="1"), call("payer", request="2"), transfer_to("Deputy")],
@@ -171,7 +171,7 @@ async def test_always_is_for_the_place_of_a_nested_agent() -> None:
 
 
 async def test_always_lasts_through_the_rounds_of_a_workflow() -> None:
-    # F14: the place is made of agents, not of their activations.
+    # The place is made of agents, not of their activations.
     model = ScriptedModel({"First": ["ready"], "Payer": [call("pay", amount=1), "paid"]}, cycle=True)
     steps = [Agent("First"), Agent("Payer", tools=[pay])]
     runner = Runner(LoopAgent("Rounds", sub_agents=steps, max_iterations=3), model=model)
@@ -182,7 +182,7 @@ async def test_always_lasts_through_the_rounds_of_a_workflow() -> None:
 
 
 async def test_always_does_not_answer_a_question_already_asked(ctx: Ctx, make_context: MakeContext) -> None:
-    # D4: partial answers; the rest stays open, also when both calls are of one tool and one turn.
+    # Partial answers; the rest stays open, also when both calls are of one tool and one turn.
     first = await asked_by(ctx, pay, PAY)
     await asked_by(make_context(run=ctx._run, scope="1/m1.1"), pay, PAY)
     log = answered(ctx._run.log.events, {first.key: {"approved": True, "always": True}})
@@ -292,7 +292,7 @@ async def test_a_wrapper_outside_knows_the_function_inside(ctx: Ctx) -> None:
 
 @pytest.mark.parametrize("amount", ["NaN", "-Infinity"])
 async def test_arguments_that_no_question_can_show_go_back_to_the_model(amount: str) -> None:
-    # F31: the run ended with NotEncodableError.
+    # The run ended with NotEncodableError.
     @tool(needs_approval=True)
     async def send(amount: float) -> str:
         return f"sent {amount:g}"

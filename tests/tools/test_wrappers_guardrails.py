@@ -633,7 +633,6 @@ def test_mistakes_are_named_at_once(make: Any, message: str) -> None:
 
 
 async def test_a_guardrail_that_swallows_its_suspension_gives_no_verdict() -> None:
-    # F12
     async def careless(ctx: RunContext[Any], arguments: dict[str, Any]) -> bool:
         try:
             return await ctx.interrupt("may it?")
@@ -649,7 +648,7 @@ async def test_a_guardrail_that_swallows_its_suspension_gives_no_verdict() -> No
 
 
 async def test_a_verdict_closes_the_question_of_another_guardrail() -> None:
-    # F12: the call is refused whatever the answer is, and the run goes on.
+    # The call is refused whatever the answer is, and the run goes on.
     async def ask(ctx: RunContext[Any], arguments: dict[str, Any]) -> bool:
         return await ctx.interrupt("may it?")
 

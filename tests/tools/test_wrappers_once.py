@@ -42,7 +42,6 @@ async def crashed_after_the_intent(bank: Bank) -> list[Event]:
 
 
 async def test_the_intent_is_stored_before_the_tool_runs() -> None:
-    # DESIGN §6
     store = RecordingStore()
     stored: list[list[str]] = []
 
@@ -58,7 +57,6 @@ async def test_the_intent_is_stored_before_the_tool_runs() -> None:
 
 
 async def test_a_crash_in_between_is_asked_about_and_nothing_runs_again() -> None:
-    # DESIGN §6
     bank = Bank()
     runner = bank.runner()
     runner.load_log(await crashed_after_the_intent(bank))
@@ -89,7 +87,6 @@ async def test_a_crash_in_between_is_asked_about_and_nothing_runs_again() -> Non
     ],
 )
 async def test_the_answer_about_an_unknown_outcome_becomes_the_result(found: Any, line: str, paid: list[str]) -> None:
-    # DESIGN §6
     bank = Bank()
     runner = bank.runner()
     runner.load_log(await crashed_after_the_intent(bank))
@@ -103,7 +100,6 @@ async def test_the_answer_about_an_unknown_outcome_becomes_the_result(found: Any
 
 @pytest.mark.parametrize("wrong", ["yes", True, {"outcome": "paid"}, {"error": 5}, 7])
 async def test_an_answer_that_says_nothing_about_the_call_is_refused(wrong: Any) -> None:
-    # D1
     bank = Bank()
     runner = bank.runner()
     log = await crashed_after_the_intent(bank)
@@ -116,7 +112,6 @@ async def test_an_answer_that_says_nothing_about_the_call_is_refused(wrong: Any)
 
 
 async def test_a_second_crash_is_asked_about_again() -> None:
-    # DESIGN §6
     bank = Bank()
     runner = bank.runner()
     runner.load_log(await crashed_after_the_intent(bank))
@@ -132,7 +127,7 @@ async def test_a_second_crash_is_asked_about_again() -> None:
 
 
 async def test_a_cancelled_call_is_asked_about() -> None:
-    # D10: it is unknown how far the call came.
+    # It is unknown how far the call came.
     begun = asyncio.Event()
 
     @tool(effect="once")
@@ -152,7 +147,7 @@ async def test_a_cancelled_call_is_asked_about() -> None:
 
 
 async def test_a_tool_that_asks_something_itself_is_not_in_doubt() -> None:
-    # D1: it came as far as its question, and that is known.
+    # It came as far as its question, and that is known.
     store = RecordingStore()
     paid: list[str] = []
 
@@ -180,7 +175,6 @@ async def test_a_tool_that_asks_something_itself_is_not_in_doubt() -> None:
 
 
 async def test_an_approval_comes_before_the_intent() -> None:
-    # D2
     bank, store = Bank(), RecordingStore()
     runner = bank.runner([call("pay", euro=5), "done"], store, needs_approval=True)
     waiting = await runner.run("hi", run_id="r")
@@ -190,14 +184,12 @@ async def test_an_approval_comes_before_the_intent() -> None:
 
 
 async def test_a_failure_that_the_tool_itself_tells_of_is_an_outcome() -> None:
-    # DESIGN §6
     bank = Bank()
     result = await bank.runner([call("pay", euro=13), "done"]).run("hi")
     assert "A: pay failed -> tool `pay` failed: ValueError: unlucky" in transcript(result.events)
 
 
 async def test_a_failure_that_ends_the_run_leaves_the_outcome_open() -> None:
-    # DESIGN §6
     bank = Bank()
     runner = bank.runner([call("pay", euro=13), "done"], on_error="raise")
     with pytest.raises(ToolFailedError):
@@ -225,7 +217,7 @@ def test_there_are_three_effects() -> None:
 
 
 async def test_a_crash_is_asked_about_also_if_the_arguments_are_no_json() -> None:
-    # F31: the question could not be recorded, so the run could never be resumed.
+    # The question could not be recorded, so the run could never be resumed.
     @tool(effect="once")
     async def pay(euro: float) -> str:
         """Pay."""

@@ -1,4 +1,4 @@
-"""Timeouts per tool: T9."""
+"""Timeouts per tool."""
 
 import asyncio
 import threading

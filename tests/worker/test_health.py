@@ -32,7 +32,6 @@ def make_worker() -> Worker:
 
 
 async def test_a_worker_reports_its_health_and_numbers() -> None:
-    # G6
     worker = make_worker()
     run_id = await worker.runner.submit("hi")
     async with serve_health(worker, port=0) as port:

@@ -18,7 +18,6 @@ MEGABYTE = 1_000_000
 
 
 async def test_suspended_runs_take_little_memory(tmp_path: Path) -> None:
-    # G15
     @agent("Asks")
     async def asks(ctx: Any) -> None:
         await ctx.say("A sentence of a common length, as agents say them. " * 10)

@@ -69,7 +69,6 @@ def slow_team(turns: int = 2, *, store: Store | None = None) -> tuple[Runner[Any
 
 
 async def test_a_stopped_worker_lets_turns_finish_and_releases_its_runs(caplog: pytest.LogCaptureFixture) -> None:
-    # G6
     caplog.set_level(logging.INFO, "baton.worker")
     runner, go, made = slow_team()
     store = runner._require_store("test")
@@ -88,7 +87,6 @@ async def test_a_stopped_worker_lets_turns_finish_and_releases_its_runs(caplog: 
 
 
 async def test_turns_that_take_too_long_are_stopped() -> None:
-    # G6
     runner, _, made = slow_team()
     run_id = await runner.submit("hi")
     async with working(runner, drain=0.01) as worker:
@@ -107,7 +105,6 @@ async def test_a_second_stop_ends_the_wait() -> None:
 
 
 async def test_the_context_of_a_run_comes_from_the_factory() -> None:
-    # G6
     seen: list[Any] = []
 
     @agent("Desk")
@@ -137,7 +134,6 @@ async def test_an_unavailable_store_postpones_runs(monkeypatch: pytest.MonkeyPat
 
 
 async def test_undrivable_runs_keep_the_reason() -> None:
-    # G10
     store = MemoryStore()
     old = Runner(Agent("Old", model=ScriptedModel([])), store=store)
     run_id = await old.submit("hi")
@@ -162,7 +158,6 @@ async def die(store: Store, run_id: str, times: int = 1) -> None:
 
 
 async def test_a_run_that_kills_its_workers_is_parked_and_can_be_retried() -> None:
-    # G15
     store = MemoryStore()
     runner = Runner(Agent("Desk", model=ScriptedModel(["Hello."])), store=store)
     run_id = await runner.submit("hi")
@@ -198,7 +193,6 @@ async def test_a_parked_run_can_be_retried_before_the_worker_that_parked_it_know
 
 
 async def test_deaths_count_only_while_the_log_does_not_grow() -> None:
-    # G15
     store = MemoryStore()
     runner = Runner(Agent("Desk", model=ScriptedModel(["Hello."])), store=store)
     worker, run_id = Worker(runner, max_deaths=3), await runner.submit("hi")
@@ -223,7 +217,7 @@ async def test_released_runs_have_not_died() -> None:
 
 
 async def test_suspects_are_driven_one_at_a_time() -> None:
-    # G15: a run that kills its worker must not take the others down with it until all of them are parked.
+    # A run that kills its worker must not take the others down with it until all of them are parked.
     runner, go, made = slow_team(1)
     store = runner._require_store("test")
     run_ids = [await runner.submit("hi") for _ in range(3)]
@@ -242,7 +236,6 @@ async def test_suspects_are_driven_one_at_a_time() -> None:
 
 
 async def test_limits_hold_for_each_owner_and_in_total() -> None:
-    # G10
     store = FaultyStore(MemoryStore())
     runner, go, made = slow_team(1, store=store)
     run_ids = [await runner.submit("hi", owner=owner) for owner in ("ada", "ada", "ada", "bob", "eve")]
@@ -277,7 +270,7 @@ def test_mistakes_are_reported() -> None:
     with pytest.raises(SetupError, match="needs a PostgresStore"):
         Worker(runner, engine="postgres")
     with pytest.raises(SetupError, match="the engine `temporal` has no limits per owner or in total; use the engine"):
-        Worker(runner, engine="temporal", limits=Concurrency(per_owner=2))  # G10
+        Worker(runner, engine="temporal", limits=Concurrency(per_owner=2))
     assert Worker(runner, engine="temporal", limits=Concurrency()).engine.name == "temporal"
     with pytest.raises(SetupError, match="per_owner"):
         Concurrency(per_owner=0)

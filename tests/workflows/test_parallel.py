@@ -1,4 +1,4 @@
-"""Several agents at once: what each reads, how it is joined, and what becomes of errors, exits and timeouts (W3)."""
+"""Several agents at once: what each reads, how it is joined, and what becomes of errors, exits and timeouts."""
 
 import asyncio
 from typing import Any
@@ -64,7 +64,7 @@ def opening(name: str, gate: asyncio.Event) -> BaseAgent[Any, Any]:
 
 
 async def test_branches_run_at_once_and_are_joined_as_declared() -> None:
-    # W3: the first can only end after the second; its words come first all the same.
+    # The first can only end after the second; its words come first all the same.
     gate, seen = asyncio.Event(), list[list[str]]()
     both = ParallelAgent("P", sub_agents=[waiting("slow", gate), opening("fast", gate)])
     runner = Runner(SequentialAgent("S", sub_agents=[both, reader("after", seen)]), history="verbatim")
@@ -76,7 +76,6 @@ async def test_branches_run_at_once_and_are_joined_as_declared() -> None:
 
 
 async def test_siblings_never_see_each_other_at_any_depth() -> None:
-    # W3, W6
     seen: list[list[str]] = []
     inner = ParallelAgent("In", sub_agents=[reader("i1", seen), reader("i2", seen)])
     deep = SequentialAgent("D", sub_agents=[speaker("d"), inner, reader("d2", seen)])
@@ -86,7 +85,6 @@ async def test_siblings_never_see_each_other_at_any_depth() -> None:
 
 
 async def test_the_output_is_a_dict_of_the_branches_outputs() -> None:
-    # W3
     same = speaker("same")
     odd = ParallelAgent("P", sub_agents=[same, speaker("same#2", "odd"), same, speaker("x", "y")])
     result = await Runner(odd).run("go")
@@ -95,7 +93,6 @@ async def test_the_output_is_a_dict_of_the_branches_outputs() -> None:
 
 
 async def test_a_branchs_exit_ends_the_run_after_the_join() -> None:
-    # W3
     gate = asyncio.Event()
 
     @agent("leaves")
@@ -112,13 +109,11 @@ async def test_a_branchs_exit_ends_the_run_after_the_join() -> None:
 
 
 async def test_an_exit_beats_a_break_and_the_first_exit_counts() -> None:
-    # W3
     branches = [speaker("b", then=BreakLoop()), speaker("e1", then=Exit("one")), speaker("e2", then=Exit("two"))]
     assert (await Runner(ParallelAgent("P", sub_agents=branches)).run("go")).output == "one"
 
 
 async def test_branches_transfer_within_themselves() -> None:
-    # W3, T22
     model = ScriptedModel({"R1": [transfer_to("E1")], "E1": ["one"], "R2": [transfer_to("E2")], "E2": ["two"]})
     routers = [
         Agent(f"R{number}", description="r", sub_agents=[Agent(f"E{number}", description="e")]) for number in (1, 2)
@@ -134,7 +129,6 @@ async def test_branches_transfer_within_themselves() -> None:
 
 
 async def test_collect_lets_all_branches_end_and_names_every_failure() -> None:
-    # W3
     gate = asyncio.Event()
     branches = [failing("f1"), waiting("w", gate), failing("f2", KeyError("lost")), opening("o", gate)]
     runner = Runner(SequentialAgent("S", sub_agents=[ParallelAgent("P", sub_agents=branches), speaker("never")]))
@@ -146,7 +140,6 @@ async def test_collect_lets_all_branches_end_and_names_every_failure() -> None:
 
 
 async def test_two_failures_of_one_agent_are_told_apart() -> None:
-    # W3
     bad = failing("bad")
     with pytest.raises(BranchesFailedError) as caught:
         await Runner(ParallelAgent("P", sub_agents=[bad, bad])).run("go")
@@ -154,7 +147,6 @@ async def test_two_failures_of_one_agent_are_told_apart() -> None:
 
 
 async def test_a_resume_tries_only_the_failed_branches_again() -> None:
-    # W3
     broken, taken = [True], list[str]()
 
     @agent("flaky")
@@ -175,7 +167,6 @@ async def test_a_resume_tries_only_the_failed_branches_again() -> None:
 
 
 async def test_fail_fast_stops_the_others_at_the_first_error() -> None:
-    # W3
     stopped: list[str] = []
 
     @agent("endless")
@@ -192,7 +183,6 @@ async def test_fail_fast_stops_the_others_at_the_first_error() -> None:
 
 
 async def test_fail_fast_waits_for_questions_if_nothing_fails() -> None:
-    # W3, W5
     gate = asyncio.Event()
     branches = [asker("a"), waiting("w", gate), opening("o", gate)]
     runner = Runner(ParallelAgent("P", sub_agents=branches, on_error="fail_fast"))
@@ -201,7 +191,7 @@ async def test_fail_fast_waits_for_questions_if_nothing_fails() -> None:
 
 
 async def test_ignore_goes_on_without_the_branches_that_failed() -> None:
-    # W3: all that is left of them is a message that says so, on resume as well.
+    # All that is left of them is a message that says so, on resume as well.
     tries: list[str] = []
 
     @agent("bad")
@@ -223,14 +213,12 @@ async def test_ignore_goes_on_without_the_branches_that_failed() -> None:
 
 
 async def test_ignore_leaves_failed_branches_out_of_the_output() -> None:
-    # W3
     result = await Runner(ParallelAgent("P", sub_agents=[failing("f"), speaker("a")], on_error="ignore")).run("go")
     assert result.output == {"a": "a"}
 
 
 @pytest.mark.parametrize("policy", ["collect", "ignore", "fail_fast"])
 async def test_an_error_that_ends_the_run_also_ends_it_from_a_branch(policy: Any) -> None:
-    # DESIGN §10
     model = ScriptedModel({"A": ["a"], "B": ["b"]})
     branches = [Agent("A"), Agent("B"), speaker("c")]
     runner = Runner(ParallelAgent("P", sub_agents=branches, on_error=policy), model=model, limits=Limits(model_calls=1))
@@ -239,7 +227,7 @@ async def test_an_error_that_ends_the_run_also_ends_it_from_a_branch(policy: Any
 
 
 async def test_a_question_comes_before_errors_beside_it() -> None:
-    # W3, W5: the failed branch is tried again when the answer is there.
+    # The failed branch is tried again when the answer is there.
     runner = Runner(ParallelAgent("P", sub_agents=[failing("f"), asker("a"), speaker("b")]))
     result = await runner.run("go")
     assert [question.agent for question in result.interrupts] == ["a"]
@@ -248,7 +236,7 @@ async def test_a_question_comes_before_errors_beside_it() -> None:
 
 
 async def test_a_question_is_closed_when_what_is_around_it_has_failed() -> None:
-    # W5: the answer is not needed any more, so the interrupt is closed.
+    # The answer is not needed any more, so the interrupt is closed.
     def fast() -> ParallelAgent:
         return ParallelAgent("F", sub_agents=[asker("a"), failing("f")], on_error="fail_fast")
 
@@ -266,7 +254,7 @@ async def test_a_question_is_closed_when_what_is_around_it_has_failed() -> None:
 
 
 async def test_a_branch_that_gives_up_does_not_vanish() -> None:
-    # W3: a CancelledError of a library inside it stops the run, as it does in a sequence.
+    # A CancelledError of a library inside it stops the run, as it does in a sequence.
     @agent("gives_up")
     async def gives_up(ctx: AgentContext) -> None:
         raise asyncio.CancelledError
@@ -280,7 +268,6 @@ async def test_a_branch_that_gives_up_does_not_vanish() -> None:
 
 
 async def test_no_more_branches_than_allowed_run_at_once() -> None:
-    # W3
     running, most = [0], [0]
 
     def busy(name: str) -> BaseAgent[Any, Any]:
@@ -302,7 +289,6 @@ async def test_no_more_branches_than_allowed_run_at_once() -> None:
 
 
 async def test_a_question_does_not_keep_the_place_of_a_branch() -> None:
-    # W3, W5
     branches = [asker("a"), asker("b"), speaker("c")]
     runner = Runner(ParallelAgent("P", sub_agents=branches, max_concurrency=1))
     result = await runner.run("go")
@@ -313,7 +299,6 @@ async def test_a_question_does_not_keep_the_place_of_a_branch() -> None:
 
 @pytest.mark.parametrize("policy", ["collect", "ignore"])
 async def test_a_branch_that_takes_too_long(policy: Any) -> None:
-    # W3
     clock, never = FrozenLoopClock(), asyncio.Event()
     branches = [waiting("slow", never), speaker("a")]
     parallel = ParallelAgent("P", sub_agents=branches, branch_timeout=60, on_error=policy)
@@ -340,7 +325,6 @@ async def test_a_branch_that_takes_too_long(policy: Any) -> None:
 
 
 async def test_a_timeout_of_the_branchs_own_is_an_error_like_any_other() -> None:
-    # W3
     parallel = ParallelAgent("P", sub_agents=[failing("f", TimeoutError("mine"))], branch_timeout=60)
     with pytest.raises(BranchesFailedError, match="TimeoutError: mine"):
         await Runner(parallel).run("go")
@@ -350,7 +334,6 @@ async def test_a_timeout_of_the_branchs_own_is_an_error_like_any_other() -> None
 
 
 async def test_events_are_delivered_as_they_happen() -> None:
-    # W3, T28
     gate = asyncio.Event()
     runner = Runner(ParallelAgent("P", sub_agents=[waiting("w", gate), speaker("a")]))
     said: list[str] = []
@@ -364,7 +347,6 @@ async def test_events_are_delivered_as_they_happen() -> None:
 
 
 async def test_cancel_reaches_every_branch_and_leaves_nothing_running() -> None:
-    # T29
     stopped: list[str] = []
     ready = asyncio.Barrier(4)
 
@@ -393,7 +375,6 @@ async def test_cancel_reaches_every_branch_and_leaves_nothing_running() -> None:
 
 
 async def test_a_run_cancelled_twice_still_waits_for_its_branches() -> None:
-    # T29
     stopped: list[str] = []
     begun = asyncio.Event()
 
@@ -421,7 +402,6 @@ async def test_a_run_cancelled_twice_still_waits_for_its_branches() -> None:
 
 
 async def test_a_cancelled_run_goes_on_where_its_branches_were() -> None:
-    # T29, W5
     gate, taken = asyncio.Event(), list[str]()
 
     @agent("a")
@@ -444,7 +424,6 @@ async def test_a_cancelled_run_goes_on_where_its_branches_were() -> None:
 
 
 async def test_two_branches_may_each_bring_in_an_agent_of_the_same_name() -> None:
-    # W3, T13
     def host(name: str) -> BaseAgent[Any, Any]:
         @tool
         async def fetch() -> BaseAgent[Any, Any]:
@@ -483,7 +462,6 @@ def test_a_parallel_that_cannot_work(options: dict[str, Any], complaint: str) ->
 @pytest.mark.parametrize("order", [0, -1])
 @pytest.mark.parametrize("is_elsewhere", [False, True])
 async def test_questions_in_nested_branches_answered_one_at_a_time(order: int, is_elsewhere: bool) -> None:
-    # W3, W5, W6
     taken: list[str] = []
     seen: list[list[str]] = []
 
@@ -525,7 +503,6 @@ async def test_questions_in_nested_branches_answered_one_at_a_time(order: int, i
 
 
 async def test_the_join_is_the_same_live_and_after_a_resume() -> None:
-    # W3
     def make() -> Runner[Any, Any]:
         branches = [
             passing("a", speaker("a2")),

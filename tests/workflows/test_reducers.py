@@ -1,4 +1,4 @@
-"""Values of branches: a copy at the fork, merged at the join in the order of declaration (W4)."""
+"""Values of branches: a copy at the fork, merged at the join in the order of declaration."""
 
 import asyncio
 from typing import Any
@@ -43,7 +43,6 @@ def merge(current: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_branch_sees_the_values_at_the_fork_and_its_own_writes() -> None:
-    # W4
     seen: dict[str, Any] = {}
     branches = [peeking("a", "x", seen, write="a"), peeking("b", "x", seen, write="b"), peeking("c", "x", seen)]
     result = await Runner(ParallelAgent("P", sub_agents=branches)).run("go", values={"x": "fork"})
@@ -51,7 +50,6 @@ async def test_a_branch_sees_the_values_at_the_fork_and_its_own_writes() -> None
 
 
 async def test_the_branch_declared_last_wins_in_any_order_of_completion() -> None:
-    # W4
     gate = asyncio.Event()
 
     @agent("slow")
@@ -86,7 +84,6 @@ async def test_the_branch_declared_last_wins_in_any_order_of_completion() -> Non
     ],
 )
 async def test_a_reducer_merges_what_branches_wrote(reducer: Any, before: Any, written: list[Any], after: Any) -> None:
-    # W4
     branches = [writer(f"w{number}", x=value) for number, value in enumerate(written)]
     parallel = ParallelAgent("P", sub_agents=[*branches, speaker("quiet")], reducers={"x": reducer})
     runner = Runner(SequentialAgent("S", sub_agents=[parallel, asker("ask")]))
@@ -98,7 +95,7 @@ async def test_a_reducer_merges_what_branches_wrote(reducer: Any, before: Any, w
 
 
 async def test_a_delete_is_merged_too() -> None:
-    # W4: also of a key that only a branch before it wrote.
+    # Also of a key that only a branch before it wrote.
     values = {"x": 1, "y": 1}
     deletes = [writer("a", x=None, new=1), writer("b", y=None, new=None)]
     assert (await Runner(ParallelAgent("P", sub_agents=deletes)).run("go", values=values)).values == {}
@@ -109,7 +106,6 @@ async def test_a_delete_is_merged_too() -> None:
 
 
 async def test_writes_of_tools_transfers_and_nested_branches_reach_the_join() -> None:
-    # W4
     @tool
     async def note(ctx: RunContext) -> str:
         """Note something."""
@@ -127,7 +123,7 @@ async def test_writes_of_tools_transfers_and_nested_branches_reach_the_join() ->
 
 
 async def test_nothing_is_merged_before_the_join() -> None:
-    # W4, W5: while a branch waits, the run's values are those at the fork.
+    # While a branch waits, the run's values are those at the fork.
     runner = Runner(ParallelAgent("P", sub_agents=[writer("a", x=1), asker("b")]))
     result = await runner.run("go", values={"x": 0})
     assert result.values == {"x": 0}
@@ -135,7 +131,6 @@ async def test_nothing_is_merged_before_the_join() -> None:
 
 
 async def test_failed_branches_leave_the_values_alone() -> None:
-    # W4
     def bad() -> BaseAgent[Any, Any]:
         return SequentialAgent("Bad", sub_agents=[writer("w", x="bad"), failing("f")])
 
@@ -150,7 +145,6 @@ async def test_failed_branches_leave_the_values_alone() -> None:
 
 
 async def test_a_reducer_that_fails_ends_the_run() -> None:
-    # W4
     parallel = ParallelAgent("P", sub_agents=[writer("a", x="text")], reducers={"x": add})
     with pytest.raises(TypeError):
         await Runner(parallel).run("go", values={"x": 1})

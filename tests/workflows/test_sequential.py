@@ -1,4 +1,4 @@
-"""One agent after the other: what flows through, what ends it, and the paths (W1, W6, T22)."""
+"""One agent after the other: what flows through, what ends it, and the paths."""
 
 from typing import Any
 
@@ -36,7 +36,6 @@ from batonkit.workflows import BreakLoop
 
 
 async def test_each_step_runs_once_in_order_and_reads_what_was_said_before() -> None:
-    # W1
     seen: list[list[str]] = []
     runner = Runner(SequentialAgent("S", sub_agents=[speaker("a"), speaker("b"), reader("c", seen)]))
     result = await runner.run("go")
@@ -61,14 +60,12 @@ async def test_each_step_runs_once_in_order_and_reads_what_was_said_before() -> 
 
 
 async def test_the_output_is_the_last_answer_of_a_step() -> None:
-    # W1, F23
     result = await Runner(SequentialAgent("S", sub_agents=[speaker("a"), writer("quiet", x=1)])).run("go")
     assert (result.output, result.values) == ("a", {"x": 1})
 
 
 @pytest.mark.parametrize("action", [Exit("over"), Exit()])
 async def test_an_exit_ends_the_sequence_and_everything_around_it(action: Exit) -> None:
-    # W1
     inner = SequentialAgent("Inner", sub_agents=[speaker("b", then=action), speaker("never")])
     runner = Runner(SequentialAgent("S", sub_agents=[speaker("a"), inner, speaker("nor I")]))
     result = await runner.run("go")
@@ -77,7 +74,6 @@ async def test_an_exit_ends_the_sequence_and_everything_around_it(action: Exit) 
 
 
 async def test_an_error_ends_the_sequence_and_a_resume_tries_that_step_again() -> None:
-    # W1
     tries: list[int] = []
 
     @agent("flaky")
@@ -101,7 +97,7 @@ async def test_an_error_ends_the_sequence_and_a_resume_tries_that_step_again() -
 
 
 async def test_a_steps_transfers_stay_inside_the_step() -> None:
-    # W1, T22: the next step's path continues from the step, not from the agent it transferred to.
+    # The next step's path continues from the step, not from the agent it transferred to.
     model = ScriptedModel({"Router": [transfer_to("Expert")], "Expert": ["expert answer"], "Writer": ["written"]})
     router = Agent("Router", sub_agents=[Agent("Expert", description="knows")], description="routes")
     runner = Runner(SequentialAgent("S", sub_agents=[router, Agent("Writer")]), model=model)
@@ -119,7 +115,6 @@ async def test_a_steps_transfers_stay_inside_the_step() -> None:
 
 
 async def test_control_returns_to_a_step_before_the_next_step_starts() -> None:
-    # W1, T21
     model = ScriptedModel({"Boss": [call("transfer_to_worker"), "thanks"], "Worker": ["done"], "Next": ["next"]})
     boss = Agent("Boss", handoffs=[handoff(Agent("Worker", description="works"), return_to="caller")])
     result = await Runner(SequentialAgent("S", sub_agents=[boss, Agent("Next")]), model=model).run("go")
@@ -127,7 +122,6 @@ async def test_control_returns_to_a_step_before_the_next_step_starts() -> None:
 
 
 async def test_nested_workflows_contribute_their_own_names_to_the_path() -> None:
-    # T22
     inner = SequentialAgent("In", sub_agents=[speaker("b"), speaker("c")])
     both = ParallelAgent("Both", sub_agents=[speaker("d"), speaker("e")])
     result = await Runner(SequentialAgent("S", sub_agents=[speaker("a"), inner, both, speaker("f")])).run("go")
@@ -135,7 +129,6 @@ async def test_nested_workflows_contribute_their_own_names_to_the_path() -> None
 
 
 async def test_a_step_after_nested_workflows_reads_all_of_their_messages() -> None:
-    # W6
     seen: list[list[str]] = []
     deep = ParallelAgent("P", sub_agents=[speaker("p1"), LoopAgent("L", sub_agents=[speaker("l")], max_iterations=2)])
     root = SequentialAgent("S", sub_agents=[speaker("a"), SequentialAgent("In", sub_agents=[deep]), reader("z", seen)])
@@ -146,7 +139,6 @@ async def test_a_step_after_nested_workflows_reads_all_of_their_messages() -> No
 
 
 async def test_an_agent_may_be_several_steps() -> None:
-    # W1
     again = asker("again")
     runner = Runner(SequentialAgent("S", sub_agents=[again, again]))
     first = await runner.run("go")
@@ -158,14 +150,12 @@ async def test_an_agent_may_be_several_steps() -> None:
 
 
 async def test_a_break_without_a_loop_ends_the_sequence() -> None:
-    # W1, W2
     steps = [speaker("a", then=BreakLoop()), speaker("never")]
     result = await Runner(SequentialAgent("S", sub_agents=steps)).run("go")
     assert (texts(result), result.status) == (["a"], "completed")
 
 
 async def test_a_workflow_can_be_transferred_to_and_gives_control_back() -> None:
-    # W1, T21
     model = ScriptedModel({"Desk": [call("transfer_to_s"), "all done"]})
     work = SequentialAgent("S", description="works", sub_agents=[asker("a"), speaker("b")])
     runner = Runner(Agent("Desk", handoffs=[handoff(work, return_to="caller")]), model=model)
@@ -176,14 +166,13 @@ async def test_a_workflow_can_be_transferred_to_and_gives_control_back() -> None
 
 
 async def test_a_workflow_may_have_handoffs_but_never_uses_them_by_itself() -> None:
-    # W1
     flow = SequentialAgent("S", sub_agents=[speaker("a")], handoffs=[speaker("b")])
     result = await Runner(flow).run("go")
     assert (result.output, result.agent) == ("a", "S")
 
 
 async def test_a_function_may_bring_an_agent_into_a_step() -> None:
-    # W1, T13: an undeclared agent with its own workflow.
+    # An undeclared agent with its own workflow.
     @tool
     def fetch() -> BaseAgent[Any, Any]:
         """Fetch an agent."""
@@ -199,7 +188,6 @@ async def test_a_function_may_bring_an_agent_into_a_step() -> None:
 
 
 async def test_the_runs_limits_hold_across_steps() -> None:
-    # W2, DESIGN §10
     steps = [Agent("A"), Agent("B"), Agent("C")]
     model = ScriptedModel({"A": ["a"], "B": ["b"], "C": ["c"]})
     runner = Runner(SequentialAgent("S", sub_agents=steps), model=model, limits=Limits(model_calls=2))
@@ -223,7 +211,6 @@ def test_a_sequence_that_cannot_work(name: str, steps: Any, complaint: str) -> N
 
 @pytest.mark.parametrize("wanted", ["Later", "Earlier", "Outside"])
 def test_a_name_that_leads_out_of_a_step(wanted: str) -> None:
-    # W1
     inner = SequentialAgent(
         "S", description="works", sub_agents=[speaker("Earlier"), Agent("Step", handoffs=[wanted]), speaker("Later")]
     )
@@ -246,13 +233,11 @@ def test_a_name_that_leads_out_of_a_step(wanted: str) -> None:
     ],
 )
 def test_two_agents_of_one_name_in_nested_teams(root: BaseAgent[Any, Any]) -> None:
-    # T11
     with pytest.raises(SetupError, match="two different agents are called"):
         Runner(root)
 
 
 async def test_a_failed_step_is_named_where_the_run_ends() -> None:
-    # W1
     runner = Runner(SequentialAgent("S", sub_agents=[speaker("a"), failing("b"), speaker("c")]))
     with pytest.raises(ValueError, match="b cannot") as caught:
         await runner.run("go", run_id="r")

@@ -1,4 +1,4 @@
-"""The tool by which a model ends its loop, alone and beside everything else a response may have (W2)."""
+"""The tool by which a model ends its loop, alone and beside everything else a response may have."""
 
 from typing import Any
 
@@ -20,7 +20,6 @@ def critic(steps: list[Any], **facts: Any) -> Runner[Any, Any]:
 
 
 async def test_the_loop_ends_when_the_agent_is_done() -> None:
-    # W2
     runner = critic(["again", call("break_loop"), "good"])
     result = await runner.run("go")
     assert texts(result) == [
@@ -32,7 +31,6 @@ async def test_the_loop_ends_when_the_agent_is_done() -> None:
 
 
 async def test_beside_text_and_other_calls() -> None:
-    # W2
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask a person."""
@@ -47,7 +45,6 @@ async def test_beside_text_and_other_calls() -> None:
 
 
 async def test_with_a_transfer_the_loop_ends_when_the_target_is_done() -> None:
-    # W2
     runner = critic([[call("break_loop"), transfer_to("Friend")]], sub_agents=[Agent("Friend", description="f")])
     result = await runner.run("go")
     assert texts(result)[-2:] == ["friend", "end"]
@@ -55,14 +52,12 @@ async def test_with_a_transfer_the_loop_ends_when_the_target_is_done() -> None:
 
 
 async def test_an_exit_beats_a_break() -> None:
-    # W2
     runner = critic([[call("break_loop"), call("exit", final_result="over")]], exit_tool=True)
     result = await runner.run("go")
     assert (result.output, "end" in texts(result)) == ("over", False)
 
 
 async def test_beside_a_result_that_is_the_answer() -> None:
-    # W2, T7
     @tool(return_directly=True)
     async def verdict() -> str:
         """Judge."""
@@ -73,7 +68,7 @@ async def test_beside_a_result_that_is_the_answer() -> None:
 
 
 async def test_after_a_resume_the_loop_still_ends() -> None:
-    # W2: the break is recorded, the question comes later in the same activation.
+    # The break is recorded, the question comes later in the same activation.
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask a person."""
@@ -85,7 +80,6 @@ async def test_after_a_resume_the_loop_still_ends() -> None:
 
 
 async def test_through_an_agent_as_tool_it_stays_inside() -> None:
-    # W2, A3
     model = ScriptedModel({"Boss": [call("helper", request="x"), "once", "twice"], "Helper": [call("break_loop"), "h"]})
     helper = Agent("Helper", tools=[break_loop_tool])
     boss = Agent("Boss", tools=[helper.as_tool()])
@@ -94,7 +88,6 @@ async def test_through_an_agent_as_tool_it_stays_inside() -> None:
 
 
 async def test_without_a_loop_it_does_no_harm() -> None:
-    # W2
     model = ScriptedModel([call("break_loop", why="arguments are ignored"), "done"])
     result = await Runner(Agent("A", tools=[break_loop_tool]), model=model).run("go")
     assert (result.output, result.status) == ("done", "completed")
@@ -102,7 +95,6 @@ async def test_without_a_loop_it_does_no_harm() -> None:
 
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_a_break_waits_for_questions_in_the_same_step(is_first: bool) -> None:
-    # W2, W5
     model = ScriptedModel({"A": [call("break_loop"), "a"]})
     steps = [Agent("A", tools=[break_loop_tool]), asker("b")]
     inside = SequentialAgent("In", sub_agents=steps if is_first else steps[::-1])

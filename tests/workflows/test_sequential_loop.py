@@ -1,4 +1,4 @@
-"""Loops, and the conditions that end them (W2, T22)."""
+"""Loops, and the conditions that end them."""
 
 import asyncio
 from typing import Any
@@ -40,7 +40,7 @@ def counter(name: str, last: int, then: Exit | BreakLoop) -> BaseAgent[Any, Any]
 
 
 async def test_a_loop_repeats_its_steps_as_often_as_it_is_told() -> None:
-    # W2, T22: the path grows by one with every step that is run.
+    # The path grows by one with every step that is run.
     runner = Runner(LoopAgent("L", sub_agents=[speaker("a"), speaker("b")], max_iterations=2))
     result = await runner.run("go")
     assert paths(result.events) == ["L.a", "L.a.b", "L.a.b.a", "L.a.b.a.b"]
@@ -49,7 +49,6 @@ async def test_a_loop_repeats_its_steps_as_often_as_it_is_told() -> None:
 
 
 async def test_a_break_ends_the_innermost_loop_and_the_sequence_goes_on() -> None:
-    # W2
     inner = LoopAgent("In", sub_agents=[counter("c", 2, BreakLoop()), speaker("x")])
     outer = LoopAgent("Out", sub_agents=[inner, speaker("o")], max_iterations=2)
     runner = Runner(SequentialAgent("S", sub_agents=[outer, speaker("end")]))
@@ -65,7 +64,6 @@ async def test_a_break_ends_the_innermost_loop_and_the_sequence_goes_on() -> Non
 
 
 async def test_an_exit_ends_every_loop() -> None:
-    # W2
     inner = LoopAgent("In", sub_agents=[counter("c", 3, Exit("enough"))])
     runner = Runner(SequentialAgent("S", sub_agents=[LoopAgent("Out", sub_agents=[inner]), speaker("never")]))
     result = await runner.run("go")
@@ -75,7 +73,6 @@ async def test_an_exit_ends_every_loop() -> None:
 
 @pytest.mark.parametrize("around", [SequentialAgent, ParallelAgent])
 async def test_a_break_reaches_the_loop_through_other_workflows(around: Any) -> None:
-    # W2, W3
     inside = around("W", sub_agents=[counter("c", 2, BreakLoop()), speaker("x")])
     runner = Runner(
         SequentialAgent("S", sub_agents=[LoopAgent("L", sub_agents=[inside, speaker("y")]), speaker("end")])
@@ -88,7 +85,6 @@ async def test_a_break_reaches_the_loop_through_other_workflows(around: Any) -> 
 
 
 async def test_a_break_by_the_target_of_a_steps_transfer() -> None:
-    # W2
     step = passing("a", counter("c", 2, BreakLoop()))
     runner = Runner(LoopAgent("L", sub_agents=[step, speaker("z")]))
     result = await runner.run("go")
@@ -98,7 +94,6 @@ async def test_a_break_by_the_target_of_a_steps_transfer() -> None:
 
 
 async def test_transfers_of_a_model_inside_a_loop() -> None:
-    # T22
     model = ScriptedModel({"R": [transfer_to("E")] * 2, "E": ["one", "two"]})
     router = Agent("R", sub_agents=[Agent("E", description="e")], description="r")
     runner = Runner(LoopAgent("L", sub_agents=[router], max_iterations=2), model=model)
@@ -109,7 +104,6 @@ async def test_transfers_of_a_model_inside_a_loop() -> None:
 
 
 async def test_without_a_number_the_runs_limits_end_it() -> None:
-    # W2
     model = ScriptedModel({"A": ["again"]}, cycle=True)
     runner = Runner(LoopAgent("L", sub_agents=[Agent("A")]), model=model, limits=Limits(model_calls=5))
     with pytest.raises(LimitError, match="5 model_calls"):
@@ -119,13 +113,12 @@ async def test_without_a_number_the_runs_limits_end_it() -> None:
 
 
 async def test_an_error_ends_the_loop() -> None:
-    # W2
     with pytest.raises(ValueError, match="b cannot"):
         await Runner(LoopAgent("L", sub_agents=[speaker("a"), failing("b")])).run("go")
 
 
 async def test_a_loop_of_four_two_of_them_asking_twice_round() -> None:
-    # W2, W5, T22: four suspensions in turn, and nothing is done twice.
+    # Four suspensions in turn, and nothing is done twice.
     steps = [speaker("a"), asker("b"), speaker("c"), asker("d")]
     runner = Runner(LoopAgent("L", sub_agents=steps, max_iterations=2))
     result = await runner.run("go")
@@ -146,7 +139,6 @@ async def test_a_loop_of_four_two_of_them_asking_twice_round() -> None:
 
 
 async def test_a_parallel_of_questions_inside_a_loop() -> None:
-    # W5, W6
     loop = LoopAgent("L", sub_agents=[ParallelAgent("P", sub_agents=[asker("a"), asker("b")])], max_iterations=2)
     runner = Runner(SequentialAgent("S", sub_agents=[loop, speaker("z")]))
     result = await answered(runner, await runner.run("go"), lambda questions: questions[-1:])
@@ -156,7 +148,6 @@ async def test_a_parallel_of_questions_inside_a_loop() -> None:
 
 
 async def test_a_loop_that_waits_for_nothing_can_be_cancelled() -> None:
-    # W2, T29
     runner = Runner(LoopAgent("L", sub_agents=[writer("w", x=1)]))
     async with runner.stream("go") as run:
         async for _ in run:
@@ -166,7 +157,6 @@ async def test_a_loop_that_waits_for_nothing_can_be_cancelled() -> None:
 
 
 async def test_a_loop_ends_though_a_step_swallows_the_cancellation() -> None:
-    # W2, T29
     begun = asyncio.Event()
 
     @agent("stubborn")
@@ -191,7 +181,7 @@ def test_a_number_of_iterations_that_is_none(number: Any) -> None:
 
 
 async def test_a_silent_step_that_breaks_the_loop_leaves_the_last_answer() -> None:
-    # F23: the output was None.
+    # The output was None.
     @agent("Judge")
     async def judge(ctx: AgentContext) -> BreakLoop | None:
         return BreakLoop() if len(ctx.messages()) > 2 else None

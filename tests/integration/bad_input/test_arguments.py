@@ -23,7 +23,6 @@ A = Agent("A")
     ],
 )
 def test_a_missing_extra_is_named_with_the_command(statement: str, extra: str) -> None:
-    # F34
     program = (
         "import sys\nfor name in ('a2a', 'starlette', 'uvicorn'): sys.modules[name] = None\n"
         f"from batonkit.errors import SetupError\ntry:\n    exec({statement!r})\n"

@@ -1,4 +1,4 @@
-"""Make the screenshots of Studio in the docs, and measure its budgets (S19): `make shots`. Look at the pictures."""
+"""Make the screenshots of Studio in the docs, and measure its budgets: `make shots`. Look at the pictures."""
 
 import asyncio
 import sys

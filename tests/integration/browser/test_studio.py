@@ -1,4 +1,4 @@
-"""Studio in a real browser (S25)."""
+"""Studio in a real browser."""
 
 import base64
 import json
@@ -60,7 +60,6 @@ def _row(page: Page, text: str) -> Any:
 
 
 def test_a_link_leads_to_an_event_and_shows_what_the_receiver_read(open_page: Open) -> None:
-    # S2, S5, S16
     page = open_page("broken@8")
     _row(page, "Triage → Refunds").wait_for()
     page.get_by_role("tab", name="What Refunds read").click()
@@ -72,7 +71,6 @@ def test_a_link_leads_to_an_event_and_shows_what_the_receiver_read(open_page: Op
 
 
 def test_a_handoff_is_shown_by_provenance(open_page: Open) -> None:
-    # S6
     page = open_page("broken@8")
     page.get_by_role("tab", name="Diff").click()
     facts = page.locator(".facts")
@@ -83,7 +81,6 @@ def test_a_handoff_is_shown_by_provenance(open_page: Open) -> None:
 
 
 def test_the_lanes_show_control_and_refusals(open_page: Open) -> None:
-    # S3
     page = open_page("broken")
     lanes = page.locator(".lanes")
     for text in ("User", "Triage", "Refunds", "Closer", "refused: Refunds", "→ Refunds", "Cost"):
@@ -94,7 +91,6 @@ def test_the_lanes_show_control_and_refusals(open_page: Open) -> None:
 
 
 def test_nested_agents_are_indented(open_page: Open) -> None:
-    # S3
     page = open_page("parallel")
     lanes = page.locator(".lanes text.lane")
     expect(lanes.filter(has_text="Fraud")).to_be_visible()
@@ -104,7 +100,6 @@ def test_nested_agents_are_indented(open_page: Open) -> None:
 
 @pytest.mark.parametrize("place", ["long@5000", "forked", "broken"])
 def test_labels_do_not_overlap(open_page: Open, place: str) -> None:
-    # S4
     page = open_page(place)
     page.locator(".lanes .bar").first.wait_for()
     for _ in range(4):
@@ -121,7 +116,6 @@ def test_labels_do_not_overlap(open_page: Open, place: str) -> None:
 
 
 def test_ten_thousand_events_are_drawn_in_part(open_page: Open) -> None:
-    # S4, S19
     page = open_page("long@5000")
     page.locator("#event-5000[aria-selected=true]").wait_for()
     expect(page.locator(".inspector .msg").first).to_be_visible()
@@ -132,7 +126,6 @@ def test_ten_thousand_events_are_drawn_in_part(open_page: Open) -> None:
 
 
 def test_keys_step_through_events_and_transfers(open_page: Open) -> None:
-    # S12, S21
     page = open_page("broken")
     page.locator(".row").first.wait_for()
     page.keyboard.press("j")
@@ -158,13 +151,11 @@ def test_keys_step_through_events_and_transfers(open_page: Open) -> None:
 
 
 def test_a_failed_run_shows_its_error_first(open_page: Open) -> None:
-    # S2
     page = open_page("failed")
     expect(page.locator(".failure")).to_contain_text("the provider is overloaded")
 
 
 def test_runs_are_filtered_and_threads_are_listed(open_page: Open) -> None:
-    # S1
     page = open_page("broken")
     page.get_by_role("button", name="Filter").click()
     page.get_by_label("Status").select_option("failed")
@@ -174,7 +165,6 @@ def test_runs_are_filtered_and_threads_are_listed(open_page: Open) -> None:
 
 
 def test_an_approval_is_answered_with_other_arguments_and_the_run_goes_on(open_page: Open) -> None:
-    # S7
     page = open_page("/new")
     page.get_by_label("Message").fill("Order A-99 came broken, I want my money back!")
     page.get_by_role("button", name="Send").click()
@@ -189,7 +179,6 @@ def test_an_approval_is_answered_with_other_arguments_and_the_run_goes_on(open_p
 
 
 def test_a_question_is_answered_with_a_form(open_page: Open) -> None:
-    # S7
     page = open_page("/new")
     page.get_by_label("Message").fill("Thanks! Here is my rating.")
     page.get_by_role("button", name="Send").click()
@@ -203,7 +192,6 @@ def test_a_question_is_answered_with_a_form(open_page: Open) -> None:
 
 
 def test_several_questions_are_answered_at_once(open_page: Open) -> None:
-    # S7
     page = open_page("/new")
     page.get_by_label("Message").fill("Order A-98 came broken, I want my money back! And here is my rating.")
     page.get_by_role("button", name="Send").click()
@@ -233,7 +221,7 @@ def test_several_questions_are_answered_at_once(open_page: Open) -> None:
 
 
 def test_an_answer_that_was_not_sent_stays_with_its_run(open_page: Open) -> None:
-    # S7: the questions of two runs may have the same keys.
+    # The questions of two runs may have the same keys.
     page = open_page("/new")
     allow = page.get_by_role("button", name="Allow")
     runs: list[str] = []
@@ -251,7 +239,6 @@ def test_an_answer_that_was_not_sent_stays_with_its_run(open_page: Open) -> None
 
 
 def test_a_conversation_streams_and_continues(open_page: Open) -> None:
-    # S8
     page = open_page("/new")
     page.get_by_label("Thread").fill("customer-99")
     page.get_by_label("Message").fill("Where is my parcel? Order B-7.")
@@ -266,7 +253,7 @@ def test_a_conversation_streams_and_continues(open_page: Open) -> None:
 
 
 def test_a_newcomer_finds_the_wrong_agent_and_forks_to_the_right_one(open_page: Open) -> None:
-    # S9, S10: the steps of docs/guides/studio.md.
+    # The steps of docs/guides/studio.md.
     page = open_page("wrong")
     page.locator(".row").first.wait_for()
     page.keyboard.press("]")
@@ -299,7 +286,6 @@ def test_a_newcomer_finds_the_wrong_agent_and_forks_to_the_right_one(open_page: 
 def test_a_fork_runs_with_other_instructions_or_another_model(
     open_page: Open, label: str, text: str, sent: dict[str, Any]
 ) -> None:
-    # S9, S10
     page = open_page("wrong@1")
     page.get_by_role("tab", name="Fork").click()
     page.get_by_text("Instructions and model").click()
@@ -322,7 +308,6 @@ def test_a_fork_runs_with_other_instructions_or_another_model(
 
 
 def test_an_unknown_model_of_a_fork_is_refused(open_page: Open) -> None:
-    # S9
     page = open_page("wrong@1")
     page.get_by_role("tab", name="Fork").click()
     page.get_by_text("Instructions and model").click()
@@ -338,7 +323,6 @@ def test_an_unknown_model_of_a_fork_is_refused(open_page: Open) -> None:
 
 
 def test_a_replay_says_that_the_code_still_matches(open_page: Open) -> None:
-    # S12
     page = open_page("broken")
     page.get_by_role("button", name="Replay").click()
     expect(page.locator(".verdict")).to_contain_text("replay matches")
@@ -348,7 +332,7 @@ def test_a_replay_says_that_the_code_still_matches(open_page: Open) -> None:
 
 
 def test_a_replay_leads_to_the_first_event_that_the_code_does_not_produce(open_page: Open) -> None:
-    # S12: Triage of this team cannot hand over to Closer.
+    # Triage of this team cannot hand over to Closer.
     parcels = Agent("Parcels", description="Finds parcels.", tools=[desk.find_order, desk.track])
     changed = Agent("Triage", description="Finds out what a customer wants.", handoffs=[parcels])
     page = open_page("thanks", changed)
@@ -362,7 +346,6 @@ def test_a_replay_leads_to_the_first_event_that_the_code_does_not_produce(open_p
 
 
 def test_the_team_and_its_use_are_shown(open_page: Open) -> None:
-    # S11, S13
     page = open_page("/team")
     expect(page.locator(".stage .node", has_text="Refunds")).to_be_visible()
     expect(page.locator(".stage .node .second").first).to_contain_text("call")
@@ -372,7 +355,6 @@ def test_the_team_and_its_use_are_shown(open_page: Open) -> None:
 
 
 def test_the_heat_of_the_team_follows_the_chosen_measure(open_page: Open) -> None:
-    # S11
     page = open_page("/team")
     api = f"{page.url.partition('#')[0]}api/usage?by="
     agents, edges = (
@@ -408,7 +390,6 @@ def test_the_heat_of_the_team_follows_the_chosen_measure(open_page: Open) -> Non
 
 
 def test_content_is_text(open_page: Open) -> None:
-    # S20
     page = open_page("/new")
     page.get_by_label("Message").fill("<img src=x onerror=alert(1)><b>bold</b>")
     page.get_by_role("button", name="Send").click()
@@ -417,7 +398,6 @@ def test_content_is_text(open_page: Open) -> None:
 
 
 def test_nothing_inline_runs(open_page: Open) -> None:
-    # S20
     page = open_page("broken")
     page.locator(".row").first.wait_for()
     add = (
@@ -432,7 +412,6 @@ def test_nothing_inline_runs(open_page: Open) -> None:
 
 
 def test_without_the_token_nothing_is_shown(browser: Browser, studio: Studio) -> None:
-    # S20
     context = browser.new_context()
     page = context.new_page()
     answer = page.goto(f"{studio.url}/")
@@ -452,7 +431,6 @@ def test_without_the_token_nothing_is_shown(browser: Browser, studio: Studio) ->
 
 
 def test_an_exported_run_opens_from_the_disk(open_page: Open, browser: Browser, tmp_path: Path) -> None:
-    # S16
     page = open_page("broken")
     page.locator(".row").first.wait_for()
     page.get_by_text("Copy and export").click()
@@ -476,7 +454,7 @@ def test_an_exported_run_opens_from_the_disk(open_page: Open, browser: Browser, 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 @pytest.mark.parametrize("place", ["open@8", "broken@3", "/team", "/usage", "/new", "/compare/broken/forked"])
 def test_axe_finds_no_violations(open_page: Open, scheme: str, place: str) -> None:
-    # S21: axe is injected, which the page's own policy forbids.
+    # Axe is injected, which the page's own policy forbids.
     page = open_page(place, color_scheme=scheme, bypass_csp=True)
     page.locator("main h1").first.wait_for()
     if place.startswith("broken"):
@@ -489,7 +467,6 @@ def test_axe_finds_no_violations(open_page: Open, scheme: str, place: str) -> No
 
 
 def test_a_live_conversation_shows_speech_interruptions_and_silence(open_page: Open) -> None:
-    # S15
     page = open_page("live@9")
     lanes = page.locator(".lanes")
     expect(lanes.locator("text.lane", has_text="Speech")).to_be_visible()
@@ -513,7 +490,6 @@ def test_a_live_conversation_shows_speech_interruptions_and_silence(open_page: O
 
 
 def test_files_are_sent_with_a_message(open_page: Open, tmp_path: Path) -> None:
-    # S8
     note, picture = tmp_path / "note.txt", tmp_path / "lamp.png"
     note.write_text("The lamp is broken.")
     picture.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(70_000))
@@ -536,7 +512,6 @@ def test_files_are_sent_with_a_message(open_page: Open, tmp_path: Path) -> None:
 
 
 def test_runs_are_filtered_by_agent_cost_and_time(open_page: Open) -> None:
-    # S1
     page = open_page("broken")
     page.get_by_role("button", name="Filter").click()
     runs = page.locator(".sidebar li a")
@@ -558,7 +533,6 @@ def test_runs_are_filtered_by_agent_cost_and_time(open_page: Open) -> None:
 
 
 def test_a_crash_report_opens_from_a_file(open_page: Open, tmp_path: Path) -> None:
-    # S14
     finding = {"event": 2, "place": "after event 2", "lines": ["- 20 EUR paid", "+ 40 EUR paid"]}
     log = [{"type": "RunStarted", "key": "run", "origin": ["", "", None], "timestamp": 0, "input": []}]
     report = {"format": "baton-report", "version": 1, "kind": "crashes", "counts": {"crashes": 7}}

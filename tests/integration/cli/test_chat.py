@@ -101,7 +101,7 @@ def test_an_interrupt_in_a_real_terminal_can_be_left_open(write: Write, terminal
 
 @pytest.mark.parametrize("store", [(), ("--store", "runs.db")])
 def test_ctrl_c_at_a_question_leaves_a_way_out(write: Write, terminal: Callable[..., Any], store: tuple[str]) -> None:
-    # F27: the next message was refused because the thread was busy.
+    # The next message was refused because the thread was busy.
     write(APPROVAL)
     program = terminal("chat", "desk:agent", *store, is_real=True)
     program.read_until("you › ")
@@ -125,7 +125,6 @@ def test_ctrl_c_at_a_question_leaves_a_way_out(write: Write, terminal: Callable[
 
 @pytest.mark.parametrize("store", [(), ("--store", "runs.db")])
 def test_answers_given_are_not_asked_again(write: Write, terminal: Callable[..., Any], store: tuple[str]) -> None:
-    # F27
     write(TWO_QUESTIONS)
     program = terminal("chat", "desk:agent", *store, is_real=True)
     program.read_until("you › ")

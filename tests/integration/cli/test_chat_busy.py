@@ -1,4 +1,4 @@
-"""`baton chat` takes messages while a run is in progress (M15), and lets the user dismiss a question."""
+"""`baton chat` takes messages while a run is in progress, and lets the user dismiss a question."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ def finish(program: Any) -> None:
 def test_a_message_that_is_typed_while_the_team_works_is_answered_afterwards(
     write: Write, terminal: Callable[..., Any], store: tuple[str, ...]
 ) -> None:
-    # M15: queue
+    # Queue
     go = write(SLOW).parent / "go"
     program = start(terminal, *store)
     program.type("and then?")
@@ -48,7 +48,7 @@ def test_a_message_that_is_typed_while_the_team_works_is_answered_afterwards(
 
 @pytest.mark.parametrize("store", [(), ("--store", "runs.db")])
 def test_a_message_can_steer_the_run(write: Write, terminal: Callable[..., Any], store: tuple[str, ...]) -> None:
-    # M15: steer
+    # Steer
     go = write(SLOW).parent / "go"
     program = start(terminal, "--when-busy", "steer", *store)
     program.type("be brief")
@@ -91,7 +91,7 @@ agent = Agent("Desk", tools=[note, read_notes], model=ScriptedModel(steps))
 def test_a_message_that_is_too_late_to_steer_is_answered_afterwards(
     write: Write, terminal: Callable[..., Any], store: tuple[str, ...]
 ) -> None:
-    # M15: rows that are left when the run ends become runs, with the values of the conversation.
+    # Rows that are left when the run ends become runs, with the values of the conversation.
     go = write(LATE).parent / "go"
     program = terminal("chat", "desk:agent", *store, is_real=True)
     program.read_until("you › ")
@@ -107,7 +107,7 @@ def test_a_message_that_is_too_late_to_steer_is_answered_afterwards(
 
 
 def test_a_message_can_preempt_the_run(write: Write, terminal: Callable[..., Any]) -> None:
-    # M15: preempt
+    # Preempt
     go = write(SLOW).parent / "go"
     program = start(terminal, "--when-busy", "preempt")
     program.type("stop, something else")
@@ -156,7 +156,7 @@ def test_the_user_can_leave_while_the_team_works(write: Write, terminal: Callabl
 
 
 def test_a_message_waits_for_a_run_of_another_process(write: Write, terminal: Callable[..., Any]) -> None:
-    # M15: across processes; before, the message was refused.
+    # Across processes; before, the message was refused.
     go = write(SLOW).parent / "go"
     thread = ("--store", "runs.db", "--thread", "u42")
     first = start(terminal, *thread)

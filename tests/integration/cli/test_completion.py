@@ -19,7 +19,6 @@ PROGRAM = "from batonkit.cli.main import main; main(prog_name='baton')"
     [("bash", "complete -o nosort -F _baton_completion"), ("zsh", "#compdef baton"), ("fish", "complete --no-files")],
 )
 def test_each_shell_gets_its_script(baton: Invoke, shell: str, part: str) -> None:
-    # X8
     result = baton("completion", shell)
     assert result.exit_code == 0
     assert part in result.stdout
@@ -49,7 +48,6 @@ def complete(folder: Path, *words: str) -> list[str]:
 
 
 def test_commands_options_choices_and_files_are_completed(tmp_path: Path) -> None:
-    # X8
     assert complete(tmp_path, "co") == ["plain,completion"]
     assert "plain,--when-busy" in complete(tmp_path, "chat", "--w")
     assert complete(tmp_path, "chat", "desk.py", "--when-busy", "s") == ["plain,steer"]
@@ -57,7 +55,7 @@ def test_commands_options_choices_and_files_are_completed(tmp_path: Path) -> Non
 
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
-    # X8: the script is what a shell runs, so one that bash cannot run must fail here.
+    # The script is what a shell runs, so one that bash cannot run must fail here.
     script = subprocess.run(
         [sys.executable, "-m", "batonkit", "completion", "bash"],
         capture_output=True,

@@ -23,7 +23,6 @@ def run_in(folder: Path, *command: str) -> str:
 
 
 def test_the_project_passes_its_own_tests_and_strict_types(baton: Invoke, tmp_path: Path) -> None:
-    # X7
     result = baton("init", "support-desk")
     assert result.exit_code == 0
     assert "baton chat support_desk.team:triage" in result.output
@@ -33,7 +32,6 @@ def test_the_project_passes_its_own_tests_and_strict_types(baton: Invoke, tmp_pa
 
 
 def test_the_files_of_a_project(baton: Invoke, tmp_path: Path) -> None:
-    # X7
     baton("init", "desk")
     folder = tmp_path / "desk"
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

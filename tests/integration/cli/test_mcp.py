@@ -72,8 +72,8 @@ async def test_http(write: Write) -> None:
         (["team:runner", "--tool-per-agent"], "do not apply to a Runner; pass the agent instead"),
         (["team:desk", "--http", "--host", "0.0.0.0"], "can be reached from other machines"),
         (["team:desk", "--http", "--token-env", "NOT_THERE"], "NOT_THERE"),
-        (["team:desk", "--port", "8000"], "--port: only for HTTP; add --http"),  # F36
-        (["team:desk", "--drain", "1", "--host", "::1"], "--host, --drain: only for HTTP"),  # F36
+        (["team:desk", "--port", "8000"], "--port: only for HTTP; add --http"),
+        (["team:desk", "--drain", "1", "--host", "::1"], "--host, --drain: only for HTTP"),
     ],
 )
 def test_errors_are_one_line(write: Write, baton: Invoke, arguments: list[str], message: str) -> None:
@@ -101,7 +101,6 @@ desk = Agent("Desk", tools=[pay], model=ScriptedModel([call("pay"), "never"]))
 
 
 async def test_sigterm_lets_the_turn_of_a_call_finish(write: Write) -> None:
-    # F13
     write(PAYING, "team.py")
     port = free_port()
     command = [

@@ -23,7 +23,6 @@ FRAME = re.compile("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] working  0:0[0-9] ")
 
 
 def test_the_spinner_in_a_real_terminal(write: Write, terminal: Callable[..., Any]) -> None:
-    # X8
     go = write(SLOW).parent / "go"
     program = terminal("chat", "desk:agent", is_real=True, term="xterm")
     program.read_until("you › ")
@@ -41,7 +40,6 @@ def test_the_spinner_in_a_real_terminal(write: Write, terminal: Callable[..., An
 
 
 def test_without_a_terminal_there_is_no_spinner(write: Write, terminal: Callable[..., Any]) -> None:
-    # X8
     go = write(SLOW.replace("0.01", "0.8")).parent / "go"
     program = terminal("run", "desk:agent", "hello")
     program.read_until("● Thinker")
@@ -68,7 +66,7 @@ agent = Agent("Desk", tools=[block], model=ScriptedModel([call("block"), "Finish
 
 
 def test_ctrl_c_is_answered_at_once_while_a_tool_cannot_stop(write: Write, terminal: Callable[..., Any]) -> None:
-    # X8: a thread cannot be stopped, so the run waits for the tool for a while; the user must see that it stops.
+    # A thread cannot be stopped, so the run waits for the tool for a while; the user must see that it stops.
     go = write(SYNC).parent / "go"
     program = terminal("chat", "desk:agent", is_real=True, term="xterm")
     program.read_until("you › ")

@@ -11,7 +11,6 @@ Invoke = Callable[..., Any]
 
 
 def test_a_queue_is_paused_and_resumed(baton: Invoke, postgres_url: str) -> None:
-    # G10
     def call(command: str) -> Any:
         result = baton("queue", command, "--store", postgres_url)
         assert result.exit_code == 0, result.stderr

@@ -114,7 +114,6 @@ async def _wait_for_note(what: str) -> None:
 
 
 async def test_sigterm_lets_turns_in_flight_finish_and_ends_streams_at_once(write: Write) -> None:
-    # F13
     write(WORKER)
     options = ("desk:desk", "--store", "runs.db", "--drain", "600")
     async with Server(*options) as first, aiohttp.ClientSession() as session:
@@ -151,7 +150,7 @@ async def test_sigterm_lets_turns_in_flight_finish_and_ends_streams_at_once(writ
 
 @pytest.mark.parametrize("hurry", [True, False])
 async def test_a_turn_that_does_not_finish_does_not_keep_the_server(write: Write, hurry: bool) -> None:
-    # F13: by --drain, or because Ctrl-C is pressed again.
+    # By --drain, or because Ctrl-C is pressed again.
     write(WORKER)
     async with (
         Server("desk:desk", "--store", "runs.db", "--drain", "600" if hurry else "0.1") as server,
@@ -182,7 +181,6 @@ desk = Agent("Desk", description="Helps.", model=ScriptedModel([fail], cycle=Tru
 
 
 async def test_failures_and_requests_are_logged(write: Write) -> None:
-    # F36
     write(FAILING)
     async with (
         Server("desk:desk", "--access-log", "--max-body", "100", "--store", "runs.db") as server,
@@ -230,7 +228,7 @@ RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 @pytest.mark.parametrize("debug", [(), ("--debug",)])
 async def test_nothing_that_is_logged_controls_the_terminal(write: Write, debug: tuple[str, ...]) -> None:
-    # F19: records of Baton, of libraries, of asyncio and of uvicorn.
+    # Records of Baton, of libraries, of asyncio and of uvicorn.
     write(UNSAFE_TEAM)
     async with Server("desk:desk", *debug) as server, aiohttp.ClientSession() as session:
         client = Client(session, server.url)
@@ -255,7 +253,6 @@ async def test_nothing_that_is_logged_controls_the_terminal(write: Write, debug:
 
 
 async def test_reload_restarts_the_server_when_a_file_changes(write: Write) -> None:
-    # F36
     def team(text: str) -> str:
         return f'desk = Agent("Desk", model=ScriptedModel(["{text}"], cycle=True))'
 

@@ -49,7 +49,6 @@ async def _open(*arguments: str, cwd: Path, at: str = "/") -> tuple[str, int, in
 
 
 async def test_the_printed_url_opens_a_run_once(write: Write, tmp_path: Path) -> None:
-    # S16, S20
     write(TEAM)
     async with Runner(Agent("Desk", model=ScriptedModel(["hello"])), store=tmp_path / "runs.db") as runner:
         await runner.run("hi", run_id="r1")
@@ -76,7 +75,6 @@ async def test_a_server_has_studio_beside_its_api(write: Write, tmp_path: Path) 
 async def test_reload_loads_the_team_again_and_keeps_browsers_signed_in(
     write: Write, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    # X7
     def team(name: str) -> str:
         return f'desk = Agent("{name}", model=ScriptedModel(["hello"], cycle=True))'
 
@@ -124,7 +122,6 @@ async def test_reload_loads_the_team_again_and_keeps_browsers_signed_in(
     ],
 )
 def test_unsafe_or_unclear_options_are_refused(baton: Invoke, arguments: Any, message: str) -> None:
-    # S20
     result = baton("studio", *arguments)
     assert result.exit_code != 0
     assert message in result.output

@@ -18,7 +18,6 @@ runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps
 
 
 def test_ctrl_c_in_a_terminal_interrupts_the_response(write: Write, terminal: Callable[..., Terminal]) -> None:
-    """R7."""
     write(HELD)
     session = terminal("voice", "desk:runner", "--text-only", is_real=True)
     session.read_until("live with Desk; /help for help, Ctrl-D to leave")
@@ -121,7 +120,7 @@ def on_half_a_second(): pass
 
 
 def test_speech_stops_playback_at_the_played_word(write: Write, terminal: Callable[..., Terminal]) -> None:
-    """R7: the speaker reports its position, and the response is truncated to the played part."""
+    """The speaker reports its position, and the response is truncated to the played part."""
     Path("sounddevice.py").write_text(CLOCKED)
     write(
         f"""{LIVE}

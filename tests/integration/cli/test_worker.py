@@ -68,7 +68,6 @@ async def statuses(store: SQLiteStore) -> set[str]:
 
 
 async def test_drives_runs_reports_health_and_drains(desk: Any) -> None:
-    # G6
     submitter = desk.runner.with_store("runs.db")
     run_ids = [await submitter.submit("hi") for _ in range(20)]
     store = SQLiteStore("runs.db")
@@ -99,7 +98,6 @@ async def test_drives_runs_reports_health_and_drains(desk: Any) -> None:
 
 
 async def test_a_run_that_kills_its_worker_is_parked_listed_and_retried(desk: Any, baton: Invoke) -> None:
-    # G15
     store = SQLiteStore("runs.db")
     options = ("desk:killer", "--store", "runs.db", "--lease", "0.3", "--max-deaths", "3")
     with WorkerProcess(*options, cwd=Path.cwd()) as worker:

@@ -20,7 +20,6 @@ async def test_the_local_engine(postgres_url: str, check: EngineCheck) -> None:
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=check_name)
 async def test_the_postgres_engine(postgres_url: str, check: EngineCheck) -> None:
-    # G7, G8
     await check(EnginePlace(partial(PostgresStore, postgres_url), PostgresEngine))
 
 
@@ -30,7 +29,6 @@ TEMPORAL_CHECKS = [check for check in ENGINE_CHECKS if check_name(check) != "urg
 
 @pytest.mark.parametrize("check", TEMPORAL_CHECKS, ids=check_name)
 async def test_the_temporal_engine(tmp_path: Path, temporal_server: TemporalServer, check: EngineCheck) -> None:
-    # G7, G9
     def new_engine(store: Store) -> TemporalEngine:
         return TemporalEngine(temporal_server.address)
 

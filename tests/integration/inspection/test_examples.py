@@ -1,4 +1,4 @@
-"""The requests that Studio shows of every example are those that its models received (studio S5)."""
+"""The requests that Studio shows of every example are those that its models received."""
 
 import os
 import subprocess
@@ -31,7 +31,6 @@ UNRECORDED = {
     "example", [each for each in EXAMPLES if each.name not in NOT_COMPARED], ids=lambda each: each.stem
 )
 def test_the_requests_of_an_example_are_restored(example: Path) -> None:
-    # S5
     finished = subprocess.run(
         [sys.executable, "-m", "tests.integration.inspection.recorded_example", str(example)],
         cwd=REPOSITORY,

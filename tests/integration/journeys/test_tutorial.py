@@ -1,4 +1,4 @@
-"""The tutorial, followed from the first page to the last: its files, commands and outputs (docs X3, X6)."""
+"""The tutorial, followed from the first page to the last: its files, commands and outputs."""
 
 import ast
 import asyncio

@@ -91,7 +91,7 @@ async def check_concurrent_echoes(tools: dict[str, Tool]) -> None:
 @protocols
 async def test_a_server_can_be_killed_during_calls_and_replaced_by_another_version(
     connect: Any, protocol: str, tmp_path: Path
-) -> None:  # M2, M3
+) -> None:
     async with connect(tmp_path, protocol_version=protocol) as server, open_tools(server.toolset) as tools:
         await check_concurrent_echoes(tools)
         pid = pid_from(await tools["process"].call(make_context(), "{}"))
@@ -114,7 +114,7 @@ async def test_a_server_can_be_killed_during_calls_and_replaced_by_another_versi
 @protocols
 async def test_the_connection_works_after_cancelled_and_timed_out_calls(
     connect: Any, protocol: str, tmp_path: Path
-) -> None:  # M2
+) -> None:
     async with connect(tmp_path, protocol_version=protocol, timeout=20) as server, open_tools(server.toolset) as tools:
         pid = pid_from(await tools["process"].call(make_context(), "{}"))
         hanging = [asyncio.create_task(tools["hang"].call(make_context(), "{}")) for _ in range(CALL_COUNT)]
@@ -144,7 +144,7 @@ async def test_a_timeout_ends_only_its_call(connect: Any, tmp_path: Path) -> Non
 
 
 @transports
-async def test_a_toolset_can_be_closed_by_several_tasks_during_calls(connect: Any, tmp_path: Path) -> None:  # M2
+async def test_a_toolset_can_be_closed_by_several_tasks_during_calls(connect: Any, tmp_path: Path) -> None:
     async with connect(tmp_path) as server:
         toolset = server.toolset
         await asyncio.create_task(toolset.__aenter__())
@@ -175,7 +175,7 @@ async def test_a_toolset_can_be_closed_while_it_is_being_opened(tmp_path: Path, 
         await until_ended(int(call_log.read_text().strip(".")))
 
 
-async def test_toolsets_can_be_closed_by_other_tasks_in_another_order(tmp_path: Path) -> None:  # M2
+async def test_toolsets_can_be_closed_by_other_tasks_in_another_order(tmp_path: Path) -> None:
     toolsets = [MCPToolset(faulty_server_command(), env={"CALL_LOG": str(tmp_path / str(n))}) for n in range(4)]
     for toolset in toolsets:
         await toolset.__aenter__()

@@ -1,4 +1,4 @@
-"""Spans and metrics as an OTLP receiver gets them from the real exporter (observability O1 to O6)."""
+"""Spans and metrics as an OTLP receiver gets them from the real exporter."""
 
 import asyncio
 import subprocess
@@ -65,10 +65,8 @@ async def check_link(store: str) -> None:
 
 
 async def test_a_run_that_is_resumed_in_another_process_is_linked_to_its_first_trace(tmp_path: Path) -> None:
-    # O5
     await check_link(str(tmp_path / "runs.db"))
 
 
 async def test_a_run_in_postgresql_that_is_resumed_in_another_process_is_linked(postgres_url: str) -> None:
-    # O5
     await check_link(postgres_url)

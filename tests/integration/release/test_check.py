@@ -10,7 +10,6 @@ from tests.release.check import (
 
 
 def test_the_wheel_has_every_file_of_the_package(tmp_path: Path) -> None:
-    # X9
     (wheel,) = build(tmp_path, "--wheel", "--no-isolation")
     with ZipFile(wheel) as archive:
         names = archive.namelist()

@@ -18,7 +18,6 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_closed_postgres_connections_do_not_affect_the_run(own_postgres_server: PostgresServer) -> None:
-    # D8
     async def cut() -> None:
         terminate_others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
         await asyncio.to_thread(own_postgres_server.execute, terminate_others + " AND backend_type = 'client backend'")
@@ -32,7 +31,6 @@ async def test_closed_postgres_connections_do_not_affect_the_run(own_postgres_se
 
 
 async def test_a_run_survives_a_stopped_postgres_server(own_postgres_server: PostgresServer) -> None:
-    # D8
     store = PostgresStore(own_postgres_server.empty_place(), timeout=2)
 
     async def crash() -> None:
@@ -51,7 +49,6 @@ async def test_a_run_survives_a_stopped_postgres_server(own_postgres_server: Pos
 async def test_a_restart_of_the_postgres_server_does_not_affect_the_run(
     own_postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # D8
     monkeypatch.setattr("batonkit.runner.journal._FIRST_PAUSE", 0.05)
     store = PostgresStore(own_postgres_server.empty_place())
 

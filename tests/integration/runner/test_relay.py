@@ -41,7 +41,6 @@ async def start_listening(runner: Runner[Any, Any]) -> None:
 
 
 async def test_deltas_reach_a_subscriber_in_another_process(postgres_url: str) -> None:
-    # G11
     gate, more = asyncio.Event(), asyncio.Event()
     pieces = [f"{number} " for number in range(300)]
     model = ScriptedModel([ScriptedStream(*pieces[:5], gate, *pieces[5:], more, "end")])
@@ -81,7 +80,6 @@ async def test_deltas_reach_a_subscriber_in_another_process(postgres_url: str) -
 
 
 async def test_a_driver_that_begins_to_listen_asks_who_watches(postgres_url: str) -> None:
-    # G11
     watcher, driver = (Runner(Agent("A"), store=PostgresStore(postgres_url)) for _ in range(2))
     await driver.submit("go", run_id="r")
 
@@ -103,7 +101,6 @@ async def test_a_driver_that_begins_to_listen_asks_who_watches(postgres_url: str
 
 
 async def test_nothing_is_sent_for_a_run_that_no_one_watches(postgres_url: str) -> None:
-    # G11
     store = CountingStore(postgres_url)
     runner = Runner(Agent("A", model=ScriptedModel([ScriptedStream("one ", "two")])), store=store)
     await start_listening(runner)
@@ -117,7 +114,7 @@ async def test_nothing_is_sent_for_a_run_that_no_one_watches(postgres_url: str) 
 async def test_a_watcher_reads_events_although_the_channel_is_lost(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # G11: polling is the fallback.
+    # Polling is the fallback.
     def broken(store: PostgresStore) -> Any:
         raise OSError("no channel")
 

@@ -62,7 +62,6 @@ async def eventually(condition: Any, seconds: float) -> None:
 
 
 async def test_no_run_is_abandoned_when_the_database_restarts_or_hangs(server: PostgresServer) -> None:
-    # F1, F7
     url = server.empty_place()
     store = PostgresStore(url, timeout=3)
 
@@ -104,7 +103,6 @@ async def test_no_run_is_abandoned_when_the_database_restarts_or_hangs(server: P
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_no_lease_of_many_live_runs_expires(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    # F6
     url = f"sqlite:///{tmp_path}/runs.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
     store, go = resolve_store(url), asyncio.Event()
 
@@ -138,7 +136,6 @@ async def test_no_lease_of_many_live_runs_expires(kind: str, request: pytest.Fix
 
 
 async def test_clock_steps_lose_no_turn(tmp_path: Path) -> None:
-    # F4, F5
     random.seed(4)
     offset = [0.0]
     store = SQLiteStore(tmp_path / "runs.db", clock=lambda: time.time() + offset[0])

@@ -1,4 +1,4 @@
-"""Processes that send messages to busy threads and are killed at random: each message is handled once, in order (M15).
+"""Processes that send messages to busy threads and are killed at random: each message is handled once, in order.
 
 A small sample with every test run; INBOX_MESSAGES, or 500 of them, with `make soak`.
 """
@@ -211,7 +211,6 @@ async def find_violations(url: str, log_path: Path) -> tuple[dict[str, int], lis
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_no_kill_loses_or_repeats_a_message(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    # M15
     url = f"sqlite:///{tmp_path}/runs.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
     log_path, kills, began = tmp_path / "messages", 0, time.monotonic()
     log_path.touch()

@@ -1,4 +1,4 @@
-"""Processes killed at random with SIGKILL: other processes end their runs as if nothing had happened (D8, D9).
+"""Processes killed at random with SIGKILL: other processes end their runs as if nothing had happened.
 
 A few kills with every test run; KILLS, or 240 of them, with `make soak`.
 """
@@ -80,7 +80,6 @@ def kill_workers(url: str, log_path: Path, kills: int) -> list[str]:
 
 
 def test_no_kill_loses_or_repeats_anything(url: str, tmp_path: Path) -> None:
-    # D8
     log_path = tmp_path / "effects"
     runs = kill_workers(url, log_path, KILLS)
     effects = EffectLog(log_path).effects()
@@ -132,7 +131,6 @@ def _check_effects(run_id: str, events: list[Event], by_key: dict[str, list[Effe
 
 
 def test_of_two_processes_that_resume_a_run_one_wins(url: str, tmp_path: Path) -> None:
-    # D9
     log_path = tmp_path / "effects"
     runs = asyncio.run(make_suspended_runs(url, EffectLog(log_path), ROUNDS))
     outcomes: Counter[tuple[str, ...]] = Counter()

@@ -1,4 +1,4 @@
-"""Many concurrent realtime sessions in one process, over websockets: nothing is lost and memory does not grow (R2).
+"""Many concurrent realtime sessions in one process, over websockets: nothing is lost and memory does not grow.
 
 A few with every test run; CONVERSATIONS, or 50 of them for a minute each, with `make soak`.
 """

@@ -1,4 +1,4 @@
-"""Processes that share threads and are killed at random: no turn is lost, and none is out of order (F3, F4).
+"""Processes that share threads and are killed at random: no turn is lost, and none is out of order.
 
 A few kills with every test run; THREAD_KILLS, or 5,000 of them, with `make soak`.
 """
@@ -113,7 +113,6 @@ async def find_violations(url: str, turns_file: Path) -> tuple[int, int, list[st
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_no_kill_loses_a_turn_of_a_thread(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    # F3
     url = f"sqlite:///{tmp_path}/runs.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
     turns_file = tmp_path / "turns"
     turns_file.touch()

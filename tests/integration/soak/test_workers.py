@@ -1,4 +1,4 @@
-"""`baton worker` in several processes that are killed, stopped and frozen, and servers that crash (scale G15).
+"""`baton worker` in several processes that are killed, stopped and frozen, and servers that crash.
 
 A small sample with every test run; KILLS, or 100 of them, with `make soak`.
 """
@@ -134,7 +134,6 @@ def field(request: pytest.FixtureRequest, tmp_path: Path) -> Field:
 
 @pytest.mark.parametrize("field", ENGINES, indirect=True)
 async def test_kills_lose_and_repeat_nothing(field: Field, request: pytest.FixtureRequest) -> None:
-    # G15
     at_work = 0
     with ExitStack() as stack:
         workers = [stack.enter_context(field.worker()) for _ in range(2)]
@@ -156,7 +155,6 @@ async def test_kills_lose_and_repeat_nothing(field: Field, request: pytest.Fixtu
 
 @pytest.mark.parametrize("field", SAMPLED_ENGINES, indirect=True)
 async def test_sigterm_with_twenty_runs(field: Field, request: pytest.FixtureRequest) -> None:
-    # G15
     await field.submit(20)
     with field.workers(1, "--drain", str(DRAIN)) as (first,):
         async with asyncio.timeout(WAIT):
@@ -174,7 +172,6 @@ async def test_sigterm_with_twenty_runs(field: Field, request: pytest.FixtureReq
 async def test_a_frozen_worker_writes_nothing_after_its_runs_were_taken_over(
     field: Field, request: pytest.FixtureRequest
 ) -> None:
-    # G15
     with field.workers(2) as workers:
         for _ in range(5 if IS_SOAK else 1):
             await field.submit(8)
@@ -199,7 +196,6 @@ def _clock(offset: str) -> dict[str, str]:
 @pytest.mark.skipif(not IS_SOAK, reason="needs a program of the operating system; `make soak` installs it")
 @pytest.mark.parametrize("field", ["postgres", "temporal"], indirect=True)
 async def test_clocks_that_are_wrong_by_two_hours(field: Field, request: pytest.FixtureRequest) -> None:
-    # G15
     with ExitStack() as stack:
         workers = [stack.enter_context(field.worker(environment=_clock(offset))) for offset in ("+2h", "-2h")]
         for _ in range(3):
@@ -211,7 +207,7 @@ async def test_clocks_that_are_wrong_by_two_hours(field: Field, request: pytest.
 
 @pytest.mark.parametrize("field", SAMPLED_ENGINES, indirect=True)
 async def test_a_process_that_dies_after_submitting_leaves_a_run_for_workers(field: Field) -> None:
-    # G15: between the store and the queue.
+    # Between the store and the queue.
     program = (
         "import asyncio, os\nfrom tests.integration.soak.worker_target import runner\n"
         "async def main():\n    await runner.submit('an order', run_id='order0')\n    os._exit(9)\nasyncio.run(main())"
@@ -246,7 +242,6 @@ async def _crash(seconds: float, stop: Callable[..., Any], start: Callable[[], A
 
 @pytest.mark.parametrize("seconds", OUTAGES)
 async def test_the_database_crashes(own_postgres: PostgresServer, tmp_path: Path, seconds: float) -> None:
-    # G15
     field = Field("postgres", own_postgres.url, tmp_path)
     with field.workers(2) as workers:
         await field.submit(12)
@@ -259,7 +254,6 @@ async def test_the_database_crashes(own_postgres: PostgresServer, tmp_path: Path
 
 @pytest.mark.parametrize("seconds", OUTAGES)
 async def test_the_temporal_server_is_killed(postgres_url: str, tmp_path: Path, seconds: float) -> None:
-    # G15
     server = TemporalServer(tmp_path)
     server.start()
     try:

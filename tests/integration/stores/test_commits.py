@@ -1,4 +1,4 @@
-"""Group commits (B4): runs that write at the same time share a transaction, and one failure stays with its own run."""
+"""Group commits: runs that write at the same time share a transaction, and one failure stays with its own run."""
 
 import asyncio
 import os
@@ -114,7 +114,7 @@ async def test_a_group_whose_response_was_lost_is_not_repeated(
 async def test_writers_wait_for_a_server_that_hangs_no_longer_than_their_limit(
     own_postgres_server: PostgresServer,
 ) -> None:
-    # F7, also for those that wait for the transaction of others.
+    # Also for those that wait for the transaction of others.
     store = PostgresStore(own_postgres_server.empty_place(), timeout=3, max_connections=2)
     await create_runs(store, 9)
     children = Path(f"/proc/{own_postgres_server.pid}/task/{own_postgres_server.pid}/children").read_text().split()

@@ -4,7 +4,7 @@ from benchmarks.many_runs import measure
 
 
 async def test_no_query_scans_the_tables(postgres_url: str) -> None:
-    # G12: `python -m benchmarks.many_runs` checks a million runs.
+    # `python -m benchmarks.many_runs` checks a million runs.
     took, problems, hot = await measure(postgres_url, 20_000, show=False)
     assert problems == []
     assert len(took) > 10

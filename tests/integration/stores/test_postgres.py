@@ -187,7 +187,6 @@ async def test_older_tables_are_migrated_with_their_content(postgres_url: str) -
 
 
 async def test_tables_without_an_inbox_are_migrated(postgres_url: str) -> None:
-    # M15
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for statement in (*postgres_pool._LAYOUT, *postgres_pool._FROM_3):
             connection.execute(statement)
@@ -201,7 +200,6 @@ async def test_tables_without_an_inbox_are_migrated(postgres_url: str) -> None:
 
 
 async def test_tables_of_layout_5_are_migrated_with_what_is_runnable(postgres_url: str) -> None:
-    # G8, G12
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for statement in (*postgres_pool._LAYOUT, *postgres_pool._FROM_3, *postgres_pool._FROM_4):
             connection.execute(statement)
@@ -227,7 +225,6 @@ async def test_tables_of_layout_5_are_migrated_with_what_is_runnable(postgres_ur
 
 
 async def test_forks_of_layout_6_are_migrated(postgres_url: str) -> None:
-    # G14
     layout = (postgres_pool._LAYOUT, postgres_pool._FROM_3, postgres_pool._FROM_4, postgres_pool._FROM_5)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for statement in sum(layout, ()):
@@ -248,7 +245,7 @@ async def test_forks_of_layout_6_are_migrated(postgres_url: str) -> None:
 
 
 async def test_no_index_has_a_column_that_renewals_or_appends_change(postgres_url: str) -> None:
-    # G12: each of them would turn HOT updates into changes of every index.
+    # Each of them would turn HOT updates into changes of every index.
     async with _open_store(postgres_url) as store:
         await store.runnable()
     with psycopg.connect(postgres_url) as connection:
@@ -357,7 +354,7 @@ def _cut_all(server: PostgresServer) -> None:
 async def test_one_connection_finds_out_why_many_callers_got_none(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # F7: otherwise every caller would connect to a server that has no connection to spare.
+    # Otherwise every caller would connect to a server that has no connection to spare.
     store = PostgresStore(postgres_url, max_connections=1, timeout=4)
     await store.create("r", [])
     explained: list[object] = []

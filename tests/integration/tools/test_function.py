@@ -1,4 +1,4 @@
-"""Tools made of functions: T9, T7, DESIGN §7."""
+"""Tools made of functions."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Sync functions in worker threads: T9, T29, D10. Nothing here sleeps: events say when to go on."""
+"""Sync functions in worker threads. Nothing here sleeps: events say when to go on."""
 
 import os
 import subprocess

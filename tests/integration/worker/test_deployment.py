@@ -127,7 +127,7 @@ async def until_completed(store: Store, run_id: str) -> None:
 
 
 async def test_one_of_each_is_killed(database: PostgresServer, tmp_path: Path) -> None:
-    # G15: the walk-through of docs/guides/workers.md.
+    # The walk-through of docs/guides/workers.md.
     shutil.copy(FOLDER / "desk.py", tmp_path)
     environment = {"DESK_STORE": database.url, "DESK_TOKEN": "token", "DESK_SECONDS": "1"}
     name, *options = command_of("worker")

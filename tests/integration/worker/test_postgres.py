@@ -28,7 +28,7 @@ async def _wait_for_a_lock(connection: psycopg.AsyncConnection[Any]) -> None:
 
 
 async def test_a_queue_is_made_while_a_run_is_submitted(postgres_url: str) -> None:
-    # G8: the submission has locked one table and needs the other, and so has the worker that starts.
+    # The submission has locked one table and needs the other, and so has the worker that starts.
     store = PostgresStore(postgres_url)
     await store.list()
     async with await psycopg.AsyncConnection.connect(postgres_url) as writer:
@@ -114,7 +114,6 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 async def test_limits_hold_over_all_workers(postgres_url: str) -> None:
-    # G10
     site, limits = Site(postgres_url), Concurrency(per_owner=2, total=5)
     async with site.working(limits=limits), site.working(limits=limits):
         await until(lambda: _has_queue(site))
@@ -158,7 +157,6 @@ async def _has_queue(site: Site) -> bool:
 
 
 async def test_each_release_admits_the_next_by_priority(postgres_url: str) -> None:
-    # G10
     site = Site(postgres_url)
     async with site.working(limits=Concurrency(per_owner=1, total=50)):
         await until(lambda: _has_queue(site))
@@ -172,7 +170,6 @@ async def test_each_release_admits_the_next_by_priority(postgres_url: str) -> No
 
 
 async def test_a_paused_queue_hands_out_no_runs(postgres_url: str) -> None:
-    # G10
     site = Site(postgres_url)
     site.go.set()
     operator = PostgresEngine(site.runner._require_store("test"))
@@ -195,7 +192,6 @@ async def test_a_paused_queue_hands_out_no_runs(postgres_url: str) -> None:
 
 
 async def test_the_queue_holds_no_state_of_runs(postgres_url: str) -> None:
-    # G7, G8
     site = Site(postgres_url)
     site.go.set()
     async with site.working():
@@ -216,7 +212,6 @@ async def test_the_queue_holds_no_state_of_runs(postgres_url: str) -> None:
 
 
 async def test_an_erased_run_leaves_no_job(postgres_url: str) -> None:
-    # G14
     site = Site(postgres_url)
     site.go.set()
     async with site.working():
@@ -235,7 +230,7 @@ async def test_an_erased_run_leaves_no_job(postgres_url: str) -> None:
 
 
 async def test_jobs_of_dead_workers_are_dropped_and_their_runs_driven(postgres_url: str) -> None:
-    # G8: a job that is `doing` for ever must not keep its run.
+    # A job that is `doing` for ever must not keep its run.
     site = Site(postgres_url)
     site.go.set()
     async with site.working():

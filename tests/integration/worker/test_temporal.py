@@ -19,7 +19,6 @@ from batonkit.worker import TemporalEngine, Worker
 async def test_a_worker_that_starts_while_the_server_is_away_works_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # G9, G15
     server = TemporalServer(tmp_path)
     server.start()
     try:

@@ -95,7 +95,6 @@ async def test_reasoning_between_text_and_calls_is_sent_back_unchanged() -> None
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_the_id_of_the_message_is_kept(stream: bool) -> None:
-    # O2
     async with AnthropicServer([ScriptedStream("Hel", "lo."), "Bye."]) as server:
         request = ModelRequest((UserMessage("Hi"),), stream=stream)
         ids = [(await answer(model_at(server), request))[0].id for _ in range(2)]

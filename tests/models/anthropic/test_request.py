@@ -96,7 +96,7 @@ def test_sampling_settings_use_the_older_api_version() -> None:
     assert parameters["extra_headers"] == {"anthropic-version": "2023-06-01"}
 
 
-def test_sampling_settings_are_refused_for_newer_models() -> None:  # control M14
+def test_sampling_settings_are_refused_for_newer_models() -> None:
     settings = ModelSettings(temperature=0.2, seed=7)
     with pytest.raises(ModelRequestError) as caught:
         parameters_for(settings=settings)
@@ -110,11 +110,11 @@ def test_sampling_settings_are_refused_for_newer_models() -> None:  # control M1
 
 
 @pytest.mark.parametrize(("tier", "sent"), [("auto", "auto"), ("default", "standard_only")])
-def test_service_tiers_have_anthropics_names(tier: str, sent: str) -> None:  # control M14
+def test_service_tiers_have_anthropics_names(tier: str, sent: str) -> None:
     assert parameters_for(settings=ModelSettings(service_tier=tier))["service_tier"] == sent
 
 
-def test_metadata_other_than_the_user_id_are_refused_by_key() -> None:  # control M14
+def test_metadata_other_than_the_user_id_are_refused_by_key() -> None:
     settings = ModelSettings(metadata={"user_id": "u42", "order": "A-17"})
     with pytest.raises(ModelRequestError, match=r"does not accept metadata `order`; the only key .* is `user_id`"):
         parameters_for(settings=settings)

@@ -54,7 +54,6 @@ def test_a_string_resolves_to_the_model() -> None:
 
 
 async def test_the_id_of_the_response_is_kept() -> None:
-    # O2
     async with scripted(ScriptedStream("Hel", "lo."), "Bye.") as (model, _):
         ids = [(await answer(model))[0].id for _ in range(2)]
     assert [each.removeprefix("response").isdigit() for each in ids] == [True, True]

@@ -76,7 +76,7 @@ def test_extra_headers_body_and_timeout_reach_the_sdk() -> None:
     }
 
 
-def test_one_call_at_a_time_is_refused_only_with_tools() -> None:  # control M14
+def test_one_call_at_a_time_is_refused_only_with_tools() -> None:
     settings = ModelSettings(parallel_tool_calls=False)
     with pytest.raises(ModelRequestError, match=r"gemini-3.8-flash` does not support .*parallel_tool_calls=…"):
         config(tools=(WAVE,), settings=settings)
@@ -84,7 +84,7 @@ def test_one_call_at_a_time_is_refused_only_with_tools() -> None:  # control M14
 
 
 @pytest.mark.parametrize(("tier", "sent"), [("auto", "unspecified"), ("default", "standard"), ("flex", "flex")])
-def test_service_tiers_have_googles_names(tier: str, sent: str) -> None:  # control M14
+def test_service_tiers_have_googles_names(tier: str, sent: str) -> None:
     assert config(settings=ModelSettings(service_tier=tier))["service_tier"] == sent
 
 

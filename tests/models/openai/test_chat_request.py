@@ -214,7 +214,6 @@ _CONVERSATIONS = st.lists(
 
 @given(_CONVERSATIONS)
 def test_every_conversation_is_valid_for_chat_completions(conversation: list[Message]) -> None:
-    # T26
     open_calls: list[str] = []
     for message in _messages(*pair_calls_with_results(conversation)):
         if message["role"] == "tool":
@@ -238,7 +237,6 @@ def test_every_conversation_is_valid_for_chat_completions(conversation: list[Mes
 
 @given(_CONVERSATIONS)
 def test_every_conversation_is_valid_for_responses(conversation: list[Message]) -> None:
-    # T26
     items = ResponsesDialect("m", "openai:m").body(ModelRequest(pair_calls_with_results(conversation)))["input"]
     open_calls: list[str] = []
     for position, item in enumerate(items):

@@ -92,7 +92,6 @@ async def test_interleaved_fragments_of_parallel_calls() -> None:
     ],
 )
 async def test_the_first_id_is_that_of_the_response(sent: list[Any], kept: str) -> None:
-    # O2
     deltas = [delta(content="Hel"), delta(content="lo"), delta("stop")]
     payloads = [{"id": id, **each} for id, each in zip(sent, deltas, strict=True)]
     async with RawServer(stream(*payloads, "[DONE]")) as server:

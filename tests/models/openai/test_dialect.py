@@ -51,7 +51,6 @@ def encode(dialect: ChatDialect | ResponsesDialect, conversation: list[Message] 
     return body.get("messages") or body.get("input")
 
 
-# B5
 @given(st.lists(messages, max_size=12), st.lists(st.integers(0, 12), max_size=8))
 def test_encoding_what_is_new_equals_encoding_everything(conversation: list[Message], lengths: list[int]) -> None:
     source: list[Message] = []
@@ -65,7 +64,6 @@ def test_encoding_what_is_new_equals_encoding_everything(conversation: list[Mess
             assert encode(dialect, window) == encode(dialect, conversation[:stop])
 
 
-# B5
 def test_a_message_is_encoded_once() -> None:
     dialect, source = DIALECTS[0], list[Message]([UserMessage("one"), AssistantMessage("two")])
     forms: dict[object, object] = {}

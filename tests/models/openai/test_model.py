@@ -75,7 +75,6 @@ async def test_a_run_with_parallel_calls_and_a_typed_answer(api: Any, is_streame
 @APIS
 @pytest.mark.parametrize("is_streamed", [True, False])
 async def test_the_id_of_the_response_is_kept(api: Any, is_streamed: bool) -> None:
-    # O2
     async with OpenAIServer([ScriptedStream("Hel", "lo."), "Bye."]) as server:
         model, request = _model(server, api), ModelRequest((UserMessage("Hi"),), stream=is_streamed)
         ids = [(await collect_response(model.respond(request))).id for _ in range(2)]

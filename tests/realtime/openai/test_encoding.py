@@ -72,7 +72,7 @@ async def test_user_messages_are_encoded(content: Any, expected: Any) -> None:
     assert confirmations == [ItemAdded("item_0", "user")]
 
 
-async def test_a_history_with_calls_and_results_is_encoded() -> None:  # R3
+async def test_a_history_with_calls_and_results_is_encoded() -> None:
     message = AssistantMessage(
         "A moment.", (ToolCall("call_1", "f", '{"a":1}'), ToolCall(LONG_ID, "not a name", "{broken"))
     )

@@ -1,4 +1,4 @@
-"""R3, R7, R8, R9: the OpenAI realtime model against the test server over a websocket."""
+"""The OpenAI realtime model against the test server over a websocket."""
 
 import asyncio
 import sys
@@ -130,7 +130,7 @@ async def test_audio_is_committed_and_cleared_manually() -> None:
     assert server.complaints == []
 
 
-async def test_the_user_interrupts_and_the_item_is_truncated() -> None:  # R7
+async def test_the_user_interrupts_and_the_item_is_truncated() -> None:
     steps = [ScriptedStream("One ", "two ", "three ", asyncio.Event())]
     async with OpenAIRealtimeServer(steps) as server, connect(server) as probe:
         await probe.send(CreateResponse())
@@ -167,7 +167,7 @@ async def test_a_failed_response_has_the_error() -> None:
     assert (second.status, second.reason, second.error) == ("failed", "server_is_overloaded", "too much")
 
 
-async def test_settings_can_change_but_not_the_voice_after_audio() -> None:  # R4
+async def test_settings_can_change_but_not_the_voice_after_audio() -> None:
     tools = (ToolSpec("f", "Does it.", {"type": "object", "properties": {}}),)
     marin, cedar = (
         SessionConfig("A", "You are A.", voice="marin"),
@@ -198,7 +198,7 @@ async def test_errors_name_the_command_that_caused_them() -> None:
     ]
 
 
-async def test_repeated_events_are_ignored() -> None:  # R8
+async def test_repeated_events_are_ignored() -> None:
     faults = [
         RepeatEvent("response.done"),
         RepeatEvent("response.done", new_id=True, nth=2),
@@ -247,7 +247,7 @@ async def test_malformed_events_are_errors_and_unknown_ones_are_ignored() -> Non
 
 
 @pytest.mark.parametrize("code", [None, 1001, 1011, 4000])
-async def test_a_lost_connection_is_a_connection_error(code: int | None) -> None:  # R9
+async def test_a_lost_connection_is_a_connection_error(code: int | None) -> None:
     fault = CutConnection("response.output_audio.delta", code=code, reason="going")
     async with OpenAIRealtimeServer(["One two three."], faults=[fault]) as server, connect(server) as probe:
         await probe.send(CreateResponse())
@@ -259,14 +259,14 @@ async def test_a_lost_connection_is_a_connection_error(code: int | None) -> None
             await probe.send(CreateResponse())
 
 
-async def test_a_normal_closure_ends_the_signals() -> None:  # R9
+async def test_a_normal_closure_ends_the_signals() -> None:
     async with OpenAIRealtimeServer([]) as server, connect(server) as probe:
         await server.sessions[0].close()
         await probe.to_the_end()
     assert probe.signals == [SessionReady(server.sessions[0].id)]
 
 
-async def test_closing_ends_the_signals_and_nothing_is_sent_afterwards() -> None:  # R11
+async def test_closing_ends_the_signals_and_nothing_is_sent_afterwards() -> None:
     async with OpenAIRealtimeServer([]) as server, connect(server) as probe:
         read_task = asyncio.create_task(probe.to_the_end())
         await server.sessions[0].until_sent("session.updated")
@@ -410,7 +410,7 @@ def test_the_model_implements_the_protocol() -> None:
     assert OpenAIRealtimeModel("gpt-realtime-mini").name == "openai:gpt-realtime-mini"
 
 
-async def test_a_long_history_can_be_sent_before_signals_are_read() -> None:  # R3, R9
+async def test_a_long_history_can_be_sent_before_signals_are_read() -> None:
     count, text = 1000, "word " * 2000
     async with OpenAIRealtimeServer([], record=False) as server, connect(server) as probe:
         for number in range(count):

@@ -88,7 +88,7 @@ EXPECTED = [
 ]
 
 
-async def test_a_handoff_and_a_tool_in_a_text_session() -> None:  # R4, R6
+async def test_a_handoff_and_a_tool_in_a_text_session() -> None:
     async with OpenAIRealtimeServer(STEPS, by=agent_name) as server:
         seen: list[Any] = []
         async with make_runner(server).connect() as session:
@@ -104,7 +104,7 @@ async def test_a_handoff_and_a_tool_in_a_text_session() -> None:  # R4, R6
     ]
 
 
-async def test_a_handoff_and_a_tool_in_an_audio_session() -> None:  # R2, R7
+async def test_a_handoff_and_a_tool_in_an_audio_session() -> None:
     detection = RealtimeSettings(turn_detection=TurnDetection(silence_ms=300))
     async with OpenAIRealtimeServer(STEPS, by=agent_name, hears=["What do I owe?"]) as server:
         seen: list[Any] = []
@@ -120,7 +120,7 @@ async def test_a_handoff_and_a_tool_in_an_audio_session() -> None:  # R2, R7
     assert server.complaints == []
 
 
-async def test_the_user_interrupts_a_response() -> None:  # R7
+async def test_the_user_interrupts_a_response() -> None:
     steps = [ScriptedStream("One two three four five ", asyncio.Event()), "Yes?"]
     async with OpenAIRealtimeServer(steps, hears=["Stop"]) as server:
         seen: list[Any] = []
@@ -152,7 +152,7 @@ FAULTS: list[Fault] = [
 
 
 @pytest.mark.parametrize("cut", FAULTS, ids=str)
-async def test_a_session_survives_a_lost_connection_at_any_event(cut: Fault) -> None:  # R8, R9
+async def test_a_session_survives_a_lost_connection_at_any_event(cut: Fault) -> None:
     def triage(request: Any) -> Any:
         return call("transfer_to_billing")
 

@@ -1,4 +1,4 @@
-"""Faults that are injected into a connection: R9."""
+"""Faults that are injected into a connection."""
 
 import aiohttp
 import pytest

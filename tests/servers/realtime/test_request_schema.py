@@ -156,7 +156,7 @@ async def complaints_after(server: OpenAIRealtimeServer, events: Sequence[dict[s
     return [complaint.code for complaint in server.complaints]
 
 
-async def test_the_voice_stays_once_it_was_heard() -> None:  # R4
+async def test_the_voice_stays_once_it_was_heard() -> None:
     first, same, other = output(voice="marin"), output(voice="marin"), output(voice="cedar")
     speak = {"type": "response.create"}
     async with OpenAIRealtimeServer(["Hello."]) as server:
@@ -170,7 +170,7 @@ async def test_a_text_answer_leaves_the_voice_free() -> None:
         assert await complaints_after(server, steps) == []
 
 
-async def test_ids_are_there_once_and_results_too() -> None:  # R8
+async def test_ids_are_there_once_and_results_too() -> None:
     hello = item(**HELLO, id="item_1")
     events = [hello, hello, item(**CALL), item(**CALL), item(**OUTPUT), item(**OUTPUT)]
     async with OpenAIRealtimeServer([]) as server:
@@ -202,7 +202,7 @@ async def test_too_little_audio_cannot_be_committed() -> None:
         assert await complaints_after(server, events) == ["input_audio_buffer_commit_empty"]
 
 
-async def test_one_response_at_a_time() -> None:  # R6
+async def test_one_response_at_a_time() -> None:
     gate = asyncio.Event()
     async with OpenAIRealtimeServer([ScriptedStream("One ", gate, "two.")]) as server, raw(server) as client:
         await client.send("response.create")

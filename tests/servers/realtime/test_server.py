@@ -1,4 +1,4 @@
-"""A live conversation with the realtime server, over a real websocket: R3."""
+"""A live conversation with the realtime server, over a real websocket."""
 
 import asyncio
 import json
@@ -167,7 +167,7 @@ async def test_telephone_audio_is_heard_and_spoken(format: Any) -> None:
         assert len(b64decode(delta["delta"])) == 200 * 8
 
 
-async def test_speech_interrupts_a_response_and_it_is_truncated() -> None:  # R7
+async def test_speech_interrupts_a_response_and_it_is_truncated() -> None:
     gate = asyncio.Event()
     steps = [ScriptedStream("One two ", "three ", gate, "four"), "Yes?"]
     async with OpenAIRealtimeServer(steps, hears=["Stop"]) as server, raw(server) as client:

@@ -302,7 +302,6 @@ async def test_a_service_can_be_mounted_in_another_app(binding: str) -> None:
 
 
 async def test_an_agent_can_fail_a_task_with_words_for_the_caller() -> None:
-    # F37
     @agent("Flights", description="Books flights.")
     async def flights(ctx: AgentContext) -> None:
         raise TaskFailedError("there are no flights today")

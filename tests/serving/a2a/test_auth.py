@@ -74,7 +74,6 @@ async def test_tasks_and_contexts_belong_to_their_callers() -> None:
 
 
 async def test_an_anonymous_caller_cannot_access_another_callers_context() -> None:
-    # X7
     model = ScriptedModel(["hi ann", "hi you", "hi again", "hi ann again"])
     runner = Runner(Agent("A"), model=model, store="memory:")
     for_ann, for_all = a2a_app(runner, auth=BearerAuth({"t1": "ann"})), a2a_app(runner)
@@ -121,7 +120,6 @@ def test_a_service_without_auth_cannot_listen_on_other_interfaces() -> None:
 
 
 async def test_without_auth_only_local_hosts_are_served_by_every_route() -> None:
-    # F17
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
     rebound = {"Host": "rebound.example", "A2A-Version": "1.0"}
     requests: list[tuple[str, str, Any]] = [

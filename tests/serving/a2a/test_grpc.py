@@ -28,7 +28,6 @@ async def _serve(**options: Any) -> AsyncGenerator[ServiceUnderTest]:
     ],
 )
 async def test_callers_authenticate_with_metadata_and_own_their_tasks(auth: Any, metadata: dict[str, str]) -> None:
-    # X7
     async with _serve(auth=auth) as service:
         params = {"message": message("tck-complete-task")}
         task = (await service.client.call("SendMessage", params, metadata))["task"]["id"]
@@ -48,7 +47,6 @@ async def _raw_call(endpoints: Endpoints, method: str, metadata: Any = None) -> 
 
 
 async def test_a_required_extension_must_be_named() -> None:
-    # X8
     card = {"capabilities": {"streaming": True, "extensions": [{"uri": "urn:x", "required": True}]}}
     async with _serve(card=card) as service:
         assert await service.refused("SendMessage", message=message("x")) == "EXTENSION_SUPPORT_REQUIRED"
@@ -86,7 +84,6 @@ async def test_an_internal_error_is_only_logged(caplog: pytest.LogCaptureFixture
 
 
 async def test_a_client_that_disconnects_does_not_stop_the_task() -> None:
-    # X4
     async with _serve() as service:
         stream = service.client.stream("SendStreamingMessage", {"message": message("tck-delayed-complete")})
         first: dict[str, Any] = await anext(stream)

@@ -21,7 +21,7 @@ ORIGIN = Origin("1", "A")
 
 
 def test_text_of_a_discarded_response_is_replaced() -> None:
-    # F33: the text of a second attempt was appended to that of the first.
+    # The text of a second attempt was appended to that of the first.
     projection = TaskProjection("t", "c")
     first = projection.apply_text(ORIGIN, "Goo")
     projection.discard_text(ORIGIN)
@@ -34,7 +34,6 @@ def test_text_of_a_discarded_response_is_replaced() -> None:
 
 
 def test_a_response_after_discarded_text_is_sent_whole() -> None:
-    # F33
     projection = TaskProjection("t", "c")
     projection.apply_text(ORIGIN, "Goo")
     projection.discard_text(ORIGIN)
@@ -46,7 +45,6 @@ def test_a_response_after_discarded_text_is_sent_whole() -> None:
 
 
 def test_open_tasks_are_in_the_metadata_of_a_completed_run() -> None:
-    # M22
     projection = TaskProjection("t", "c")
     outer, inner = OpenTask("1/task", "B", "A", "A", run_id="r0"), OpenTask("1/task", "C", "B", "B")
     projection.apply(RunStarted("run", RUN_ORIGIN, 0.0, "r1", "B", tasks=(outer,)))
@@ -64,7 +62,6 @@ def test_open_tasks_are_in_the_metadata_of_a_completed_run() -> None:
 
 
 def test_a_message_that_steers_the_run_is_in_the_history() -> None:
-    # M15
     projection = TaskProjection("t", "c")
     projection.apply(RunStarted("run", RUN_ORIGIN, 0.0, "t", "A", (UserMessage("hello"),)))
     (update,) = projection.apply(UserMessageAdded("1/m2/user1", ORIGIN, 0.0, UserMessage("louder"), message_id="m"))

@@ -137,7 +137,6 @@ async def test_private_webhook_urls_are_refused_unless_allowed() -> None:
     ],
 )
 async def test_other_forms_of_private_addresses_are_private(address: str) -> None:
-    # F16
     async with (
         served(a2a_app(Agent("A", model=ScriptedModel(["hi"])))) as url,
         client_at(url, streams=False) as client,
@@ -156,7 +155,6 @@ async def test_public_addresses_are_public(address: str) -> None:
 
 
 async def test_a_webhook_is_called_at_the_address_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    # F16
     resolve, lookups = socket.getaddrinfo, 0
 
     def rebinding(host: Any, *args: Any, **options: Any) -> Any:

@@ -87,7 +87,6 @@ async def test_a_card_can_be_signed() -> None:
     ],
 )
 async def test_rest_responses_have_the_media_type_that_the_client_accepts(accept: str | None, media_type: str) -> None:
-    # F37
     app = a2a_app(Agent("A", model=ScriptedModel([])))
     transport = httpx.ASGITransport(app)
     async with http_client(base_url="http://localhost", transport=transport) as http:

@@ -87,7 +87,6 @@ async def test_a_message_for_a_busy_thread_is_refused_unless_it_may_wait(tmp_pat
 
 
 async def test_a_queued_message_is_streamed_when_its_run_starts(tmp_path: Path) -> None:
-    # M15
     gate = asyncio.Event()
     desk = Desk(tmp_path, call("look"), "The first answer.", ScriptedStream("The second ", gate, "answer."))
 
@@ -109,7 +108,6 @@ async def test_a_queued_message_is_streamed_when_its_run_starts(tmp_path: Path) 
 
 
 async def test_a_message_that_steers_is_shown_in_the_stream_of_the_run(tmp_path: Path) -> None:
-    # M15
     desk = Desk(tmp_path, call("look"), "Loud and clear.", "Again.", when_busy="steer")
     async with serve_frontend(desk.app) as frontend:
         first, second = await send_both(desk, frontend, "louder")
@@ -124,7 +122,6 @@ async def test_a_message_that_steers_is_shown_in_the_stream_of_the_run(tmp_path:
 
 
 async def test_a_message_that_preempts_cancels_the_run_after_its_turn(tmp_path: Path) -> None:
-    # M15
     desk = Desk(tmp_path, call("look"), "Two.", when_busy="queue")
     async with serve_frontend(desk.app) as frontend:
         first, second = await send_both(desk, frontend, "two", forwardedProps={"whenBusy": "preempt"})
@@ -150,7 +147,6 @@ async def test_a_client_that_leaves_withdraws_its_message(tmp_path: Path) -> Non
 
 
 async def test_a_message_waits_for_a_suspended_run(tmp_path: Path) -> None:
-    # M15
     desk = Desk(tmp_path, call("ask_me"), "One.", "Two.", when_busy="queue")
     async with serve_frontend(desk.app) as frontend:
         asked = await frontend.run("one")
@@ -166,7 +162,6 @@ async def test_a_message_waits_for_a_suspended_run(tmp_path: Path) -> None:
 
 
 async def test_open_tasks_are_sent_at_the_beginning_of_a_stream(tmp_path: Path) -> None:
-    # M22
     booking = Agent("Booking", description="Books.")
     desk = Agent("Desk", handoffs=[handoff(booking, return_to="caller", until="finished")])
     model = ScriptedModel(

@@ -120,7 +120,7 @@ def test_reasoning_is_closed_before_text_and_everything_at_the_end() -> None:
 
 
 def test_a_response_that_starts_again_is_another_message() -> None:
-    # F33: the text of both attempts was one message.
+    # The text of both attempts was one message.
     origin = Origin("1", "A")
     said = AgentResponded("1/m1", origin, 0.0, AssistantMessage("Hello", (ToolCall("c", "wave"),)))
     started: list[Event] = [RunStarted("run", RUN_ORIGIN, 0.0, "r", "A"), AgentStarted("1/start", origin, 0.0)]
@@ -139,7 +139,6 @@ def test_a_response_that_starts_again_is_another_message() -> None:
 
 
 def test_tasks_are_custom_events() -> None:
-    # M22
     task, origin = OpenTask("1/task", "B", "A", "A", "transfer_to_b", "call_1"), Origin("1", "A")
     sent = _translate(
         [],

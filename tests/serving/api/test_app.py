@@ -298,7 +298,6 @@ async def test_an_app_without_auth_cannot_listen_on_other_interfaces() -> None:
 
 
 async def test_requests_with_one_idempotency_key_start_one_run() -> None:
-    # F39
     runner = Runner(_team("one", "two", "three"), store="memory:")
     async with client_of(api_app(runner, auth={"a": "ada", "b": "bob"}), "a") as client:
         headers, body = {"Idempotency-Key": "order 7"}, {"input": "hi", "thread": "t", "values": {"n": 1}}
@@ -320,7 +319,6 @@ async def test_requests_with_one_idempotency_key_start_one_run() -> None:
 
 
 async def test_a_busy_thread_is_reported_despite_a_key() -> None:
-    # F39
     async with client_of(api_app(Runner(_team(call("ask_me")), store="memory:"))) as client:
         _, run = await client.post("/runs", {"input": "hi", "thread": "t"})
         await _read_frames(client, run["id"])
@@ -329,7 +327,6 @@ async def test_a_busy_thread_is_reported_despite_a_key() -> None:
 
 
 async def test_a_failed_run_has_the_message_that_its_agent_has_for_the_caller() -> None:
-    # F39
     class SoldOutError(TaskFailedError):
         pass
 
@@ -346,7 +343,6 @@ async def test_a_failed_run_has_the_message_that_its_agent_has_for_the_caller() 
 
 
 async def test_an_app_can_be_served_again() -> None:
-    # F13
     app = api_app(Runner(_team("one", "two"), store="memory:"))
     for expected in ("one", "two"):
         async with client_of(app) as client:

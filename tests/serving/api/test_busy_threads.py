@@ -1,4 +1,4 @@
-"""The HTTP API and threads with an unfinished run: messages that wait, steer and preempt, and resumptions (M15-M17)."""
+"""The HTTP API and threads with an unfinished run: messages that wait, steer and preempt, and resumptions."""
 
 import asyncio
 from pathlib import Path
@@ -46,7 +46,6 @@ async def until_status(client: Client, id: str, *statuses: str) -> dict[str, Any
 
 
 async def test_a_queued_message_is_shown_and_becomes_a_run(tmp_path: Path) -> None:
-    # M15
     desk = Desk(SQLiteStore(tmp_path / "runs.db"), [call("look")], "One.", "Two.", "Three.")
     async with client_of(desk.app) as client:
         _, first = await client.post("/runs", {"input": "one", "thread": "t"})
@@ -73,7 +72,6 @@ async def _events(client: Client, id: str) -> list[str]:
 
 
 async def test_a_message_steers_the_run_of_its_thread(tmp_path: Path) -> None:
-    # M15
     desk = Desk(SQLiteStore(tmp_path / "runs.db"), [call("look")], "One.")
     async with client_of(desk.app) as client:
         _, first = await client.post("/runs", {"input": "one", "thread": "t"})
@@ -89,7 +87,6 @@ async def test_a_message_steers_the_run_of_its_thread(tmp_path: Path) -> None:
 
 
 async def test_a_preempting_message_takes_the_place_of_the_run(tmp_path: Path) -> None:
-    # M15
     desk = Desk(SQLiteStore(tmp_path / "runs.db"), [call("look")], "Two.")
     async with client_of(desk.app) as client:
         _, first = await client.post("/runs", {"input": "one", "thread": "t"})
@@ -122,7 +119,6 @@ async def test_a_waiting_message_can_be_cancelled_and_is_idempotent(
 
 
 async def test_answers_and_dismissals_take_a_message_along() -> None:
-    # M15, M17
     desk = Desk("memory:", [call("ask_me")], "One.", [call("ask_me")], "Two.")
     async with client_of(desk.app) as client:
         _, first = await client.post("/runs", {"input": "one"})
@@ -142,7 +138,6 @@ async def test_answers_and_dismissals_take_a_message_along() -> None:
 
 
 async def test_a_run_is_cancelled_after_the_response() -> None:
-    # M16
     desk = Desk("memory:", [call("look")], [call("look")], "Done.")
     async with client_of(desk.app) as client:
         _, first = await client.post("/runs", {"input": "one"})

@@ -44,7 +44,6 @@ async def _finish(client: Client, path: str, body: Any) -> dict[str, Any]:
 
 
 async def test_a_log_is_read_in_pages_and_by_type() -> None:
-    # S23
     async with client_of(api_app(_runner(), inspection=True)) as client:
         run = await _finish(client, "/runs", {"input": "tea"})
         _, log = await client.get(f"/runs/{run['id']}/log")
@@ -64,7 +63,6 @@ async def test_a_log_is_read_in_pages_and_by_type() -> None:
 
 
 async def test_the_requests_of_a_run_are_shown_as_sent() -> None:
-    # S5, S23
     runner = _runner()
     async with client_of(api_app(runner, inspection=True)) as client:
         run = await _finish(client, "/runs", {"input": "tea"})
@@ -81,7 +79,6 @@ async def test_the_requests_of_a_run_are_shown_as_sent() -> None:
 
 
 async def test_a_log_without_requests_says_so() -> None:
-    # S5
     without_store = Runner(_runner().team.members["Desk"].agent, model=ScriptedModel(["hello"]))
     result = await without_store.run("hi")
     runner = _runner()
@@ -92,7 +89,6 @@ async def test_a_log_without_requests_says_so() -> None:
 
 
 async def test_the_team_is_shown() -> None:
-    # S24
     async with client_of(api_app(_runner(), inspection=True)) as client:
         _, team = await client.get("/team")
         assert [agent["name"] for agent in team["agents"]] == ["Desk", "Sales", "Repairs"]
@@ -100,7 +96,6 @@ async def test_the_team_is_shown() -> None:
 
 
 async def test_a_fork_changes_a_tool_result_and_is_compared() -> None:
-    # S9, S10, S24
     async with client_of(api_app(_runner(), inspection=True)) as client:
         run = await _finish(client, "/runs", {"input": "tea", "run_id": "one", "thread": "t"})
         _, log = await client.get("/runs/one/log?types=ToolReturned")
@@ -118,7 +113,7 @@ async def test_a_fork_changes_a_tool_result_and_is_compared() -> None:
 
 
 async def test_a_fork_sends_the_conversation_to_another_agent() -> None:
-    # S9: the calls of a response can be changed.
+    # The calls of a response can be changed.
     async with client_of(api_app(_runner(), inspection=True)) as client:
         await _finish(client, "/runs", {"input": "my tea pot broke", "run_id": "one"})
         edit = {"1/m1": {"content": "", "tool_calls": [{"name": "transfer_to_repairs"}]}}
@@ -127,7 +122,6 @@ async def test_a_fork_sends_the_conversation_to_another_agent() -> None:
 
 
 async def test_a_fork_changes_instructions_and_refuses_unknown_agents_and_models() -> None:
-    # S9
     runner = _runner()
     async with client_of(api_app(runner, inspection=True)) as client:
         await _finish(client, "/runs", {"input": "tea", "run_id": "one"})
@@ -143,7 +137,6 @@ async def test_a_fork_changes_instructions_and_refuses_unknown_agents_and_models
 
 
 async def test_a_replay_says_where_the_code_differs(tmp_path: Path) -> None:
-    # S12, S24
     store = tmp_path / "runs.db"
     async with client_of(api_app(_runner(store=store), inspection=True)) as client:
         await _finish(client, "/runs", {"input": "tea", "run_id": "one"})
@@ -160,7 +153,6 @@ async def test_a_replay_says_where_the_code_differs(tmp_path: Path) -> None:
 
 
 async def test_a_replay_of_a_failed_run_differs_if_an_agent_that_has_finished_would_go_on(tmp_path: Path) -> None:
-    # S12
     store = tmp_path / "runs.db"
     steps: dict[str, list[Any]] = {"Desk": [call("transfer_to_sales")], "Sales": [ModelError("overloaded")]}
     sales = Agent("Sales", description="Sells.")
@@ -176,7 +168,6 @@ async def test_a_replay_of_a_failed_run_differs_if_an_agent_that_has_finished_wo
 
 
 async def test_an_export_has_the_log_the_requests_and_the_team() -> None:
-    # S23
     async with client_of(api_app(_runner(), inspection=True)) as client:
         run = await _finish(client, "/runs", {"input": "tea", "run_id": "one"})
         _, exported = await client.get("/runs/one/export")
@@ -186,7 +177,6 @@ async def test_an_export_has_the_log_the_requests_and_the_team() -> None:
 
 
 async def test_developers_endpoints_are_off_by_default_and_events_have_no_requests() -> None:
-    # S20
     async with client_of(api_app(_runner())) as client:
         run = await _finish(client, "/runs", {"input": "tea"})
         for path in ("/team", f"/runs/{run['id']}/log", f"/runs/{run['id']}/reads", f"/runs/{run['id']}/export"):
@@ -199,7 +189,6 @@ async def test_developers_endpoints_are_off_by_default_and_events_have_no_reques
 
 
 async def test_owners_see_only_their_own_logs_and_forks() -> None:
-    # S20, S24
     async with client_of(api_app(_runner(), auth={"a": "ada", "b": "bob"}, inspection=True), "a") as ada:
         await _finish(ada, "/runs", {"input": "tea", "run_id": "one"})
         forked = (await ada.get("/runs/one"))[1]["events"]

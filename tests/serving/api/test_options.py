@@ -1,4 +1,4 @@
-"""Options of a run over HTTP: a client may set only those that the application allows (control M9)."""
+"""Options of a run over HTTP: a client may set only those that the application allows."""
 
 from typing import Any
 
@@ -57,7 +57,6 @@ def new_runner() -> Runner:
     ],
 )
 async def test_by_default_a_client_sets_nothing(given: dict[str, Any]) -> None:
-    # M9
     runner = new_runner()
     async with client_of(api_app(runner)) as client:
         status, body = await client.post("/runs", {"input": "hi", "run_id": "r", **given})
@@ -68,7 +67,6 @@ async def test_by_default_a_client_sets_nothing(given: dict[str, Any]) -> None:
 
 
 async def test_allowed_options_hold_for_the_run() -> None:
-    # M9
     runner, options = new_runner(), {"instructions": "Short.", "tools": ["weather"], "max_turns": 2}
     body = {"input": "hi", "run_id": "r", "model_settings": {"seed": 3}, "agent_options": {"Desk": options}}
     async with client_of(api_app(runner, client_options=ALL)) as client:
@@ -86,7 +84,6 @@ async def test_allowed_options_hold_for_the_run() -> None:
 
 
 async def test_a_model_must_be_one_of_those_that_are_allowed() -> None:
-    # M9
     runner = new_runner()
     async with client_of(api_app(runner, client_options=ALL)) as client:
         status, body = await client.post("/runs", {"input": "hi", "model": "other:large"})
@@ -109,7 +106,6 @@ async def test_a_model_must_be_one_of_those_that_are_allowed() -> None:
     ],
 )
 async def test_wrong_options_are_invalid(given: dict[str, Any], told: str) -> None:
-    # M9
     async with client_of(api_app(new_runner(), client_options=ALL)) as client:
         status, body = await client.post("/runs", {"input": "hi", **given})
     assert (status, body["error"]["code"]) == (422, "invalid")
@@ -117,7 +113,6 @@ async def test_wrong_options_are_invalid(given: dict[str, Any], told: str) -> No
 
 
 async def test_headers_and_other_settings_are_never_allowed() -> None:
-    # M9
     async with client_of(api_app(new_runner(), client_options=ALL)) as client:
         for settings in ({"extra_headers": {"a": "b"}}, {"extra_body": {"a": 1}}, {"timeout": 1}):
             status, body = await client.post("/runs", {"input": "hi", "model_settings": settings})
@@ -125,7 +120,6 @@ async def test_headers_and_other_settings_are_never_allowed() -> None:
 
 
 async def test_a_client_cannot_raise_the_number_of_turns() -> None:
-    # M9
     runner = new_runner()
     async with client_of(api_app(runner, client_options=ALL)) as client:
         options = {"Desk": {"max_turns": 1000}}
@@ -136,7 +130,6 @@ async def test_a_client_cannot_raise_the_number_of_turns() -> None:
 
 
 async def test_a_repeated_request_with_other_options_is_another_request() -> None:
-    # M9
     async with client_of(api_app(new_runner(), client_options=ALL)) as client:
         key = {"Idempotency-Key": "k"}
         body = {"input": "hi", "model_settings": {"seed": 1}}
@@ -157,6 +150,5 @@ async def test_a_repeated_request_with_other_options_is_another_request() -> Non
     ],
 )
 def test_wrong_client_options_are_refused(options: dict[str, Any], told: str) -> None:
-    # M9
     with pytest.raises(SetupError, match=told):
         ClientOptions(**options)

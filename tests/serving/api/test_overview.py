@@ -51,7 +51,6 @@ async def _ids(client: Client, query: str) -> list[str]:
 
 
 async def test_runs_are_found_by_words_agent_status_cost_and_time() -> None:
-    # S22
     async with client_of(_app()) as client:
         await _run(client, "I buy a green lamp", run_id="lamp", thread="shop")
         await _run(client, "ask me something", run_id="question")
@@ -85,7 +84,6 @@ class _UnreadableLogs(MemoryStore):
 
 
 async def test_lists_and_searches_read_no_log() -> None:
-    # S22
     store = _UnreadableLogs()
     async with client_of(_app(store=store)) as client:
         for number in range(5):
@@ -98,7 +96,6 @@ async def test_lists_and_searches_read_no_log() -> None:
 
 
 async def test_a_search_has_pages() -> None:
-    # S22
     async with client_of(_app()) as client:
         ids = [await _run(client, f"lamp {number}" if number % 2 else "tea") for number in range(8)]
         found: list[str] = []
@@ -113,7 +110,6 @@ async def test_a_search_has_pages() -> None:
 
 
 async def test_a_stopped_run_is_deleted() -> None:
-    # S22
     async with client_of(_app()) as client:
         id = await _run(client, "hi")
         assert (await client.ask("DELETE", f"/runs/{id}"))[0] == 204
@@ -122,7 +118,6 @@ async def test_a_stopped_run_is_deleted() -> None:
 
 
 async def test_threads_are_listed() -> None:
-    # S22
     async with client_of(_app()) as client:
         await _run(client, "one", thread="a")
         await _run(client, "two", thread="b")
@@ -136,7 +131,6 @@ async def test_threads_are_listed() -> None:
 
 
 async def test_usage_is_reported_for_a_run_and_for_all() -> None:
-    # S13, S23
     async with client_of(_app()) as client:
         id = await _run(client, "buy a lamp")
         await _run(client, "buy a lamp")
@@ -186,7 +180,6 @@ class _WatchedStore(MemoryStore):
 
 
 async def test_changes_of_all_runs_are_streamed_and_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    # S24
     monkeypatch.setattr(overview, "_POLL_SECONDS", 0.01)
     store = _WatchedStore()
     async with client_of(_app(store=store)) as client:
@@ -203,7 +196,6 @@ async def test_changes_of_all_runs_are_streamed_and_resumed(monkeypatch: pytest.
 
 
 async def test_owners_see_only_their_own_runs_in_lists_and_usage() -> None:
-    # S20
     async with client_of(_app(auth={"a": "ada", "b": "bob"}), "a") as ada:
         await _run(ada, "buy a lamp", run_id="one", thread="t")
         bob = Client(ada.session, ada.url, "b")

@@ -1,4 +1,4 @@
-"""Every app supports every auth scheme, and describes the schemes it enforces (X7)."""
+"""Every app supports every auth scheme, and describes the schemes it enforces."""
 
 from collections.abc import Callable
 from typing import Any
@@ -67,7 +67,6 @@ async def test_the_openapi_document_has_the_enforced_schemes() -> None:
 
 
 async def test_a_caller_has_the_same_runs_in_every_app() -> None:
-    # X7
     runner, auth = _runner(), {"t": "ann", "u": "bob"}
     async with (
         served(api_app(runner, auth=auth)) as api,

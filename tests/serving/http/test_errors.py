@@ -19,7 +19,6 @@ CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "s
 @pytest.mark.parametrize("app_name", ["agui", "a2a", "mcp"])
 @pytest.mark.parametrize("error", [TaskFailedError, ValueError])
 async def test_every_app_tells_the_message_that_an_agent_has_for_the_caller(app_name: str, error: Any) -> None:
-    # F39
     @agent("Shop")
     async def shop(ctx: AgentContext) -> None:
         raise error("the show is sold out")
@@ -41,7 +40,6 @@ async def test_every_app_tells_the_message_that_an_agent_has_for_the_caller(app_
 
 @pytest.mark.parametrize("app_name", ["api", "agui", "a2a"])
 async def test_a_server_that_shuts_down_asks_clients_to_try_again(app_name: str) -> None:
-    # F13
     @agent("Shop")
     async def shop(ctx: AgentContext) -> None:
         await ctx.say("hello")

@@ -43,7 +43,6 @@ def _runner(*steps: Any) -> Runner:
 
 @pytest.mark.parametrize("app_name", APPS)
 async def test_without_auth_every_app_rejects_other_host_names(app_name: str) -> None:
-    # F17
     make_app, request = APPS[app_name]
     async with served(make_app(_runner())) as url, http_client(base_url=url, headers=HEADERS) as http:
         assert (await http.request(**request, headers={"Host": "rebound.example"})).status_code == 403
@@ -52,7 +51,7 @@ async def test_without_auth_every_app_rejects_other_host_names(app_name: str) ->
 
 @pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/"])
 async def test_without_auth_the_agent_card_is_hidden_from_other_host_names(path: str) -> None:
-    # F17: the card describes the team, and a page can read it after rebinding its own name to 127.0.0.1.
+    # The card describes the team, and a page can read it after rebinding its own name to 127.0.0.1.
     async with (
         served(a2a_app(_runner(), compat_03=True)) as url,
         served(a2a_app(_runner(), compat_03=True, auth="s3cret")) as with_auth,
@@ -65,7 +64,7 @@ async def test_without_auth_the_agent_card_is_hidden_from_other_host_names(path:
 
 @pytest.mark.parametrize("auth", [None, APIKeyAuth({"k": "ann"}, location="cookie", key_name="key")])
 async def test_other_sites_cannot_cancel_or_resume_runs(auth: Any) -> None:
-    # F17: neither request has a body, so a browser sends it without asking first.
+    # Neither request has a body, so a browser sends it without asking first.
     cookies = {"key": "k"} if auth else None
     async with (
         served(api_app(_runner(call("ask_me")), auth=auth)) as url,
@@ -89,7 +88,6 @@ async def test_other_sites_cannot_cancel_or_resume_runs(auth: Any) -> None:
 async def test_requests_of_other_sites_are_refused_by_every_app(
     app_name: str, auth: Any, headers: dict[str, str]
 ) -> None:
-    # F17
     make_app, request = POSTS[app_name]
     async with (
         served(make_app(_runner(), auth=auth)) as url,
@@ -122,7 +120,6 @@ async def test_credentials_that_browsers_do_not_add_need_no_origin() -> None:
 
 @pytest.mark.parametrize("app_name", POSTS)
 async def test_a_body_that_stops_midway_is_not_waited_for(app_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # F20
     monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
     make_app, request = POSTS[app_name]
     async with served(make_app(_runner())) as url:
@@ -139,7 +136,7 @@ async def test_a_body_that_stops_midway_is_not_waited_for(app_name: str, monkeyp
 async def test_a_slow_body_is_read_while_enough_of_it_keeps_coming(
     size: int, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # F20: the deadline moves with every chunk.
+    # The deadline moves with every chunk.
     monkeypatch.setattr(guard, "BODY_SECONDS", 600.0)
     monkeypatch.setattr(guard, "MIN_BODY_RATE", 10)
     clock, background = LoopClock(), BackgroundRunner(_runner())

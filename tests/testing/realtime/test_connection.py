@@ -43,7 +43,7 @@ def errors_of(connection: ScriptedConnection) -> list[tuple[str, str]]:
 
 
 async def test_a_second_response_at_the_same_time_is_refused() -> None:
-    # R6: never while a response is running.
+    # Never while a response is running.
     model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
     await connection.send(CreateResponse())
@@ -97,7 +97,7 @@ async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
 
 
 async def test_the_voice_cannot_change_after_a_response() -> None:
-    # R4: voice only while no audio was produced.
+    # Voice only while no audio was produced.
     model = ScriptedRealtimeModel(["Good day."])
     connection = await model.connect(SessionConfig("Desk", voice="ash"))
     await connection.send(ConfigureSession(SessionConfig("Billing", voice="sage")))
@@ -157,7 +157,7 @@ async def test_an_empty_audio_buffer_cannot_be_committed() -> None:
 
 
 async def test_after_closing_there_are_no_signals_and_sending_is_a_complaint() -> None:
-    # R11: nothing is sent afterwards.
+    # Nothing is sent afterwards.
     model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
     await connection.send(CreateResponse())
@@ -170,7 +170,6 @@ async def test_after_closing_there_are_no_signals_and_sending_is_a_complaint() -
 
 
 async def test_a_lost_connection_is_raised_after_earlier_signals() -> None:
-    # R9
     model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
     await connection.send(CreateResponse())
@@ -191,7 +190,7 @@ async def test_a_normal_closure_ends_the_signals() -> None:
 
 
 async def test_a_connection_can_be_cut_at_a_command() -> None:
-    # R8: a send that failed can be sent again elsewhere.
+    # A send that failed can be sent again elsewhere.
     model = ScriptedRealtimeModel([call("wave")])
     model.cut_at(AddItem)
     connection = await model.connect(TEXT)

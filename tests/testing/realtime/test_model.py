@@ -68,7 +68,6 @@ async def request_response(connection: ScriptedConnection) -> ResponseEnded:
 
 
 async def test_the_scripted_model_implements_the_protocol() -> None:
-    # R3
     model: RealtimeModel = ScriptedRealtimeModel([])
     connection: RealtimeConnection = await model.connect(AUDIO)
     assert isinstance(model, RealtimeModel)
@@ -222,7 +221,7 @@ async def test_the_user_speaks_and_is_answered() -> None:
 
 
 async def test_the_user_interrupts_and_the_item_is_truncated() -> None:
-    # R7: the item keeps the played part.
+    # The item keeps the played part.
     model = ScriptedRealtimeModel([ScriptedStream("one two three four", asyncio.Event()), "Yes?"], ms_per_word=100)
     connection = await model.connect(AUDIO)
     await connection.send(CreateResponse())
@@ -328,7 +327,7 @@ async def test_without_transcription_there_is_no_transcript() -> None:
 
 
 def test_check_refuses_unknown_voices_and_repeated_tools() -> None:
-    # R4: settings are validated before a transfer.
+    # Settings are validated before a transfer.
     model = ScriptedRealtimeModel([], voices=["ash", "sage"])
     model.check(SessionConfig("Desk", voice="ash"))
     with pytest.raises(SetupError, match="`Desk` wants the voice `other`; `scripted-realtime` has: `ash`, `sage`"):

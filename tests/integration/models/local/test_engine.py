@@ -56,7 +56,7 @@ def test_the_output_follows_the_schema(engine: LlamaDecoder) -> None:
     assert written["mood"] in ("good", "bad")
 
 
-def test_top_k_and_penalties_change_the_sampling(engine: LlamaDecoder) -> None:  # control M14
+def test_top_k_and_penalties_change_the_sampling(engine: LlamaDecoder) -> None:
     prompt = "Say the word fox ten times."
     greedy, _ = _decode(engine, _job(prompt, max_tokens=24))
     hot, _ = _decode(engine, _job(prompt, max_tokens=24, temperature=3.0, seed=1))

@@ -1,4 +1,4 @@
-"""Several processes with one store: tasks continue when one of them is killed (X3-X6)."""
+"""Several processes with one store: tasks continue when one of them is killed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -69,7 +69,6 @@ async def _disconnect_halfway(url: str) -> TaskView:
 
 
 async def test_a_follow_up_sent_to_both_replicas_is_executed_once(replicas: Replicas) -> None:
-    # X5
     here, there = replicas.start(), replicas.start()
     await replicas.wait_until_up(here, there)
     async with client_at(here, streams=False) as one, client_at(there, streams=False) as other:
@@ -85,7 +84,6 @@ async def test_a_follow_up_sent_to_both_replicas_is_executed_once(replicas: Repl
 
 
 async def test_a_silent_agent_can_be_cancelled_from_another_replica(replicas: Replicas) -> None:
-    # X5
     here, there = replicas.start(), replicas.start()
     await replicas.wait_until_up(here, there)
     async with client_at(here, streams=False) as one, client_at(there, streams=False) as other:
@@ -99,7 +97,6 @@ async def test_a_silent_agent_can_be_cancelled_from_another_replica(replicas: Re
 
 
 async def test_a_subscriber_at_another_replica_sees_the_end_after_a_kill(replicas: Replicas) -> None:
-    # X5
     here, there = replicas.start(), replicas.start()
     await replicas.wait_until_up(here, there)
     async with client_at(there) as other, client_at(here, streams=False) as one:
@@ -117,7 +114,6 @@ async def test_a_subscriber_at_another_replica_sees_the_end_after_a_kill(replica
 
 
 async def test_a_task_whose_only_process_was_killed_continues_after_a_restart(replicas: Replicas) -> None:
-    # X5
     first = replicas.start()
     await replicas.wait_until_up(first)
     async with client_at(first, streams=False) as client:
@@ -145,7 +141,6 @@ async def test_a_task_whose_only_process_was_killed_continues_after_a_restart(re
 async def test_a_disconnected_client_can_resubscribe_at_any_replica_without_loss(
     replicas: Replicas,
 ) -> None:
-    # X4
     here, there = replicas.start(), replicas.start()
     await replicas.wait_until_up(here, there)
     view_before = await _disconnect_halfway(here)
@@ -164,7 +159,7 @@ async def test_a_disconnected_client_can_resubscribe_at_any_replica_without_loss
 
 
 async def test_a_stream_whose_server_was_killed_is_complete_at_the_other_replica(replicas: Replicas) -> None:
-    # X4, X5: a snapshot comes first, and the interrupted response is streamed again.
+    # A snapshot comes first, and the interrupted response is streamed again.
     here, there = replicas.start(), replicas.start()
     await replicas.wait_until_up(here, there)
     async with client_at(here) as client:
@@ -186,7 +181,6 @@ async def test_a_stream_whose_server_was_killed_is_complete_at_the_other_replica
 
 
 async def test_the_replica_that_continues_a_task_notifies_the_webhook(replicas: Replicas) -> None:
-    # X5, X6
     hook = Webhook(failures=2)
     here, there = replicas.start(), replicas.start()
     await replicas.wait_until_up(here, there)
@@ -206,7 +200,6 @@ async def test_the_replica_that_continues_a_task_notifies_the_webhook(replicas: 
 
 
 async def test_a_remote_agent_killed_during_an_interrupt_still_gets_the_answer(replicas: Replicas) -> None:
-    # X10
     url = replicas.start()
     await replicas.wait_until_up(url)
     remote = RemoteAgent(url, name="Worker", description="Works.")
