@@ -40,49 +40,26 @@ _ELSEWHERE = {
 
 
 def check_choice(what: str, given: object, choices: Sequence[str]) -> None:
-    """Raise SetupError unless a value is one of the choices.
-
-    Args:
-        what: The option, as the message names it.
-        given: The value to check.
-        choices: The valid values.
-    """
+    """Raise SetupError unless a value is one of the choices."""
     if given not in choices:
         raise SetupError(f"{what} is {show(given)}; it can be: {quote_names(choices)}{nearest(given, choices)}")
 
 
 def check_positive(what: str, given: float | None) -> None:
-    """Raise SetupError unless a number is above 0, or None.
-
-    Args:
-        what: The option, as the message names it.
-        given: The value to check.
-    """
+    """Raise SetupError unless a number is above 0, or None."""
     if given is not None and not given > 0:
         raise SetupError(f"{what} is {show(given)}; give more than 0")
 
 
 def check_keywords(function: str, given: Iterable[str], valid: Collection[str]) -> None:
-    """Raise SetupError for the first unknown keyword, with the nearest valid one.
-
-    Args:
-        function: The called function as the user writes it, such as `Runner.run()`.
-        given: The keywords that were passed.
-        valid: The keywords that the function accepts.
-    """
+    """Raise SetupError for the first unknown keyword, with the nearest valid one."""
     for name in given:
         if name not in valid:
             raise unknown_argument(function, name, valid)
 
 
 def unknown_argument(callee: str, argument: str, known: Iterable[str]) -> SetupError:
-    """Build the error for an unknown keyword argument, with the nearest valid name.
-
-    Args:
-        callee: The class or function as the user writes it.
-        argument: The unknown argument.
-        known: The valid arguments; private ones are not shown.
-    """
+    """Build the error for an unknown keyword argument, with the nearest valid name."""
     from difflib import get_close_matches
 
     names = [name for name in known if not name.startswith("_") and name != "self"]
@@ -142,13 +119,7 @@ def check_types(function: F) -> F:
 
 
 def check_values(owner: str, given: Mapping[str, Any], kind: type) -> None:
-    """Raise SetupError for the first argument that does not fit its field of a TypedDict.
-
-    Args:
-        owner: The called function as the user writes it.
-        given: The keyword arguments.
-        kind: The TypedDict.
-    """
+    """Raise SetupError for the first argument that does not fit its field of a TypedDict."""
     expected = _expected_by_field(kind)
     for name, value in given.items():
         wanted = expected.get(name)
@@ -157,13 +128,7 @@ def check_values(owner: str, given: Mapping[str, Any], kind: type) -> None:
 
 
 def check_callback(what: str, callback: Any, *parameters: str) -> None:
-    """Raise SetupError if something is not a function that takes these positional arguments.
-
-    Args:
-        what: The option and its owner, as the message names it.
-        callback: The value to check.
-        parameters: The names of the arguments that it is called with.
-    """
+    """Raise SetupError if something is not a function that takes these positional arguments."""
     form = f"({', '.join(parameters)})"
     if not callable(callback):
         raise SetupError(f"{what} is {show(callback)}; give a function {form}")
@@ -178,14 +143,7 @@ def check_callback(what: str, callback: Any, *parameters: str) -> None:
 
 
 def construct(kind: type, make: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Create an object, with SetupError for a wrong argument; for the `__call__` of a metaclass.
-
-    Args:
-        kind: The class. The constructors of other packages are only checked for unknown arguments.
-        make: Creates the object.
-        args: The positional arguments.
-        kwargs: The keyword arguments.
-    """
+    """Create an object, with SetupError for a wrong argument; for the `__call__` of a metaclass."""
     init: Any = kind.__init__
     if kwargs and not _takes_any_keyword(init):
         check_keywords(kind.__name__, kwargs, _parameters_of(init))

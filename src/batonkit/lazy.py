@@ -9,12 +9,7 @@ from typing import Any
 def lazy_exports(
     package: str, modules: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a package whose names are loaded on first use.
-
-    Args:
-        package: The package's `__name__`.
-        modules: The lazy names by the module that defines them, relative to the package.
-    """
+    """Return the `__getattr__` and `__dir__` of a package whose names are loaded on first use."""
     namespace = vars(sys.modules[package])
     module_of = {name: module for module, names in modules.items() for name in names}
 

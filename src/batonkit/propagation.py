@@ -9,11 +9,7 @@ from contextlib import contextmanager, suppress
 
 
 def inject_trace(headers: MutableMapping[str, str]) -> None:
-    """Add the trace context of the current span, if there is one, to headers.
-
-    Args:
-        headers: The headers.
-    """
+    """Add the trace context of the current span, if there is one, to headers."""
     if "opentelemetry.trace" in sys.modules:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -22,11 +18,7 @@ def inject_trace(headers: MutableMapping[str, str]) -> None:
 
 @contextmanager
 def remote_parent(headers: Mapping[str, str]) -> Generator[None]:
-    """Make the span that a request belongs to current, unless there is a current span.
-
-    Args:
-        headers: The headers of the request, with names in lower case.
-    """
+    """Make the span that a request belongs to current, unless there is a current span."""
     if "traceparent" not in headers or "opentelemetry.trace" not in sys.modules:
         yield
         return

@@ -17,39 +17,22 @@ _SYMBOLS = {code: chr(0x2400 + code) if code < 0x20 else "\ufffd" for code in UN
 
 
 def printable(text: str) -> str:
-    """Make control characters visible, so that no text can control the terminal.
-
-    Args:
-        text: The text; its line breaks and tabs are kept.
-    """
+    """Make control characters visible, so that no text can control the terminal."""
     return text.translate(_SYMBOLS)
 
 
 def one_line(text: str) -> str:
-    """Make control characters and line breaks visible, for a cell of a table.
-
-    Args:
-        text: The text.
-    """
+    """Make control characters and line breaks visible, for a cell of a table."""
     return printable(text).replace("\n", "␊").replace("\t", " ")
 
 
 def quote_names(names: Sequence[str]) -> str:
-    """Format names for an error message: `A`, `B`.
-
-    Args:
-        names: The names; "nothing" stands for none.
-    """
+    """Format names for an error message: `A`, `B`."""
     return ", ".join(f"`{name}`" for name in names) or "nothing"
 
 
 def nearest(name: object, names: Iterable[str]) -> str:
-    """Suggest the nearest valid name as the end of an error message, or return "".
-
-    Args:
-        name: The misspelt name.
-        names: The valid names.
-    """
+    """Suggest the nearest valid name as the end of an error message, or return ""."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, [*names], n=1) if isinstance(name, str) else []

@@ -36,15 +36,7 @@ Credentials: TypeAlias = str | Callable[[], Mapping[str, str] | Awaitable[Mappin
 
 
 class A2AServiceClient:
-    """A client of one service, for one event loop.
-
-    Args:
-        url_or_card: The URL of the service, or its agent card.
-        auth: The credentials.
-        headers: Headers of every request.
-        timeout: Seconds without data after which a request fails.
-        trusted_origins: The origins, besides that of the URL, that get `auth` and `headers`.
-    """
+    """A client of one service, for one event loop."""
 
     def __init__(
         self,
@@ -166,11 +158,7 @@ class A2AServiceClient:
         return self.card is not None and self.card.capabilities.streaming
 
     async def send(self, message: pb.Message) -> AsyncGenerator[pb.StreamResponse]:
-        """Send a message and yield the responses; without streaming, one task that must be polled.
-
-        Args:
-            message: The message.
-        """
+        """Send a message and yield the responses; without streaming, one task that must be polled."""
         client, request = await self.client(), pb.SendMessageRequest(message=message)
         await self._connect()
         context = await self._call_context(is_stream=self.supports_streaming)
@@ -178,11 +166,7 @@ class A2AServiceClient:
             yield response
 
     async def subscribe(self, task_id: str) -> AsyncGenerator[pb.StreamResponse]:
-        """Yield the current state of a task, and its updates if the service streams.
-
-        Args:
-            task_id: The task.
-        """
+        """Yield the current state of a task, and its updates if the service streams."""
         client = await self.client()
         if not self.supports_streaming:
             yield pb.StreamResponse(task=await self.get(task_id))
@@ -206,21 +190,13 @@ class A2AServiceClient:
                 yield response
 
     async def get(self, task_id: str) -> pb.Task:
-        """Return the current state of a task.
-
-        Args:
-            task_id: The task.
-        """
+        """Return the current state of a task."""
         client, context = await self.client(), await self._call_context()
         with reporting_invalid_responses():
             return await client.get_task(pb.GetTaskRequest(id=task_id), context=context)
 
     async def cancel(self, task_id: str) -> None:
-        """Cancel a task.
-
-        Args:
-            task_id: The task.
-        """
+        """Cancel a task."""
         client, context = await self.client(), await self._call_context()
         with reporting_invalid_responses():
             await client.cancel_task(pb.CancelTaskRequest(id=task_id), context=context)
@@ -236,11 +212,7 @@ _ORIGIN_SCHEMES = {"http": ("http", 80), "https": ("https", 443), "grpc": ("http
 
 
 def origin_of(url: str) -> str:
-    """Return the origin of a URL, or of a gRPC address; "" if it has none.
-
-    Args:
-        url: The URL. An address without a scheme means TLS, except on this machine.
-    """
+    """Return the origin of a URL, or of a gRPC address; "" if it has none."""
     try:
         parts = urlsplit(url if "://" in url else f"//{url}")
         host, port = parts.hostname or "", parts.port
@@ -322,9 +294,5 @@ def _failure_of(error: A2AClientError) -> Literal["unavailable", "refused", "inv
 
 
 def is_connect_error(error: A2AClientError) -> bool:
-    """Return whether there was no connection, so that the request cannot have arrived.
-
-    Args:
-        error: The error of the request.
-    """
+    """Return whether there was no connection, so that the request cannot have arrived."""
     return any(isinstance(cause, _CONNECT_ERRORS) for cause in _causes(error))

@@ -18,11 +18,7 @@ _MAX_EXACT_INT = 2**53
 
 
 def content_of(parts: Iterable[Part]) -> Content:
-    """Convert A2A parts to message content; plain text if there are only text parts.
-
-    Args:
-        parts: The parts.
-    """
+    """Convert A2A parts to message content; plain text if there are only text parts."""
     converted = [_from_part(part) for part in parts]
     if all(isinstance(part, Text) for part in converted):
         return "\n".join(part.text for part in converted if isinstance(part, Text))
@@ -30,11 +26,7 @@ def content_of(parts: Iterable[Part]) -> Content:
 
 
 def to_parts(content: Content) -> list[Part]:
-    """Convert message content to A2A parts.
-
-    Args:
-        content: The content.
-    """
+    """Convert message content to A2A parts."""
     if isinstance(content, str):
         return [Part(text=content)] if content else []
     return [_to_part(part) for part in content]
@@ -65,31 +57,19 @@ def _to_part(part: ContentPart) -> Part:
 
 
 def to_data_part(value: Any) -> Part:
-    """Return a structured value as a part.
-
-    Args:
-        value: A JSON value.
-    """
+    """Return a structured value as a part."""
     return Part(data=ParseDict(msgspec.to_builtins(value), Value()), media_type="application/json")
 
 
 def to_struct(values: Mapping[str, Any]) -> Struct:
-    """Return a mapping as a protobuf Struct.
-
-    Args:
-        values: JSON values by key.
-    """
+    """Return a mapping as a protobuf Struct."""
     struct = Struct()
     struct.update(msgspec.to_builtins(dict(values)))
     return struct
 
 
 def plain_value(message: Value | Struct) -> Any:
-    """Return a protobuf value as plain JSON; integral floats become integers.
-
-    Args:
-        message: The value.
-    """
+    """Return a protobuf value as plain JSON; integral floats become integers."""
     return _restore_ints(MessageToDict(message))
 
 
@@ -110,11 +90,7 @@ AUTH_REQUIRED = "auth_required"
 
 
 def to_interrupt_parts(interrupt: InterruptRaised) -> list[Part]:
-    """Return an interrupt as text, and as data for clients that answer it by its id.
-
-    Args:
-        interrupt: The interrupt.
-    """
+    """Return an interrupt as text, and as data for clients that answer it by its id."""
     data: dict[str, Any] = {"interruptId": interrupt.key, "agent": interrupt.agent, "payload": interrupt.payload}
     data["schema"] = interrupt.schema
     if (call := interrupt.tool_call) is not None:
@@ -136,9 +112,5 @@ def _interrupt_text(interrupt: InterruptRaised) -> str:
 
 
 def interrupt_kind(interrupt: InterruptRaised) -> Any:
-    """Return the `kind` in the payload of an interrupt, or None.
-
-    Args:
-        interrupt: The interrupt.
-    """
+    """Return the `kind` in the payload of an interrupt, or None."""
     return payload_fields(interrupt.payload).get("kind")

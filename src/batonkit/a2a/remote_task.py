@@ -21,14 +21,7 @@ _SUSPENDED = (pb.TASK_STATE_INPUT_REQUIRED, pb.TASK_STATE_AUTH_REQUIRED)
 
 
 class RemoteTask:
-    """The state of one remote task while its updates are received.
-
-    Args:
-        agent: The agent's name, for error messages.
-        client: The client of the service.
-        unavailable_timeout: Seconds that the service may be unavailable.
-        on_text: Called with new text of the task's artifacts.
-    """
+    """The state of one remote task while its updates are received."""
 
     def __init__(
         self, agent: str, client: A2AServiceClient, unavailable_timeout: float, on_text: Callable[[str], Any]
@@ -46,9 +39,6 @@ class RemoteTask:
 
     async def send(self, message: pb.Message) -> dict[str, Any]:
         """Send a message and keep its stream open.
-
-        Args:
-            message: The message.
 
         Returns:
             The id of the task, or the reply if there is no task, and the id of the context.
@@ -80,11 +70,7 @@ class RemoteTask:
         return {"reply": parts, "context": self._reply.context_id}
 
     async def outcome(self, task_id: str) -> dict[str, Any]:
-        """Receive updates until the task stops, reconnecting as needed, and return its outcome.
-
-        Args:
-            task_id: The task.
-        """
+        """Receive updates until the task stops, reconnecting as needed, and return its outcome."""
         self._task.id = task_id
         last_response, delay = monotonic(), _MIN_DELAY
         while not self._has_stopped():
@@ -216,11 +202,7 @@ class RemoteTask:
 
 
 def parse_parts(recorded: list[dict[str, Any]]) -> list[pb.Part]:
-    """Return parts from the JSON in the log.
-
-    Args:
-        recorded: The parts as JSON.
-    """
+    """Return parts from the JSON in the log."""
     return [ParseDict(part, pb.Part()) for part in recorded]
 
 

@@ -45,13 +45,7 @@ _FORMS = '"run_again", "stop_on_first", StopAt([…]) or a function (ctx, result
 
 
 def check_behavior(owner: str, behavior: Any, known: Callable[[], Sequence[str] | None]) -> None:
-    """Raise SetupError if a `tool_use_behavior` is invalid.
-
-    Args:
-        owner: The agent's name.
-        behavior: The value to check.
-        known: Returns the names of the agent's tools; None if they are known only during a run.
-    """
+    """Raise SetupError if a `tool_use_behavior` is invalid."""
     if isinstance(behavior, StopAt):
         names = known()
         for name in behavior.tools:
@@ -74,12 +68,6 @@ async def stop_after_tools(
     """Return the answer if the agent has finished after the tools of a response, else None.
 
     The decision of a function, and the answer, are recorded.
-
-    Args:
-        behavior: The agent's `tool_use_behavior`.
-        ctx: The context of the activation.
-        response: The response whose calls have results.
-        tool_names: The names of the agent's tools.
     """
     log, key = ctx._run.log, f"{response.key}/stop"
     results = _results(ctx, response, tool_names)

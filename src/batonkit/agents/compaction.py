@@ -72,10 +72,6 @@ class Compaction(Struct, frozen=True, kw_only=True, metaclass=CheckedStructMeta)
 def check_compaction(owner: str, compaction: Any) -> Compaction | None:
     """Return a compaction unchanged.
 
-    Args:
-        owner: The owner, as messages name it.
-        compaction: The value to check.
-
     Raises:
         SetupError: It is neither a `Compaction` nor None.
     """

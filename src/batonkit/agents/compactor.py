@@ -57,11 +57,7 @@ class _Summary(Struct, frozen=True):
 
 
 class Compactor(Struct):
-    """The compaction of one activation.
-
-    Args:
-        ctx: The context of the activation.
-    """
+    """The compaction of one activation."""
 
     ctx: AgentContext[Any]
     _failed_calls: int = 0
@@ -73,11 +69,6 @@ class Compactor(Struct):
 
     async def prepare_turn(self, compiled: CompiledAgent, turn: int, instructions: str) -> int:
         """Compact the history before a model call, or read the recorded summary.
-
-        Args:
-            compiled: The compiled agent.
-            turn: The number of the model call.
-            instructions: The instructions of the call.
 
         Returns:
             The number of model calls that were made for nothing; they are recorded with the response.
@@ -182,24 +173,14 @@ class Compactor(Struct):
 
 
 def count_recorded_compaction(ctx: AgentContext[Any], key: str) -> None:
-    """Count the recorded summary of a turn that a replay finds without its response.
-
-    Args:
-        ctx: The context of the activation.
-        key: The key of the turn.
-    """
+    """Count the recorded summary of a turn that a replay finds without its response."""
     event = ctx._run.log.find(f"{key}/compact", HistoryCompacted)
     if event is not None:
         ctx._run.meter.count_compaction(event)
 
 
 async def replay_compaction(ctx: AgentContext[Any], turn: int) -> None:
-    """Read the summary of a recorded turn, and repeat the changes of its hooks.
-
-    Args:
-        ctx: The context of the activation.
-        turn: The number of the turn.
-    """
+    """Read the summary of a recorded turn, and repeat the changes of its hooks."""
     if not _apply_recorded(ctx, f"{ctx._scope}/m{turn}/compact") and ctx._hooks is not None:
         await ctx._hooks.call(ctx, "compaction_failed", None, turn=turn, is_past=True)
 

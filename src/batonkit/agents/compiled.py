@@ -31,15 +31,7 @@ _FIELD = r"\{([^{}\s]+)\}"
 
 
 async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, template: bool, key: str = "") -> str:
-    """Return the instructions of this turn, followed by the section about transfers.
-
-    Args:
-        ctx: The context of the activation.
-        instructions: The instructions, or a function of the context.
-        template: Whether to fill in values.
-        key: The key of the model call, inside which steps and interrupts of the function are recorded; "" if they
-            belong to the activation.
-    """
+    """Return the instructions of this turn, followed by the section about transfers."""
     text = instructions
     if not isinstance(text, str):
         # A resumed run does not call it for recorded turns, so that each turn counts its own steps and interrupts.
@@ -161,13 +153,7 @@ def _compile(base: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> Compile
 
 
 async def with_toolsets(compiled: CompiledAgent, ctx: AgentContext[Any], key: str) -> CompiledAgent:
-    """Add the current tools of the agent's toolsets, if they have changed.
-
-    Args:
-        compiled: The compiled agent.
-        ctx: The context of the activation.
-        key: The key of the model call; interrupts of toolsets are recorded inside it.
-    """
+    """Add the current tools of the agent's toolsets, if they have changed."""
     dynamic = await list_toolset_tools(compiled.agent, ctx, key)
     if len(compiled.dynamic_tools) == len(dynamic) and all(map(is_, compiled.dynamic_tools, dynamic)):
         return compiled

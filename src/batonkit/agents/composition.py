@@ -31,12 +31,7 @@ class SurroundedAgent(Protocol):
 
 
 def compose_calls(agent: SurroundedAgent, options: RunConfig) -> AgentCalls:
-    """Compose everything that surrounds the calls of an agent.
-
-    Args:
-        agent: The agent.
-        options: The options of the runner, whose hooks and middleware are around those of the agent.
-    """
+    """Compose everything that surrounds the calls of an agent."""
     has_hooks = options.hooks is not None or agent.hooks is not None
     hooks = HookDispatcher(agent, options.hooks) if has_hooks else None
     stack = build_stack([*options.middleware, *agent.middleware])

@@ -36,12 +36,7 @@ _WRAPPER = "response"
 
 
 class OutputParser(TypedJson):
-    """Validates answers. A type that is not a JSON object is wrapped in one.
-
-    Args:
-        agent: The agent's name, for error messages.
-        output_type: The type of the output.
-    """
+    """Validates answers. A type that is not a JSON object is wrapped in one."""
 
     def __init__(self, agent: str, output_type: Any) -> None:
         super().__init__(output_type, f"the output_type of `{agent}`", _WRAPPER)
@@ -86,13 +81,7 @@ _EXIT_SPEC = ToolSpec(
 
 
 class ToolTable:
-    """The compiled tools of one agent.
-
-    Args:
-        owner: The agent's name.
-        tools: Its tools.
-        has_exit: Whether it has the exit tool.
-    """
+    """The compiled tools of one agent."""
 
     __slots__ = ("_with_effect", "by_name", "conditional", "has_exit", "names", "specs")
 

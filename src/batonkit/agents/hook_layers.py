@@ -11,13 +11,7 @@ from .seam import CallOutcome, Handler
 async def tell_of_model_call(
     hooks: HookDispatcher, next: Handler[ModelCall, AgentResponded], call: ModelCall
 ) -> AgentResponded:
-    """Tell hooks of a model call that is made now; the loop tells them of recorded ones.
-
-    Args:
-        hooks: The hooks.
-        next: Makes and records the call.
-        call: The call.
-    """
+    """Tell hooks of a model call that is made now; the loop tells them of recorded ones."""
     await hooks.call(call.ctx, "model_start", call.request, turn=call.turn)
     recorded = await next(call)
     await hooks.call(call.ctx, "model_end", call.response, turn=call.turn)
@@ -27,13 +21,7 @@ async def tell_of_model_call(
 async def tell_of_tool_call(
     hooks: HookDispatcher, next: Handler[ToolInvocation, CallOutcome], invocation: ToolInvocation
 ) -> CallOutcome:
-    """Tell hooks of a tool call, also of one that is recorded.
-
-    Args:
-        hooks: The hooks.
-        next: Makes and records the call, or returns its record.
-        invocation: The call.
-    """
+    """Tell hooks of a tool call, also of one that is recorded."""
     ctx = invocation.ctx
     call = invocation.call
     log = ctx._run.log

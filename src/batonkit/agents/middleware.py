@@ -199,10 +199,6 @@ def overrides(middleware: Middleware[Any], method: str) -> bool:
 def check_middleware(owner: str, middleware: Any) -> tuple[Middleware[Any], ...]:
     """Return the middleware as a tuple.
 
-    Args:
-        owner: The owner, as messages name it.
-        middleware: The value to check.
-
     Raises:
         SetupError: It is not a list of middleware.
     """

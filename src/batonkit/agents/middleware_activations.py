@@ -63,14 +63,7 @@ class _FailedAttempt(Struct):
 
 
 class ActivationChain(Struct):
-    """An activation on its way through middleware.
-
-    Args:
-        layers: The middleware, outermost first.
-        ctx: The context of the activation.
-        run: Runs the agent.
-        restart: Makes the context of a further attempt.
-    """
+    """An activation on its way through middleware."""
 
     layers: tuple[Layer, ...]
     ctx: AgentContext[Any]

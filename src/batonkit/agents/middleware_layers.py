@@ -50,14 +50,7 @@ class _UnrecordedResult(Struct):
 
 
 async def surround(layer: Layer, position: int, next: Handler[AnyCall, Any], call: AnyCall) -> Any:
-    """Call one middleware around a model call or tool call.
-
-    Args:
-        layer: The middleware.
-        position: Its position among the middleware around the call, from 1.
-        next: Makes the call inside it.
-        call: The call.
-    """
+    """Call one middleware around a model call or tool call."""
     own = MiddlewareContext(
         call.ctx._run,
         call.ctx._origin,

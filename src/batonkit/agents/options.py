@@ -185,10 +185,6 @@ def apply_options(agent: AgentDefinition[Any, Any], options: RunOptions) -> Agen
 
     The options for all agents take precedence over the agent, and those for the agent over both.
 
-    Args:
-        agent: The agent of the team.
-        options: The options of the run.
-
     Raises:
         SetupError: A name in `tools` is not a tool of the agent.
     """

@@ -35,9 +35,6 @@ REQUEST_PARTS = ("instructions", "tools", "settings", "output_schema", "prompt_c
 def content_hash(content: Any) -> str:
     """Return the hash that stands for a message, or for another part of a request, in records.
 
-    Args:
-        content: A message, text, or a structure of JSON data.
-
     Raises:
         NotEncodableError: It holds a value that JSON cannot represent.
     """
@@ -49,11 +46,7 @@ def content_hash(content: Any) -> str:
 
 
 class MessagesDigest:
-    """The hash over the messages of a request, to which messages can be added.
-
-    Args:
-        names: The hashes of the first messages.
-    """
+    """The hash over the messages of a request, to which messages can be added."""
 
     __slots__ = ("_hash",)
 
@@ -61,11 +54,7 @@ class MessagesDigest:
         self._hash = blake2b("".join(names).encode(), digest_size=_HASH_BYTES)
 
     def add(self, name: str) -> None:
-        """Add the hash of the next message.
-
-        Args:
-            name: The hash.
-        """
+        """Add the hash of the next message."""
         self._hash.update(name.encode())
 
     def text(self) -> str:
@@ -95,10 +84,6 @@ def recent_requests(run_id: str, events: Iterable[Event]) -> tuple[RequestRef, .
 
     Handoffs add messages that later runs do not read. So there is also the beginning of each, before the input of the
     run: later requests of the agent begin with it, unless the history was compacted.
-
-    Args:
-        run_id: The run.
-        events: Its log.
     """
     found: list[RequestRef] = []
     for event in events:
@@ -112,11 +97,7 @@ def recent_requests(run_id: str, events: Iterable[Event]) -> tuple[RequestRef, .
 
 
 def latest_requests(refs: Iterable[RequestRef]) -> tuple[RequestRef, ...]:
-    """Return the last reference of each agent and kind.
-
-    Args:
-        refs: The references, oldest first.
-    """
+    """Return the last reference of each agent and kind."""
     return tuple({(ref.agent, ref.is_start): ref for ref in refs}.values())
 
 
@@ -150,15 +131,7 @@ class _OwnMessages(Struct):
 
 
 class RequestRecorder:
-    """Makes the records of the requests of one run.
-
-    Args:
-        run_id: The id of the run.
-        log: The log of the run; contents that it has are not recorded again.
-        history: The history of the run, with its input.
-        earlier: The last requests of the earlier runs of the thread.
-        offset: The number of entries of the history that belong to earlier runs.
-    """
+    """Makes the records of the requests of one run."""
 
     __slots__ = (
         "_by_activation",
@@ -209,13 +182,7 @@ class RequestRecorder:
         self._last_parts = ""
 
     def record(self, key: str, request: ModelRequest, ctx: AgentContext[Any]) -> RequestRecord:
-        """Return the record of a request.
-
-        Args:
-            key: The key of its response.
-            request: The request, as the model received it.
-            ctx: The context of the activation.
-        """
+        """Return the record of a request."""
         contents: dict[str, Any] = {}
         base, sent = self._sent(key, request.messages, ctx, contents)
         parts = self._name_parts(request, contents)

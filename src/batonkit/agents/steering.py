@@ -12,10 +12,6 @@ from .activation import AgentContext
 def add_recorded_messages(ctx: AgentContext[Any], key: str) -> int:
     """Add the messages that were recorded before a model call to the history.
 
-    Args:
-        ctx: The context of the activation.
-        key: The key of the response.
-
     Returns:
         The number of messages.
     """
@@ -30,10 +26,6 @@ async def add_sent_messages(ctx: AgentContext[Any], key: str) -> None:
     """Add what the user has sent since the last model call to the history, and record it.
 
     Only the agents of the outermost flow read it: a nested agent has a task of its own.
-
-    Args:
-        ctx: The context of the activation.
-        key: The key of the response that the model is about to give.
     """
     if "/" in ctx._origin.id:
         return

@@ -36,15 +36,7 @@ async def decide_task_calls(
     hindrance: str = "",
     is_concurrent: bool = False,
 ) -> TaskDecision:
-    """Decide how the task ends: with the first valid result or else the first cancellation.
-
-    Args:
-        ctx: The context of the activation.
-        key: The key of the response.
-        calls: The calls that end a task, with their positions.
-        hindrance: What takes precedence over them; "" for nothing.
-        is_concurrent: Whether other responses of this activation may be executed at the same time.
-    """
+    """Decide how the task ends: with the first valid result or else the first cancellation."""
     task, decision = ctx._task, TaskDecision()
     assert task is not None
     chosen: int | None = None

@@ -28,13 +28,7 @@ class ActivationSpan(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
-        """Make the span current no more.
-
-        Args:
-            kind: The class of the exception.
-            error: The exception that stopped the activation, if any.
-            traceback: Its traceback.
-        """
+        """Make the span current no more."""
         ...
 
 
@@ -46,27 +40,15 @@ class ModelCallSpan(Protocol):
     """The span of a model call, while it is current."""
 
     def watch(self, stream: AsyncIterable[Chunk]) -> AsyncIterable[Chunk]:
-        """Return the response, which measures when its first chunk arrives.
-
-        Args:
-            stream: The response of the model.
-        """
+        """Return the response, which measures when its first chunk arrives."""
         ...
 
     def end(self, response: ModelResponse) -> None:
-        """End the span of a call that succeeded.
-
-        Args:
-            response: The response, with its cost.
-        """
+        """End the span of a call that succeeded."""
         ...
 
     def fail(self, error: BaseException) -> None:
-        """End the span of a call that failed.
-
-        Args:
-            error: The exception.
-        """
+        """End the span of a call that failed."""
         ...
 
 
@@ -79,32 +61,17 @@ class RunTrace(Protocol):
     def start_activation(self, ctx: RunContext[Any], agent: Any) -> ActivationSpan | None:
         """Open the span of an activation and make it current.
 
-        Args:
-            ctx: The context of the activation.
-            agent: The agent.
-
         Returns:
             The span; None if the log has the whole activation already.
         """
         ...
 
     def start_model_call(self, ctx: RunContext[Any], model: Model, request: ModelRequest) -> ModelCallSpan:
-        """Open the span of a model call and make it current.
-
-        Args:
-            ctx: The context of the activation.
-            model: The model.
-            request: The request.
-        """
+        """Open the span of a model call and make it current."""
         ...
 
     async def tool_call(self, ctx: RunContext[Any], tool: Tool, work: Awaitable[ToolResult]) -> ToolResult:
         """Await a tool call inside its span.
-
-        Args:
-            ctx: The context of the call.
-            tool: The tool.
-            work: The call.
 
         Returns:
             The result of the call.
@@ -112,9 +79,5 @@ class RunTrace(Protocol):
         ...
 
     def end(self, output: Any) -> None:
-        """End all spans of the run, which has stopped.
-
-        Args:
-            output: The output of a completed run.
-        """
+        """End all spans of the run, which has stopped."""
         ...

@@ -59,13 +59,7 @@ _logger = logging.getLogger("baton.agents")
 
 
 async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, to: str) -> Action | None:
-    """Run an agent; if it fails, replace its messages by a report of the error.
-
-    Args:
-        agent: The agent to run.
-        ctx: The context of the activation.
-        to: The name of the next agent, for the log.
-    """
+    """Run an agent; if it fails, replace its messages by a report of the error."""
     log, key = ctx._run.log, f"{ctx._scope}/{FAILED}"
     start = len(ctx._history.entries)
     failed = log.find(key, StepCompleted)
@@ -94,13 +88,7 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
 
 
 class ThenTransfer(AgentWrapper[C, Out]):
-    """Transfers to `to` when the wrapped agent has finished without an action.
-
-    Args:
-        inner: The wrapped agent.
-        to: The name of the next agent.
-        on_error: Whether an error ends the run or is reported to the next agent.
-    """
+    """Transfers to `to` when the wrapped agent has finished without an action."""
 
     def __init__(self, inner: BaseAgent[C, Out], to: str, on_error: Literal["raise", "report"]) -> None:
         super().__init__(inner, further_handoffs=[Handoff(agent=to, offered_to_model=False)])

@@ -139,12 +139,7 @@ class Microphone:
 
 
 class AudioOutput:
-    """The speaker.
-
-    Args:
-        module: The sounddevice module.
-        played: Called with the milliseconds played of each item.
-    """
+    """The speaker."""
 
     def __init__(self, module: Any, played: Callable[[str, float], None]) -> None:
         self._report = played
@@ -192,13 +187,7 @@ class AudioOutput:
 
 @dataclass(eq=False)
 class AudioSink:
-    """Routes a session's audio to the speaker and the recording.
-
-    Args:
-        speaker: Plays the audio, if given.
-        recording: Records the audio, if given.
-        played: Called at once with the milliseconds of each item, where no speaker takes time to play them.
-    """
+    """Routes a session's audio to the speaker and the recording."""
 
     speaker: AudioOutput | None
     recording: Recording | None

@@ -51,12 +51,7 @@ In a terminal you can type on while the team answers. What happens with the mess
 
 
 class ChatSession:
-    """A conversation in a terminal: a thread of runs, in memory if there is no store.
-
-    Args:
-        setup: The runner and its arguments.
-        when_busy: The use of messages that are typed while a run is in progress.
-    """
+    """A conversation in a terminal: a thread of runs, in memory if there is no store."""
 
     def __init__(self, setup: RunSetup, when_busy: SendMode = "queue") -> None:
         self._setup = setup

@@ -85,10 +85,6 @@ class Screen:
     """Displays the events and deltas of a run.
 
     Shows the active agent, text, tool calls, results and transfers. Inner agents are indented.
-
-    Args:
-        console: Where to write; by default stdout.
-        answers: Show the text of the run's answer. Pass False if it is printed elsewhere.
     """
 
     def __init__(self, console: Console | None = None, *, answers: bool = True) -> None:
@@ -371,12 +367,6 @@ def ask_interrupts(
     """Ask the user, and add each valid answer to `answers` by interrupt id.
 
     The user may enter `/dismiss`, or `/dismiss` and a reason, instead of an answer.
-
-    Args:
-        interrupts: The questions; those with an answer are not asked.
-        answers: Receives the answers, also if the user stops before the last question.
-        screen: Shows the questions.
-        commands: Further lines that are not answers.
 
     Returns:
         None if the user answered all questions; else the command that was entered, or "" if the input ended.

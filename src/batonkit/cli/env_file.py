@@ -27,10 +27,6 @@ def parse_env(text: str, source: str = DEFAULT) -> dict[str, str]:
     Values in single quotes are taken literally; in double quotes a backslash escapes n, r, t, $, quotes and itself.
     Both may span lines. Variables in values are not expanded.
 
-    Args:
-        text: The content of the file.
-        source: The name of the file, for errors.
-
     Raises:
         TargetError: A line is not an assignment; the message names its number, not its value.
     """
@@ -87,9 +83,6 @@ def _invalid(source: str, number: int, problem: str, advice: str) -> TargetError
 def load_env_file(path: Path) -> list[str]:
     """Set the variables of a file that the environment does not have.
 
-    Args:
-        path: The file.
-
     Returns:
         The names that were set.
 
@@ -138,11 +131,7 @@ def env_file_option() -> click.Option:
 
 
 def add_env_file(command: click.Command) -> click.Command:
-    """Add the option to a command and its subcommands, if they do not have it.
-
-    Args:
-        command: The command.
-    """
+    """Add the option to a command and its subcommands, if they do not have it."""
     if not any("--env-file" in parameter.opts for parameter in command.params):
         command.params.append(env_file_option())
     for each in command.commands.values() if isinstance(command, click.Group) else ():

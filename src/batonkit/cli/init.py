@@ -43,9 +43,6 @@ _PRIVATE = 0o600
 def write_project(folder: Path) -> list[Path]:
     """Write the files of a new project.
 
-    Args:
-        folder: The project's folder, which does not exist or is empty; its name is the project's name.
-
     Returns:
         The files, relative to the folder.
 

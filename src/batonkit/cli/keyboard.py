@@ -18,9 +18,6 @@ async def typed_lines(handle: Callable[[str], Awaitable[None]]) -> AsyncGenerato
     All lines that were read are handled before the block ends; what is typed later is left for `input`. Without a
     terminal nothing is read, so that the lines of a script are messages one after the other. The same is true on
     Windows, where the event loop cannot wait for the keyboard.
-
-    Args:
-        handle: Receives each line, stripped, and `CTRL_D` if the user presses Ctrl-D.
     """
     if not sys.stdin.isatty():
         yield

@@ -19,14 +19,7 @@ def escape_json(text: str) -> str:
 
 
 def write(text: str, *, err: bool = False, label: str = "", dim: bool = False) -> None:
-    """Write text for people to stdout or stderr.
-
-    Args:
-        text: The text.
-        err: Write to stderr.
-        label: A word to write before it in red.
-        dim: Write it in a faint colour.
-    """
+    """Write text for people to stdout or stderr."""
     prefix = f"{click.style(label, fg='red', bold=True)} " if label else ""
     safe = printable(text)
     click.echo(prefix + (click.style(safe, dim=True) if dim else safe), err=err)
@@ -43,10 +36,5 @@ def write_data(text: str) -> None:
 
 
 def write_json(text: str | bytes, *, nl: bool = True) -> None:
-    """Write JSON, or lines of JSON, to stdout.
-
-    Args:
-        text: The JSON text.
-        nl: Add a line break.
-    """
+    """Write JSON, or lines of JSON, to stdout."""
     click.echo(escape_json(text if isinstance(text, str) else text.decode()), nl=nl)

@@ -20,10 +20,6 @@ class Spinner:
 
     It does nothing if the output is not a terminal, or is one that cannot move the cursor. Text that the user types
     meanwhile is echoed after it, and is left alone when the next frame is drawn.
-
-    Args:
-        console: Where to draw.
-        clock: Returns the time in seconds.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = monotonic) -> None:
@@ -46,11 +42,7 @@ class Spinner:
         self._is_drawn, self._is_paused, self._last_output = False, is_midline, self._clock()
 
     def leave(self, typed: str) -> None:
-        """Continue on the next line, because the user has ended that of the spinner.
-
-        Args:
-            typed: The line, which is shown without the spinner.
-        """
+        """Continue on the next line, because the user has ended that of the spinner."""
         if self._is_drawn and cell_len(self._text + typed) < self._console.width:
             self._write(f"{_CURSOR_UP}{_CLEAR_LINE}{typed}\n")
         self._is_drawn, self._last_output = False, self._clock()

@@ -38,12 +38,7 @@ Exit codes:
 
 
 class RunPrinter:
-    """Prints a run: the answer in the requested format to stdout, activity to stderr.
-
-    Args:
-        output_format: The format on stdout.
-        quiet: Display no activity.
-    """
+    """Prints a run: the answer in the requested format to stdout, activity to stderr."""
 
     def __init__(self, output_format: OutputFormat, *, quiet: bool) -> None:
         self.screen = Screen(Console(stderr=True, highlight=False), answers=False)

@@ -76,22 +76,7 @@ def serve_app(
     store: Store | None = None,
     studios: "list[StudioApp] | None" = None,
 ) -> None:
-    """Create an app with the authentication of the command line and serve it until Ctrl-C.
-
-    Args:
-        make_app: Creates the app.
-        notice: Returns the text to print for the server's URL, once it accepts requests.
-        host: --host.
-        port: --port.
-        token_env: --token-env.
-        auth: --auth.
-        allow_anonymous: --allow-anonymous.
-        drain: --drain.
-        max_body: --max-body.
-        access_log: --access-log.
-        store: A store that must be reachable before the app starts.
-        studios: The apps of Studio, once `make_app` was called.
-    """
+    """Create an app with the authentication of the command line and serve it until Ctrl-C."""
     from ..serving.http.app import ACCESS_LOGGER, AccessLog
     from ..serving.server import check_server, listen, run_server, url_of
 
@@ -124,14 +109,7 @@ def serve_app(
 def make_app(
     runner: Runner[Any, Any], protocols: Sequence[str], *, studios: "list[StudioApp] | None" = None, **options: Any
 ) -> Any:
-    """Create one app for several protocols; it also recovers runs whose worker has died.
-
-    Args:
-        runner: The runner.
-        protocols: The protocols to serve.
-        studios: A list that gets the app of Studio, which is then served too; None for no Studio.
-        options: Options of the apps.
-    """
+    """Create one app for several protocols; it also recovers runs whose worker has died."""
     from ..serving.http.app import make_app as make_http_app
 
     try:

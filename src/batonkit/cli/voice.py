@@ -225,14 +225,7 @@ _HEARD_TIMEOUT = 10.0
 
 
 class VoiceConversation:
-    """A session, and the user who takes part in it.
-
-    Args:
-        session: The session.
-        setup: The arguments of the session.
-        screen: Displays the conversation.
-        sink: Takes the audio.
-    """
+    """A session, and the user who takes part in it."""
 
     def __init__(self, session: RealtimeSession, setup: VoiceSetup, *, screen: VoiceScreen, sink: AudioSink) -> None:
         self._session = session

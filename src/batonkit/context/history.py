@@ -76,16 +76,7 @@ def turn_entries(
     followed: tuple[int, ...],
     answer: int | None,
 ) -> list[HistoryEntry]:
-    """Return the entries of a response with tool calls and of their results.
-
-    Args:
-        response: The response.
-        results: The results in the order of the calls; None for a call without one.
-        origin: The activation.
-        hidden: The positions of calls whose transfer was refused.
-        followed: The position of the call whose transfer was followed.
-        answer: The position of the result that is the answer of the activation.
-    """
+    """Return the entries of a response with tool calls and of their results."""
     entries = [HistoryEntry(response, origin, False, hidden, followed)]
     whole = (WHOLE_MESSAGE,)
     for position, result in enumerate(results):
@@ -176,21 +167,11 @@ class CompactableView(HistoryView, Protocol):
     """A view that can be compacted."""
 
     def cover(self, history: "History", stop: int) -> Covered | None:
-        """Return what a summary would replace; None if it cannot end there.
-
-        Args:
-            history: The history of the view.
-            stop: The number of entries to cover.
-        """
+        """Return what a summary would replace; None if it cannot end there."""
         ...
 
     def compact(self, history: "History", prefix: CompactedPrefix) -> None:
-        """Read a summary from now on, and let its other readers do so.
-
-        Args:
-            history: The history of the view.
-            prefix: The summary.
-        """
+        """Read a summary from now on, and let its other readers do so."""
         ...
 
 
@@ -212,9 +193,6 @@ class History:
     """An append-only list of entries, shared by the agents of a flow.
 
     A summary of its first entries changes only what is read: no entry is removed, and positions stay valid.
-
-    Args:
-        entries: The input of the run, or of the flow.
     """
 
     __slots__ = (
@@ -249,44 +227,25 @@ class History:
         """True for the history of the run itself, which later runs of the thread continue."""
 
     def add(self, message: Message, origin: Origin | None, *, is_answer: bool = False) -> None:
-        """Append a message.
-
-        Args:
-            message: The message.
-            origin: The activation it comes from; None for user input.
-            is_answer: Whether it is the answer of its activation.
-        """
+        """Append a message."""
         self.entries.append(HistoryEntry(message, origin, is_answer))
 
     def prefix_for(self, readers: SummaryReaders) -> CompactedPrefix:
-        """Return the summary that some readers read; it is empty if there is none.
-
-        Args:
-            readers: The readers. An agent that is not part of the team reads the summary of entries that are not here.
-        """
+        """Return the summary that some readers read; it is empty if there is none."""
         for prefix in reversed(self.compacted):
             if prefix.readers == readers:
                 return prefix
         return self.skipped
 
     def entries_for(self, readers: SummaryReaders) -> list[HistoryEntry]:
-        """Return the entries that some readers read: their summary, and the entries after it.
-
-        Args:
-            readers: The readers.
-        """
+        """Return the entries that some readers read: their summary, and the entries after it."""
         if not self.compacted:
             return self.entries
         prefix = self.prefix_for(readers)
         return [*prefix.entries, *self.entries[prefix.stop :]]
 
     def restore(self, summaries: Iterable[HistorySummary], *, is_whole: bool = True) -> None:
-        """Read the summaries of a thread instead of its first entries.
-
-        Args:
-            summaries: The summaries. One that covers only entries that are not here precedes all entries.
-            is_whole: False if the entries that the summary for all readers covers were left out.
-        """
+        """Read the summaries of a thread instead of its first entries."""
         for each in summaries:
             found = (place for place, entry in enumerate(self.entries) if entry.event == each.upto)
             stop = end_of_turn(self.entries, next(found, -1))
@@ -296,11 +255,7 @@ class History:
             self.skipped = self.prefix_for("all")
 
     def truncate(self, length: int) -> None:
-        """Remove all but the first entries; readers start from the beginning.
-
-        Args:
-            length: The number of entries to keep.
-        """
+        """Remove all but the first entries; readers start from the beginning."""
         del self.entries[length:]
         self.hidden_at[:] = [place for place in self.hidden_at if place < length]
         # What was made before these entries is followed by an entry; the rest belongs to what is undone.
@@ -320,12 +275,7 @@ class History:
         return forked
 
     def join(self, branch: "History", mark: int) -> None:
-        """Append the entries that a branch added.
-
-        Args:
-            branch: The branch.
-            mark: The number of entries at which it was forked.
-        """
+        """Append the entries that a branch added."""
         if branch.hidden_at:
             shift = len(self.entries) - mark
             self.hidden_at.extend([place + shift for place in branch.hidden_at if place >= mark])
@@ -336,12 +286,7 @@ _NO_PREFIX = CompactedPrefix("all", 0, (), -1, 0)
 
 
 def end_of_turn(entries: Sequence[HistoryEntry], response: int) -> int:
-    """Return the position after a response and the results of its calls; 0 for the position -1.
-
-    Args:
-        entries: The entries of a history.
-        response: The position of the response.
-    """
+    """Return the position after a response and the results of its calls; 0 for the position -1."""
     stop = response + 1
     while 0 < stop < len(entries) and is_of_turn(entries[stop]) and type(entries[stop].message) is ToolMessage:
         stop += 1
@@ -349,12 +294,7 @@ def end_of_turn(entries: Sequence[HistoryEntry], response: int) -> int:
 
 
 def is_of_turn(entry: HistoryEntry) -> bool:
-    """Return whether an entry is an agent's response or a result of its calls.
-
-    Args:
-        entry: The entry. Messages that a run got as input are not of a turn, and neither is an invalid answer, which
-            the log does not count as a message.
-    """
+    """Return whether an entry is an agent's response or a result of its calls."""
     if entry.origin is None:
         return False
     kind = type(entry.message)
@@ -362,12 +302,7 @@ def is_of_turn(entry: HistoryEntry) -> bool:
 
 
 def to_entries(summary: Iterable[SummaryMessage], origins: Iterable[Origin] = ()) -> Iterator[HistoryEntry]:
-    """Convert a recorded summary to entries.
-
-    Args:
-        summary: The messages of the summary.
-        origins: The activations that are known; messages of others get an origin of their own.
-    """
+    """Convert a recorded summary to entries."""
     known = {origin.id: origin for origin in origins}
     for each in summary:
         origin = None

@@ -50,11 +50,7 @@ _JSON_TYPES = (str, int, float, bool, type(None), list, dict, tuple)
 
 
 def needs_await(value: object) -> bool:
-    """Return whether the result of a callback must be awaited. Fast for the usual types.
-
-    Args:
-        value: The result.
-    """
+    """Return whether the result of a callback must be awaited. Fast for the usual types."""
     kind = type(value)
     return kind is CoroutineType or (kind not in _JSON_TYPES and isawaitable(value))
 
@@ -64,12 +60,7 @@ class SuspendRun(BaseException):
 
 
 class InterruptCheck:
-    """A check that a block does not end normally while an interrupt inside it is open.
-
-    Args:
-        ctx: The context of the block.
-        what: The block, for the error message.
-    """
+    """A check that a block does not end normally while an interrupt inside it is open."""
 
     __slots__ = ("_ctx", "_enclosing", "_what")
 

@@ -56,12 +56,7 @@ class Limits(Struct, frozen=True, kw_only=True, metaclass=CheckedStructMeta):
 
 
 class UsageMeter(Struct):
-    """Counters of a run that raise LimitError at its limits. Replayed steps count as well.
-
-    Args:
-        limits: The limits.
-        parent: The meter of the run, if this one is for a part with limits of its own; it counts as well.
-    """
+    """Counters of a run that raise LimitError at its limits. Replayed steps count as well."""
 
     limits: Limits
     parent: "UsageMeter | None" = None
@@ -80,11 +75,7 @@ class UsageMeter(Struct):
         return replace(self._added[0], model_calls=self.model_calls)
 
     def start_model_call(self, origin: Origin) -> None:
-        """Count a model call before it is made.
-
-        Args:
-            origin: The activation that makes it.
-        """
+        """Count a model call before it is made."""
         if self.parent is not None:
             self.parent.start_model_call(origin)
         self.model_calls += 1
@@ -93,11 +84,7 @@ class UsageMeter(Struct):
             raise self._exceeded("model_calls", allowed, origin)
 
     def start_transfer(self, origin: Origin) -> None:
-        """Count a transfer before it is made.
-
-        Args:
-            origin: The activation that makes it.
-        """
+        """Count a transfer before it is made."""
         if self.parent is not None:
             self.parent.start_transfer(origin)
         self.transfers += 1
@@ -106,12 +93,7 @@ class UsageMeter(Struct):
             raise self._exceeded("transfers", allowed, origin)
 
     def add_usage(self, usage: Usage, origin: Origin) -> None:
-        """Count the tokens and cost of a recorded model call.
-
-        Args:
-            usage: The usage of the call.
-            origin: The activation that made it.
-        """
+        """Count the tokens and cost of a recorded model call."""
         if self.parent is not None:
             self.parent.add_usage(usage, origin)
         self._added.append(usage)
@@ -127,11 +109,7 @@ class UsageMeter(Struct):
             raise self._exceeded("cost", limits.cost, origin)
 
     def recount(self, events: Iterable[Event]) -> None:
-        """Count recorded events of a part whose code does not run again.
-
-        Args:
-            events: The events of the part.
-        """
+        """Count recorded events of a part whose code does not run again."""
         for event in events:
             if type(event) is ControlTransferred:
                 self.start_transfer(event.origin)
@@ -144,11 +122,7 @@ class UsageMeter(Struct):
                 self.count_compaction(event)
 
     def count_compaction(self, event: HistoryCompacted) -> None:
-        """Count the model calls and the usage of a recorded summary.
-
-        Args:
-            event: The recorded summary.
-        """
+        """Count the model calls and the usage of a recorded summary."""
         if event.usage is not None:
             for _ in range(event.usage.model_calls):
                 self.start_model_call(event.origin)
@@ -198,9 +172,6 @@ class LeaseGuard(Protocol):
     async def take_messages(self, record: RecordMessages) -> Sequence[UserMessageAdded]:
         """Take the messages that steer the run, and store their events in one transaction.
 
-        Args:
-            record: Returns the events for messages.
-
         Returns:
             The events; they are stored and delivered, but not part of the log yet.
         """
@@ -241,11 +212,6 @@ class _DynamicAgents(dict[str, Any]):
 async def resolve_time(what: str, moment: datetime | timedelta | None, now: Callable[[], Awaitable[float]]) -> float:
     """Return a point in time in seconds since the epoch; 0 for None.
 
-    Args:
-        what: The argument, for error messages.
-        moment: The time, or a duration from now.
-        now: Returns the present time.
-
     Raises:
         SetupError: The time has no time zone.
     """
@@ -271,9 +237,6 @@ class LiveConversation(Protocol):
     async def answer_to(self, key: str) -> Any:
         """Wait for the answer to an interrupt.
 
-        Args:
-            key: The id of the interrupt.
-
         Raises:
             SuspendRun: The session ended before there was an answer.
         """
@@ -281,10 +244,6 @@ class LiveConversation(Protocol):
 
     def claim(self, target: str, origin: Origin) -> str | None:
         """Reserve the transfer to an agent; only one can be reserved.
-
-        Args:
-            target: The agent.
-            origin: The activation that asks for the transfer.
 
         Returns:
             The reason for a refusal, or None.
@@ -297,10 +256,6 @@ class LiveConversation(Protocol):
     async def readiness(self, ctx: Any, target: str) -> str | None:
         """Prepare the session for a transfer.
 
-        Args:
-            ctx: The context of the tool call that asks for it.
-            target: The agent.
-
         Returns:
             The reason for a refusal, or None.
         """
@@ -308,15 +263,7 @@ class LiveConversation(Protocol):
 
 
 class RunState(Struct, Generic[C], eq=False):
-    """The state of one run, or of a part of it, that its activations share.
-
-    Args:
-        id: The id of the run.
-        log: The log of the run.
-        context: The user's own context object.
-        values: The run's values.
-        meter: The counters of its limits.
-    """
+    """The state of one run, or of a part of it, that its activations share."""
 
     id: str
     log: Log
@@ -340,10 +287,6 @@ class RunState(Struct, Generic[C], eq=False):
         """Count what is recorded of a part whose code does not run again.
 
         The ids of its tool calls are used up as well.
-
-        Args:
-            scope: The prefix of its keys.
-            besides: The prefix, relative to the scope, of what is counted elsewhere; "" for nothing.
         """
         events = self.log.visit(scope)
         if besides:
@@ -360,10 +303,6 @@ class RunState(Struct, Generic[C], eq=False):
 
         Call it before recording the end, and only if `suspended_by` is not empty.
 
-        Args:
-            what: The code, for the error message.
-            scope: The prefix of its keys.
-
         Raises:
             OpenInterruptError: It went on without the answer.
         """
@@ -378,10 +317,6 @@ class RunState(Struct, Generic[C], eq=False):
         block in a task that ran before it, or in a task with an empty `contextvars.Context`, is found by
         `check_suspended` at the end of the tool call or activation.
 
-        Args:
-            what: The block, for the error message.
-            block: The object that stands for it in `suspended_by`.
-
         Raises:
             OpenInterruptError: It went on without the answer.
         """
@@ -390,12 +325,7 @@ class RunState(Struct, Generic[C], eq=False):
                 raise self.open_interrupt_error(what, key)
 
     def open_interrupt_error(self, what: str, key: str) -> OpenInterruptError:
-        """Make the error for code that went on without the answer.
-
-        Args:
-            what: The code.
-            key: The id of the interrupt.
-        """
+        """Make the error for code that went on without the answer."""
         error = OpenInterruptError(
             f"{what} went on while its question `{key}` is open; the exception that suspends the run must not be "
             "caught: use `except Exception` instead of `except BaseException` around ctx.interrupt, no "
@@ -407,11 +337,7 @@ class RunState(Struct, Generic[C], eq=False):
         return error
 
     def forget_suspended(self, scope: str) -> None:
-        """Close the interrupts of a part of the run that failed as a whole.
-
-        Args:
-            scope: The prefix of its keys.
-        """
+        """Close the interrupts of a part of the run that failed as a whole."""
         for key in [key for key in self.suspended_by if key.startswith(f"{scope}/")]:
             del self.suspended_by[key]
 
@@ -419,10 +345,6 @@ class RunState(Struct, Generic[C], eq=False):
         """Return the state for a part of the run with its own values or limits.
 
         All else is shared, except that dynamic agents of one part do not replace those of a parallel part.
-
-        Args:
-            values: The values of the part; by default the run's.
-            meter: The meter of the part; by default the run's.
         """
         agents = _DynamicAgents(self.dynamic_agents)
         agents.parent = self.dynamic_agents
@@ -431,11 +353,7 @@ class RunState(Struct, Generic[C], eq=False):
 
 
 def ends_run(error: Exception) -> bool:
-    """Return whether an error ends the whole run: no caller and no parallel branch may continue.
-
-    Args:
-        error: The error that was raised inside the run.
-    """
+    """Return whether an error ends the whole run: no caller and no parallel branch may continue."""
     return isinstance(error, _RUN_ENDING)
 
 

@@ -18,10 +18,6 @@ THREAD_PREFIX = "thread:"
 def to_json_value(what: str, value: Any) -> Any:
     """Convert a value to JSON data, as it will be read back from the log.
 
-    Args:
-        what: The place of the value, for the error message.
-        value: The value.
-
     Raises:
         NotEncodableError: JSON cannot represent it.
     """
@@ -158,11 +154,7 @@ class Values(_ReadableValues):
 
 
 class TrackedValues(_ReadableValues, MutableMapping[str, Any]):
-    """The values of a part of a run, with a record of the keys it changed.
-
-    Args:
-        data: A copy of the run's values for a parallel branch, or the run's values themselves.
-    """
+    """The values of a part of a run, with a record of the keys it changed."""
 
     __slots__ = ("touched",)
 
@@ -180,12 +172,7 @@ class TrackedValues(_ReadableValues, MutableMapping[str, Any]):
         del self._data[key]
 
     def pop(self, key: str, default: Any = None) -> Any:
-        """Remove one value. A missing key counts as changed: a parallel branch may have set it.
-
-        Args:
-            key: The key.
-            default: The result if the key is missing.
-        """
+        """Remove one value. A missing key counts as changed: a parallel branch may have set it."""
         self.touched[key] = None
         return self._data.pop(key, default)
 

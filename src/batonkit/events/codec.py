@@ -225,11 +225,6 @@ def decode_lines(lines: Sequence[bytes]) -> list[Event]:
 def decode_tail(lines: Sequence[bytes], origins: Sequence[Origin] = (), *, count: int = 0) -> list[Event]:
     """Decode the last lines of a log.
 
-    Args:
-        lines: The event lines.
-        origins: The activations that earlier events come from and that these events name.
-        count: The number of earlier events.
-
     Raises:
         LogError: The log is damaged; it names the position.
     """
@@ -252,9 +247,6 @@ _free_decoders: list[EventDecoder] = []
 
 def require_known_events(events: Sequence[Event]) -> Sequence[AnyEvent]:
     """Check that this version knows every event; resuming and replaying require it.
-
-    Args:
-        events: The events of a log.
 
     Returns:
         The same events.

@@ -570,9 +570,5 @@ def to_interrupt(event: InterruptRaised) -> Interrupt:
 
 
 def payload_fields(payload: Any) -> dict[str, Any]:
-    """Return the payload of an interrupt if it is an object, else no fields.
-
-    Args:
-        payload: The payload.
-    """
+    """Return the payload of an interrupt if it is an object, else no fields."""
     return cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}

@@ -25,12 +25,7 @@ from .history import as_response, rewrite, rewrite_entry
 
 
 class FilterInput:
-    """The history as input filters get it, with the author in each message.
-
-    Args:
-        history: The history.
-        hide_transfers: Whether to leave out followed transfers.
-    """
+    """The history as input filters get it, with the author in each message."""
 
     __slots__ = (
         "_entries",
@@ -76,12 +71,7 @@ class FilterInput:
 
     @classmethod
     def of(cls, history: History, *, hide_transfers: bool) -> "FilterInput":
-        """Return the filter input of a history, which is created once for each summary.
-
-        Args:
-            history: The history.
-            hide_transfers: Whether to leave out followed transfers.
-        """
+        """Return the filter input of a history, which is created once for each summary."""
         known = history.views.get(cls)
         if known is None or known._prefix is not history.prefix_for("all"):
             known = history.views[cls] = cls(history, hide_transfers=hide_transfers)
@@ -91,14 +81,7 @@ class FilterInput:
     def of_answers(
         cls, history: History, policy: str | HistoryFunction, agent: str, turn_start: int
     ) -> "tuple[FilterInput, int]":
-        """Return the input without tool calls and results, and the position of the turn in it.
-
-        Args:
-            history: The history.
-            policy: The policy of the target: `"none"` leaves out the answers as well.
-            agent: The target.
-            turn_start: The position of the turn in the history.
-        """
+        """Return the input without tool calls and results, and the position of the turn in it."""
         readers: SummaryReaders = "none" if policy == "none" else "answers" if policy == "answers" else "activation"
         prefix = history.prefix_for(readers)
 
@@ -115,12 +98,7 @@ class FilterInput:
         return cls(selected, hide_transfers=True), selected.inputs + len(before)
 
     def data(self, ctx: AgentContext[Any], turn_start: int) -> HandoffInputData:
-        """Return the input of a filter, split at the turn that hands off.
-
-        Args:
-            ctx: The context of the agent that hands off.
-            turn_start: The position of the turn in the history.
-        """
+        """Return the input of a filter, split at the turn that hands off."""
         self._advance()
         messages, inputs = self._messages, self._input_history
         cut = max(turn_start - self._first, 0) + self._summarized
@@ -134,14 +112,7 @@ class FilterInput:
         )
 
     def to_messages(self, data: HandoffInputData, target: str, source: str, *, rewrites: bool) -> list[Message]:
-        """Convert the result of a filter to messages that the target reads.
-
-        Args:
-            data: The result of the filter.
-            target: The agent that control goes to.
-            source: The agent that hands off.
-            rewrites: Whether the target reads messages of other agents rewritten.
-        """
+        """Convert the result of a filter to messages that the target reads."""
         for section in (data.input_history, data.pre_handoff_items, data.new_items):
             if type(section) is not tuple:
                 _check_section(section, source, target)

@@ -31,14 +31,7 @@ from ..messages import (
 
 
 def view_history(history: History, origin: Origin, policy: str, *, hide_transfers: bool = False) -> HistoryView:
-    """Return the view of one activation on a history.
-
-    Args:
-        history: The history.
-        origin: The activation.
-        policy: The name of the history policy of the activation.
-        hide_transfers: Whether to leave out followed transfers.
-    """
+    """Return the view of one activation on a history."""
     if policy == "rewritten" or policy == "verbatim":
         # The key is the string itself, because its hash is cached.
         readers = history.views.get(policy)
@@ -52,13 +45,7 @@ def view_history(history: History, origin: Origin, policy: str, *, hide_transfer
 
 
 def share_reads(history: History, rewrites: bool, hides: bool) -> "_SharedReads":
-    """Return the readers of a history with one policy, from the beginning.
-
-    Args:
-        history: The history.
-        rewrites: Whether messages of other agents are rewritten.
-        hides: Whether to leave out followed transfers.
-    """
+    """Return the readers of a history with one policy, from the beginning."""
     prefix = history.prefix_for("all")
     readers = _SharedReads(history.entries, history.hidden_at, rewrites, hides, prefix.entries, prefix.stop)
     if history.first_messages and not history.compacted:
@@ -69,11 +56,6 @@ def share_reads(history: History, rewrites: bool, hides: bool) -> "_SharedReads"
 
 async def select_messages(policy: HistoryFunction, history: History, ctx: RunContext[Any]) -> list[Message]:
     """Return the messages that a history function selects.
-
-    Args:
-        policy: The function.
-        history: The history.
-        ctx: The context of the function; its steps and interrupts are recorded.
 
     Raises:
         SetupError: It does not return messages.
@@ -145,15 +127,7 @@ class Selection(Struct, frozen=True):
 
 
 class FixedView(Struct):
-    """A view that starts with given messages and continues with those of the activation itself.
-
-    Args:
-        entries: The entries of the history.
-        chosen: The first messages; the view extends the list.
-        position: The number of entries that are already in the view.
-        policy: The history policy, `function` or `filter`.
-        selection: The policy that chose the first messages; None if a function or a filter did.
-    """
+    """A view that starts with given messages and continues with those of the activation itself."""
 
     entries: list[HistoryEntry]
     chosen: list[Message]
@@ -186,12 +160,7 @@ class FixedView(Struct):
         return MessageWindow(self.chosen, len(self.chosen), self._forms)
 
     def cover(self, history: History, stop: int) -> Covered | None:
-        """Return what a summary would replace.
-
-        Args:
-            history: The history of the view.
-            stop: The number of entries to cover.
-        """
+        """Return what a summary would replace."""
         if stop > self._own:
             # Entries of the activation itself, and with them everything before.
             self.messages()
@@ -208,12 +177,7 @@ class FixedView(Struct):
         return Covered(shown, len(before), selection.readers)
 
     def compact(self, history: History, prefix: CompactedPrefix) -> None:
-        """Read a summary from now on.
-
-        Args:
-            history: The history of the view.
-            prefix: The summary.
-        """
+        """Read a summary from now on."""
         self.messages()
         selection = self.selection
         if selection is None or prefix.stop > self._own:
@@ -372,12 +336,7 @@ class RunningView(Struct):
         return MessageWindow(messages, len(messages), reader.forms)
 
     def cover(self, history: History, stop: int) -> Covered | None:
-        """Return what a summary would replace.
-
-        Args:
-            history: The history of the view.
-            stop: The number of entries to cover.
-        """
+        """Return what a summary would replace."""
         prefix = history.prefix_for("all")
         if stop <= prefix.stop:
             return None
@@ -386,12 +345,7 @@ class RunningView(Struct):
         return Covered([*before, *after], len(before), "all")
 
     def compact(self, history: History, prefix: CompactedPrefix) -> None:
-        """Read a summary from now on; all readers of the history start again from it.
-
-        Args:
-            history: The history of the view.
-            prefix: The summary.
-        """
+        """Read a summary from now on; all readers of the history start again from it."""
         history.compacted.append(prefix)
         history.views.pop("rewritten", None)
         history.views.pop("verbatim", None)
@@ -405,21 +359,13 @@ class RunningView(Struct):
         """Start with a summary that covers messages of this activation.
 
         They are not for the shared list.
-
-        Args:
-            stop: The number of entries that it covers.
         """
         self._start, self._is_compacted = stop, True
         self._reader = _ReadPosition([], _UNREAD, self._origin.agent, is_private=True)
 
 
 def rewrite_entry(entry: HistoryEntry, *, hide_transfers: bool = False) -> Message | None:
-    """Return the message of an entry as other agents read it; None if nothing is left of it.
-
-    Args:
-        entry: The entry; it caches the result.
-        hide_transfers: Whether to leave out a followed transfer.
-    """
+    """Return the message of an entry as other agents read it; None if nothing is left of it."""
     if hide_transfers and entry.followed:
         if entry.rewritten_bare is UNSET:
             entry.rewritten_bare = rewrite(entry.for_others(hide_transfers=True), entry.author)
@@ -431,12 +377,7 @@ def rewrite_entry(entry: HistoryEntry, *, hide_transfers: bool = False) -> Messa
 
 
 def rewrite(message: Message | None, author: str | None) -> Message | None:
-    """Return a message as agents other than its author read it; None if nothing is left of it.
-
-    Args:
-        message: The message.
-        author: The agent that wrote it; None for user input, which is not changed.
-    """
+    """Return a message as agents other than its author read it; None if nothing is left of it."""
     if message is None:
         return None
     content = message.content

@@ -46,10 +46,6 @@ _Place: TypeAlias = tuple[int, ...]
 def history_from_log(events: Sequence[Event], earlier: Sequence[HistoryEntry] = ()) -> list[HistoryEntry]:
     """Return the history of a run: its input, the messages of its agents, and tool results.
 
-    Args:
-        events: The log of the run.
-        earlier: The history of the thread before the run, which the result starts with.
-
     Raises:
         LogError: The log holds an event that this version does not know.
     """
@@ -70,9 +66,6 @@ class RunEntries(Struct, frozen=True, gc=False):
 def entries_from_log(events: Sequence[Event]) -> RunEntries:
     """Return the entries that a run adds to the history of its thread.
 
-    Args:
-        events: The log of the run.
-
     Raises:
         LogError: The log holds an event that this version does not know.
     """
@@ -84,12 +77,7 @@ def entries_from_log(events: Sequence[Event]) -> RunEntries:
 
 
 def extend_history(entries: list[HistoryEntry], run: RunEntries) -> None:
-    """Append the entries of a run to the history of its thread.
-
-    Args:
-        entries: The history of the thread before the run. The result of a call whose task the run ended is replaced.
-        run: The entries of the run.
-    """
+    """Append the entries of a run to the history of its thread."""
     if not run.ended_tasks:
         entries.extend(run.entries)
         return
@@ -109,11 +97,7 @@ def _count_summarized(entries: Sequence[HistoryEntry], upto: Collection[EventRef
 
 
 def summaries_from_log(events: Sequence[Event]) -> tuple[HistorySummary, ...]:
-    """Return the summaries that the next run of the thread reads instead of the first messages.
-
-    Args:
-        events: The log of a run.
-    """
+    """Return the summaries that the next run of the thread reads instead of the first messages."""
     if not any(isinstance(event, types.HistoryCompacted) for event in events):
         return next((event.summaries for event in events if isinstance(event, types.RunStarted)), ())
     return tuple(_LogReader(require_known_events(events)).summaries.values())

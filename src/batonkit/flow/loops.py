@@ -18,9 +18,6 @@ class LoopDetector(Struct):
     """Detects that the same cycle of transfers, of any length, is repeated without new content.
 
     Messages are read only when transfers repeat, so that a transfer to an agent that was not active before is cheap.
-
-    Args:
-        allowed: Maximum number of repetitions; None for no limit.
     """
 
     allowed: int | None
@@ -35,12 +32,6 @@ class LoopDetector(Struct):
 
     def count(self, source: Origin, target: str, history: History, mark: int) -> None:
         """Count a transfer.
-
-        Args:
-            source: The activation that transfers.
-            target: The agent it transfers to.
-            history: The history of the flow.
-            mark: The number of entries before the activation.
 
         Raises:
             LoopError: A cycle was repeated too often without progress.
@@ -71,12 +62,7 @@ class LoopDetector(Struct):
             self._find_news(history)
 
     def add_result(self, agent: str, result: str) -> None:
-        """Count the result of a task as progress, unless the agent gave the same one before.
-
-        Args:
-            agent: The agent that finished the task.
-            result: The result.
-        """
+        """Count the result of a task as progress, unless the agent gave the same one before."""
         before = len(self._seen)
         self._seen.add((f"task of {agent}", result))
         if len(self._seen) > before:

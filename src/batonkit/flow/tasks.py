@@ -45,11 +45,7 @@ QUESTION_KIND = "question"
 
 
 class TaskStack(Struct, eq=False):
-    """The agents and tasks that control returns to in one flow of control, the innermost last.
-
-    Args:
-        tasks: The open tasks.
-    """
+    """The agents and tasks that control returns to in one flow of control, the innermost last."""
 
     tasks: list[OpenTask] = []
     returns: list[str] = []
@@ -60,12 +56,7 @@ class TaskStack(Struct, eq=False):
     """The task of a transfer that is not recorded yet."""
 
     def tools_for(self, agent: str, team: "Team") -> TaskTools | None:
-        """Return the tools that end an agent's task; None if the innermost task is not its own.
-
-        Args:
-            agent: The agent.
-            team: The team, whose handoffs have the types of results.
-        """
+        """Return the tools that end an agent's task; None if the innermost task is not its own."""
         task = self.tasks[-1] if self.tasks else None
         if task is None or task.agent != agent:
             return None
@@ -79,11 +70,6 @@ class TaskStack(Struct, eq=False):
         """Update the stack for a transfer that an agent asked for.
 
         A task is added by `open_pending`, once the transfer is recorded.
-
-        Args:
-            transfer: The transfer.
-            handoff: The handoff that it follows; None if a function returned the agent.
-            ctx: The context of the activation that transfers.
         """
         to, agent = transfer.to, ctx.agent
         if self.returns and self.returns[-1] == to:
@@ -104,10 +90,6 @@ class TaskStack(Struct, eq=False):
     def check_depth(self, limits: Limits, origin: Origin) -> None:
         """Check that one more task may be opened.
 
-        Args:
-            limits: The limits of the run.
-            origin: The activation that transfers.
-
         Raises:
             LimitError: Too many tasks are open.
         """
@@ -116,11 +98,7 @@ class TaskStack(Struct, eq=False):
             raise LimitError("open_tasks", allowed, origin.path)
 
     def open_pending(self, ctx: AgentContext[Any]) -> None:
-        """Record the task of a transfer, if it has one, and add it to the stack.
-
-        Args:
-            ctx: The context of the activation that transfers.
-        """
+        """Record the task of a transfer, if it has one, and add it to the stack."""
         task, log = self.pending, ctx._run.log
         if task is None:
             return
@@ -133,13 +111,7 @@ class TaskStack(Struct, eq=False):
         self.tasks.append(task)
 
     def leave(self, action: Action | None, ctx: AgentContext[Any], agent: BaseAgent[Any, Any]) -> str | None:
-        """Return the agent that is active after an action other than a transfer, if any.
-
-        Args:
-            action: The action.
-            ctx: The context of the activation that ended with it.
-            agent: Its agent.
-        """
+        """Return the agent that is active after an action other than a transfer, if any."""
         self.result = ""
         if action is None:
             if self.returns:
@@ -152,11 +124,7 @@ class TaskStack(Struct, eq=False):
         return None
 
     def clear(self, ctx: AgentContext[Any]) -> None:
-        """End all tasks without a result, as `Exit` and the loop fallback do.
-
-        Args:
-            ctx: The context of the last activation.
-        """
+        """End all tasks without a result, as `Exit` and the loop fallback do."""
         self.pending = None
         while self.tasks:
             self._end(ctx, "dropped")
@@ -206,20 +174,12 @@ def _to_result(value: Any, ctx: AgentContext[Any]) -> Any:
 
 
 def format_result(result: Any) -> str:
-    """Return the result of a task as models read it: text as it is, anything else as JSON.
-
-    Args:
-        result: The result, as JSON data.
-    """
+    """Return the result of a task as models read it: text as it is, anything else as JSON."""
     return result if isinstance(result, str) else msgspec.json.encode(result).decode()
 
 
 def describe_end(ended: TaskEnded) -> str:
-    """Return what agents read of the end of a task; "" if they read nothing.
-
-    Args:
-        ended: The event.
-    """
+    """Return what agents read of the end of a task; "" if they read nothing."""
     if ended.outcome == "finished":
         return format_result(ended.result)
     if ended.outcome == "cancelled":
@@ -230,23 +190,14 @@ def describe_end(ended: TaskEnded) -> str:
 
 
 def end_entry(ended: TaskEnded, origin: Origin) -> HistoryEntry | None:
-    """Return the entry for the end of a task whose call is not in the history, if any.
-
-    Args:
-        ended: The event.
-        origin: The activation that ended the task.
-    """
+    """Return the entry for the end of a task whose call is not in the history, if any."""
     text = describe_end(ended)
     told = f"For context: the task that [{ended.task.caller}] gave to [{ended.task.agent}] ended with: {text}"
     return HistoryEntry(UserMessage(told), origin, is_answer=True) if text else None
 
 
 def result_message(ended: TaskEnded) -> ToolMessage | None:
-    """Return the end of a task as the result of the call that opened it, if a call did.
-
-    Args:
-        ended: The event.
-    """
+    """Return the end of a task as the result of the call that opened it, if a call did."""
     task, text = ended.task, describe_end(ended)
     # The id of a handoff is the name of its tool, and a number if several share the name.
     name = task.handoff.partition("#")[0]
@@ -254,13 +205,7 @@ def result_message(ended: TaskEnded) -> ToolMessage | None:
 
 
 def show_end(history: History, ended: TaskEnded, origin: Origin) -> None:
-    """Show later activations the end of a task in the place of the call's first result.
-
-    Args:
-        history: The history of the flow.
-        ended: The event.
-        origin: The activation that ended the task.
-    """
+    """Show later activations the end of a task in the place of the call's first result."""
     entry = end_entry(ended, origin)
     if entry is None:
         return
@@ -277,11 +222,6 @@ def replace_result(entries: list[HistoryEntry], ended: TaskEnded, summarized: in
 
     Entries are replaced, not changed: other runs of the thread may share them. A call that a summary covers keeps its
     result: readers of the summary would not find the end of the task there.
-
-    Args:
-        entries: The entries of a history.
-        ended: The event.
-        summarized: The number of first entries that readers of a summary do not read.
 
     Returns:
         True if the call is among the entries that all readers read.
@@ -302,12 +242,7 @@ def replace_result(entries: list[HistoryEntry], ended: TaskEnded, summarized: in
 
 
 async def ask_user(ctx: AgentContext[Any], output: Any) -> None:
-    """Ask the user to reply to the agent of a nested task, and add the reply to the history.
-
-    Args:
-        ctx: The context of the activation that answered.
-        output: Its answer.
-    """
+    """Ask the user to reply to the agent of a nested task, and add the reply to the history."""
     log, scope = ctx._run.log, f"{ctx._scope}/reply"
     text = "" if output is None else format_result(to_json_value(f"the answer of `{ctx.agent}`", output))
     asking: RunContext[Any] = RunContext(ctx._run, ctx._origin, scope)
@@ -324,9 +259,6 @@ def open_tasks(events: Sequence[Event]) -> tuple[OpenTask, ...]:
     """Return the tasks that are open after a run, the innermost last.
 
     The next run of its thread starts with them.
-
-    Args:
-        events: The log of the run.
     """
     tasks: list[OpenTask] = []
     run_id = ""
@@ -341,11 +273,7 @@ def open_tasks(events: Sequence[Event]) -> tuple[OpenTask, ...]:
 
 
 def last_active_agent(events: Sequence[Event]) -> str:
-    """Return the agent of the innermost task or, without tasks, the one that was active last.
-
-    Args:
-        events: The log of the run.
-    """
+    """Return the agent of the innermost task or, without tasks, the one that was active last."""
     tasks = open_tasks(events)
     if tasks:
         return tasks[-1].agent
@@ -359,12 +287,7 @@ def last_active_agent(events: Sequence[Event]) -> str:
 
 
 def known_tasks(tasks: Sequence[OpenTask], agents: Collection[str]) -> tuple[OpenTask, ...]:
-    """Return the outermost tasks whose agents are all part of the team.
-
-    Args:
-        tasks: The open tasks.
-        agents: The names of the agents of the team.
-    """
+    """Return the outermost tasks whose agents are all part of the team."""
     for position, task in enumerate(tasks):
         if not {task.agent, task.return_to, *task.returns} <= {*agents}:
             return tuple(tasks[:position])
@@ -372,11 +295,5 @@ def known_tasks(tasks: Sequence[OpenTask], agents: Collection[str]) -> tuple[Ope
 
 
 def needs_reply(stack: TaskStack, action: Action | None, ctx: AgentContext[Any]) -> bool:
-    """Return whether an answer is a question to the user in the middle of a nested task.
-
-    Args:
-        stack: The stack of the flow.
-        action: The action of the activation that ended.
-        ctx: Its context.
-    """
+    """Return whether an answer is a question to the user in the middle of a nested task."""
     return action is None and bool(stack.tasks) and "/" in ctx._scope

@@ -230,11 +230,7 @@ def _member(agent: AnyAgent, agents: _AgentsByName, parents: list[str], language
 
 
 def history_policies(team: Team) -> Iterator[str | HistoryFunction]:
-    """Yield the history policies of all agents of a team, their handoffs and agents as tools.
-
-    Args:
-        team: The team.
-    """
+    """Yield the history policies of all agents of a team, their handoffs and agents as tools."""
     for each in (team, *team.inner.values()):
         for member in each.members.values():
             yield from filter(None, [member.history, *[route.history for route in member.edges]])
@@ -296,11 +292,7 @@ def _check_tool_names(agent: AnyAgent, edges: Sequence[Route]) -> None:
 
 
 def team_fingerprint(team: Team) -> dict[str, str]:
-    """Return a readable line for each agent: its type, tools, edges and parts.
-
-    Args:
-        team: The team.
-    """
+    """Return a readable line for each agent: its type, tools, edges and parts."""
     prints = {name: _describe_member(member) for name, member in team.members.items()}
     for inner in team.inner.values():
         for name, member in inner.members.items():
@@ -309,11 +301,7 @@ def team_fingerprint(team: Team) -> dict[str, str]:
 
 
 def fingerprint_hash(fingerprint: Mapping[str, str]) -> str:
-    """Return a short hash of a fingerprint, the same in every process; "" for an empty one.
-
-    Args:
-        fingerprint: The fingerprint of a team.
-    """
+    """Return a short hash of a fingerprint, the same in every process; "" for an empty one."""
     if not fingerprint:
         return ""
     from hashlib import sha256
@@ -322,12 +310,7 @@ def fingerprint_hash(fingerprint: Mapping[str, str]) -> str:
 
 
 def diff_fingerprints(recorded: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
-    """Return a line for each agent that differs.
-
-    Args:
-        recorded: The fingerprint of the team that a run began with.
-        present: The fingerprint of the present team.
-    """
+    """Return a line for each agent that differs."""
     lines: list[str] = []
     for name in [*recorded, *(name for name in present if name not in recorded)]:
         before, now = recorded.get(name), present.get(name)

@@ -91,11 +91,6 @@ async def check_filter_result(
 ) -> HandoffInputData:
     """Await the result of a filter if necessary, and check its type.
 
-    Args:
-        input_filter: The filter.
-        result: Its result.
-        where: The place of the filter, for the error message.
-
     Raises:
         SetupError: The result is not HandoffInputData.
     """
@@ -346,23 +341,12 @@ def default_tool_name(agent_name: str) -> str:
 
 
 def default_tool_description(agent_name: str, about: str) -> str:
-    """Return the description of the tool for a handoff.
-
-    Args:
-        agent_name: The target's name.
-        about: The description of the target, with its examples.
-    """
+    """Return the description of the tool for a handoff."""
     return f"Handoff to the {agent_name} agent to handle the request. {about}".rstrip()
 
 
 def describe_target(description: str, examples: Sequence[str], language: PromptLanguage = "en") -> str:
-    """Return the description of an agent, followed by its example questions.
-
-    Args:
-        description: The description.
-        examples: The example questions.
-        language: The language of the text around them.
-    """
+    """Return the description of an agent, followed by its example questions."""
     if not examples:
         return description
     quoted = " ".join(f"“{example}”" for example in examples)

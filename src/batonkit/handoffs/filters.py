@@ -38,11 +38,7 @@ _CLOSING = "</conversation>"
 
 
 def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
-    """Remove tool calls and results; the text of messages that make calls is kept.
-
-    Args:
-        data: The messages to filter.
-    """
+    """Remove tool calls and results; the text of messages that make calls is kept."""
     return _map_messages(data, _remove_calls)
 
 
@@ -50,11 +46,6 @@ def keep_last(n: int, *, keep_input: bool = True) -> HandoffInputFilter:
     """Keep the newest n messages before the turn that hands off, and that turn.
 
     A call and its results are kept or removed together.
-
-    Args:
-        n: The number of messages to keep.
-        keep_input: Whether the system messages and the latest user messages of the run's input are kept as well; they
-            do not count.
     """
     budget = _check_count("keep_last", n)
 
@@ -68,11 +59,6 @@ def keep_tokens(n: int, *, count: Callable[[str], int] | None = None, keep_input
     """Keep the newest messages that fit into n tokens, and the turn that hands off.
 
     A call and its results are kept or removed together.
-
-    Args:
-        n: The number of tokens.
-        count: Counts the tokens of a text; by default a quarter of its bytes. An image, sound or file counts as 1,000.
-        keep_input: As in `keep_last`.
     """
     budget = _check_count("keep_tokens", n)
     count_text = count if count is not None else estimate_text_tokens
@@ -95,11 +81,6 @@ def redact(
 
     Text, data, arguments, results and transcripts of audio are searched; reasoning is removed. The contents of images,
     sounds, files and their URLs are not searched. See `batonkit.handoffs.redaction` for the patterns.
-
-    Args:
-        patterns: Patterns to use instead: regular expressions by name, or some of "card", "ssn", "email" and "phone".
-        replacement: The text to insert; `{name}` becomes the name of the pattern.
-        also: Regular expressions by name to use in addition.
     """
     redactor = Redactor({**find_patterns(patterns), **find_patterns(also or {})}, replacement)
 
@@ -114,11 +95,6 @@ def summarize(model: Model | str, *, instructions: str | None = None, keep_input
 
     The model is called once, also across resume, and counts towards the run's limits. It reads a transcript in which
     images, sounds and files are only mentioned. It is not called if there is nothing to summarize.
-
-    Args:
-        model: The model that writes the summary.
-        instructions: Replaces the default instructions.
-        keep_input: As in `keep_last`.
     """
     if not isinstance(model, str):
         resolve_model(model, wanted_by="summarize")
@@ -150,10 +126,6 @@ def nest_history(*, opening: str = _OPENING, closing: str = _CLOSING) -> Handoff
     """Replace everything before the turn that hands off by one user message with a transcript.
 
     Images, sounds and files follow the text in the same message; reasoning is removed.
-
-    Args:
-        opening: The text before the transcript.
-        closing: The text after it.
     """
 
     def nested(data: HandoffInputData) -> HandoffInputData:
@@ -169,9 +141,6 @@ def nest_history(*, opening: str = _OPENING, closing: str = _CLOSING) -> Handoff
 
 def compose(*filters: HandoffInputFilter) -> HandoffInputFilter:
     """Combine filters; they are applied from left to right.
-
-    Args:
-        *filters: The filters.
 
     Raises:
         SetupError: One of them is not callable.

@@ -27,10 +27,6 @@ _TYPE_KEYWORDS = ("type", "anyOf", "enum", "const")
 def strict_schema(schema: dict[str, Any], what: str) -> dict[str, Any]:
     """Return a strict copy of an object schema.
 
-    Args:
-        schema: The JSON schema.
-        what: A description of the schema for error messages.
-
     Raises:
         SetupError: It is nested too deeply, too large, or cannot be strict.
     """
@@ -169,11 +165,6 @@ _read_wrapped = msgspec.json.Decoder(_Wrapped).decode
 class TypedJson:
     """The JSON schema of a type, as an object: a type that is not an object is wrapped in one.
 
-    Args:
-        kind: The type.
-        what: The option that has the type, for error messages.
-        wrapper: The name of the only property of a wrapped type.
-
     Raises:
         SetupError: The type has no JSON schema.
     """
@@ -198,11 +189,6 @@ class HandoffInputParser(TypedJson):
     """Validates the arguments of a handoff without coercion.
 
     A type that is not an object is wrapped in one.
-
-    Args:
-        target: The name of the target, for error messages.
-        input_type: The type of the input.
-        what: Replaces the description of the type in error messages.
     """
 
     def __init__(self, target: str, input_type: Any, *, what: str = "") -> None:
@@ -217,9 +203,6 @@ class HandoffInputParser(TypedJson):
 
     def parse(self, arguments: str) -> Any:
         """Validate the arguments.
-
-        Args:
-            arguments: A JSON object.
 
         Raises:
             ValueError: Lists the problems without quoting values, except in messages of custom validators.
@@ -259,12 +242,7 @@ def _require_json(text: str) -> None:
 
 
 def describe_problems(error: "ValidationError", whole: str) -> str:
-    """List the problems of a value without quoting it.
-
-    Args:
-        error: The validation error.
-        whole: A name for the value as a whole.
-    """
+    """List the problems of a value without quoting it."""
     details = error.errors(include_url=False, include_input=False)
     lines = [_describe(detail, whole) for detail in details[:_MAX_PROBLEMS]]
     if len(details) > _MAX_PROBLEMS:

@@ -142,11 +142,6 @@ def find_patterns(
 ) -> dict[str, Finder]:
     """Return matchers by name.
 
-    Args:
-        patterns: Regular expressions by name, names of built-in patterns, or None for all built-in patterns.
-        owner: The function or class that they are given to, as messages name it.
-        built_in: The built-in patterns.
-
     Raises:
         SetupError: A name is unknown, or a pattern is not a regular expression.
     """
@@ -175,14 +170,7 @@ def _compile(owner: str, name: str, pattern: Any) -> re.Pattern[str]:
 
 
 class Redactor:
-    """Replaces matches in all texts of a message.
-
-    Args:
-        finders: Matchers by name.
-        replacement: The text to insert; `{name}` becomes the name of the pattern. Or a function `(name, found)` that
-            returns the text.
-        keeps_reasoning: Whether reasoning is kept as it is.
-    """
+    """Replaces matches in all texts of a message."""
 
     def __init__(
         self,

@@ -94,14 +94,7 @@ class Route(Struct, frozen=True):
 
 
 def make_route(handoff: Handoff, target: HandoffTarget, *, tool: str, is_tree: bool = False) -> Route:
-    """Compile an edge.
-
-    Args:
-        handoff: The handoff.
-        target: Its target.
-        tool: The name of the tool that asks for it; empty for an edge that only code follows.
-        is_tree: Whether it connects parent and child.
-    """
+    """Compile an edge."""
     accepts = getattr(target, "accepts", None)
     is_told = f"successfully transferred to agent [{target.name}]"
     asks_nothing = handoff.input_type is None and handoff.on_handoff is None and handoff.needs_approval is False
@@ -137,13 +130,7 @@ _parse_arguments = msgspec.json.Decoder(_TransferArguments).decode
 
 
 class Routes:
-    """The routes of one agent in one team.
-
-    Args:
-        owner: The agent's name.
-        routes: Its edges.
-        language: The language of the generated texts.
-    """
+    """The routes of one agent in one team."""
 
     __slots__ = ("_by_id", "_by_name", "_by_tool", "_tree", "conditional", "owner", "reachable", "section", "specs")
 
@@ -170,12 +157,7 @@ class Routes:
             self.section = _transfer_section(tree, language)
 
     def match(self, call: ToolCall, disabled: Sequence[str] = ()) -> Route | TransferRefusal | None:
-        """Return the route that a call asks for, or why it cannot be followed; None for other calls.
-
-        Args:
-            call: The call.
-            disabled: The ids of disabled routes: of several with the same tool, an enabled one is returned.
-        """
+        """Return the route that a call asks for, or why it cannot be followed; None for other calls."""
         if call.name != TRANSFER_TOOL or not self._tree:
             if call.name not in self._by_tool:
                 return None
@@ -199,9 +181,6 @@ class Routes:
 
     def enabled_specs(self, disabled: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return the specs without those of disabled routes.
-
-        Args:
-            disabled: The ids of disabled routes.
 
         Raises:
             SetupError: Two routes with the same tool are enabled.

@@ -50,10 +50,6 @@ class ModelSummary(Struct, frozen=True):
 async def request_summary(model: Model, request: ModelRequest) -> ModelSummary:
     """Ask a model for a summary.
 
-    Args:
-        model: The model.
-        request: The request.
-
     Raises:
         EmptyResponseError: The response has no text.
         ModelError: The model refused.
@@ -68,11 +64,7 @@ async def request_summary(model: Model, request: ModelRequest) -> ModelSummary:
 
 
 def transcript(messages: Iterable[Message]) -> str:
-    """Format messages as numbered entries, with continuation lines indented.
-
-    Args:
-        messages: The messages.
-    """
+    """Format messages as numbered entries, with continuation lines indented."""
     lines = (line for message in messages for line in _to_lines(message))
     return "\n".join(f"{number}. " + "\n   ".join(line.splitlines()) for number, line in enumerate(lines, start=1))
 

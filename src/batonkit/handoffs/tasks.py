@@ -59,12 +59,7 @@ _parse_cancel = msgspec.json.Decoder(_CancelArguments).decode
 
 
 class TaskResultParser:
-    """Validates the results of tasks.
-
-    Args:
-        target: The name of the agent that works on the task, for error messages.
-        kind: The type of the result.
-    """
+    """Validates the results of tasks."""
 
     def __init__(self, target: str, kind: Any) -> None:
         from pydantic import ValidationError
@@ -88,9 +83,6 @@ class TaskResultParser:
     def parse(self, text: bytes) -> Any:
         """Validate a result that is JSON text; return it as JSON data.
 
-        Args:
-            text: The JSON text.
-
         Raises:
             ValueError: Lists the problems.
         """
@@ -102,9 +94,6 @@ class TaskResultParser:
 
     def convert(self, value: Any) -> Any:
         """Validate a result that code gave; return it as JSON data.
-
-        Args:
-            value: The result.
 
         Raises:
             ValueError: Lists the problems.
@@ -131,9 +120,6 @@ class TaskTools(Struct, frozen=True):
     def parse_result(self, arguments: str) -> Any:
         """Validate the arguments of `finish_task`; return the result as JSON data.
 
-        Args:
-            arguments: A JSON object.
-
         Raises:
             ValueError: Lists the problems.
         """
@@ -148,9 +134,6 @@ class TaskTools(Struct, frozen=True):
     def parse_reason(self, arguments: str) -> str:
         """Return the reason in the arguments of `cancel_task`.
 
-        Args:
-            arguments: A JSON object.
-
         Raises:
             ValueError: The arguments are invalid.
         """
@@ -163,14 +146,7 @@ class TaskTools(Struct, frozen=True):
 def make_task_tools(
     caller: str, return_to: str, parser: TaskResultParser | None, *, language: _Language = "en"
 ) -> TaskTools:
-    """Make the tools for one task.
-
-    Args:
-        caller: The agent that handed the task over.
-        return_to: The agent that control returns to.
-        parser: The parser of the result; None for text.
-        language: The language of the generated texts.
-    """
+    """Make the tools for one task."""
     text = object_schema({"result": {"type": "string", "description": _RESULT[language]}})
     schema, is_strict = (text, True) if parser is None else (parser.schema, parser.is_strict)
     reason = object_schema({"reason": {"type": "string", "description": _REASON[language]}})

@@ -67,11 +67,7 @@ def compare_runs(first: tuple[str, Sequence[Event]], second: tuple[str, Sequence
 
 
 def agents_of(events: Sequence[Event]) -> tuple[str, ...]:
-    """Return the agents that held control at the outermost level, in order.
-
-    Args:
-        events: The log of a run.
-    """
+    """Return the agents that held control at the outermost level, in order."""
     names: list[str] = []
     for event in events:
         if event.agent and "/" not in event.origin.id and (not names or names[-1] != event.agent):
@@ -80,11 +76,7 @@ def agents_of(events: Sequence[Event]) -> tuple[str, ...]:
 
 
 def last_answer(events: Sequence[Event]) -> str | None:
-    """Return the text of the last answer in a log; None if there is none.
-
-    Args:
-        events: The log of a run.
-    """
+    """Return the text of the last answer in a log; None if there is none."""
     known = [event for event in events if not isinstance(event, UnknownEvent)]
     answers = [entry.message for entry in history_from_log(known) if entry.is_answer]
     return text_of(answers[-1].content) if answers else None

@@ -203,11 +203,7 @@ def _sender_key(events: Sequence[Event], key: str) -> str:
 
 
 def estimate_tokens(content: Any) -> int:
-    """Estimate the tokens of a text, a message or other JSON data from its characters.
-
-    Args:
-        content: The content.
-    """
+    """Estimate the tokens of a text, a message or other JSON data from its characters."""
     text = content if isinstance(content, str) else msgspec.json.encode(content).decode() if content else ""
     return ceil(len(text) / CHARACTERS_PER_TOKEN)
 

@@ -75,12 +75,7 @@ def merge_usage(groups: Iterable[Sequence[UsageRow]]) -> tuple[UsageRow, ...]:
 
 
 def find_arrival(events: Sequence[Event], activation: str) -> ControlTransferred | None:
-    """Return the transfer that an activation began with; None if it began in another way.
-
-    Args:
-        events: The log of the run.
-        activation: The id of the activation.
-    """
+    """Return the transfer that an activation began with; None if it began in another way."""
     return _arrivals(events).get(activation)
 
 

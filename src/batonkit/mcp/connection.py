@@ -96,12 +96,6 @@ class MCPConnection:
     async def call(self, tool: types.Tool, send: Send[T], *, answerer: RequestAnswerer, key: str) -> T:
         """Send a tool call and return its result.
 
-        Args:
-            tool: The tool that is called.
-            send: Sends the request in a session.
-            answerer: Answers the server's requests during the call.
-            key: Identifies the call across resumptions; a call that is suspended under this key is resumed.
-
         Raises:
             ToolError: The call failed; the message says whether the server may have executed it.
             AuthorizationRequiredError: A user must authorize the client first.
@@ -209,12 +203,7 @@ class MCPConnection:
 
 
 def unknown_outcome(tool: types.Tool, reason: str) -> ToolError:
-    """Return the error of a call that the server may have executed.
-
-    Args:
-        tool: The tool as the server lists it.
-        reason: The reason why the outcome is unknown.
-    """
+    """Return the error of a call that the server may have executed."""
     advice = "because the server does not declare it idempotent; find out what happened before calling it again"
     message = f"it is unknown whether `{tool.name}` was executed: {reason}. It is not retried, {advice}"
     return ToolError(message, tool=tool.name)

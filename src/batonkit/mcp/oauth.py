@@ -121,13 +121,7 @@ class DiscoveredMetadata(BaseModel):
 
 
 class ServerCredentials:
-    """The stored credentials for one server, in the interface the SDK expects.
-
-    Args:
-        store: Where they are stored.
-        url: The server's URL.
-        client: The client's registration, if it is known in advance.
-    """
+    """The stored credentials for one server, in the interface the SDK expects."""
 
     def __init__(self, store: TokenStore, url: str, client: auth.OAuthClientInformationFull | None = None) -> None:
         self._store = store

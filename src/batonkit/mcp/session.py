@@ -33,13 +33,7 @@ RequestAnswerer: TypeAlias = Callable[[types.InputRequest], Awaitable[types.Inpu
 
 
 class InFlightCall:
-    """A call in flight.
-
-    Args:
-        job: The task that sends the call.
-        answerer: Answers the server's requests during the call.
-        key: Identifies the call across resumptions of its run.
-    """
+    """A call in flight."""
 
     def __init__(self, job: "asyncio.Task[Any]", answerer: RequestAnswerer | None, key: str) -> None:
         self.job = job
@@ -174,16 +168,7 @@ _CRITICAL = 50
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The transport, permissions and time limits of one server.
-
-    Args:
-        transport: The way to reach it.
-        mode: The protocol version, `auto` or `legacy`.
-        roots: The folders that it may use.
-        allow_sampling: Whether it may call the agent's model.
-        connect_timeout: The seconds that opening a session may take.
-        timeout: The seconds that a call may take.
-    """
+    """The transport, permissions and time limits of one server."""
 
     transport: MCPTransport
     mode: Mode
@@ -198,12 +183,7 @@ class ServerSettings:
 
 
 class MCPSession:
-    """A session that is opened once.
-
-    Args:
-        settings: The settings of the server.
-        on_change: Called when the server's tools may have changed.
-    """
+    """A session that is opened once."""
 
     def __init__(self, settings: ServerSettings, *, on_change: Callable[[], None]) -> None:
         self._settings = settings
@@ -323,11 +303,6 @@ class MCPSession:
         """Send a request and return the server's response.
 
         A suspended call stays in flight when this raises `SuspendRun`, and is resumed under the same key.
-
-        Args:
-            send: Sends the request.
-            answerer: Answers the server's requests during the call.
-            key: Identifies the call across resumptions of its run.
 
         Raises:
             MCPSessionError: The session ended first.

@@ -47,13 +47,7 @@ _SampledContent: TypeAlias = types.TextContent | types.ImageContent | types.Audi
 
 
 class MCPCall:
-    """One call of a tool; it answers the server's requests in the run of the call.
-
-    Args:
-        ctx: The context of the call.
-        tool: The tool that is called.
-        arguments: The arguments of the call.
-    """
+    """One call of a tool; it answers the server's requests in the run of the call."""
 
     def __init__(self, ctx: RunContext[Any], tool: "MCPTool", arguments: dict[str, Any]) -> None:
         self._ctx = ctx
@@ -255,12 +249,7 @@ _MAX_AUTHORIZATIONS = 3
 
 
 class UserAuthorization:
-    """User authorization for one operation in a run: listing tools, or a call.
-
-    Args:
-        transport: The transport of the server.
-        ctx: The context of the operation. Without one, only `on_authorize` can send a user to a page.
-    """
+    """User authorization for one operation in a run: listing tools, or a call."""
 
     def __init__(self, transport: MCPTransport, ctx: RunContext[Any] | None) -> None:
         self._transport = transport
@@ -319,11 +308,6 @@ class MCPTool:
     """A tool of an MCP server.
 
     The server's requests during a call become interrupts of the run and are recorded in its log.
-
-    Args:
-        connection: The connection to call it over.
-        tool: The tool as the server lists it.
-        spec: The tool as models see it.
     """
 
     def __init__(self, connection: MCPConnection, tool: types.Tool, spec: ToolSpec) -> None:

@@ -49,11 +49,7 @@ class RunConnection:
 
 
 class SuspendedConnections:
-    """The connections of suspended runs, until they time out or their runs are resumed.
-
-    Args:
-        timeout: The seconds a connection stays open.
-    """
+    """The connections of suspended runs, until they time out or their runs are resumed."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout

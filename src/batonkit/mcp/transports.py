@@ -42,12 +42,7 @@ _READ_TIMEOUT = 300.0
 
 
 class MCPSessionError(Exception):
-    """The session ended or could not be opened.
-
-    Args:
-        reason: The message.
-        was_sent: Whether the server may have received the request.
-    """
+    """The session ended or could not be opened."""
 
     def __init__(self, reason: str, *, was_sent: bool = False) -> None:
         super().__init__(reason)
@@ -55,12 +50,7 @@ class MCPSessionError(Exception):
 
 
 class AuthorizationRequiredError(Exception):
-    """A user must visit a page before the server can be used; nothing was sent.
-
-    Args:
-        label: The server's name in messages.
-        url: The page to visit.
-    """
+    """A user must visit a page before the server can be used; nothing was sent."""
 
     def __init__(self, label: str, url: str) -> None:
         super().__init__(label, url)
@@ -86,11 +76,7 @@ class AuthorizationState:
         self.failure: AuthorizationPending | OAuthFlowError | None = None
 
     def error(self, label: str) -> SessionFailure | None:
-        """Return the error if authorization failed or is still pending.
-
-        Args:
-            label: The server's name in messages.
-        """
+        """Return the error if authorization failed or is still pending."""
         match self.failure:
             case None:
                 return None
@@ -111,12 +97,7 @@ class MCPTransport:
         """The server's name in messages; it contains no secrets."""
 
     def connect(self, on_lost: LostCallback, auth_state: AuthorizationState) -> Connectable:
-        """Return something that the SDK's client can connect to once.
-
-        Args:
-            on_lost: Called when the connection ends by itself.
-            auth_state: Receives the outcome of authorization.
-        """
+        """Return something that the SDK's client can connect to once."""
         raise NotImplementedError
 
     def last_output(self) -> str:
@@ -124,12 +105,7 @@ class MCPTransport:
         return ""
 
     def failure_from(self, error: MCPError, *, is_lost: bool) -> SessionFailure | None:
-        """Convert an error that means the end of a session; None for other errors.
-
-        Args:
-            error: The error of a request.
-            is_lost: Whether the connection is known to have ended.
-        """
+        """Convert an error that means the end of a session; None for other errors."""
         data: Any = error.data
         if isinstance(data, dict) and _AUTHORIZATION_URL in data:
             return AuthorizationRequiredError(self.label, cast("str", data[_AUTHORIZATION_URL]))

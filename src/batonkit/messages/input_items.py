@@ -39,11 +39,6 @@ _WORKS = "give role and content, as in {'role': 'user', 'content': 'hello'}"
 def decode_items(items: Sequence[Any], what: str, *, is_single: bool = False) -> tuple[Message, ...]:
     """Convert messages and dicts to messages.
 
-    Args:
-        items: The messages and dicts.
-        what: The name of the list in errors.
-        is_single: Whether the only item was not given in a list.
-
     Raises:
         SetupError: An item is not a message in any of the formats.
     """

@@ -18,12 +18,7 @@ _NO_FILE_IDS = "is the id of a file that a provider stores, which other models c
 
 
 class InvalidInputError(Exception):
-    """A key of a dict has a wrong value, or is missing.
-
-    Args:
-        key: The path of the key in the dict, such as `content[0].image_url.url`.
-        problem: What is wrong with it, and what would work.
-    """
+    """A key of a dict has a wrong value, or is missing."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(key, problem)
@@ -37,13 +32,7 @@ class InvalidInputError(Exception):
 
 
 def read_text(fields: Fields, key: str, default: str | None = None) -> str:
-    """Return a field that must be text; None counts as missing.
-
-    Args:
-        fields: The dict.
-        key: The key.
-        default: The value if it is missing; None if it must be there.
-    """
+    """Return a field that must be text; None counts as missing."""
     value = fields.get(key)
     if isinstance(value, str):
         return value
@@ -83,12 +72,7 @@ def decode_content(value: object, key: str = "content") -> Content:
 
 
 def decode_part(part: Fields, key: str) -> Part:
-    """Decode one part.
-
-    Args:
-        part: The dict.
-        key: Its place in the message, for errors.
-    """
+    """Decode one part."""
     kind = part.get("type")
     decode = PARTS.get(kind) if isinstance(kind, str) else None
     if decode is None:

@@ -319,11 +319,7 @@ def pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
 
 
 def call_ids_in(messages: Iterable[Message]) -> list[str]:
-    """Return the ids of all tool calls in messages.
-
-    Args:
-        messages: The messages.
-    """
+    """Return the ids of all tool calls in messages."""
     return [
         call.id for each in messages if type(each) is AssistantMessage and each.tool_calls for call in each.tool_calls
     ]
@@ -346,11 +342,7 @@ class PairingCheck:
         """The ids of the last calls that have no result yet, the next one last."""
 
     def accept(self, messages: Sequence[Message]) -> bool:
-        """Return whether pairing would change nothing in the next messages, apart from open calls.
-
-        Args:
-            messages: The messages that follow. After a negative answer the check is of no further use.
-        """
+        """Return whether pairing would change nothing in the next messages, apart from open calls."""
         open_calls, used = self.open_calls, len(self._used)
         ids: list[str] = []
         rest = iter(messages)

@@ -64,11 +64,7 @@ class Cache(Middleware[Any]):
 
 
 def request_hash(request: ModelRequest) -> str:
-    """Return a hash of everything in a request that the response depends on.
-
-    Args:
-        request: The request.
-    """
+    """Return a hash of everything in a request that the response depends on."""
     model: Any = request.model
     name = model if isinstance(model, str) or model is None else model.name
     settings = replace(request.settings, **_NOT_IN_KEYS)

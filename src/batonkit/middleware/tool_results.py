@@ -20,9 +20,6 @@ def estimate_request_tokens(request: ModelRequest) -> int:
     """Estimate the tokens of a request.
 
     A token is four bytes; an image, sound or file counts as 1,000.
-
-    Args:
-        request: The request.
     """
     tokens = estimate_text_tokens(request.instructions) + estimate_tokens(request.messages)
     return tokens + (len(msgspec.json.encode(request.tools)) // 4 if request.tools else 0)

@@ -14,13 +14,7 @@ CONTINUE = "Go on."
 
 
 class AlternatingTurns(ABC):
-    """Builds turns in which consecutive messages of one role are merged.
-
-    Args:
-        model_role: The provider's name for the model's role.
-        field: The field that holds the blocks of a turn.
-        text_block: Returns text in the provider's format.
-    """
+    """Builds turns in which consecutive messages of one role are merged."""
 
     def __init__(self, model_role: str, field: str, text_block: Callable[[str], Block]) -> None:
         self._model_role = model_role
@@ -38,9 +32,6 @@ class AlternatingTurns(ABC):
     def add_paired(self, messages: Sequence[Message]) -> bool:
         """Add further messages, unless calls and results in them must be paired first.
 
-        Args:
-            messages: The messages after those that were added before.
-
         Returns:
             Whether the messages were added. If not, the object is of no further use.
         """
@@ -50,11 +41,7 @@ class AlternatingTurns(ABC):
         return True
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Add messages in which every call is followed by its result.
-
-        Args:
-            messages: The messages.
-        """
+        """Add messages in which every call is followed by its result."""
         for message in messages:
             # Results first: a long conversation consists of them.
             if isinstance(message, ToolMessage):
@@ -74,9 +61,6 @@ class AlternatingTurns(ABC):
         """Return the turns, of which the first and last are the user's.
 
         Later requests share the blocks in them: copy a block to change it.
-
-        Args:
-            is_request: Whether the model is to respond; otherwise the last turn may be the model's.
         """
         turns = [*self._turns]
         if turns:
@@ -120,11 +104,6 @@ T = TypeVar("T", bound=AlternatingTurns)
 
 def convert_history(messages: Sequence[Message], key: Hashable, create: Callable[[], T]) -> T:
     """Convert a conversation; of an agent's, only the messages since its last request.
-
-    Args:
-        messages: The conversation.
-        key: Identifies the format among all formats that the conversation is converted to.
-        create: Creates the object that builds the turns.
 
     Returns:
         The object that has built the turns.

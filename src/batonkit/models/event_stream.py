@@ -14,13 +14,7 @@ SECONDS_TO_DRAIN = 0.1
 
 
 class BaseResponseStream:
-    """Base of response streams: checks the first bytes, drains the rest and translates errors.
-
-    Args:
-        name: The model's name, for errors.
-        seconds: The time limit for the next bytes, for errors.
-        is_whole: Whether the response is one JSON document.
-    """
+    """Base of response streams: checks the first bytes, drains the rest and translates errors."""
 
     __slots__ = ("_has_begun", "_name", "_seconds", "is_whole")
 
@@ -118,12 +112,7 @@ _DONE = b"[DONE]"
 
 
 class EventParser(StreamParser):
-    """Base of the parsers whose events are JSON documents.
-
-    Args:
-        model: The model's name, for errors.
-        provider: The provider, stored with reasoning.
-    """
+    """Base of the parsers whose events are JSON documents."""
 
     is_complete = False
     """True once the last event was received, for APIs without another end marker."""
@@ -137,11 +126,7 @@ class EventParser(StreamParser):
         return self.take(payload)
 
     def end(self, *, is_done: bool) -> list[Chunk]:
-        """Return the last chunks. Raises ModelError if the response is incomplete or empty.
-
-        Args:
-            is_done: Whether the end marker was received.
-        """
+        """Return the last chunks. Raises ModelError if the response is incomplete or empty."""
         raise NotImplementedError
 
 
@@ -150,13 +135,7 @@ async def stream_response(
     send: Callable[[ModelRequest], Awaitable[BaseResponseStream]],
     make_parser: Callable[[ModelRequest], EventParser],
 ) -> AsyncIterator[Chunk]:
-    """Send a request and stream its response, or yield it whole if it is one JSON document.
-
-    Args:
-        request: The input of the call.
-        send: Sends the request and returns its response once it begins.
-        make_parser: Creates the parser of the response.
-    """
+    """Send a request and stream its response, or yield it whole if it is one JSON document."""
     parser = make_parser(request)
     stream = await send(request)
     try:

@@ -44,12 +44,6 @@ _IF_UNSUPPORTED = (
 class LiteLLMModel:
     """A model that is called with LiteLLM.
 
-    Args:
-        model: LiteLLM's name for the model, such as `bedrock/anthropic.claude-opus-5-5`.
-        api_key: The API key; by default LiteLLM looks for it.
-        base_url: The URL of the API; by default the provider's.
-        **options: Further arguments of `litellm.acompletion`.
-
     Raises:
         SetupError: LiteLLM is not installed, or an option is a misspelt argument.
     """
@@ -74,11 +68,7 @@ class LiteLLMModel:
         return f"litellm:{self.model}"
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Stream the response to one request. Closing the iterator closes the connection.
-
-        Args:
-            request: The input of the call.
-        """
+        """Stream the response to one request. Closing the iterator closes the connection."""
         parser = _LiteLLMStreamParser(self._dialect, request)
         stream: Any = None
         try:

@@ -175,12 +175,7 @@ class UnknownPrices:
     """No prices, except that models on your own machines cost nothing."""
 
     def cost(self, model: str, usage: Usage) -> float | None:
-        """Return 0.0 for a model on your own machines, else None.
-
-        Args:
-            model: The name of the model with its provider.
-            usage: The tokens of the call.
-        """
+        """Return 0.0 for a model on your own machines, else None."""
         return 0.0 if _split(model)[0] in _FREE else None
 
 
@@ -192,9 +187,6 @@ def default_prices() -> Prices:
 
 def check_prices(prices: Any) -> Prices | None:
     """Return the prices that `Runner(prices=…)` gives; None for no costs.
-
-    Args:
-        prices: An object with a method `cost`, True for the default, or False for none.
 
     Raises:
         SetupError: It is something else.
@@ -208,14 +200,7 @@ def check_prices(prices: Any) -> Prices | None:
 
 
 def add_cost(prices: Prices | None, usage: Usage, model: str, responded: str = "") -> Usage:
-    """Return the usage of one model call with its cost, or marked as a call of unknown cost.
-
-    Args:
-        prices: The prices; None to leave the usage as it is.
-        usage: The tokens of the call.
-        model: The name of the model that was called.
-        responded: The name of the model that responded, if it differs; it may lack the provider.
-    """
+    """Return the usage of one model call with its cost, or marked as a call of unknown cost."""
     if prices is None or usage.cost or usage.unpriced_calls or not usage.total_tokens:
         return usage
     name = model

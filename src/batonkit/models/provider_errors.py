@@ -77,14 +77,7 @@ _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id")
 
 
 class ProviderErrorDetails(Struct, frozen=True):
-    """The details of an error that a provider sent.
-
-    Args:
-        text: The message for people.
-        kind: The error's code and its type, or else its status.
-        status: The HTTP status that the error names, if any.
-        fields: The error object itself.
-    """
+    """The details of an error that a provider sent."""
 
     text: str = ""
     kind: str = ""

@@ -78,10 +78,6 @@ def check_model_name(model: str, *, wanted_by: str = "") -> None:
     """Raise SetupError if a string does not have the form `provider:name`.
 
     The provider need not be installed.
-
-    Args:
-        model: The string.
-        wanted_by: The agent or class that needs the model, for error messages.
     """
     prefix, _, name = _ALIASES.get(model, model).partition(":")
     if prefix and not name and prefix in _available():

@@ -25,12 +25,7 @@ def shared_ssl_context() -> "SSLContext":
 
 
 class PerEventLoop(Generic[T]):
-    """An object per event loop, because connections cannot move between loops.
-
-    Args:
-        make: Creates the object.
-        close: Closes it, when the loop shuts down or on request.
-    """
+    """An object per event loop, because connections cannot move between loops."""
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[object]]) -> None:
         self._make = make

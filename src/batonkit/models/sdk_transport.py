@@ -17,14 +17,6 @@ async def open_response(
 ) -> BaseResponseStream:
     """Call `create` of a resource of an SDK and return the response once it begins.
 
-    Args:
-        sdk: The module of the SDK, for its errors.
-        client: The client.
-        resource: The resource of the client, such as `client.messages`.
-        parameters: The arguments of the call.
-        model: The model's name, for errors.
-        classify: Returns the reason for an error status.
-
     Raises:
         ModelError: There is no response; other errors of the SDK are raised as they are.
     """

@@ -112,12 +112,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metac
 
 
 def refuse_replacing_fields(what: str, fields: Mapping[str, Any] | None) -> None:
-    """Raise SetupError if fields would replace an essential part of a request.
-
-    Args:
-        what: The argument that has the fields, as the message names it.
-        fields: The fields by name.
-    """
+    """Raise SetupError if fields would replace an essential part of a request."""
     for name in fields or ():
         if name in _REPLACES:
             raise SetupError(f"{what} has `{name}`, which would replace {_REPLACES[name]}")
@@ -125,11 +120,6 @@ def refuse_replacing_fields(what: str, fields: Mapping[str, Any] | None) -> None
 
 def require_supported(settings: ModelSettings, model: str, lacks: Mapping[str, str]) -> ModelSettings:
     """Check that a model supports all settings of a request.
-
-    Args:
-        settings: The settings of the request.
-        model: The model's name.
-        lacks: The settings that the model lacks, and for each of them what would work.
 
     Returns:
         The settings; with `ignore_unsupported`, without those that the model lacks.

@@ -13,12 +13,7 @@ T = TypeVar("T")
 
 
 class StreamParser:
-    """Base of the parsers that convert the events of one response to chunks.
-
-    Args:
-        model: The model's name, for errors.
-        provider: The provider, stored with reasoning.
-    """
+    """Base of the parsers that convert the events of one response to chunks."""
 
     def __init__(self, model: str, provider: str) -> None:
         self.has_begun = False

@@ -140,12 +140,7 @@ _SETTINGS = tuple(
 
 
 class ContentPolicy:
-    """Decides which content is recorded, and encodes it.
-
-    Args:
-        is_on: Whether content is recorded; None reads the environment variable.
-        redact: Changes or removes content before it is recorded.
-    """
+    """Decides which content is recorded, and encodes it."""
 
     def __init__(self, is_on: bool | None, redact: Redact | None) -> None:
         if is_on is None:
@@ -154,21 +149,11 @@ class ContentPolicy:
         self._redact = redact
 
     def get(self, name: str, make: Callable[[], Any]) -> str | None:
-        """Return the content of an attribute as text; None if it is not recorded.
-
-        Args:
-            name: The name of the attribute.
-            make: Makes the content, as JSON data.
-        """
+        """Return the content of an attribute as text; None if it is not recorded."""
         return self.redacted(name, make()) if self.is_on else None
 
     def redacted(self, name: str, value: Any) -> str | None:
-        """Return text that is recorded with and without content, such as that of an error.
-
-        Args:
-            name: The name of the attribute.
-            value: The value, as JSON data.
-        """
+        """Return text that is recorded with and without content, such as that of an error."""
         if self._redact is not None:
             try:
                 value = self._redact(name, value)
@@ -206,11 +191,7 @@ class RunIdentity(Struct, frozen=True):
 
 @lru_cache(1024)
 def split_model(name: str) -> tuple[str | None, str]:
-    """Return the provider, as the conventions call it, and the name of a model.
-
-    Args:
-        name: The name with its prefix, such as `openai:gpt-5`; without one, the provider is None.
-    """
+    """Return the provider, as the conventions call it, and the name of a model."""
     prefix, colon, rest = name.partition(":")
     if not colon:
         return None, name
@@ -391,13 +372,6 @@ def handoff_attributes(
     """Return the attributes of a handoff.
 
     The conventions have none yet: all of them are made here.
-
-    Args:
-        run: The run.
-        source: The agent that hands over.
-        requested: All targets that one response requested.
-        content: The policy for content.
-        transferred: The transfer; None if none was followed.
     """
     found: Attributes = {
         **run.agent(source),
@@ -466,11 +440,7 @@ def present(attributes: Attributes) -> Mapping[str, Any]:
 
 
 def to_plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages in the format of the conventions, without binary content.
-
-    Args:
-        messages: The messages.
-    """
+    """Return messages in the format of the conventions, without binary content."""
     return [_message(message) for message in messages]
 
 

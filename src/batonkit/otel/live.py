@@ -35,22 +35,14 @@ _propagator = TraceContextTextMapPropagator()
 
 
 def to_traceparent(span: SpanContext) -> str:
-    """Return the W3C trace context of a span; "" if it has none.
-
-    Args:
-        span: The context of the span.
-    """
+    """Return the W3C trace context of a span; "" if it has none."""
     if not span.is_valid:
         return ""
     return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
 
 
 def parse_traceparent(traceparent: str) -> SpanContext | None:
-    """Return the span that a W3C trace context names; None if there is none.
-
-    Args:
-        traceparent: The trace context.
-    """
+    """Return the span that a W3C trace context names; None if there is none."""
     if not traceparent:
         return None
     context = _propagator.extract({"traceparent": traceparent}, context=current.Context())
@@ -93,13 +85,7 @@ class TracedActivation(_CurrentSpan):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Make the span current no more; its `AgentFinished` event or the end of the run ends it.
-
-        Args:
-            kind: The class of the exception.
-            error: The exception that stopped the activation, if any.
-            traceback: Its traceback.
-        """
+        """Make the span current no more; its `AgentFinished` event or the end of the run ends it."""
         self.leave()
         self._opened.left_at = time()
         if isinstance(error, Exception):
@@ -118,11 +104,7 @@ class LiveModelCall(_CurrentSpan):
         self._first_chunk: float | None = None
 
     def watch(self, stream: AsyncIterable[Chunk]) -> AsyncIterable[Chunk]:
-        """Return the response, which measures when its first chunk arrives.
-
-        Args:
-            stream: The response of the model.
-        """
+        """Return the response, which measures when its first chunk arrives."""
         return self._watch(stream) if self._is_streamed and type(stream) is not CompleteResponse else stream
 
     async def _watch(self, stream: AsyncIterable[Chunk]) -> AsyncIterator[Chunk]:
@@ -137,22 +119,14 @@ class LiveModelCall(_CurrentSpan):
                 await close()
 
     def end(self, response: ModelResponse) -> None:
-        """End the span of a call that succeeded.
-
-        Args:
-            response: The response, with its cost.
-        """
+        """End the span of a call that succeeded."""
         self.leave()
         found = attributes.response_attributes(response, self._model, self._run.content)
         found["gen_ai.response.time_to_first_chunk"] = self._first_chunk
         self._finish(present(found), response.usage)
 
     def fail(self, error: BaseException) -> None:
-        """End the span of a call that failed.
-
-        Args:
-            error: The exception.
-        """
+        """End the span of a call that failed."""
         self.leave()
         self._span.set_status(StatusCode.ERROR, self._run.error_text(error))
         self._finish({"error.type": type(error).__name__}, None)
@@ -166,15 +140,7 @@ class LiveModelCall(_CurrentSpan):
 
 
 class LiveRun(RunSpanBuilder):
-    """The spans of one run, while it is driven; a `RunTrace`.
-
-    Args:
-        tracer: Creates the spans.
-        content: The policy for content.
-        metrics: The instruments.
-        run: The run.
-        first_events: The events that will be written first.
-    """
+    """The spans of one run, while it is driven; a `RunTrace`."""
 
     def __init__(
         self,
@@ -227,10 +193,6 @@ class LiveRun(RunSpanBuilder):
     def start_activation(self, ctx: RunContext[Any], agent: Any) -> TracedActivation | None:
         """Open the span of an activation and make it current.
 
-        Args:
-            ctx: The context of the activation.
-            agent: The agent.
-
         Returns:
             The span; None if the log has the whole activation already.
         """
@@ -244,13 +206,7 @@ class LiveRun(RunSpanBuilder):
         return TracedActivation(self, opened)
 
     def start_model_call(self, ctx: RunContext[Any], model: Model, request: ModelRequest) -> LiveModelCall:
-        """Open the span of a model call and make it current.
-
-        Args:
-            ctx: The context of the activation.
-            model: The model.
-            request: The request.
-        """
+        """Open the span of a model call and make it current."""
         now, agent = time(), self._open.get(ctx._origin.id)
         found = attributes.request_attributes(self._identity, ctx.agent, model.name, request, self._content)
         shown = present(found)
@@ -262,11 +218,6 @@ class LiveRun(RunSpanBuilder):
 
     async def tool_call(self, ctx: RunContext[Any], tool: Tool, work: Awaitable[ToolResult]) -> ToolResult:
         """Await a tool call inside its span.
-
-        Args:
-            ctx: The context of the call.
-            tool: The tool.
-            work: The call.
 
         Returns:
             The result of the call.
@@ -299,11 +250,7 @@ class LiveRun(RunSpanBuilder):
         self._record(event)
 
     def end(self, output: Any) -> None:
-        """End all spans of the run, which has stopped.
-
-        Args:
-            output: The output of a completed run.
-        """
+        """End all spans of the run, which has stopped."""
         self._current.leave()
         run, stopped = self._run, self._stopped
         if run is None:
@@ -318,11 +265,7 @@ class LiveRun(RunSpanBuilder):
             self.metrics.interrupts(len(self._log.open_interrupts()) - self._open_interrupts)
 
     def error_text(self, error: BaseException) -> str:
-        """Return the message of an exception, redacted.
-
-        Args:
-            error: The exception.
-        """
+        """Return the message of an exception, redacted."""
         return self._content.redacted("exception.message", error_text(error)) or ""
 
     def _activation(self, origin: Origin, run: OpenSpan, timestamp: float) -> OpenSpan:

@@ -44,11 +44,7 @@ _OPERATIONS = {
 
 
 class Metrics:
-    """The instruments of an observer.
-
-    Args:
-        meter: Creates the instruments.
-    """
+    """The instruments of an observer."""
 
     def __init__(self, meter: Meter) -> None:
         def histogram(name: str, buckets: tuple[float, ...] = DURATION_BUCKETS) -> Any:
@@ -70,14 +66,7 @@ class Metrics:
     def model_call(
         self, found: Mapping[str, Any], seconds: float, usage: Usage | None, first_chunk: float | None = None
     ) -> None:
-        """Measure a model call.
-
-        Args:
-            found: The attributes of its span.
-            seconds: Its duration.
-            usage: Its tokens, if known.
-            first_chunk: The time to its first chunk, if it was streamed.
-        """
+        """Measure a model call."""
         shown = {name: found[name] for name in _MODEL_ATTRIBUTES if name in found}
         self._model.record(max(seconds, 0.0), shown)
         if first_chunk is not None:
@@ -87,64 +76,30 @@ class Metrics:
             self._tokens.record(usage.output_tokens, {**shown, "gen_ai.token.type": "output"})
 
     def operation(self, operation: str, name: str, seconds: float, error: str) -> None:
-        """Measure a drive of a run, an activation or a tool call.
-
-        Args:
-            operation: The kind of its span.
-            name: The name of the root agent, agent or tool.
-            seconds: Its duration.
-            error: The class of its error, else "".
-        """
+        """Measure a drive of a run, an activation or a tool call."""
         histogram, attribute = self._durations[operation]
         shown = {attribute: name, "error.type": error} if error else {attribute: name}
         histogram.record(max(seconds, 0.0), shown)
 
     def handoff(self, source: str, target: str, outcome: str) -> None:
-        """Count a handoff.
-
-        Args:
-            source: The agent that hands over.
-            target: The agent that was to take over.
-            outcome: `followed`, `returned`, `loop` or `refused`.
-        """
+        """Count a handoff."""
         self._handoffs.add(1, {"source": source, "target": target, "outcome": outcome})
 
     def runs(self, change: int) -> None:
-        """Count runs that are driven.
-
-        Args:
-            change: 1 for one more, -1 for one less.
-        """
+        """Count runs that are driven."""
         self._active.add(change)
 
     def interrupts(self, change: int) -> None:
-        """Count open interrupts.
-
-        Args:
-            change: The number of new ones, less those that are open no more.
-        """
+        """Count open interrupts."""
         if change:
             self._interrupts.add(change)
 
     def store(self, operation: str, store: str, seconds: float, error: str) -> None:
-        """Measure a call of the store.
-
-        Args:
-            operation: The method.
-            store: The class of the store.
-            seconds: Its duration.
-            error: The class of its error, else "".
-        """
+        """Measure a call of the store."""
         shown = {"operation": operation, "store": store}
         self._store.record(seconds, {**shown, "error.type": error} if error else shown)
 
     def lease_lost(self, store: str, operation: str, count: int) -> None:
-        """Count leases that another worker has taken.
-
-        Args:
-            store: The class of the store.
-            operation: The method that found out.
-            count: Their number.
-        """
+        """Count leases that another worker has taken."""
         if count > 0:
             self._lost.add(count, {"operation": operation, "store": store})

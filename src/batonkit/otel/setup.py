@@ -22,12 +22,6 @@ def make_providers(
 ) -> tuple[TracerProvider, AnyMeterProvider]:
     """Return providers that send spans and metrics to a receiver.
 
-    Args:
-        url: The address of the receiver.
-        headers: Headers of every request.
-        service_name: The name of the service.
-        metrics: Whether to send metrics.
-
     Raises:
         SetupError: The URL is not one.
     """

@@ -55,11 +55,6 @@ class RunSpanBuilder:
     """Builds the spans of a run from its log, with the recorded times.
 
     Each drive has its own root span.
-
-    Args:
-        tracer: Creates the spans.
-        content: The policy for content.
-        metrics: The instruments; None if nothing is measured.
     """
 
     def __init__(self, tracer: Tracer, content: ContentPolicy, metrics: Metrics | None = None) -> None:

@@ -14,12 +14,7 @@ _METHODS = tuple(name for name, method in vars(Store).items() if iscoroutinefunc
 
 
 class MeasuredStore:
-    """A wrapper of a store that measures its calls and counts lost leases.
-
-    Args:
-        store: The store.
-        metrics: The instruments.
-    """
+    """A wrapper of a store that measures its calls and counts lost leases."""
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
@@ -62,10 +57,5 @@ class MeasuredStore:
 
 
 def measured_store(store: Store, metrics: Metrics) -> Store:
-    """Return a store that measures its calls.
-
-    Args:
-        store: The store.
-        metrics: The instruments.
-    """
+    """Return a store that measures its calls."""
     return cast("Store", MeasuredStore(store, metrics))

@@ -30,13 +30,7 @@ async def ls(ctx: RunContext[Any]) -> str:
 
 @tool
 async def read_file(ctx: RunContext[Any], path: str, offset: int = 0, limit: int = _MAX_LINES) -> str:
-    """Read a file of the scratch space.
-
-    Args:
-        path: The path of the file.
-        offset: The number of lines to skip at the beginning.
-        limit: The maximum number of lines to read.
-    """
+    """Read a file of the scratch space."""
     lines = _text(ctx, path).splitlines()
     shown = lines[max(offset, 0) : max(offset, 0) + max(limit, 1)]
     if not shown:
@@ -47,26 +41,14 @@ async def read_file(ctx: RunContext[Any], path: str, offset: int = 0, limit: int
 
 @tool
 async def write_file(ctx: RunContext[Any], path: str, content: str) -> str:
-    """Write a file of the scratch space; its previous content is replaced.
-
-    Args:
-        path: The path of the file, for instance `notes/rome.md`.
-        content: The whole text.
-    """
+    """Write a file of the scratch space; its previous content is replaced."""
     ctx.values.set(_key(path), content)
     return f"wrote `{_normalize(path)}`, {len(content)} characters"
 
 
 @tool
 async def edit_file(ctx: RunContext[Any], path: str, old: str, new: str, replace_all: bool = False) -> str:
-    """Replace text in a file of the scratch space.
-
-    Args:
-        path: The path of the file.
-        old: The exact text to replace; it must occur once, unless `replace_all` is set.
-        new: The new text.
-        replace_all: Whether to replace every occurrence.
-    """
+    """Replace text in a file of the scratch space."""
     text = _text(ctx, path)
     found = text.count(old) if old else 0
     if found == 0:
@@ -83,11 +65,7 @@ def scratch_file_tools() -> tuple[Tool, ...]:
 
 
 def list_paths(values: "Values | dict[str, Any]") -> list[str]:
-    """Return the paths of the scratch files.
-
-    Args:
-        values: The run's values.
-    """
+    """Return the paths of the scratch files."""
     return sorted(key.partition(":")[2] for key in values if key.startswith(f"{FILE_KEY}:"))
 
 
@@ -143,11 +121,7 @@ class Todo:
 
 @tool
 async def write_todos(ctx: RunContext[Any], todos: list[Todo]) -> str:
-    """Write the to-do list. Give the whole list each time: it replaces the previous one.
-
-    Args:
-        todos: All tasks in order, including the completed ones.
-    """
+    """Write the to-do list. Give the whole list each time: it replaces the previous one."""
     ctx.values.set(f"{TODOS_KEY}:{ctx.agent}", todos)
     return "\n".join(f"[{_MARKS[todo.status]}] {todo.content}" for todo in todos) or "The list is empty."
 
@@ -158,12 +132,7 @@ class _Task(Struct):
 
 
 class TaskTool:
-    """The tool `task`: a sub-agent works on a description, with a history of its own.
-
-    Args:
-        agents: The sub-agents by name.
-        limits: The limits of each task.
-    """
+    """The tool `task`: a sub-agent works on a description, with a history of its own."""
 
     def __init__(self, agents: Mapping[str, BaseAgent[Any, Any]], limits: Limits | None) -> None:
         self.agents = dict(agents)
@@ -182,12 +151,7 @@ class TaskTool:
         )
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Run the named sub-agent.
-
-        Args:
-            ctx: The context of the call.
-            arguments: The name of the sub-agent and the description, as JSON.
-        """
+        """Run the named sub-agent."""
         try:
             task = msgspec.json.decode(arguments, type=_Task)
         except msgspec.MsgspecError as error:

@@ -39,11 +39,7 @@ _NEXT = "Which steps remain? If none, what is the answer?"
 
 
 def get_objective(ctx: AgentContext[Any]) -> str:
-    """Return the text of the conversation so far, without tool calls.
-
-    Args:
-        ctx: The context of the planning phase.
-    """
+    """Return the text of the conversation so far, without tool calls."""
     return "\n".join(filter(None, map(_text_of_entry, ctx._history.entries_for("all"))))
 
 
@@ -56,12 +52,7 @@ def _text_of_entry(entry: HistoryEntry) -> str:
 
 
 def best_effort(progress: PlanProgress, groups: Sequence[Sequence[str]]) -> str:
-    """Return an answer for a plan that was not finished: the completed and the remaining steps.
-
-    Args:
-        progress: The progress of the plan.
-        groups: The remaining steps.
-    """
+    """Return an answer for a plan that was not finished: the completed and the remaining steps."""
     summary = f"Not finished: this is what was done in {progress.rounds} rounds."
     remaining = f"\n\nRemaining steps:\n{_numbered(groups)}" if groups else ""
     return f"{summary}\n\n{_done(progress)}{remaining}"
@@ -85,13 +76,7 @@ _DEFAULT_LANES = 4
 
 
 class PlanPhase(BaseAgent[Any, Any]):
-    """A phase of plan_execute: briefs one agent and stores its result.
-
-    Args:
-        name: The name of the phase.
-        agent: The agent that works in it.
-        state: The state of the plan.
-    """
+    """A phase of plan_execute: briefs one agent and stores its result."""
 
     def __init__(self, name: str, agent: BaseAgent[Any, Any], state: PlanState) -> None:
         super().__init__(name, description=f"Runs `{agent.name}` for `{state.owner}`.")
@@ -117,11 +102,7 @@ class PlanningPhase(PlanPhase):
     """The phase in which the planner reads the conversation and makes the first plan."""
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the planner.
-
-        Args:
-            ctx: The context of the activation.
-        """
+        """Run the planner."""
         objective = get_objective(ctx)
         outcome = await ctx.run_agent(self.agent, "0")
         if type(outcome.action) is not Exit:
@@ -131,25 +112,14 @@ class PlanningPhase(PlanPhase):
 
 
 class ExecutingPhase(PlanPhase):
-    """The phase in which the executor does one step.
-
-    Args:
-        name: The name of the phase.
-        agent: The executor.
-        state: The state of the plan.
-        lane: The position of the step in its group.
-    """
+    """The phase in which the executor does one step."""
 
     def __init__(self, name: str, agent: BaseAgent[Any, Any], state: PlanState, lane: int = 0) -> None:
         super().__init__(name, agent, state)
         self.lane = lane
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the executor on its step, if there is one.
-
-        Args:
-            ctx: The context of the activation.
-        """
+        """Run the executor on its step, if there is one."""
         progress, groups = self.state.read(ctx)
         if not groups or self.lane >= len(groups[0]):
             return None
@@ -161,24 +131,14 @@ class ExecutingPhase(PlanPhase):
 
 
 class ParallelExecutingPhase(ParallelAgent):
-    """The phase in which the steps of one group are done in parallel.
-
-    Args:
-        name: The name of the phase.
-        lanes: The phases that each do one step.
-        state: The state of the plan.
-    """
+    """The phase in which the steps of one group are done in parallel."""
 
     def __init__(self, name: str, lanes: Sequence[ExecutingPhase], state: PlanState) -> None:
         super().__init__(name, sub_agents=lanes, description=f"Does independent steps of `{state.owner}` in parallel.")
         self.state = state
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run as many lanes as the group has steps.
-
-        Args:
-            ctx: The context of the activation.
-        """
+        """Run as many lanes as the group has steps."""
         _, groups = self.state.read(ctx)
         if not groups:
             return None
@@ -187,20 +147,10 @@ class ParallelExecutingPhase(ParallelAgent):
 
 
 class ReplanningPhase(PlanPhase):
-    """The phase in which the replanner gives the remaining steps, or the answer.
-
-    Args:
-        name: The name of the phase.
-        agent: The replanner.
-        state: The state of the plan.
-    """
+    """The phase in which the replanner gives the remaining steps, or the answer."""
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the replanner.
-
-        Args:
-            ctx: The context of the activation.
-        """
+        """Run the replanner."""
         progress, groups = self.state.read(ctx)
         progress = replace(progress, rounds=progress.rounds + 1)
         question = LAST_ROUND if progress.rounds == self.state.max_iterations else _NEXT
@@ -216,25 +166,14 @@ class ReplanningPhase(PlanPhase):
 
 
 class PlanExecuteAgent(SequentialAgent):
-    """The agent that `plan_execute` creates: Sequential[planner, Loop[executor, replanner]].
-
-    Args:
-        name: The name of the agent.
-        phases: The planning phase and the loop.
-        state: The state of the plan.
-        description: The description for models that may transfer to it.
-    """
+    """The agent that `plan_execute` creates: Sequential[planner, Loop[executor, replanner]]."""
 
     def __init__(self, name: str, phases: Sequence[BaseAgent[Any, Any]], state: PlanState, description: str) -> None:
         super().__init__(name, sub_agents=phases, description=description)
         self.state = state
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the phases, then say the answer, or summarise the progress at the limit.
-
-        Args:
-            ctx: The context of the activation.
-        """
+        """Run the phases, then say the answer, or summarise the progress at the limit."""
         action = await super().run(ctx)
         if action is None:
             progress, groups = self.state.read(ctx)
@@ -294,24 +233,14 @@ def plan_execute(
 
 
 class PlanTool:
-    """The tool `plan`: its arguments are the plan, which becomes the answer of the agent.
-
-    Args:
-        plan_type: The type of the plan.
-        description: The description for the model.
-    """
+    """The tool `plan`: its arguments are the plan, which becomes the answer of the agent."""
 
     def __init__(self, plan_type: Any, description: str) -> None:
         self._parser = HandoffInputParser("plan", plan_type, what="the plan_type")
         self.spec = ToolSpec("plan", description, self._parser.schema, strict=True)
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Validate the plan.
-
-        Args:
-            ctx: The context of the call.
-            arguments: The plan as JSON.
-        """
+        """Validate the plan."""
         try:
             plan = self._parser.dump(self._parser.parse(arguments))
         except ValueError as error:
@@ -321,11 +250,7 @@ class PlanTool:
 
 @tool(return_directly=True)
 async def respond(response: str) -> dict[str, str]:
-    """Give the user the final answer and end the work.
-
-    Args:
-        response: The complete answer, as the user will read it.
-    """
+    """Give the user the final answer and end the work."""
     return {"response": response}
 
 

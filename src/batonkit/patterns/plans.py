@@ -65,11 +65,6 @@ class PlanState:
     """Access to the progress of one plan_execute agent in the run's values.
 
     During the work the key includes the activation, because the same agent may be active twice.
-
-    Args:
-        owner: The name of the plan_execute agent.
-        plan_type: The type of the plan.
-        max_iterations: The maximum number of rounds, 0 for no limit.
     """
 
     def __init__(self, owner: str, plan_type: Any, max_iterations: int) -> None:
@@ -78,11 +73,7 @@ class PlanState:
         self._parser = OutputParser(owner, plan_type)
 
     def key(self, ctx: AgentContext[Any]) -> str:
-        """Return the key for the innermost activation of the owner.
-
-        Args:
-            ctx: The context of a phase.
-        """
+        """Return the key for the innermost activation of the owner."""
         origin: Origin | None = ctx._origin
         while origin is not None and origin.agent != self.owner:
             origin = origin.parent
@@ -91,42 +82,22 @@ class PlanState:
         return f"{PLAN_EXECUTE_KEY}:{self.owner}@{origin.id}"
 
     def read(self, ctx: AgentContext[Any]) -> tuple[PlanProgress, list[list[str]]]:
-        """Return the progress and the remaining steps, in groups of independent steps.
-
-        Args:
-            ctx: The context of a phase.
-        """
+        """Return the progress and the remaining steps, in groups of independent steps."""
         key = self.key(ctx)
         progress = msgspec.convert(ctx.values[key], PlanProgress)
         done = [msgspec.convert(ctx.values[each], CompletedStep) for each in _step_keys(key, ctx.values)]
         return replace(progress, done=tuple(done)), self._remaining_steps(progress.plan)
 
     def write(self, ctx: AgentContext[Any], progress: PlanProgress) -> None:
-        """Store the progress, except the completed steps.
-
-        Args:
-            ctx: The context of a phase.
-            progress: The progress.
-        """
+        """Store the progress, except the completed steps."""
         ctx.values.set(self.key(ctx), replace(progress, done=()))
 
     def add_step(self, ctx: AgentContext[Any], number: int, done: CompletedStep) -> None:
-        """Store a completed step under a key of its own, so that parallel steps do not conflict.
-
-        Args:
-            ctx: The context of a phase.
-            number: The number of the step.
-            done: The step.
-        """
+        """Store a completed step under a key of its own, so that parallel steps do not conflict."""
         ctx.values.set(f"{self.key(ctx)}/{number}", done)
 
     def conclude(self, ctx: AgentContext[Any], progress: PlanProgress) -> None:
-        """Store the final progress and delete the intermediate state.
-
-        Args:
-            ctx: The context of the owner.
-            progress: The progress.
-        """
+        """Store the final progress and delete the intermediate state."""
         key = self.key(ctx)
         for each in [key, *_step_keys(key, ctx.values)]:
             ctx.values.delete(each)
@@ -134,10 +105,6 @@ class PlanState:
 
     def parse_plan(self, output: Any, author: str) -> Any:
         """Return the plan in an agent's output, as JSON data.
-
-        Args:
-            output: A plan, or its JSON text.
-            author: The agent, for the error message.
 
         Raises:
             OutputError: The output is not a plan.
@@ -151,10 +118,6 @@ class PlanState:
         """Return the answer or the plan in a replanner's output.
 
         Plain text and `{"response": …}` are an answer, any other JSON object is a plan.
-
-        Args:
-            output: The output.
-            author: The agent, for the error message.
         """
         text = as_text(output)
         try:
@@ -191,9 +154,5 @@ def _as_list(group: Any) -> list[Any]:
 
 
 def as_text(output: Any) -> str:
-    """Convert an agent's output to text: JSON unless it is text, "" for None.
-
-    Args:
-        output: The output.
-    """
+    """Convert an agent's output to text: JSON unless it is text, "" for None."""
     return "" if output is None else text_of(to_tool_result(output, "output").content)

@@ -17,44 +17,26 @@ Out = TypeVar("Out", default=str, covariant=True)
 
 
 class SupervisorAgent(AgentWrapper[Any, Out]):
-    """An agent with a handoff to each worker that returns control when the worker is done.
-
-    Args:
-        inner: The agent.
-        workers: The workers.
-    """
+    """An agent with a handoff to each worker that returns control when the worker is done."""
 
     def __init__(self, inner: BaseAgent[Any, Out], workers: Sequence[BaseAgent[Any, Any]]) -> None:
         super().__init__(inner, further_handoffs=[Handoff(agent=worker, return_to="caller") for worker in workers])
         self.workers = tuple(workers)
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the agent.
-
-        Args:
-            ctx: The context of the activation.
-        """
+        """Run the agent."""
         return await self.inner.run(ctx)
 
 
 class ReportingAgent(AgentWrapper[Any, Any]):
-    """A worker whose failure is reported to its supervisor.
-
-    Args:
-        inner: The worker.
-        to: The name of the supervisor.
-    """
+    """A worker whose failure is reported to its supervisor."""
 
     def __init__(self, inner: BaseAgent[Any, Any], to: str) -> None:
         super().__init__(inner)
         self.to = to
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the worker; report a failure instead of raising it.
-
-        Args:
-            ctx: The context of the activation.
-        """
+        """Run the worker; report a failure instead of raising it."""
         return await run_or_report(self.inner, ctx, to=self.to)
 
 

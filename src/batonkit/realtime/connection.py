@@ -121,12 +121,7 @@ class ReconnectingConnection:
                 return False
 
     async def send_item(self, message: Message, name: str) -> None:
-        """Send a message that is part of the transcript, once per connection.
-
-        Args:
-            message: The message.
-            name: Identifies it: a result's call id, or its transcript key.
-        """
+        """Send a message that is part of the transcript, once per connection."""
         await self._connected.wait()
         async with self._sending:
             if self._is_finished or not self._connected.is_set() or name in self._sent:

@@ -95,12 +95,6 @@ async def prepare_agent(
 ) -> PreparedAgent:
     """Build the configuration of an agent.
 
-    Args:
-        agent: The agent.
-        ctx: The context of its activation.
-        model: The model that validates the configuration.
-        settings: Settings of the session.
-
     Raises:
         SetupError: The model does not accept the configuration.
     """
@@ -122,13 +116,6 @@ async def prepare_target(
     target: str, ctx: RunContext[Any], caller: AgentContext[Any], *, model: RealtimeModel, settings: RealtimeSettings
 ) -> PreparedAgent:
     """Build the configuration of the target of a transfer.
-
-    Args:
-        target: Name of the target.
-        ctx: Context of the call that requests the transfer.
-        caller: Context of the active agent.
-        model: The model that validates the configuration.
-        settings: Settings of the session.
 
     Raises:
         SetupError: The target is not a realtime agent, or the model does not accept its configuration.

@@ -15,22 +15,12 @@ _BYTES_PER_MILLISECOND: dict[AudioFormat, int] = {"pcm16": 48, "g711_ulaw": 8, "
 
 
 def milliseconds_of(size: int, format: AudioFormat) -> float:
-    """Return the duration of audio in milliseconds.
-
-    Args:
-        size: Size of the audio in bytes.
-        format: Its format.
-    """
+    """Return the duration of audio in milliseconds."""
     return size / _BYTES_PER_MILLISECOND[format]
 
 
 def bytes_for(milliseconds: float, format: AudioFormat) -> int:
-    """Return the size in bytes of audio of a given duration.
-
-    Args:
-        milliseconds: The duration; fractions are dropped.
-        format: The audio format.
-    """
+    """Return the size in bytes of audio of a given duration."""
     return int(milliseconds) * _BYTES_PER_MILLISECOND[format]
 
 

@@ -48,12 +48,6 @@ def resume_events(
 ) -> list[types.Event]:
     """Return the first events of a resumed run.
 
-    Args:
-        log: The log of the run.
-        now: The time by the store's clock; it is needed if an open interrupt has a deadline.
-        answers: Answers by interrupt id, the answer itself if exactly one interrupt is open, or `Dismiss`.
-        args: The arguments of the caller.
-
     Raises:
         AnswerError: An answer is invalid.
     """
@@ -125,10 +119,6 @@ def _split_dismissals(interrupts: Mapping[str, types.InterruptRaised], answers: 
 def dismissed_call(id: str, tool_call: ToolCall | None) -> str:
     """Return the key of the tool call that gets a result if an interrupt is dismissed.
 
-    Args:
-        id: The id of the interrupt.
-        tool_call: The call that the interrupt comes from.
-
     Raises:
         AnswerError: It does not come from a tool call.
     """
@@ -146,11 +136,6 @@ def answer_events(
     interrupts: Mapping[str, types.InterruptRaised], answers: Any, values: Mapping[str, Any] | None = None
 ) -> list[types.InterruptAnswered]:
     """Validate answers and convert them to events.
-
-    Args:
-        interrupts: The open interrupts by id.
-        answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
-        values: Changes to the run's values that take effect with the answers.
 
     Raises:
         AnswerError: An answer is for an interrupt that is not open, or does not match its schema.

@@ -96,13 +96,7 @@ RESUME_ARGS = tuple(ResumeArgs.__annotations__)
 
 
 def check_run_args(function: str, args: Mapping[str, Any], *more: str) -> None:
-    """Raise SetupError for an invalid argument of a method that starts a run.
-
-    Args:
-        function: The method as the user writes it.
-        args: The keyword arguments.
-        more: Further keyword arguments of the method.
-    """
+    """Raise SetupError for an invalid argument of a method that starts a run."""
     check_keywords(function, args, (*RUN_ARGS, *more))
     check_values(function, args, RunArgs)
     check_choice("start_at", args.get("start_at", "active"), get_args(StartAt))
@@ -117,26 +111,14 @@ def check_run_args(function: str, args: Mapping[str, Any], *more: str) -> None:
 
 
 def check_submit_args(function: str, args: Mapping[str, Any], *more: str) -> None:
-    """Raise SetupError for an unknown or mistyped argument of `submit`, and for a context.
-
-    Args:
-        function: The method as the user writes it.
-        args: The keyword arguments.
-        more: Further keyword arguments of the method.
-    """
+    """Raise SetupError for an unknown or mistyped argument of `submit`, and for a context."""
     check_run_args(function, args, *more)
     if args.get("context") is not None:
         raise SetupError(f"{function} cannot store a context; pass it to `drive`, or give Runner(context_factory=…)")
 
 
 def check_resume_args(function: str, args: Mapping[str, Any], *more: str) -> None:
-    """Raise SetupError for an unknown or mistyped argument of a method that resumes a run.
-
-    Args:
-        function: The method as the user writes it.
-        args: The keyword arguments.
-        more: Further keyword arguments of the method.
-    """
+    """Raise SetupError for an unknown or mistyped argument of a method that resumes a run."""
     check_keywords(function, args, (*RESUME_ARGS, *more))
     check_values(function, args, ResumeArgs)
 

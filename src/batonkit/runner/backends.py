@@ -150,17 +150,6 @@ def open_run(
 ) -> OpenRun:
     """Set up a run.
 
-    Args:
-        started: The run's first event.
-        log: The run's log.
-        config: The team and its options.
-        args: The context and the limits that the caller passed.
-        first_events: Events to write before any agent runs.
-        prior_entries: History of the thread's earlier runs.
-        is_whole: False if the entries that a summary for all readers replaces were left out of it.
-        stopped: The state in which the run stopped, if it is resumed.
-        record: The run's record, if it is stored already.
-
     Raises:
         TeamChangedError: The team does not have the agent that the run started with.
     """
@@ -189,15 +178,6 @@ def open_state(
 ) -> tuple[RunState[Any], FlowConfig, Sequence[Event]]:
     """Set up the state of a run, apart from its history.
 
-    Args:
-        started: The run's first event.
-        log: The run's log.
-        config: The team and its options.
-        args: The context and the limits that the caller passed.
-        first_events: Events to write before any agent runs.
-        stopped: The state in which the run stopped, if it is resumed.
-        record: The run's record, if it is stored already.
-
     Returns:
         The state, the configuration with the options of the run, and the first events with these options.
 
@@ -224,14 +204,7 @@ def open_state(
 
 
 def new_run_started(input: RunInput, args: RunArgs[Any], team: Team, fingerprint: dict[str, str]) -> RunStarted:
-    """Return the first event of a new run, without what depends on the thread's earlier runs.
-
-    Args:
-        input: The user's message, or a list of messages.
-        args: The arguments of the caller.
-        team: The team.
-        fingerprint: Its fingerprint.
-    """
+    """Return the first event of a new run, without what depends on the thread's earlier runs."""
     values, limits = args.get("values"), args.get("limits")
     return RunStarted(
         "run",
@@ -282,12 +255,6 @@ def limits_for(
     """Return the limits of a run.
 
     These are the caller's, those that it had when it stopped here or started, or the runner's.
-
-    Args:
-        started: The run's first event.
-        config: The team and its options.
-        args: The arguments of the caller.
-        stopped: The state in which the run stopped, if it is resumed.
     """
     own = msgspec.convert(started.limits, Limits) if started.limits else None
     return args.get("limits") or stopped.limits or own or config.limits
@@ -307,10 +274,6 @@ os.register_at_fork(after_in_child=_set_process_id)
 
 
 def new_id(thread: str = "") -> str:
-    """Return a unique id: the start time of this process, a random part and a counter.
-
-    Args:
-        thread: The thread that the run belongs to, or the run that it is a copy of; the id then has its shard key.
-    """
+    """Return a unique id: the start time of this process, a random part and a counter."""
     id = f"{_process_id}{next(_counter):06x}"
     return add_shard_key(id, thread) if thread else id

@@ -43,12 +43,6 @@ async def drive_run(
 ) -> DriveResult:
     """Drive a run until it stops, unless it has stopped or is not due yet.
 
-    Args:
-        repository: Access to the stored runs.
-        run_id: The run.
-        args: The arguments of the caller.
-        worker: The name to hold the lease by; a lease with this name is taken at once.
-
     Raises:
         RunConflictError: Another worker drives it.
     """
@@ -92,13 +86,6 @@ def stream_run(
     """Return a stream of a run that has no live worker.
 
     If its task is cancelled, the run is left to other workers.
-
-    Args:
-        repository: Access to the stored runs.
-        run_id: The run.
-        args: The arguments of the caller.
-        worker: The name to hold the lease by; a lease with this name is taken at once.
-        resumes: Record that the run was resumed.
     """
     first_events = partial(resume_events, answers=None) if resumes else None
     backend = ReopenedRun(repository, run_id, first_events, args, only_if_due=True, worker=worker)
@@ -109,12 +96,6 @@ async def replay_run(
     repository: RunRepository | None, config: FlowConfig, events: Sequence[Event], args: ResumeArgs[Any]
 ) -> RunResult[Any]:
     """Run the agents' code over a log without effects, and return the result.
-
-    Args:
-        repository: Access to the earlier runs of its thread, if there is a store.
-        config: The team and its options.
-        events: The log.
-        args: The arguments of the caller.
 
     Raises:
         ReplayMismatchError: The code does not produce what the log recorded.
@@ -139,11 +120,6 @@ async def recover_runs(repository: RunRepository, *, context: Any, max_concurren
     """Drive all unfinished runs except those that other workers take; return their statuses.
 
     A run that cannot be driven, for example because its log is damaged, does not affect the others.
-
-    Args:
-        repository: Access to the stored runs.
-        context: The context of all of them.
-        max_concurrency: How many to drive at once.
     """
     await repository.inbox.promote_idle()
     semaphore = asyncio.Semaphore(max_concurrency)

@@ -16,23 +16,13 @@ _OTHER = re.compile(r"[^A-Za-z0-9._~:@%+=-]")
 
 
 def check_run_id(run_id: str, parameter: str = "run_id") -> None:
-    """Raise InvalidIdError unless a new run may have this id.
-
-    Args:
-        run_id: The id.
-        parameter: The parameter, for the message.
-    """
+    """Raise InvalidIdError unless a new run may have this id."""
     if (found := _OTHER.search(run_id)) is not None:
         raise InvalidIdError(parameter, run_id, found.group(), RUN_ID_CHARACTERS)
 
 
 def check_name(parameter: str, name: str) -> None:
-    """Raise InvalidIdError unless a thread or an owner of a new run may have this name.
-
-    Args:
-        parameter: The parameter, for the message.
-        name: The name; "" for none.
-    """
+    """Raise InvalidIdError unless a thread or an owner of a new run may have this name."""
     if not name.isprintable():
         character = next(each for each in name if not each.isprintable())
         raise InvalidIdError(parameter, name, character, NAME_CHARACTERS)

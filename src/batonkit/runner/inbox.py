@@ -53,12 +53,6 @@ class Inbox:
     ) -> None:
         """Add a message to the inbox of its thread, and make a run of it if nothing precedes it.
 
-        Args:
-            started: The first event of the run that it becomes, without what depends on the run before it.
-            args: The arguments of the caller.
-            mode: What the message is for.
-            schedule: When workers drive the run that it becomes.
-
         Raises:
             InboxFullError: Too many messages wait.
             RunExistsError: The id is taken.
@@ -69,9 +63,6 @@ class Inbox:
 
     async def promote(self, thread: str) -> str:
         """Make a run of the oldest message if the thread has no unfinished run.
-
-        Args:
-            thread: The thread.
 
         Returns:
             The id of the run; "" if there is none.

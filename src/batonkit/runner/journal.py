@@ -83,19 +83,7 @@ class Journal:
         thread: str = "",
         run: "SupportsStop | None" = None,
     ) -> None:
-        """Create a journal for a new run (`create`) or for a stored one (`lease` and `seq`).
-
-        Args:
-            store: Where the events go.
-            create: Creates the run in the store with its first lines.
-            lease: The lease on a stored run.
-            lease_deadline: The monotonic time until which the lease is valid for certain.
-            seq: The number of lines that the stored run has.
-            status: A status to store with the first batch.
-            sink: Receives the events once they are stored.
-            thread: The thread that the run belongs to, if any.
-            run: The run, which is told of requests to stop.
-        """
+        """Create a journal for a new run (`create`) or for a stored one (`lease` and `seq`)."""
         self._store = store
         self._create = create
         self.lease = lease
@@ -223,11 +211,6 @@ class Journal:
         """Store the remaining events and the status; the lease ends with it.
 
         If the run is to be cancelled and has not finished, the lease stays.
-
-        Args:
-            status: The status in which the run stops.
-            wake_at: The time at which a worker drives the run next; 0 for none.
-            notes: Notes to store with it.
         """
         if self.failure is None:
             self._status, self._wake_at = status, wake_at
@@ -446,11 +429,7 @@ class LeaseHeartbeat:
             self._timer = None
 
     def release_after_turns(self, run_ids: Container[str]) -> None:
-        """Let some runs finish their turns, then leave them to other workers.
-
-        Args:
-            run_ids: The runs.
-        """
+        """Let some runs finish their turns, then leave them to other workers."""
         for journal, (run, _) in self._runs.items():
             if journal.lease is not None and journal.lease.run_id in run_ids:
                 run._release_after_turn()

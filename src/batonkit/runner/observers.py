@@ -51,12 +51,7 @@ class TracingObserver(Observer, Protocol):
     """An observer that also opens spans around the calls of a run, while they are made."""
 
     def start_trace(self, run: RunState[Any], first_events: Sequence[Event]) -> RunTrace:
-        """Open the span of a run that is about to be driven, and make it current.
-
-        Args:
-            run: The run; its log has the events before this drive.
-            first_events: The events that will be written first.
-        """
+        """Open the span of a run that is about to be driven, and make it current."""
         ...
 
     def current_traceparent(self) -> str:
@@ -64,11 +59,7 @@ class TracingObserver(Observer, Protocol):
         ...
 
     def measure_store(self, store: Store) -> Store:
-        """Return a store that measures its calls.
-
-        Args:
-            store: The store of the runner.
-        """
+        """Return a store that measures its calls."""
         ...
 
 
@@ -147,11 +138,7 @@ class ObserverSink:
         return first_events
 
     def exit(self, output: Any) -> None:
-        """Exit the observers of a run that has stopped.
-
-        Args:
-            output: The output of a completed run.
-        """
+        """Exit the observers of a run that has stopped."""
         for manager in reversed(self._entered):
             try:
                 # The last event tells how the run ended; a failed run is not an error of the observer.

@@ -34,10 +34,6 @@ from .arguments import ResumeArgs, RunArgs
 def given_options(args: RunArgs[Any] | ResumeArgs[Any], team: Team) -> RunOptions:
     """Return the options among the arguments of a run.
 
-    Args:
-        args: The arguments of the method that starts or resumes the run.
-        team: The team.
-
     Raises:
         SetupError: An agent is not part of the team or does not call a model, or an option does not fit it.
     """
@@ -121,13 +117,6 @@ def restore_options(
 
     Those of this process take precedence over those of the log, and those of the caller over both.
 
-    Args:
-        started: The first event of the run.
-        log: Its log.
-        args: The arguments of the caller.
-        kept: The options with which this process has driven the run before.
-        team: The team.
-
     Raises:
         MissingOptionsError: An option that the log does not hold is missing.
         SetupError: An option is invalid.
@@ -158,12 +147,7 @@ def record_options(
 
 
 def with_options(config: FlowConfig, options: RunOptions) -> FlowConfig:
-    """Return the configuration of one run; its agents are compiled for it alone.
-
-    Args:
-        config: The configuration of the runner.
-        options: The options of the run.
-    """
+    """Return the configuration of one run; its agents are compiled for it alone."""
     own = replace(config.options, run_options=options, compiled_agents={})
     return replace(config, options=own, team=_with_agent_tools(config.team, options))
 

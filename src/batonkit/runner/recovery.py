@@ -34,11 +34,7 @@ class _Delay(Struct, frozen=True):
 
 
 class FailedAttempts:
-    """The runs that could not be driven, and when each is tried again.
-
-    Args:
-        store: The store of the runs; it keeps the reasons, which `baton runs` shows.
-    """
+    """The runs that could not be driven, and when each is tried again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -48,30 +44,16 @@ class FailedAttempts:
         return len(self._delays)
 
     def is_due(self, run_id: str) -> bool:
-        """Return whether a run may be tried now.
-
-        Args:
-            run_id: The run.
-        """
+        """Return whether a run may be tried now."""
         delay = self._delays.get(run_id)
         return delay is None or delay.until <= monotonic()
 
     def postpone(self, run_id: str, seconds: float) -> None:
-        """Do not try a run for some time, without a reason to store.
-
-        Args:
-            run_id: The run.
-            seconds: The time to wait.
-        """
+        """Do not try a run for some time, without a reason to store."""
         self._delays[run_id] = _Delay(monotonic() + seconds, seconds)
 
     async def failed(self, run_id: str, error: Exception) -> float:
-        """Record that a run could not be driven; return the seconds to wait before the next attempt.
-
-        Args:
-            run_id: The run.
-            error: The error that prevented it.
-        """
+        """Record that a run could not be driven; return the seconds to wait before the next attempt."""
         known = self._delays.get(run_id)
         first, most = (_FIRST_DELAY, _MAX_DELAY)
         if isinstance(error, PERMANENT_ERRORS):
@@ -83,11 +65,7 @@ class FailedAttempts:
         return seconds
 
     async def succeeded(self, run_id: str) -> None:
-        """Forget the failures of a run.
-
-        Args:
-            run_id: The run.
-        """
+        """Forget the failures of a run."""
         if self._delays.pop(run_id, None) is not None:
             await self._note(run_id, None)
 
@@ -106,16 +84,7 @@ class FailedAttempts:
 
 
 class RunnablePoller:
-    """Polls a store for runs that no live worker drives, and passes them to a function.
-
-    Args:
-        repository: Access to the stored runs.
-        take: Called with the runs that are to be driven. It must not raise for a run that cannot be driven.
-        failures: The runs that are to be left alone for some time.
-        interval: Seconds between two polls.
-        teams: Only runs of these teams; all teams by default.
-        free: Returns how many runs may be taken now; no limit by default.
-    """
+    """Polls a store for runs that no live worker drives, and passes them to a function."""
 
     def __init__(
         self,

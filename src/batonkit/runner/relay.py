@@ -80,11 +80,7 @@ class Watcher:
 
 
 class RunRelay:
-    """The channel of a store, for the runs that a runner drives and watches.
-
-    Args:
-        store: The store; without a channel, nothing is sent or received.
-    """
+    """The channel of a store, for the runs that a runner drives and watches."""
 
     def __init__(self, store: Store) -> None:
         self.is_live = False

@@ -220,12 +220,6 @@ def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseEx
     """Log one line on a run that stopped: status, duration, tokens, cost and cause.
 
     There is no content in it: messages of exceptions may quote models and users, and are logged at DEBUG only.
-
-    Args:
-        run: The run.
-        status: The way it stopped.
-        past_events: The number of events that its log had before.
-        error: The exception of a failed run.
     """
     events, meter = run.log.events[past_events:], run.meter
     if not events:
@@ -247,11 +241,7 @@ def log_run_end(run: RunState[Any], status: str, past_events: int, error: BaseEx
 
 
 def total_usage(events: Iterable[Event]) -> Usage:
-    """Add up the usage of the model calls in a log, without the parts of `usage_from_events`.
-
-    Args:
-        events: The events of one or several runs.
-    """
+    """Add up the usage of the model calls in a log, without the parts of `usage_from_events`."""
     total = Usage()
     for event in events:
         if isinstance(event, AgentResponded | HistoryCompacted) and event.model:

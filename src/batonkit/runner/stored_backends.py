@@ -133,16 +133,7 @@ class ReopenedRun(_StoredBackend):
         only_if_due: bool = False,
         worker: str | None = None,
     ) -> None:
-        """Create the backend.
-
-        Args:
-            repository: Access to the stored runs.
-            run_id: The run to reopen.
-            first_events: Returns the events to write first; None for none.
-            args: The arguments that the caller passed.
-            only_if_due: Raise RunConflictError in `open` if no worker should drive the run now.
-            worker: The name to hold the lease by; a lease with this name is taken at once.
-        """
+        """Create the backend."""
         super().__init__(repository, run_id)
         self._first_events = first_events
         self._args = args

@@ -148,10 +148,6 @@ class RunRepository:
         The holder is not its driver, which released the lease when it suspended the run, but validates an answer or
         found nothing to drive. Either takes a moment.
 
-        Args:
-            run_id: The run.
-            worker: The new holder.
-
         Returns:
             The lease, and the monotonic time until which it is valid for certain.
 
@@ -350,13 +346,7 @@ class RunRepository:
         return started.run_id
 
     async def create_fork(self, events: Sequence[Event], source: RunStarted, *, thread: str = "") -> str:
-        """Store an edited copy of a log as a suspended run, so that no worker drives it unasked.
-
-        Args:
-            events: The copy.
-            source: The first event of the original log.
-            thread: A new thread, of which it is the first run.
-        """
+        """Store an edited copy of a log as a suspended run, so that no worker drives it unasked."""
         started = run_started_event(events)
         previous = started.previous_run_id
         if thread:

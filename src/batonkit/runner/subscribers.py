@@ -14,11 +14,6 @@ class Subscriber(Generic[T]):
     """A queue of items for one reader, which never holds up the publisher.
 
     A reader that is too slow loses items: droppable ones first, or else all later ones.
-
-    Args:
-        max_pending: The number of unread items above which items are lost.
-        droppable: Returns whether an item may be skipped; other items are then queued without limit. Without this
-            function the subscriber is closed instead, and its reader has to subscribe again.
     """
 
     def __init__(self, max_pending: int = _MAX_PENDING, *, droppable: Callable[[T], bool] | None = None) -> None:
@@ -50,11 +45,7 @@ class Subscriber(Generic[T]):
         self._changed.set()
 
     async def take(self, silence: float | None = None) -> list[T] | None:
-        """Wait for items, and return all that are queued; None if there are no more.
-
-        Args:
-            silence: Seconds without an item after which an empty list is returned; no limit by default.
-        """
+        """Wait for items, and return all that are queued; None if there are no more."""
         if silence is not None and not self._pending:
             loop = asyncio.get_running_loop()
             self._silent_at = loop.time() + silence
@@ -89,10 +80,6 @@ async def iter_batches(source: AsyncGenerator[T], silence: float | None) -> Asyn
     """Yield the items of a source one by one, and an empty batch after each silence.
 
     Closes the source.
-
-    Args:
-        source: The items.
-        silence: The silence in seconds; None for no empty batches.
     """
     pending: asyncio.Future[T] | None = None
     try:

@@ -70,12 +70,7 @@ def summarize(events: Sequence[Event], before: RunSummary | None = None) -> RunS
 
 
 def summary_note(events: Sequence[Event], before: RunSummary | None = None) -> dict[str, bytes]:
-    """Return the note with the summary of a run, to be stored with its lines.
-
-    Args:
-        events: Its log or, with `before`, the events after it.
-        before: The summary of the events before these.
-    """
+    """Return the note with the summary of a run, to be stored with its lines."""
     return {SUMMARY_NOTE: msgspec.json.encode(summarize(events, before))}
 
 

@@ -51,9 +51,6 @@ class ThreadPart(Struct, frozen=True, gc=False):
 def part_from_log(events: Sequence[Event]) -> ThreadPart:
     """Return the part of a thread that a run adds.
 
-    Args:
-        events: The log of the run.
-
     Raises:
         LogError: The log holds an event that this version does not know.
     """
@@ -114,31 +111,18 @@ _decoder = msgspec.json.Decoder(_Note)
 
 
 def add_checksum(content: bytes) -> bytes:
-    """Return a note that holds this content.
-
-    Args:
-        content: The content.
-    """
+    """Return a note that holds this content."""
     return crc32(content).to_bytes(_CHECKSUM_BYTES) + content
 
 
 def checked_content(note: bytes) -> bytes | None:
-    """Return the content of a note that `add_checksum` made; None if it is damaged.
-
-    Args:
-        note: The note.
-    """
+    """Return the content of a note that `add_checksum` made; None if it is damaged."""
     content = note[_CHECKSUM_BYTES:]
     return content if crc32(content).to_bytes(_CHECKSUM_BYTES) == note[:_CHECKSUM_BYTES] else None
 
 
 def thread_note(part: ThreadPart, seq: int) -> dict[str, bytes]:
-    """Return the note that keeps a part, to be stored with the last lines of its run.
-
-    Args:
-        part: The part.
-        seq: The number of lines that the log of the run has then.
-    """
+    """Return the note that keeps a part, to be stored with the last lines of its run."""
     places: dict[str, int] = {}
     origins: list[tuple[str, str]] = []
     entries: list[_Entry] = []
@@ -173,13 +157,7 @@ def thread_note(part: ThreadPart, seq: int) -> dict[str, bytes]:
 
 
 def part_from_note(note: bytes, run_id: str, seq: int) -> ThreadPart | None:
-    """Return the part that a note keeps; None if it does not fit the log or this version.
-
-    Args:
-        note: The note.
-        run_id: The run that it belongs to.
-        seq: The number of lines that the log of the run has.
-    """
+    """Return the part that a note keeps; None if it does not fit the log or this version."""
     encoded = checked_content(note)
     if encoded is None:
         return None

@@ -53,13 +53,7 @@ NO_THREAD = ThreadState()
 
 
 class ThreadReader:
-    """Reads threads from a store and caches their state: finished runs do not change.
-
-    Args:
-        store: The store.
-        reads_all: Whether some agent may read entries that a summary for all readers replaces. If not, they are left
-            out, and a thread that is compacted costs the same however long it is.
-    """
+    """Reads threads from a store and caches their state: finished runs do not change."""
 
     def __init__(self, store: Store, *, reads_all: bool = True) -> None:
         self._store = store
@@ -84,21 +78,11 @@ class ThreadReader:
         return NO_THREAD if record is None else await self.read(record)
 
     def remember(self, part: ThreadPart, seq: int) -> None:
-        """Keep the part of a run that has ended here, which the next run of its thread needs.
-
-        Args:
-            part: The part.
-            seq: The number of lines that the log of the run has.
-        """
+        """Keep the part of a run that has ended here, which the next run of its thread needs."""
         _keep(self._parts, (part.run_id, seq), part)
 
     async def read(self, record: RunRecord, *, whole: bool = False) -> ThreadState:
-        """Return the state after a run: go back to the first or a cached run, then forward again.
-
-        Args:
-            record: The run.
-            whole: Whether to read all entries, also those that no agent reads.
-        """
+        """Return the state after a run: go back to the first or a cached run, then forward again."""
         whole = whole or self._reads_all
         unread: list[ThreadPart] = []
         state, pages = NO_THREAD, _RunPages(self._store, record)
@@ -256,9 +240,6 @@ class Thread:
 
         A summary of deleted messages that the remaining runs read stays. Runs since the one that opened the first open
         task are kept, so that its caller can read the result in context.
-
-        Args:
-            keep: The number of runs to keep.
 
         Returns:
             The number of deleted runs.

@@ -37,12 +37,6 @@ class _Body(msgspec.Struct, omit_defaults=True):
 def to_message(started: RunStarted, mode: WaitMode, start_at: StartAt, schedule: Schedule = ANY_TIME) -> WaitingMessage:
     """Return the waiting message that becomes a run.
 
-    Args:
-        started: The first event of that run, without what depends on the run before it.
-        mode: What the message is for.
-        start_at: The agent that the run starts with.
-        schedule: When workers drive the run.
-
     Raises:
         SetupError: The message cannot steer a run.
     """
@@ -55,11 +49,7 @@ def to_message(started: RunStarted, mode: WaitMode, start_at: StartAt, schedule:
 
 
 def from_message(message: WaitingMessage) -> tuple[RunStarted, StartAt, Schedule]:
-    """Return the first event of a message's run, the agent it starts with, and its schedule.
-
-    Args:
-        message: The message, as `to_message` made it.
-    """
+    """Return the first event of a message's run, the agent it starts with, and its schedule."""
     body = msgspec.json.decode(message.body, type=_Body)
     started = decode_event(bytes(body.started))
     assert isinstance(started, RunStarted), "a waiting message holds the first event of its run"
@@ -67,20 +57,12 @@ def from_message(message: WaitingMessage) -> tuple[RunStarted, StartAt, Schedule
 
 
 def user_messages_of(message: WaitingMessage) -> list[UserMessage]:
-    """Return what the user says in a message that steers a run.
-
-    Args:
-        message: The message.
-    """
+    """Return what the user says in a message that steers a run."""
     return [one for one in from_message(message)[0].input if isinstance(one, UserMessage)]
 
 
 def unread_messages(events: Sequence[Event]) -> list[SentMessage]:
-    """Return the messages that came with resumptions and that no agent has read.
-
-    Args:
-        events: The log of the run.
-    """
+    """Return the messages that came with resumptions and that no agent has read."""
     unread: dict[str, SentMessage] = {}
     for event in events:
         if type(event) is RunResumed and event.message is not None:

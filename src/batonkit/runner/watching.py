@@ -18,11 +18,6 @@ async def watch_run(repository: RunRepository, run_id: str, *, after: int) -> As
     """Yield a run's events after number `after`, and new deltas, until the run stops.
 
     The store's channel says when there is something new; without one, the store is polled, and there are no deltas.
-
-    Args:
-        repository: Access to the stored runs.
-        run_id: The run.
-        after: The number of the last event to skip.
     """
     decoder, seq, pause = EventDecoder(), 0, _MIN_POLL_INTERVAL
     with repository.relay.watching(run_id) as watcher:

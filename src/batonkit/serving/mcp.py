@@ -135,12 +135,7 @@ _CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
 
 
 class ToolCallHandler:
-    """Executes tool calls.
-
-    Args:
-        runners: Runners by tool name.
-        show_errors: Show clients the message of the exception that failed a run.
-    """
+    """Executes tool calls."""
 
     def __init__(self, runners: Mapping[str, Runner[Any, Any]], *, show_errors: bool) -> None:
         self.runners = runners
@@ -149,11 +144,7 @@ class ToolCallHandler:
         self._draining: asyncio.Task[None] | None = None
 
     async def drain(self, seconds: float = 10.0) -> None:
-        """Start no more runs, let turns in flight finish, and cancel the runs, which can be resumed.
-
-        Args:
-            seconds: The time for the turns in flight.
-        """
+        """Start no more runs, let turns in flight finish, and cancel the runs, which can be resumed."""
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain(seconds))
         await asyncio.shield(self._draining)
@@ -174,10 +165,6 @@ class ToolCallHandler:
 
     async def call(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> _CallResult:
         """Execute a call and return the run's result, or the input that it needs.
-
-        Args:
-            ctx: The context of the request.
-            params: The tool and its arguments.
 
         Raises:
             MCPError: There is no such tool.

@@ -103,16 +103,7 @@ def run_server(
     on_ready: Callable[[], None] | None = None,
     **options: Any,
 ) -> None:
-    """Serve an ASGI app on sockets until the process is stopped.
-
-    Args:
-        app: The app.
-        sockets: The sockets to listen on.
-        drain: Seconds for turns in flight to finish.
-        on_start: Awaited before the app starts; an exception ends the server.
-        on_ready: Called when requests are accepted.
-        options: Further options of uvicorn.
-    """
+    """Serve an ASGI app on sockets until the process is stopped."""
     server = _make_server(app, drain, on_start, on_ready, options)
     with suppress(KeyboardInterrupt):
         server.run(sockets)
@@ -164,10 +155,6 @@ def _make_server(
 def listen(host: str, port: int) -> Generator[list[socket.socket]]:
     """Yield sockets that listen on all addresses of a host; they are closed with the block.
 
-    Args:
-        host: A host name or an address.
-        port: The port; 0 selects a free port of the host's first address.
-
     Raises:
         AddressError: The host is unknown, or the address is in use or not allowed.
     """
@@ -193,21 +180,12 @@ def listen(host: str, port: int) -> Generator[list[socket.socket]]:
 
 
 def url_of(host: str, sockets: list[socket.socket]) -> str:
-    """Return the URL of a server.
-
-    Args:
-        host: The host that the server listens on.
-        sockets: Its sockets.
-    """
+    """Return the URL of a server."""
     return f"http://{f'[{host}]' if ':' in host else host}:{sockets[0].getsockname()[1]}"
 
 
 def check_server(host: str, *, allow_anonymous: bool) -> None:
     """Raise unless uvicorn is installed and a host may be served.
-
-    Args:
-        host: The address to listen on.
-        allow_anonymous: Accept a `host` that other machines can reach.
 
     Raises:
         SetupError: uvicorn is not installed, or `host` is not a loopback address and `allow_anonymous` is False.

@@ -46,12 +46,7 @@ def check_room(thread: str, count: int, limit: int) -> None:
 
 
 def check_taken(take: Sequence[str], oldest: Sequence[str]) -> None:
-    """Raise MessageGoneError unless the messages to take are the oldest ones.
-
-    Args:
-        take: The ids of the messages to take.
-        oldest: The ids of the oldest messages of the thread, as many as are to be taken.
-    """
+    """Raise MessageGoneError unless the messages to take are the oldest ones."""
     for position, run_id in enumerate(take):
         if position >= len(oldest) or oldest[position] != run_id:
             raise MessageGoneError(run_id)
@@ -59,12 +54,6 @@ def check_taken(take: Sequence[str], oldest: Sequence[str]) -> None:
 
 def check_turn(thread: str, oldest: str, run_id: str, *, from_inbox: bool) -> None:
     """Check that a new run of a thread does not overtake a waiting message.
-
-    Args:
-        thread: The thread.
-        oldest: The id of the oldest message; "" if none waits.
-        run_id: The id of the run.
-        from_inbox: Whether the run is made of a waiting message.
 
     Raises:
         MessageGoneError: Its message does not wait.

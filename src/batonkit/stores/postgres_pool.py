@@ -191,13 +191,7 @@ class PostgresPool:
             raise self._to_store_error(failure) from failure
 
     async def change(self, statement: LiteralString, values: Values, *, since: float | None = None) -> list[Row] | None:
-        """Like `fetch`, but return None if the statement violates a unique constraint.
-
-        Args:
-            statement: The statement.
-            values: Its values.
-            since: The monotonic time from which the time limit counts; now by default.
-        """
+        """Like `fetch`, but return None if the statement violates a unique constraint."""
         return await self._run(lambda connection: execute(connection, statement, values), since=since)
 
     async def pipeline(
@@ -208,11 +202,6 @@ class PostgresPool:
         since: float,
     ) -> list[list[list[Row]]] | None:
         """Execute statements in one transaction, and send them without waiting for each result.
-
-        Args:
-            statements: Statements, each with one or more sets of values.
-            lock_seconds: The time limit for each lock.
-            since: The monotonic time from which the time limit of the call counts.
 
         Returns:
             The rows for each set of values of each statement; None, with nothing written, if the server refused one

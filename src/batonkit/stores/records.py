@@ -89,13 +89,7 @@ class Append(Struct, frozen=True):
             )
 
     def apply(self, record: RunRecord, now: float, *, inbox: InboxState | None = None) -> RunRecord:
-        """Return the record after the append. Raises RunConflictError.
-
-        Args:
-            record: The record before the append.
-            now: The time.
-            inbox: The state of the inbox after `take`; None if it does not change.
-        """
+        """Return the record after the append. Raises RunConflictError."""
         self.check(record)
         status = self.status or record.status
         cancel_requested = "" if status in FINISHED_STATUSES else record.cancel_requested
@@ -562,13 +556,7 @@ def unpack_lines(piece: bytes) -> list[bytes]:
 
 
 def join_pieces(pieces: Iterable[tuple[int, bytes]], *, start: int, end: int) -> list[bytes]:
-    """Return lines `start` to `end` of a log. Raises LogError if any are missing.
-
-    Args:
-        pieces: Pieces with the number of their first line; the first piece may start before `start`.
-        start: The number of the first line to return.
-        end: The number of lines that the log must have.
-    """
+    """Return lines `start` to `end` of a log. Raises LogError if any are missing."""
     lines: list[bytes] = []
     first = -1
     for number, piece in pieces:

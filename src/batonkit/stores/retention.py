@@ -30,11 +30,7 @@ class ArchivedRun(Struct, frozen=True):
 
 
 def read_archive(path: str | os.PathLike[str]) -> "list[ArchivedRun]":
-    """Read an archive.
-
-    Args:
-        path: The file, gzip-compressed JSON lines.
-    """
+    """Read an archive."""
     decoder = msgspec.json.Decoder(ArchivedRun)
     with gzip.open(path, "rb") as file:
         return [decoder.decode(line) for line in file]
@@ -50,12 +46,6 @@ async def expire_runs(
     """Delete runs whose status has not changed for some time, after writing them to an archive.
 
     A run is deleted only once the archive is on disk. Runs that a worker holds are kept.
-
-    Args:
-        store: The store.
-        older_than: Seconds since the last change of status.
-        status: Delete only runs with one of these statuses.
-        archive: A new file for gzip-compressed JSON lines, one for each run; None to delete without an archive.
 
     Returns:
         The number of deleted runs.

@@ -15,9 +15,6 @@ def shard_key(id: str) -> int:
     """Return the shard key of a run or thread: that of its suffix, or else a hash of the id.
 
     It is a number from 0 to 4095.
-
-    Args:
-        id: The id of a run or a thread.
     """
     if (found := _SUFFIX.search(id)) is not None:
         return int(found.group(1), 16)
@@ -30,10 +27,6 @@ def add_shard_key(run_id: str, thread: str) -> str:
     """Return a run id that has the shard key of its thread.
 
     Use it for run ids of your own; generated ids of runs in a thread have the key already.
-
-    Args:
-        run_id: The id of the run.
-        thread: The thread that it belongs to; "" for none.
     """
     if not thread or (_SUFFIX.search(run_id) is not None and shard_key(run_id) == shard_key(thread)):
         return run_id

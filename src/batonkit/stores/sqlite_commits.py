@@ -93,10 +93,6 @@ class LoopCommitter:
     def join(self, run_id: str, work: Work[T]) -> "asyncio.Future[T | None] | None":
         """Add a write to the transaction of this iteration.
 
-        Args:
-            run_id: The run that it belongs to.
-            work: The write; its result is not None.
-
         Returns:
             A future with the result, or with None if the transaction failed and the caller must repeat the write
             alone. Without a future, no other run has written in this iteration, and the caller writes at once.

@@ -240,11 +240,7 @@ class _Studio:
 
 
 class _ReadOnly:
-    """ASGI middleware that refuses requests that change something.
-
-    Args:
-        app: The app behind the middleware.
-    """
+    """ASGI middleware that refuses requests that change something."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app

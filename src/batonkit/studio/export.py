@@ -18,10 +18,6 @@ def export_page(exported: ExportedRun, *, redact: bool = False) -> bytes:
     """Return the page of an exported run: the code of Studio, its styles, its fonts and the run.
 
     The page's policy allows only this code and no requests.
-
-    Args:
-        exported: The run.
-        redact: Replace payment cards, e-mail addresses, phone numbers and other personal data in all texts.
     """
     data = msgspec.json.encode(exported)
     if redact:

@@ -12,9 +12,5 @@ ASSETS = {
 
 
 def read_asset(name: str) -> bytes:
-    """Return a built file of the page.
-
-    Args:
-        name: Its name.
-    """
+    """Return a built file of the page."""
     return files("batonkit.studio").joinpath("assets", name).read_bytes()

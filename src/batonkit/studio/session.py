@@ -33,39 +33,23 @@ class StudioSession(Auth):
         return {"type": "apiKey", "in": "cookie", "name": "baton_studio_<port>"}
 
     async def authenticate(self, request: "Request") -> Principal | None:
-        """Return the principal of the cookie, who sees all runs.
-
-        Args:
-            request: The incoming request.
-        """
+        """Return the principal of the cookie, who sees all runs."""
         return Principal(sees_all=True) if self.is_signed_in(request) else None
 
     def is_signed_in(self, request: "Request") -> bool:
-        """Return whether a request has the cookie.
-
-        Args:
-            request: The incoming request.
-        """
+        """Return whether a request has the cookie."""
         given = request.cookies.get(_cookie_name(request), "")
         return compare_digest(given.encode(errors="replace"), self.secret.encode())
 
     def exchange(self, token: str) -> bool:
-        """Return whether a token is valid, and invalidate it if so.
-
-        Args:
-            token: The token from the URL.
-        """
+        """Return whether a token is valid, and invalidate it if so."""
         is_valid = compare_digest(token.encode(errors="replace"), self.token.encode())
         if is_valid:
             self.token = token_urlsafe(24)
         return is_valid
 
     def cookie(self, request: "Request") -> str:
-        """Return the `Set-Cookie` value for a browser that has signed in.
-
-        Args:
-            request: The incoming request.
-        """
+        """Return the `Set-Cookie` value for a browser that has signed in."""
         path = str(request.scope.get("root_path", "")) or "/"
         secure = "; Secure" if request.url.scheme == "https" else ""
         return f"{_cookie_name(request)}={self.secret}; Path={path}; HttpOnly; SameSite=Strict{secure}"

@@ -154,11 +154,7 @@ class SwarmClientModel:
         return self._state.model_override or self._agent.model
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Yield the client's response.
-
-        Args:
-            request: The input of the call.
-        """
+        """Yield the client's response."""
         state = self._state
         try:
             completion = self._client.chat.completions.create(**self._parameters(request))

@@ -27,14 +27,7 @@ _typed_dict: Any = TypedDict
 
 
 class ArgumentParser:
-    """The compiled schema and validator of the parameters that a model fills in.
-
-    Args:
-        tool: The tool's name, for error messages.
-        hints: The types of the parameters.
-        defaults: The defaults of optional parameters.
-        descriptions: Descriptions from the docstring.
-    """
+    """The compiled schema and validator of the parameters that a model fills in."""
 
     __slots__ = ("_names", "_tool", "_validate", "schema")
 

@@ -103,9 +103,6 @@ class ToolWrapper:
     """Base class of tools that wrap another tool.
 
     Your own wrappers need not inherit from it; an attribute `inner` is enough.
-
-    Args:
-        inner: The wrapped tool.
     """
 
     def __init__(self, inner: Tool) -> None:

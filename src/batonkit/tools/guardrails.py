@@ -107,14 +107,7 @@ def reject_duplicate_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
 
 
 class GuardrailChecks(Struct):
-    """The guardrails of one stage in one scope of a run.
-
-    Args:
-        guardrails: The checks to run.
-        ctx: The context whose scope holds the recorded verdicts.
-        stage: The stage that is part of the recorded names.
-        place: What precedes the names in the keys of verdicts, if the scope holds several verdicts of a guardrail.
-    """
+    """The guardrails of one stage in one scope of a run."""
 
     _guardrails: Sequence[Guardrail]
     _ctx: RunContext[Any]
@@ -134,12 +127,7 @@ class GuardrailChecks(Struct):
             raise error
 
     async def run(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> GuardrailTrippedError | None:
-        """Return the error of the first guardrail that does not pass; None if all pass.
-
-        Args:
-            value: The value to check.
-            on_trip: Called as soon as any guardrail does not pass.
-        """
+        """Return the error of the first guardrail that does not pass; None if all pass."""
         missing: list[Guardrail] = []
         for each in self._guardrails:
             verdict = self._recorded(each)

@@ -28,12 +28,7 @@ _PLAIN_DEFAULTS = (str, int, float, bool, type(None))
 
 
 def is_plain(hints: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
-    """Return whether parameters have only plain types and defaults.
-
-    Args:
-        hints: The types of the parameters.
-        defaults: The defaults of optional parameters.
-    """
+    """Return whether parameters have only plain types and defaults."""
     return all(hint in _PLAIN_TYPES and not name.startswith("__") for name, hint in hints.items()) and all(
         type(defaults[name]) in _PLAIN_DEFAULTS and (type(defaults[name]) is not float or isfinite(defaults[name]))
         for name in hints
@@ -46,12 +41,6 @@ class PlainArgumentParser:
 
     It accepts arguments of exactly these types. Of all others the `ArgumentParser` decides, with pydantic: whether they
     can be converted, and what the model is told.
-
-    Args:
-        tool: The tool's name, for error messages.
-        hints: The types of the parameters.
-        defaults: The defaults of optional parameters.
-        descriptions: Descriptions from the docstring.
     """
 
     def __init__(

@@ -37,11 +37,6 @@ _VALID_RESULTS = (
 def to_tool_result(value: Any, tool_name: str, *, is_final: bool = False) -> ToolResult:
     """Convert a tool's return value.
 
-    Args:
-        value: The return value.
-        tool_name: The tool's name, for errors.
-        is_final: Whether the result is the agent's answer.
-
     Raises:
         ToolResultError: The value cannot be encoded.
     """
@@ -138,11 +133,6 @@ def check_error_policy(policy: Any, tool_name: str) -> ErrorPolicy:
 
 def to_error_result(error: Exception, tool_name: str, *, policy: ErrorPolicy) -> ToolResult:
     """Convert an error to a result.
-
-    Args:
-        error: The error that the tool raised.
-        tool_name: The tool's name.
-        policy: The tool's error policy.
 
     Raises:
         ToolFailedError: The policy is to end the run.

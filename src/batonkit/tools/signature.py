@@ -54,12 +54,6 @@ def compile_signature(
 ) -> FunctionSignature:
     """Read the signature of a function.
 
-    Args:
-        function: The function.
-        name: The tool's name; by default the function's.
-        untyped: The type of parameters without annotation; None rejects them.
-        inject: Sources of parameters that are hidden from the model.
-
     Raises:
         SetupError: A model could not call the function.
     """

@@ -135,13 +135,7 @@ def _start(job: _Job[T]) -> None:
 
 
 async def in_thread(function: Callable[[], T], name: str, *, grace: float = GRACE_SECONDS) -> T:
-    """Call a function in a worker thread that sees the caller's context variables.
-
-    Args:
-        function: The function to call.
-        name: The tool's name, for log messages.
-        grace: Seconds to wait for the function after a cancellation, unless its message is `GIVE_UP`.
-    """
+    """Call a function in a worker thread that sees the caller's context variables."""
     job = _Job(function, name)
     _start(job)
     try:

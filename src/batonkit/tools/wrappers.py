@@ -71,12 +71,7 @@ def parse_approval(answer: Any) -> Approval:
 
 
 class ApprovalTool(ToolWrapper):
-    """Requests approval before calls with valid arguments.
-
-    Args:
-        inner: The wrapped tool.
-        needs_approval: Whether calls need approval.
-    """
+    """Requests approval before calls with valid arguments."""
 
     def __init__(self, inner: Tool, needs_approval: NeedsApproval = True) -> None:
         super().__init__(inner)
@@ -180,10 +175,6 @@ class OnceTool(ToolWrapper):
     """Records the intent before each call, so that no call runs twice.
 
     If a crash leaves only the intent behind, the run is interrupted with a question about the outcome.
-
-    Args:
-        inner: The wrapped tool.
-        is_final: Whether the result is the agent's answer, also if it comes from a report.
     """
 
     def __init__(self, inner: Tool, *, is_final: bool = False) -> None:
@@ -253,13 +244,7 @@ def tool_effect(tool: Tool) -> ToolEffect:
 
 
 class TimeoutTool(ToolWrapper):
-    """Limits the time of each call.
-
-    Args:
-        inner: The wrapped tool.
-        seconds: Maximum seconds per call.
-        on_error: The policy for timeouts.
-    """
+    """Limits the time of each call."""
 
     def __init__(self, inner: Tool, seconds: float, *, on_error: ErrorPolicy = "return") -> None:
         super().__init__(inner)
@@ -325,12 +310,6 @@ class GuardedTool(ToolWrapper):
     """Runs guardrails on the arguments and results of a tool.
 
     Arguments that a person changes while approving the call are checked like those of the model.
-
-    Args:
-        inner: The wrapped tool.
-        before: Guardrails for the arguments.
-        after: Guardrails for the result.
-        on_trip: Whether a failed check is returned to the model or ends the run.
     """
 
     def __init__(self, inner: Tool, before: Guardrails, after: Guardrails, *, on_trip: TripPolicy) -> None:

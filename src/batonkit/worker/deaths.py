@@ -35,11 +35,7 @@ class Deaths(Struct, frozen=True):
 
 
 def has_died(record: RunRecord) -> bool:
-    """Return whether the last worker of a run died: its lease expired and was not released.
-
-    Args:
-        record: The run, without a valid lease.
-    """
+    """Return whether the last worker of a run died: its lease expired and was not released."""
     return record.status == "running" and record.lease_until > 0 and bool(record.worker)
 
 
@@ -48,10 +44,6 @@ class DeathCounter:
 
     One run that kills its worker also takes down those that are driven beside it. A run with several deaths is
     therefore driven while no other such run is, so that only the one at fault goes on dying.
-
-    Args:
-        repository: Access to the stored runs.
-        most: The number of deaths after which a run is parked.
     """
 
     def __init__(self, repository: RunRepository, most: int) -> None:
@@ -61,11 +53,7 @@ class DeathCounter:
         """Held by the one suspect that is driven."""
 
     async def count(self, record: RunRecord) -> int:
-        """Count the death of a run's last worker once; return the deaths since the log grew.
-
-        Args:
-            record: The run.
-        """
+        """Count the death of a run's last worker once; return the deaths since the log grew."""
         try:
             return await self._count(record)
         except (StoreError, RunNotFoundError, msgspec.MsgspecError):
@@ -84,20 +72,11 @@ class DeathCounter:
         return count
 
     def is_too_many(self, deaths: int) -> bool:
-        """Return whether a run with so many deaths is parked.
-
-        Args:
-            deaths: The number of deaths.
-        """
+        """Return whether a run with so many deaths is parked."""
         return deaths >= self._most
 
     async def park(self, record: RunRecord, deaths: int) -> bool:
-        """Fail a run because its workers keep dying; return whether it was still there to fail.
-
-        Args:
-            record: The run.
-            deaths: The number of deaths.
-        """
+        """Fail a run because its workers keep dying; return whether it was still there to fail."""
         repository, store = self._repository, self._repository.store
         error = WorkerDiedError(record.run_id, deaths)
         try:

@@ -15,11 +15,6 @@ ENGINES = ("local", "postgres", "temporal")
 def resolve_engine(engine: object, store: Store, *, address: str | None = None) -> Engine:
     """Return an engine for the workers of a store.
 
-    Args:
-        engine: An engine, its name, or None for the default of the store.
-        store: The store of the runs.
-        address: The address of the engine's server, for engines that have one.
-
     Raises:
         SetupError: There is no such engine, it cannot work with the store, or its extra is missing.
     """

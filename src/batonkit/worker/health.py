@@ -16,11 +16,7 @@ _REQUEST_SECONDS = 5.0
 
 
 def format_metrics(worker: Worker) -> str:
-    """Return the numbers of a worker in the text format of Prometheus.
-
-    Args:
-        worker: The worker.
-    """
+    """Return the numbers of a worker in the text format of Prometheus."""
     lines = [
         "# HELP baton_worker_runs_driving Runs that this worker drives now.",
         "# TYPE baton_worker_runs_driving gauge",
@@ -39,22 +35,13 @@ def format_metrics(worker: Worker) -> str:
 
 
 def health_problem(worker: Worker) -> str:
-    """Return why a worker does not take runs; "" if it does.
-
-    Args:
-        worker: The worker.
-    """
+    """Return why a worker does not take runs; "" if it does."""
     return "it is stopping" if worker.is_stopping else worker.engine.problem()
 
 
 @asynccontextmanager
 async def serve_health(worker: Worker, *, host: str = "127.0.0.1", port: int) -> AsyncGenerator[int]:
     """Serve `/healthz` and `/metrics` while a block runs; yields the port.
-
-    Args:
-        worker: The worker.
-        host: The address to listen on.
-        port: The port; 0 selects a free one.
 
     Raises:
         AddressError: The address is invalid or in use.

@@ -152,11 +152,7 @@ FOR EACH ROW WHEN (OLD.status IN ('running', 'suspended')) EXECUTE FUNCTION {que
 
 
 class QueueSchema:
-    """The names and the statements of one queue.
-
-    Args:
-        store_schema: The schema with the store's tables.
-    """
+    """The names and the statements of one queue."""
 
     def __init__(self, store_schema: str) -> None:
         self.name = "baton_queue" if store_schema == "public" else f"baton_queue_{store_schema}"[:63]
@@ -171,19 +167,11 @@ class QueueSchema:
         }
 
     def format(self, statement: str) -> Composed:
-        """Fill in the names of the schemas.
-
-        Args:
-            statement: A statement of this package with fields such as `{queue}`.
-        """
+        """Fill in the names of the schemas."""
         return SQL(statement).format(**self._names)  # pyright: ignore[reportArgumentType] - only our own statements
 
     async def create(self, connection: AsyncConnection[Any]) -> None:
-        """Create or replace the schema unless it has this layout or a newer one.
-
-        Args:
-            connection: A connection inside a transaction.
-        """
+        """Create or replace the schema unless it has this layout or a newer one."""
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         if await self._layout(connection) >= LAYOUT:
             return

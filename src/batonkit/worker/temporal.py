@@ -53,11 +53,7 @@ class RunWorkflow:
 
     @workflow.run
     async def run(self, run_id: str) -> None:
-        """Drive a run until it has finished.
-
-        Args:
-            run_id: The run.
-        """
+        """Drive a run until it has finished."""
         while not workflow.info().is_continue_as_new_suggested():
             seen = self._signals
             result: dict[str, Any] = await workflow.execute_activity(

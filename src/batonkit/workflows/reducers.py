@@ -11,30 +11,15 @@ Reducer: TypeAlias = Callable[[Any, Any], Any]
 
 
 def append(current: Any, written: Any) -> list[Any]:
-    """Append each written value to a list.
-
-    Args:
-        current: The list so far, or None.
-        written: The value that a branch wrote.
-    """
+    """Append each written value to a list."""
     return [*(current or []), written]
 
 
 def extend(current: Any, written: Any) -> list[Any]:
-    """Concatenate written lists.
-
-    Args:
-        current: The list so far, or None.
-        written: The list that a branch wrote.
-    """
+    """Concatenate written lists."""
     return [*(current or []), *written]
 
 
 def add(current: Any, written: Any) -> Any:
-    """Add written values up.
-
-    Args:
-        current: The sum so far, or None.
-        written: The value that a branch wrote.
-    """
+    """Add written values up."""
     return written if current is None else current + written

@@ -147,12 +147,7 @@ class BreakLoopTool:
         )
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Request the end of the loop.
-
-        Args:
-            ctx: The context of the call.
-            arguments: Ignored.
-        """
+        """Request the end of the loop."""
         return ToolResult("The loop ends when you are done.", breaks_loop=True)
 
     def __repr__(self) -> str:

@@ -31,11 +31,7 @@ _STOP_REASONS = {
 
 
 class AnthropicStreamParser(EventParser):
-    """Converts the events of one response to chunks.
-
-    Args:
-        model: The model's name, for errors.
-    """
+    """Converts the events of one response to chunks."""
 
     def __init__(self, model: str) -> None:
         super().__init__(model, "anthropic")
@@ -58,11 +54,7 @@ class AnthropicStreamParser(EventParser):
         return chunks
 
     def end(self, *, is_done: bool) -> list[Chunk]:
-        """Return the final chunk. Raises ModelError if the response is incomplete or empty.
-
-        Args:
-            is_done: Not used: the last event ends a response.
-        """
+        """Return the final chunk. Raises ModelError if the response is incomplete or empty."""
         if not self.is_complete:
             raise provider_errors.cut_short(self._model, has_begun=self.has_begun)
         chunks = self._begin()
@@ -189,14 +181,6 @@ def classify(status: int, details: provider_errors.ProviderErrorDetails) -> prov
 class AnthropicModel(SDKModel["AsyncAnthropic"]):
     """A Claude model.
 
-    Args:
-        model: Anthropic's name for the model, such as `claude-opus-5-5`.
-        api_key: The API key; by default the SDK looks for ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or a profile.
-        base_url: The URL of the API; by default Anthropic's.
-        headers: HTTP headers to add to each request.
-        client: An AsyncAnthropic, or its counterpart for Bedrock or Vertex, to use instead; you close it yourself. It
-            follows redirects, unless it was made with `DefaultAsyncHttpxClient(follow_redirects=False)`.
-
     Raises:
         SetupError: Anthropic's SDK is not installed.
     """
@@ -219,11 +203,7 @@ class AnthropicModel(SDKModel["AsyncAnthropic"]):
         self._client = client
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Stream the response to one request. Closing the iterator closes the connection.
-
-        Args:
-            request: The input of the call.
-        """
+        """Stream the response to one request. Closing the iterator closes the connection."""
         return stream_response(request, self._send, lambda _: AnthropicStreamParser(self.name))
 
     async def _send(self, request: ModelRequest) -> BaseResponseStream:

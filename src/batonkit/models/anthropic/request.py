@@ -46,13 +46,7 @@ _PDF = "application/pdf"
 
 
 def as_turns(messages: Sequence[Message], model: str, *, is_request: bool = True) -> tuple[list[str], list[Block]]:
-    """Return the leading system texts and the turns of the conversation.
-
-    Args:
-        messages: The conversation.
-        model: The name for errors.
-        is_request: Whether the model is to respond; otherwise the last turn may be the model's.
-    """
+    """Return the leading system texts and the turns of the conversation."""
     turns = _convert(messages, model)
     return turns.system, turns.turns(is_request=is_request)
 
@@ -225,13 +219,7 @@ def lacking_settings(version: tuple[int, int]) -> dict[str, str]:
 
 
 def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
-    """Return the arguments of the SDK call. Raises ModelRequestError.
-
-    Args:
-        request: The input of the call.
-        model: Anthropic's name for the model.
-        name: The model's name in Baton.
-    """
+    """Return the arguments of the SDK call. Raises ModelRequestError."""
     version = version_of(model)
     settings = require_supported(request.settings, name, lacking_settings(version))
     effort = settings.reasoning_effort

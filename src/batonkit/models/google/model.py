@@ -32,12 +32,7 @@ _BROKEN_CALLS = frozenset(("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "M
 
 
 class GoogleStreamParser(StreamParser):
-    """Converts the pieces of one response to chunks.
-
-    Args:
-        model: The model's name, for errors.
-        tools: The tools of the request, to map function names back.
-    """
+    """Converts the pieces of one response to chunks."""
 
     def __init__(self, model: str, tools: Sequence[ToolSpec] = ()) -> None:
         super().__init__(model, "google")
@@ -141,13 +136,7 @@ _MAX_IDLE_CONNECTIONS = 100
 
 
 class GoogleClient:
-    """The SDK's client, on HTTP connections that can be closed in the middle of a response.
-
-    Args:
-        api_key: The API key, None if the environment provides it.
-        base_url: The URL of the API, None for Google's.
-        headers: HTTP headers to add to each request.
-    """
+    """The SDK's client, on HTTP connections that can be closed in the middle of a response."""
 
     def __init__(self, api_key: str | None, base_url: str | None, headers: Mapping[str, str]) -> None:
         import httpx2
@@ -232,13 +221,6 @@ _CLOUD_VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 class GoogleModel(SDKModel[GoogleClient]):
     """A Gemini model.
 
-    Args:
-        model: Google's name for the model, such as `gemini-3.8-flash`.
-        api_key: The API key; by default GOOGLE_API_KEY or GEMINI_API_KEY. With GOOGLE_GENAI_USE_VERTEXAI=true the SDK
-            finds project and credentials itself.
-        base_url: The URL of the API; by default Google's.
-        headers: HTTP headers to add to each request.
-
     Raises:
         SetupError: The SDK google-genai is not installed.
     """
@@ -248,11 +230,7 @@ class GoogleModel(SDKModel[GoogleClient]):
     sdk_modules = ("google", "google.genai")
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Stream the response to one request. Closing the iterator closes the connection.
-
-        Args:
-            request: The input of the call.
-        """
+        """Stream the response to one request. Closing the iterator closes the connection."""
         parser = GoogleStreamParser(self.name, request.tools)
         client = await self._clients.get()
         parameters = build_parameters(request, self.model, self.name)

@@ -69,9 +69,6 @@ class Decoder(Protocol):
 class LlamaDecoder:
     """llama.cpp with one file of weights.
 
-    Args:
-        path: The GGUF file.
-
     Raises:
         WeightsError: The file cannot be loaded.
     """

@@ -28,13 +28,7 @@ from .weights import DEFAULT, ready_path
 async def decode(
     engine: Decoder, job: DecodeJob, *, deadline: float | None = None
 ) -> AsyncGenerator[str | DecodeResult]:
-    """Stream the decoded text, then the result. Closing the iterator stops the decoding.
-
-    Args:
-        engine: The decoder.
-        job: The prompt and the constraints.
-        deadline: The time of the monotonic clock at which to give up.
-    """
+    """Stream the decoded text, then the result. Closing the iterator stops the decoding."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[str | DecodeResult | Exception] = asyncio.Queue()
     is_stopped = Event()
@@ -76,13 +70,7 @@ _STRUCTURED_TOKENS = 1024
 
 
 class LocalResponder:
-    """Produces one response.
-
-    Args:
-        engine: The decoder.
-        request: The input of the call.
-        model: The model's name.
-    """
+    """Produces one response."""
 
     def __init__(self, engine: Decoder, request: ModelRequest, *, model: str) -> None:
         self._engine = engine
@@ -188,10 +176,6 @@ LACKS = {
 class LocalModel:
     """A small embedded model, for demonstrations, examples and tests without an API key.
 
-    Args:
-        weights: The name of an embedded model, or the path of a GGUF file.
-        engine: A decoder to use instead of llama.cpp, for tests.
-
     Raises:
         SetupError: llama.cpp is not installed, or there is no such embedded model.
         WeightsError: The weights are missing or incomplete.
@@ -213,11 +197,7 @@ class LocalModel:
         return f"local:{Path(self._weights).name}"
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Stream the response to one request: a tool call, a transfer or text.
-
-        Args:
-            request: The input of the call.
-        """
+        """Stream the response to one request: a tool call, a transfer or text."""
         request = replace(request, settings=require_supported(request.settings, self.name, LACKS))
         engine = self._engine or await asyncio.to_thread(self._load)
         async with aclosing(LocalResponder(engine, request, model=self.name).chunks()) as chunks:

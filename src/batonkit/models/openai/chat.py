@@ -27,13 +27,7 @@ _AUDIO_TYPES = {
 
 
 class ChatDialect(Dialect, frozen=True):
-    """Chat Completions, and the ways in which compatible servers differ.
-
-    Args:
-        limit_name: The field for the maximum number of tokens.
-        includes_usage: Whether to request the usage of streamed responses.
-        returns_reasoning: Whether reasoning is sent back with its tool calls.
-    """
+    """Chat Completions, and the ways in which compatible servers differ."""
 
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     includes_usage: bool = True
@@ -163,12 +157,7 @@ _decode = msgspec.json.Decoder(ChatEvent, strict=False).decode
 
 
 class ChatStreamParser(OpenAIStreamParser):
-    """Converts the events of one response to chunks.
-
-    Args:
-        dialect: The dialect, for names and the output tool.
-        request: The request.
-    """
+    """Converts the events of one response to chunks."""
 
     def __init__(self, dialect: Dialect, request: ModelRequest) -> None:
         super().__init__(dialect, request)
@@ -211,11 +200,7 @@ class ChatStreamParser(OpenAIStreamParser):
         return chunks
 
     def end(self, *, is_done: bool) -> list[Chunk]:
-        """Return the last chunks. Raises ModelError if the response is incomplete or empty.
-
-        Args:
-            is_done: Whether the end marker was received; some servers send it without a stop reason.
-        """
+        """Return the last chunks. Raises ModelError if the response is incomplete or empty."""
         if not self._stop_reason and not is_done:
             raise cut_short(self._model, has_begun=self.has_begun)
         chunks = self._begin()

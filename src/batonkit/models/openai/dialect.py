@@ -44,16 +44,7 @@ class _EncodedHistory(Struct):
 
 
 class Dialect(Struct, frozen=True):
-    """The format of an API, and the ways in which its endpoints differ.
-
-    Args:
-        model: The provider's name for the model.
-        name: The model's name in Baton, for errors.
-        provider: The provider, to recognize its own reasoning.
-        structured: The way to request structured output.
-        system_role: The role of system messages.
-        lacks: The model settings that the endpoint lacks, and what would work.
-    """
+    """The format of an API, and the ways in which its endpoints differ."""
 
     model: str
     name: str
@@ -207,12 +198,7 @@ def _tool_choice(request: ModelRequest, answer: ToolSpec | None) -> str | None:
 
 
 class OpenAIStreamParser(EventParser):
-    """Base of the parsers of both APIs.
-
-    Args:
-        dialect: The dialect, for names and the output tool.
-        request: The request.
-    """
+    """Base of the parsers of both APIs."""
 
     def __init__(self, dialect: Dialect, request: ModelRequest) -> None:
         super().__init__(dialect.name, dialect.provider)

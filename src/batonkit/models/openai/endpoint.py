@@ -21,18 +21,7 @@ _CHAT_PATH = "/chat/completions"
 
 
 class ProviderDefaults(Struct, frozen=True):
-    """The defaults of a provider.
-
-    Args:
-        base_url: The URL of the API.
-        key_name: The environment variable that may hold the API key.
-        url_name: The environment variable that may hold the base URL.
-        needs_key: Whether requests without a key are pointless.
-        structured: The way to request structured output.
-        limit_name: The field for the maximum number of tokens.
-        returns_reasoning: Whether the reasoning that led to a call must be sent back with it.
-        lacks: The model settings that its Chat Completions lack.
-    """
+    """The defaults of a provider."""
 
     base_url: str = ""
     key_name: str = ""
@@ -87,12 +76,7 @@ _ONLY_IN_CHAT = ("presence_penalty", "frequency_penalty", "stop_sequences", "see
 
 
 def lacking_settings(provider: str, api: str) -> dict[str, str]:
-    """Return the model settings that an API lacks, and for each of them what would work.
-
-    Args:
-        provider: The provider's name; for an unknown one, only what no server has is lacking.
-        api: `chat` or `responses`.
-    """
+    """Return the model settings that an API lacks, and for each of them what would work."""
     lacks = PROVIDERS.get(provider, ProviderDefaults()).lacks
     if api == "chat":
         return {**dict.fromkeys(lacks, _SEND_ANYWAY), "truncation": _USE_RESPONSES}
@@ -103,15 +87,6 @@ def lacking_settings(provider: str, api: str) -> dict[str, str]:
 
 class OpenAIEndpoint:
     """The URL and the headers of requests. Its repr does not show the key.
-
-    Args:
-        provider: The provider's name, a key of PROVIDERS or any other.
-        base_url: The URL of the API.
-        api_key: The API key.
-        organization: OpenAI's organization.
-        project: OpenAI's project.
-        api_version: Azure's API version.
-        headers: HTTP headers to add to each request.
 
     Raises:
         SetupError: There is no base URL, or it is not valid.

@@ -24,27 +24,6 @@ OpenAIAPI: TypeAlias = Literal["chat", "responses"]
 class OpenAIModel:
     """A model of OpenAI, or of any server with a compatible Chat Completions or Responses API.
 
-    Args:
-        model: The provider's name for the model.
-        api: The API to use: `chat` or `responses`.
-        provider: The provider, whose environment variables and defaults apply, such as `azure` or `ollama`.
-        base_url: The URL of the API; by default that of the environment or the provider.
-        api_key: The API key, or a function that returns the current one; by default that of the environment.
-        organization: OpenAI's organization; by default OPENAI_ORG_ID.
-        project: OpenAI's project; by default OPENAI_PROJECT_ID.
-        api_version: Azure's API version; by default OPENAI_API_VERSION.
-        headers: HTTP headers to add to each request.
-        proxy: The URL of an HTTP proxy; by default that of the environment.
-        tls: The TLS settings; by default those of the system.
-        client: An AsyncOpenAI to send the requests with; its URL, key, headers and TLS settings apply. It follows
-            redirects, unless it was made with `DefaultAsyncHttpxClient(follow_redirects=False)`.
-        structured: The way to request structured output; by default the provider's best.
-        system_role: The role of system messages in Chat Completions.
-        include_usage: Whether to request the token usage of streamed responses.
-        store: Whether OpenAI stores responses of the Responses API; None omits the field.
-        keep_reasoning: Whether to request reasoning that can be sent back, in Responses; by default for models that
-            are known to reason.
-
     Raises:
         SetupError: An argument is not valid, a base URL is missing or aiohttp is not installed.
     """
@@ -108,11 +87,7 @@ class OpenAIModel:
         return f"OpenAIModel({self.model!r}, api={self.api!r}, provider={self.provider!r})"
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Stream the response to one request, or yield it whole if `stream` is off.
-
-        Args:
-            request: The input of the call.
-        """
+        """Stream the response to one request, or yield it whole if `stream` is off."""
         return stream_response(request, self._send, self._dialect.parser)
 
     async def aclose(self) -> None:

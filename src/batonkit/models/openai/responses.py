@@ -27,12 +27,7 @@ def is_reasoning_model(model: str) -> bool:
 
 
 class ResponsesDialect(Dialect, frozen=True):
-    """The Responses API, and the ways in which requests to it differ.
-
-    Args:
-        store: Whether the provider stores the response; None omits the field.
-        keeps_reasoning: Whether to request reasoning that can be sent back; other models reject that.
-    """
+    """The Responses API, and the ways in which requests to it differ."""
 
     store: bool | None = False
     keeps_reasoning: bool = False
@@ -152,12 +147,7 @@ _decode_whole = msgspec.json.Decoder(_Whole, strict=False).decode
 
 
 class ResponsesStreamParser(OpenAIStreamParser):
-    """Converts the events of one response to chunks.
-
-    Args:
-        dialect: The dialect, for names and the output tool.
-        request: The request.
-    """
+    """Converts the events of one response to chunks."""
 
     def __init__(self, dialect: Dialect, request: ModelRequest) -> None:
         super().__init__(dialect, request)

@@ -79,15 +79,7 @@ def _default_tls(file: str | None, directory: str | None) -> ssl.SSLContext:
 
 
 class AiohttpTransport:
-    """A transport over aiohttp, on connections that all models of an event loop share.
-
-    Args:
-        endpoint: The provider's base URL and headers.
-        url: The URL of the requests.
-        name: The model's name, for errors.
-        tls: The TLS settings, by default those of the system.
-        proxy: The URL of an HTTP proxy, by default that of the environment.
-    """
+    """A transport over aiohttp, on connections that all models of an event loop share."""
 
     def __init__(
         self,
@@ -146,13 +138,7 @@ class AiohttpTransport:
 
 
 class SDKTransport:
-    """A transport over an `AsyncOpenAI` or a subclass; its own retries and timeouts apply.
-
-    Args:
-        client: The client; you close it yourself.
-        resource: The resource of the client that takes the requests.
-        name: The model's name, for errors.
-    """
+    """A transport over an `AsyncOpenAI` or a subclass; its own retries and timeouts apply."""
 
     def __init__(self, client: "AsyncOpenAI", resource: "AsyncCompletions | AsyncResponses", name: str) -> None:
         self._client = client

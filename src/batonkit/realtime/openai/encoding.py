@@ -47,11 +47,6 @@ _CHOICES = ("auto", "none", "required")
 def check_settings(settings: SessionConfig, model: str, voices: Collection[str]) -> None:
     """Validate a configuration.
 
-    Args:
-        settings: The configuration.
-        model: Name of the model, for messages.
-        voices: Names of the voices it has.
-
     Raises:
         SetupError: OpenAI would reject it.
     """

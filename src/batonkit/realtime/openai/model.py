@@ -64,9 +64,6 @@ class OpenAIRealtimeConnection:
     async def send(self, command: Command) -> None:
         """Send one command.
 
-        Args:
-            command: The command.
-
         Raises:
             ModelConnectionError: The connection is closed.
         """

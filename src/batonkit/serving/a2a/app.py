@@ -50,11 +50,6 @@ OUTPUT_MODES = ("text/plain", "application/json")
 def make_card(team: Team, given: pb.AgentCard | Mapping[str, Any] | None, auth: Sequence[Auth]) -> pb.AgentCard:
     """Return the agent card of a team.
 
-    Args:
-        team: The team.
-        given: A complete card, or fields that replace those of the generated card.
-        auth: The schemes to declare, unless the card declares some.
-
     Raises:
         SetupError: `given` has an unknown field, or a scheme cannot be declared in a card.
     """
@@ -113,15 +108,7 @@ _LEASE_SECONDS = 5.0
 
 @dataclass(kw_only=True, eq=False)
 class CardEndpoint:
-    """The agent card with the interfaces of the service.
-
-    Args:
-        card: The card without interfaces, unless it lists its own.
-        url: The base URL of the service; None for the URL of each request.
-        grpc_url: The address of the gRPC interface.
-        compat_03: Whether to list interfaces of protocol version 0.3 too.
-        sign: A function that signs the card.
-    """
+    """The agent card with the interfaces of the service."""
 
     card: pb.AgentCard
     url: str | None
@@ -149,11 +136,7 @@ class CardEndpoint:
         return card
 
     async def handle(self, request: Request) -> Response:
-        """Return the card, or 304 if the client has it already.
-
-        Args:
-            request: The incoming request.
-        """
+        """Return the card, or 304 if the client has it already."""
         # Not `base_url`: for a mounted app, that is the URL of the outer app.
         request_url = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
         card = self._with_interfaces(self.url or request_url)

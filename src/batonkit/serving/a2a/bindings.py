@@ -70,13 +70,7 @@ _LEGACY_ROUTES: Sequence[_RESTRoute] = (
 
 @dataclass(frozen=True)
 class HTTPBindings:
-    """Parses requests, dispatches them to the request handler and encodes the results.
-
-    Args:
-        handler: The request handler.
-        guard: The checks that every request passes.
-        legacy: The translator for requests of version 0.3, if that version is served.
-    """
+    """Parses requests, dispatches them to the request handler and encodes the results."""
 
     handler: A2ARequestHandler
     guard: A2ARequestGuard
@@ -256,13 +250,7 @@ def _make_routes(
     admit: Callable[[Request], Awaitable[ServerCallContext]],
     handle: Callable[[str, Mapping[str, str], Request, ServerCallContext], Awaitable[Response]],
 ) -> list[BaseRoute]:
-    """Return routes that admit a request, perform an operation and report failures.
-
-    Args:
-        routes: The routes.
-        admit: Checks the request and returns its call context.
-        handle: Performs an operation with the path's own parameters, by name.
-    """
+    """Return routes that admit a request, perform an operation and report failures."""
 
     async def endpoint(name: str, fields: Sequence[str], request: Request) -> Response:
         try:
@@ -281,13 +269,7 @@ def _make_routes(
 def to_error_response(
     error: errors.A2AError, *, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return an A2A error as a REST response.
-
-    Args:
-        error: The error.
-        status: The HTTP status, if it differs from that of the error.
-        headers: Additional headers.
-    """
+    """Return an A2A error as a REST response."""
     payload = build_rest_error_payload(error)
     if status is not None:
         payload["error"]["code"] = status

@@ -31,11 +31,7 @@ class TaskSubscriber:
         self.is_closed = False
 
     def put(self, update: Update | None) -> None:
-        """Add an update.
-
-        Args:
-            update: The update; None closes the subscription.
-        """
+        """Add an update."""
         if self.is_closed:
             return
         self.is_closed = update is None or self._pending.qsize() >= _MAX_PENDING
@@ -43,9 +39,6 @@ class TaskSubscriber:
 
     async def next(self, timeout: float | None = None) -> Update | None:
         """Return the next update, or None at the end.
-
-        Args:
-            timeout: Seconds to wait.
 
         Raises:
             TimeoutError: There was no update within `timeout`.
@@ -59,13 +52,7 @@ class TaskSubscriber:
 
 
 class TaskBroadcast:
-    """The updates of one run that is driven here.
-
-    Args:
-        background: The runner that drives the run.
-        projection: The task, up to the event after which the broadcast starts.
-        push: Called with every update, for webhooks.
-    """
+    """The updates of one run that is driven here."""
 
     def __init__(
         self, background: BackgroundRunner, projection: TaskProjection, push: Callable[[Update], None]
@@ -83,11 +70,7 @@ class TaskBroadcast:
         self._timer: asyncio.TimerHandle | None = None
 
     def subscribe(self, subscriber: TaskSubscriber) -> Task:
-        """Add a subscriber and return the current state of the task.
-
-        Args:
-            subscriber: Receives all further updates.
-        """
+        """Add a subscriber and return the current state of the task."""
         self._flush()
         self.subscribers.add(subscriber)
         return self.projection.copy_task()
@@ -155,12 +138,7 @@ class TaskBroadcast:
 
 
 class TaskBroadcasts:
-    """The broadcasts of all runs that are driven here, and the subscribers of suspended runs.
-
-    Args:
-        background: The runner that drives the runs.
-        push: Called with every update, for webhooks.
-    """
+    """The broadcasts of all runs that are driven here, and the subscribers of suspended runs."""
 
     def __init__(self, background: BackgroundRunner, push: Callable[[Update], None]) -> None:
         self._background = background
@@ -170,29 +148,15 @@ class TaskBroadcasts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def get(self, run_id: str) -> TaskBroadcast | None:
-        """Return the broadcast of a run that is driven here.
-
-        Args:
-            run_id: The run.
-        """
+        """Return the broadcast of a run that is driven here."""
         return self._broadcasts.get(run_id)
 
     def wait(self, run_id: str, subscriber: TaskSubscriber) -> None:
-        """Subscribe to a suspended run in case it is resumed here.
-
-        Args:
-            run_id: The run.
-            subscriber: Receives the updates.
-        """
+        """Subscribe to a suspended run in case it is resumed here."""
         self._waiting.setdefault(run_id, set()).add(subscriber)
 
     def unsubscribe(self, run_id: str, subscriber: TaskSubscriber) -> None:
-        """Remove a subscriber.
-
-        Args:
-            run_id: The run.
-            subscriber: The subscriber.
-        """
+        """Remove a subscriber."""
         waiting = self._waiting.get(run_id, set())
         waiting.discard(subscriber)
         if not waiting:
@@ -201,12 +165,7 @@ class TaskBroadcasts:
             broadcast.subscribers.discard(subscriber)
 
     def start(self, projection: TaskProjection, subscriber: TaskSubscriber | None = None) -> TaskBroadcast:
-        """Start to broadcast the updates of a run; call it once each time that the run is driven.
-
-        Args:
-            projection: The task so far.
-            subscriber: The first subscriber.
-        """
+        """Start to broadcast the updates of a run; call it once each time that the run is driven."""
         run_id = projection.task.id
         broadcast = self._broadcasts[run_id] = TaskBroadcast(self._background, projection, self._push)
         broadcast.subscribers |= self._waiting.pop(run_id, set()) | ({subscriber} if subscriber is not None else set())

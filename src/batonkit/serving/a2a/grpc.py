@@ -25,10 +25,6 @@ from .projection import Update
 class GRPCBinding:
     """Passes gRPC calls to the request handler.
 
-    Args:
-        handler: The request handler.
-        guard: The checks that every call passes.
-
     Raises:
         SetupError: grpcio is not installed.
     """
@@ -43,11 +39,7 @@ class GRPCBinding:
         self._guard = guard
 
     def add_to(self, server: Any) -> None:
-        """Add the A2A service to a server.
-
-        Args:
-            server: A `grpc.aio` server.
-        """
+        """Add the A2A service to a server."""
         handlers = {name: self._method_handler(operation) for name, operation in OPERATIONS.items()}
         server.add_generic_rpc_handlers((self._grpc.method_handlers_generic_handler(SERVICE.full_name, handlers),))
 

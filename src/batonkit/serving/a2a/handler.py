@@ -43,10 +43,6 @@ _JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
 def parse_body(body: bytes, message: Any) -> Any:
     """Parse a body as a protobuf message.
 
-    Args:
-        body: The JSON body.
-        message: The message to fill.
-
     Raises:
         InvalidRequestError: The body does not match the message.
     """
@@ -57,11 +53,7 @@ def parse_body(body: bytes, message: Any) -> Any:
 
 
 class NamedUser(User):
-    """An authenticated principal as a user of the SDK.
-
-    Args:
-        principal: The principal.
-    """
+    """An authenticated principal as a user of the SDK."""
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
@@ -81,9 +73,6 @@ def to_a2a_error(error: Exception) -> tuple[errors.A2AError, int | None, Mapping
     """Map an exception to an A2A error, an HTTP status (None for the error's own) and headers.
 
     Errors of the server are logged; clients do not see their text.
-
-    Args:
-        error: The exception that ended a request or a stream.
     """
     if isinstance(error, ShuttingDownError):
         reported = to_serving_error(error)
@@ -97,12 +86,7 @@ def to_a2a_error(error: Exception) -> tuple[errors.A2AError, int | None, Mapping
 
 
 class A2ARequestGuard:
-    """Checks of authentication, body, protocol version and extensions.
-
-    Args:
-        card: The agent card, which names the required extensions.
-        guard: The app's authentication and body limit.
-    """
+    """Checks of authentication, body, protocol version and extensions."""
 
     def __init__(self, card: pb.AgentCard, guard: RequestGuard) -> None:
         self._required = frozenset(each.uri for each in card.capabilities.extensions if each.required)
@@ -110,9 +94,6 @@ class A2ARequestGuard:
 
     async def admit(self, request: Request) -> ServerCallContext:
         """Authenticate a request and return its call context.
-
-        Args:
-            request: The incoming request.
 
         Raises:
             ServingError: The request is not admitted.
@@ -123,22 +104,13 @@ class A2ARequestGuard:
         return ServerCallContext(user=user, state={"headers": dict(request.headers)}, requested_extensions=extensions)
 
     async def admit_current(self, request: Request) -> ServerCallContext:
-        """Authenticate a request of the current protocol version and return its call context.
-
-        Args:
-            request: The incoming request.
-        """
+        """Authenticate a request of the current protocol version and return its call context."""
         context = await self.admit(request)
         self.check_version(request, context)
         return context
 
     def check_version(self, request: Request, context: ServerCallContext) -> None:
-        """Raise unless a request names version 1.x and the required extensions.
-
-        Args:
-            request: The incoming request.
-            context: The context of the call.
-        """
+        """Raise unless a request names version 1.x and the required extensions."""
         version = requested_version(request)
         if version.partition(".")[0] != "1":
             works = f"send the header {VERSION_HEADER}: 1.0"
@@ -146,11 +118,7 @@ class A2ARequestGuard:
         self.check_extensions(context)
 
     def check_extensions(self, context: ServerCallContext) -> None:
-        """Raise unless the client supports all required extensions.
-
-        Args:
-            context: The context of the call.
-        """
+        """Raise unless the client supports all required extensions."""
         missing = self._required - context.requested_extensions
         if missing:
             raise errors.ExtensionSupportRequiredError(
@@ -158,11 +126,7 @@ class A2ARequestGuard:
             )
 
     async def read_body(self, request: Request) -> bytes:
-        """Read a JSON body, but no more of it than the app accepts.
-
-        Args:
-            request: The incoming request.
-        """
+        """Read a JSON body, but no more of it than the app accepts."""
         kind = media_type(request)
         if kind not in _JSON_TYPES:
             raise errors.ContentTypeNotSupportedError(f"the body must be application/json, not {kind or 'untyped'}")
@@ -184,24 +148,13 @@ def _is_encodable(body: bytes) -> bool:
 
 
 def requested_version(request: Request) -> str:
-    """Return the protocol version that a request names; 0.3 if it names none.
-
-    Args:
-        request: The incoming request.
-    """
+    """Return the protocol version that a request names; 0.3 if it names none."""
     return request.headers.get(VERSION_HEADER) or request.query_params.get(VERSION_HEADER) or PROTOCOL_VERSION_0_3
 
 
 @dataclass(eq=False)
 class A2ARequestHandler(RequestHandler):
-    """The SDK's request handler, implemented with runs and their logs.
-
-    Args:
-        tasks: The tasks.
-        card: The agent card.
-        extended_card: The card for authenticated clients.
-        requires_auth: Whether anonymous calls are rejected.
-    """
+    """The SDK's request handler, implemented with runs and their logs."""
 
     _tasks: TaskService
     _card: pb.AgentCard
@@ -209,12 +162,7 @@ class A2ARequestHandler(RequestHandler):
     _requires_auth: bool
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.Task | pb.Message:
-        """Start or continue a task, and wait until it stops unless the request says otherwise.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Start or continue a task, and wait until it stops unless the request says otherwise."""
         broadcast = await self._accept(params, context, None)
         task_id = broadcast.projection.task.id
         if params.configuration.return_immediately:
@@ -227,12 +175,7 @@ class A2ARequestHandler(RequestHandler):
     async def on_message_send_stream(
         self, params: pb.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        """Start or continue a task and stream its updates, beginning with the task itself.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Start or continue a task and stream its updates, beginning with the task itself."""
         self._require_streaming()
         subscriber = TaskSubscriber()
         broadcast = await self._accept(params, context, subscriber)
@@ -259,44 +202,24 @@ class A2ARequestHandler(RequestHandler):
         return await self._tasks.resume(message, principal, subscriber)
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task | None:
-        """Return the current state of a task.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Return the current state of a task."""
         validate_proto_required_fields(params)
         validate_history_length(params)
         return apply_history_length(await self._tasks.get(params.id, self._principal(context)), params)
 
     async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
-        """Return a page of the principal's tasks.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Return a page of the principal's tasks."""
         return await self._tasks.reader.list(params, self._principal(context))
 
     async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> pb.Task | None:
-        """Cancel a task.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Cancel a task."""
         validate_proto_required_fields(params)
         return await self._tasks.cancel(params.id, self._principal(context))
 
     async def on_subscribe_to_task(
         self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        """Stream the current state of a task and its further updates.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Stream the current state of a task and its further updates."""
         self._require_streaming()
         validate_proto_required_fields(params)
         async for update in self._tasks.subscribe(params.id, self._principal(context)):
@@ -305,12 +228,7 @@ class A2ARequestHandler(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
     ) -> pb.TaskPushNotificationConfig:
-        """Add a webhook for a task.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Add a webhook for a task."""
         await self._check_push(params, context)
         await self._tasks.push.check(params)
         return await self._tasks.push.put(params.task_id, PushSubscriber(params, _response_version(context)))
@@ -318,12 +236,7 @@ class A2ARequestHandler(RequestHandler):
     async def on_get_task_push_notification_config(
         self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> pb.TaskPushNotificationConfig:
-        """Return a webhook of a task.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Return a webhook of a task."""
         await self._check_push(params, context)
         for subscriber in await self._tasks.push.subscribers(params.task_id):
             if subscriber.config.id == params.id:
@@ -333,12 +246,7 @@ class A2ARequestHandler(RequestHandler):
     async def on_list_task_push_notification_configs(
         self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> pb.ListTaskPushNotificationConfigsResponse:
-        """Return all webhooks of a task.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Return all webhooks of a task."""
         await self._check_push(params, context)
         configs = [subscriber.config for subscriber in await self._tasks.push.subscribers(params.task_id)]
         return pb.ListTaskPushNotificationConfigsResponse(configs=configs)
@@ -346,24 +254,14 @@ class A2ARequestHandler(RequestHandler):
     async def on_delete_task_push_notification_config(
         self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        """Delete a webhook of a task.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Delete a webhook of a task."""
         await self._check_push(params, context)
         await self._tasks.push.delete(params.task_id, params.id)
 
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> pb.AgentCard:
-        """Return the card for authenticated clients.
-
-        Args:
-            params: The parameters of the operation.
-            context: The context of the call.
-        """
+        """Return the card for authenticated clients."""
         self._principal(context)
         if not self._card.capabilities.extended_agent_card:
             raise errors.UnsupportedOperationError("this operation is not supported: the service has no extended card")
@@ -432,12 +330,7 @@ OPERATIONS = {
 
 
 def to_response(request: ProtoMessage, result: Any) -> ProtoMessage:
-    """Return the response message for the result of an operation.
-
-    Args:
-        request: The parameters of the operation.
-        result: The result of the request handler.
-    """
+    """Return the response message for the result of an operation."""
     match result:
         case None:
             return Empty()
@@ -450,12 +343,7 @@ def to_response(request: ProtoMessage, result: Any) -> ProtoMessage:
 
 
 def to_json(request: ProtoMessage, result: Any) -> Any:
-    """Return the result of an operation as JSON; None if it has none.
-
-    Args:
-        request: The parameters of the operation.
-        result: The result of the request handler.
-    """
+    """Return the result of an operation as JSON; None if it has none."""
     if result is None:
         return None
     if isinstance(result, pb.ListTasksResponse):
@@ -464,9 +352,5 @@ def to_json(request: ProtoMessage, result: Any) -> Any:
 
 
 def encode_update(update: Update) -> str:
-    """Encode an update of a stream as JSON.
-
-    Args:
-        update: The update.
-    """
+    """Encode an update of a stream as JSON."""
     return json.dumps(MessageToDict(to_stream_response(update)), ensure_ascii=False)

@@ -48,12 +48,7 @@ _METHODS: dict[str, tuple[type[BaseModel], str]] = {
 
 
 class LegacyTranslator(RequestHandler03):
-    """The operations of version 0.3, for both bindings.
-
-    Args:
-        handler: The request handler for version 1.0.
-        guard: The checks that every request passes.
-    """
+    """The operations of version 0.3, for both bindings."""
 
     streams = ("message/stream", "tasks/resubscribe")
 
@@ -62,54 +57,28 @@ class LegacyTranslator(RequestHandler03):
         self._guard = guard
 
     def supports(self, method: str, version: str) -> bool:
-        """Return whether a JSON-RPC call is one of version 0.3.
-
-        Args:
-            method: The method of the call.
-            version: The version that the request names.
-        """
+        """Return whether a JSON-RPC call is one of version 0.3."""
         return version.startswith("0.") and method in _METHODS
 
     def check(self, request: Request, context: ServerCallContext) -> None:
-        """Raise unless the client supports all required extensions.
-
-        Args:
-            request: The incoming request.
-            context: The context of the call.
-        """
+        """Raise unless the client supports all required extensions."""
         context.state[RESPONSE_VERSION] = PROTOCOL_VERSION_0_3
         context.requested_extensions |= get_requested_extensions(request.headers.getlist(LEGACY_HTTP_EXTENSION_HEADER))
         self._guard.check_extensions(context)
 
     async def call(self, method: str, params: Any, context: ServerCallContext) -> Any:
-        """Call a method that does not stream and return its result.
-
-        Args:
-            method: The JSON-RPC method.
-            params: Its parameters.
-            context: The context of the call.
-        """
+        """Call a method that does not stream and return its result."""
         return await getattr(self, _METHODS[method][1])(_parse_request(method, params), context)
 
     async def send(self, request: v03.SendMessageRequest, context: ServerCallContext) -> v03.Task | v03.Message:
-        """Send a message and wait for the resulting task or message.
-
-        Args:
-            request: The request.
-            context: The context of the call.
-        """
+        """Send a message and wait for the resulting task or message."""
         result = await self.request_handler.on_message_send(_to_core_request(request), context)
         if isinstance(result, Task):
             return conversions.to_compat_task(result)
         return conversions.to_compat_message(result)
 
     async def on_get_task(self, request: v03.GetTaskRequest, context: ServerCallContext) -> v03.Task:
-        """Return a task. Unlike the SDK's method, it distinguishes a history length of 0 from none.
-
-        Args:
-            request: The request.
-            context: The context of the call.
-        """
+        """Return a task. Unlike the SDK's method, it distinguishes a history length of 0 from none."""
         length = request.params.history_length
         if length is not None and not 0 <= length <= _MAX_HISTORY_LENGTH:
             raise InvalidParamsError(f"`historyLength` must be between 0 and {_MAX_HISTORY_LENGTH}")
@@ -122,12 +91,7 @@ class LegacyTranslator(RequestHandler03):
     async def push_config(
         self, request: v03.GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> v03.TaskPushNotificationConfig:
-        """Return the webhook with the requested id, or the newest one without an id.
-
-        Args:
-            request: The request.
-            context: The context of the call.
-        """
+        """Return the webhook with the requested id, or the newest one without an id."""
         if getattr(request.params, "push_notification_config_id", None):
             return await self.on_get_task_push_notification_config(request, context)
         params = v03.ListTaskPushNotificationConfigParams(id=request.params.id)
@@ -138,13 +102,7 @@ class LegacyTranslator(RequestHandler03):
         return configs[-1]
 
     def updates(self, method: str, params: Any, context: ServerCallContext) -> Any:
-        """Call a streaming method and return its updates, in the form of version 1.0.
-
-        Args:
-            method: The JSON-RPC method.
-            params: Its parameters.
-            context: The context of the call.
-        """
+        """Call a streaming method and return its updates, in the form of version 1.0."""
         request: Any = _parse_request(method, params)
         if method == "message/stream":
             return self.request_handler.on_message_send_stream(_to_core_request(request), context)
@@ -176,20 +134,12 @@ def _to_core_request(request: v03.SendMessageRequest) -> SendMessageRequest:
 
 
 def to_legacy_update(update: Update) -> Any:
-    """Return an update in the form of version 0.3.
-
-    Args:
-        update: The update.
-    """
+    """Return an update in the form of version 0.3."""
     return conversions.to_compat_stream_response(to_stream_response(update), "").result
 
 
 def legacy_json(model: Any) -> Any:
-    """Return a result of version 0.3 as JSON.
-
-    Args:
-        model: A model of the SDK, a list of them, or None.
-    """
+    """Return a result of version 0.3 as JSON."""
     if isinstance(model, list):
         return [legacy_json(item) for item in cast("list[Any]", model)]
     return model if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -219,11 +169,7 @@ def _error_paths(error: Exception) -> str:
 
 
 def message_params(body: bytes) -> Any:
-    """Return the parameters of a REST request that sends a message.
-
-    Args:
-        body: The body of the request.
-    """
+    """Return the parameters of a REST request that sends a message."""
     parsed = parse_body(body, old.SendMessageRequest())
     _normalize_files(parsed.request.content)
     try:
@@ -233,12 +179,7 @@ def message_params(body: bytes) -> Any:
 
 
 def push_params(body: bytes, task_id: str) -> Any:
-    """Return the parameters of a REST request that adds a webhook.
-
-    Args:
-        body: The body of the request.
-        task_id: The task.
-    """
+    """Return the parameters of a REST request that adds a webhook."""
     parsed = parse_body(body, old.CreateTaskPushNotificationConfigRequest())
     if not parsed.HasField("config"):
         # In the schema the configuration is the whole body; the official SDK nests it.
@@ -263,12 +204,7 @@ def _normalize_files(parts: Any) -> None:
 
 
 def to_rest(method: str, result: Any) -> Any:
-    """Return a result as JSON in the older schema; a card has the same JSON in both bindings.
-
-    Args:
-        method: The JSON-RPC method.
-        result: Its result.
-    """
+    """Return a result as JSON in the older schema; a card has the same JSON in both bindings."""
     if result is None:
         return {}
     if method == CARD:
@@ -284,9 +220,5 @@ def to_rest(method: str, result: Any) -> Any:
 
 
 def encode_rest_update(update: Update) -> str:
-    """Encode an update as JSON in the older schema.
-
-    Args:
-        update: The update.
-    """
+    """Encode an update as JSON in the older schema."""
     return json.dumps(MessageToDict(ToProto.stream_response(to_legacy_update(update))), ensure_ascii=False)

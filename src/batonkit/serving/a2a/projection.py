@@ -50,13 +50,7 @@ _SILENT_EVENTS = (
 
 
 class TaskProjection:
-    """A task, built from the events of its log.
-
-    Args:
-        task_id: The task's id, which is the run's id.
-        context_id: The id of the task's context.
-        show_errors: Show the message of the exception that failed the run.
-    """
+    """A task, built from the events of its log."""
 
     def __init__(self, task_id: str, context_id: str, *, show_errors: bool = False) -> None:
         self.task = pb.Task(id=task_id, context_id=context_id, status=pb.TaskStatus(state=pb.TASK_STATE_SUBMITTED))
@@ -79,11 +73,7 @@ class TaskProjection:
         return self.task.status.state in TERMINAL
 
     def apply(self, event: events.Event) -> list[Update]:  # noqa: C901
-        """Apply the next event of the log and return the resulting updates.
-
-        Args:
-            event: The event.
-        """
+        """Apply the next event of the log and return the resulting updates."""
         self.position += 1
         changes: events.ValueChanges | None = getattr(event, "value_changes", None)
         if changes is not None and REPLY_KEY in changes.written:
@@ -151,12 +141,7 @@ class TaskProjection:
         return message
 
     def apply_text(self, origin: events.Origin, text: str) -> pb.TaskArtifactUpdateEvent | None:
-        """Append streamed text that is not in the log yet.
-
-        Args:
-            origin: The activation of the agent.
-            text: The text.
-        """
+        """Append streamed text that is not in the log yet."""
         if _NESTED_CALL.search(origin.id):
             return None
         id = self._artifact_id(origin)
@@ -171,21 +156,12 @@ class TaskProjection:
         return self._chunk(artifact, [pb.Part(text=text)], append=bool(streamed), is_last=False)
 
     def discard_text(self, origin: events.Origin) -> None:
-        """Discard the streamed text of a response that starts again; the next text replaces it.
-
-        Args:
-            origin: The activation of the agent.
-        """
+        """Discard the streamed text of a response that starts again; the next text replaces it."""
         if self._streamed_text.pop(origin.id, ""):
             self._artifacts[self._artifact_id(origin)].parts[0].text = ""
 
     def apply_progress(self, progress: events.ProgressDelta, at: float) -> pb.TaskStatusUpdateEvent | None:
-        """Return a status update for a progress delta; progress is never stored.
-
-        Args:
-            progress: The delta.
-            at: The time in seconds since the epoch.
-        """
+        """Return a status update for a progress delta; progress is never stored."""
         if not progress.text:
             return None
         status = pb.TaskStatus(state=self.task.status.state, timestamp=_timestamp(at))
@@ -315,12 +291,7 @@ def _timestamp(at: float) -> Timestamp:
 
 
 def to_thread(principal: Principal, context_id: str) -> str:
-    """Return the thread of a principal's context.
-
-    Args:
-        principal: The principal.
-        context_id: The context.
-    """
+    """Return the thread of a principal's context."""
     if principal.name or ":" not in context_id:
         return principal.to_store_id(context_id)
     # The part before a colon would be taken for an owner.
@@ -328,21 +299,12 @@ def to_thread(principal: Principal, context_id: str) -> str:
 
 
 def parallel_thread(thread: str, run_id: str) -> str:
-    """Return the thread of a task that runs at the same time as another one in its context.
-
-    Args:
-        thread: The thread of the context.
-        run_id: The task.
-    """
+    """Return the thread of a task that runs at the same time as another one in its context."""
     return f"{thread}#{run_id}"
 
 
 def to_context_id(record: RunRecord) -> str:
-    """Return the context of a run; a run without a thread is a context of its own.
-
-    Args:
-        record: The run's record.
-    """
+    """Return the context of a run; a run without a thread is a context of its own."""
     thread = record.thread.removesuffix(f"#{record.run_id}")
     return (Principal(record.owner).to_public_id(thread) if record.owner else thread.removeprefix(":")) or record.run_id
 
@@ -362,32 +324,18 @@ _AMBIGUOUS_STATES = frozenset(state for state, status in _STATUSES.items() if [*
 
 
 class TaskReader:
-    """Loads and lists the tasks of a store.
-
-    Args:
-        store: The store.
-        show_errors: Show the message of the exception that failed a run.
-    """
+    """Loads and lists the tasks of a store."""
 
     def __init__(self, store: Store, *, show_errors: bool = False) -> None:
         self.store = store
         self._show_errors = show_errors
 
     def new(self, task_id: str, context_id: str) -> TaskProjection:
-        """Return a task without events.
-
-        Args:
-            task_id: The task.
-            context_id: Its context.
-        """
+        """Return a task without events."""
         return TaskProjection(task_id, context_id, show_errors=self._show_errors)
 
     async def load(self, record: RunRecord) -> TaskProjection:
-        """Return the task of a stored run, up to the last event that its record knows.
-
-        Args:
-            record: The run's record.
-        """
+        """Return the task of a stored run, up to the last event that its record knows."""
         projection = self.new(record.run_id, to_context_id(record))
         for event in events.decode_lines((await self.store.load(record.run_id))[: record.seq]):
             projection.apply(event)
@@ -395,10 +343,6 @@ class TaskReader:
 
     async def list(self, request: pb.ListTasksRequest, principal: Principal) -> pb.ListTasksResponse:
         """Return a page of tasks, the most recently changed first.
-
-        Args:
-            request: The filters and the page.
-            principal: The sender of the request.
 
         Raises:
             InvalidParamsError: The request is invalid.
@@ -449,11 +393,7 @@ class TaskReader:
 
 
 def page_to_dict(page: pb.ListTasksResponse) -> dict[str, Any]:
-    """Return a page as JSON; the fields of the page are always present.
-
-    Args:
-        page: The page.
-    """
+    """Return a page as JSON; the fields of the page are always present."""
     return {
         "tasks": [MessageToDict(task) for task in page.tasks],
         "nextPageToken": page.next_page_token,

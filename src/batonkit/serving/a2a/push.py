@@ -104,13 +104,7 @@ async def _resolve(url: "httpx.URL") -> tuple[str, ...]:
 
 
 class PushNotifier:
-    """Stores the webhooks of tasks, and delivers updates to them in the order of each task.
-
-    Args:
-        reader: Loads tasks.
-        policy: Decides whether a URL may be called.
-        delays: Seconds before each retry.
-    """
+    """Stores the webhooks of tasks, and delivers updates to them in the order of each task."""
 
     def __init__(self, reader: TaskReader, *, policy: PushPolicy, delays: Sequence[float]) -> None:
         self._store = reader.store
@@ -122,21 +116,12 @@ class PushNotifier:
         self._http: httpx.AsyncClient | None = None
 
     async def subscribers(self, task_id: str) -> list[PushSubscriber]:
-        """Return the webhooks of a task, the oldest first.
-
-        Args:
-            task_id: The task.
-        """
+        """Return the webhooks of a task, the oldest first."""
         notes = await self._store.notes(task_id)
         return [_decode(note) for name, note in notes.items() if name.startswith(_PREFIX)]
 
     async def put(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
-        """Store a webhook with its run and return its configuration, with an id if it had none.
-
-        Args:
-            task_id: The task.
-            subscriber: The webhook; its URL has passed `check`.
-        """
+        """Store a webhook with its run and return its configuration, with an id if it had none."""
         stored = TaskPushNotificationConfig()
         stored.CopyFrom(subscriber.config)
         stored.task_id, stored.id = task_id, subscriber.config.id or str(uuid4())
@@ -145,20 +130,12 @@ class PushNotifier:
         return stored
 
     async def delete(self, task_id: str, id: str) -> None:
-        """Delete a webhook.
-
-        Args:
-            task_id: The task.
-            id: The id of the configuration.
-        """
+        """Delete a webhook."""
         if id.isprintable():  # No other id was accepted.
             await self._store.put_note(task_id, _PREFIX + id, None)
 
     async def check(self, config: TaskPushNotificationConfig) -> None:
         """Raise if the id or the URL of a webhook is not allowed.
-
-        Args:
-            config: The configuration.
 
         Raises:
             InvalidParamsError: The id or the URL is not allowed.
@@ -179,11 +156,7 @@ class PushNotifier:
         return addresses if await self._policy(url, addresses) else None
 
     def notify(self, update: Update) -> None:
-        """Send an update to the webhooks of its task, in the background.
-
-        Args:
-            update: The update.
-        """
+        """Send an update to the webhooks of its task, in the background."""
         if isinstance(update, Message):
             return
         task_id = update.id if isinstance(update, Task) else update.task_id

@@ -36,10 +36,6 @@ def parse_answers(parts: Iterable[Part], interrupts: Mapping[str, InterruptRaise
     Data parts may name the interrupts; text answers the only open one. A message with files results in the answer
     `{"text": …, "files": […]}`, each file as A2A's JSON.
 
-    Args:
-        parts: The parts of the message.
-        interrupts: The open interrupts by id.
-
     Raises:
         InvalidParamsError: An interrupt is unknown, or several are open and none is named.
     """
@@ -110,15 +106,7 @@ _POLL_SECONDS = 0.3
 
 @dataclass(eq=False)
 class TaskService:
-    """The tasks of one app.
-
-    Args:
-        background: The runner that drives the tasks.
-        broadcasts: The broadcasts of the tasks that are driven here.
-        reader: Loads tasks from the store.
-        push: The webhooks of the tasks.
-        allow_message_replies: Whether a stream waits until an agent acts, because it may reply with a message.
-    """
+    """The tasks of one app."""
 
     background: BackgroundRunner
     broadcasts: TaskBroadcasts
@@ -133,10 +121,6 @@ class TaskService:
     async def record(self, task_id: str, principal: Principal) -> RunRecord:
         """Return the record of a task.
 
-        Args:
-            task_id: The task.
-            principal: The sender of the request.
-
         Raises:
             TaskNotFoundError: There is no such task, or the principal may not see it.
         """
@@ -147,12 +131,7 @@ class TaskService:
         return record
 
     async def get(self, task_id: str, principal: Principal) -> Task:
-        """Return a task; if it is driven here, with the text that is being streamed.
-
-        Args:
-            task_id: The task.
-            principal: The sender of the request.
-        """
+        """Return a task; if it is driven here, with the text that is being streamed."""
         record = await self.record(task_id, principal)
         broadcast = self.broadcasts.get(task_id)
         if broadcast is not None and broadcast.first_snapshot.done():
@@ -160,21 +139,11 @@ class TaskService:
         return (await self.reader.load(record)).task
 
     async def result(self, task_id: str, principal: Principal) -> Task | Message:
-        """Return a task that has stopped, or the message that its agent replied with.
-
-        Args:
-            task_id: The task.
-            principal: The sender of the request.
-        """
+        """Return a task that has stopped, or the message that its agent replied with."""
         return _to_result(await self.reader.load(await self.record(task_id, principal)))
 
     async def validate(self, message: Message, principal: Principal) -> None:
-        """Raise if a message is invalid, before anything is stored because of it.
-
-        Args:
-            message: The message.
-            principal: The sender of the request.
-        """
+        """Raise if a message is invalid, before anything is stored because of it."""
         if message.task_id:
             _, projection = await self._load_suspended(message, principal)
             parse_answers(message.parts, projection.interrupts)
@@ -184,14 +153,7 @@ class TaskService:
     async def start(
         self, message: Message, principal: Principal, subscriber: TaskSubscriber | None, push: PushSubscriber | None
     ) -> TaskBroadcast:
-        """Start a task in the context that the message names, or in a new one.
-
-        Args:
-            message: The message.
-            principal: The sender of the request.
-            subscriber: Receives all updates.
-            push: A webhook for the task.
-        """
+        """Start a task in the context that the message names, or in a new one."""
         context_id = message.context_id or str(uuid4())
         task_id = add_shard_key(str(uuid4()), to_thread(principal, context_id))
         values = {MESSAGE_KEY: _message_info(message, principal)}
@@ -209,13 +171,7 @@ class TaskService:
         return await self._broadcast(self.reader.new(task_id, context_id), subscriber)
 
     async def resume(self, message: Message, principal: Principal, subscriber: TaskSubscriber | None) -> TaskBroadcast:
-        """Resume a suspended task with the answers in a message.
-
-        Args:
-            message: The message.
-            principal: The sender of the request.
-            subscriber: Receives all updates.
-        """
+        """Resume a suspended task with the answers in a message."""
         record, projection = await self._load_suspended(message, principal)
         try:
             answers = parse_answers(message.parts, projection.interrupts)
@@ -250,11 +206,7 @@ class TaskService:
         return broadcast
 
     async def wait_until_stopped(self, task_id: str) -> None:
-        """Wait until a task has ended or is suspended, in whichever process it is driven.
-
-        Args:
-            task_id: The task.
-        """
+        """Wait until a task has ended or is suspended, in whichever process it is driven."""
         async for _ in self.background.subscribe(task_id, after=1 << 40):
             continue
 
@@ -262,10 +214,6 @@ class TaskService:
         """Stream a task that was just started or resumed here, beginning with a snapshot.
 
         If its agent replies with a message, only that message is streamed.
-
-        Args:
-            broadcast: The task's broadcast.
-            subscriber: A subscriber of the broadcast.
         """
         try:
             if self.allow_message_replies:
@@ -282,12 +230,7 @@ class TaskService:
             broadcast.subscribers.discard(subscriber)
 
     async def subscribe(self, task_id: str, principal: Principal) -> AsyncGenerator[Update]:
-        """Stream the current state of a task that has not ended, then its updates until it stops.
-
-        Args:
-            task_id: The task.
-            principal: The sender of the request.
-        """
+        """Stream the current state of a task that has not ended, then its updates until it stops."""
         record = await self.record(task_id, principal)
         broadcast = self.broadcasts.get(task_id)
         if broadcast is not None:
@@ -342,10 +285,6 @@ class TaskService:
 
     async def cancel(self, task_id: str, principal: Principal) -> Task:
         """Cancel a task, in whichever process it is driven.
-
-        Args:
-            task_id: The task.
-            principal: The sender of the request.
 
         Raises:
             TaskNotCancelableError: The task has ended, or did not stop in time.

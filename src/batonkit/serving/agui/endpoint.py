@@ -55,9 +55,6 @@ class ResumeRequest(Struct, frozen=True):
 def parse_request(content: bytes) -> agui.RunAgentInput:
     """Parse a request body.
 
-    Args:
-        content: The body.
-
     Raises:
         ServingError: The body is not an AG-UI request.
         InvalidIdError: The id of the run has characters that are not allowed.
@@ -78,11 +75,7 @@ def parse_request(content: bytes) -> agui.RunAgentInput:
 
 
 def initial_values(request: agui.RunAgentInput) -> dict[str, Any]:
-    """Return the initial values of a run: state, frontend tools, context and properties.
-
-    Args:
-        request: The parsed request.
-    """
+    """Return the initial values of a run: state, frontend tools, context and properties."""
     values = dict(state_values(request.state))
     if request.tools:
         values[TOOLS] = [_tool(tool) for tool in request.tools]
@@ -96,10 +89,6 @@ def initial_values(request: agui.RunAgentInput) -> dict[str, Any]:
 def requested_mode(request: agui.RunAgentInput, default: WhenBusy) -> WhenBusy:
     """Return what a request wants to happen if the thread has an unfinished run.
 
-    Args:
-        request: The parsed request.
-        default: The answer for requests that do not say it.
-
     Raises:
         ServingError: The request names an unknown mode.
     """
@@ -111,22 +100,13 @@ def requested_mode(request: agui.RunAgentInput, default: WhenBusy) -> WhenBusy:
 
 
 def input_messages(request: agui.RunAgentInput, *, is_known: bool) -> list[Message]:
-    """Return the input of a new run.
-
-    Args:
-        request: The parsed request.
-        is_known: Whether the store has the thread; then only the new user messages are returned.
-    """
+    """Return the input of a new run."""
     messages = from_agui_messages(request.messages)
     return new_user_messages(messages) if is_known else messages
 
 
 def parse_answers(request: agui.RunAgentInput, interrupts: dict[str, InterruptRaised]) -> ResumeRequest | None:
     """Return the answers in a request, or None if it answers no open interrupt.
-
-    Args:
-        request: The parsed request.
-        interrupts: The run's open interrupts by id.
 
     Raises:
         AnswerError: The request answers an interrupt that is not open.
@@ -180,20 +160,12 @@ _cancelling: set[asyncio.Task[Any]] = set()
 
 @dataclass(eq=False)
 class AGUIEndpoint(Endpoints):
-    """The endpoint of one AG-UI app.
-
-    Args:
-        when_busy: The default for requests that do not say how to handle a thread with an unfinished run.
-    """
+    """The endpoint of one AG-UI app."""
 
     when_busy: WhenBusy = "error"
 
     async def handle(self, request: Request) -> Response:
-        """Return the event stream of a run, or an error response.
-
-        Args:
-            request: The incoming request.
-        """
+        """Return the event stream of a run, or an error response."""
         try:
             principal = await self.guard.admit(request)
             body = await self.guard.parse_body(request, parse_request)

@@ -31,22 +31,13 @@ _CACHE_SIZE = 64
 
 
 class FrontendTool:
-    """A tool that the user interface executes; its answer is the result.
-
-    Args:
-        spec: The tool's name, description and parameters.
-    """
+    """A tool that the user interface executes; its answer is the result."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Raise an interrupt for the call and return the answer.
-
-        Args:
-            ctx: The context of the call.
-            arguments: The call's arguments as JSON.
-        """
+        """Raise an interrupt for the call and return the answer."""
         try:
             given = json.loads(arguments.strip() or "{}")
         except ValueError as error:

@@ -16,11 +16,7 @@ _MEDIA = {"image": core.Image, "audio": core.Audio}
 
 
 def from_agui_messages(messages: Iterable[Any]) -> list[core.Message]:
-    """Convert AG-UI messages. System, developer, reasoning and activity messages are dropped.
-
-    Args:
-        messages: The messages of a request.
-    """
+    """Convert AG-UI messages. System, developer, reasoning and activity messages are dropped."""
     names: dict[str, str] = {}
     converted: list[core.Message] = []
     for message in messages:
@@ -39,11 +35,7 @@ def from_agui_messages(messages: Iterable[Any]) -> list[core.Message]:
 
 
 def new_user_messages(messages: list[core.Message]) -> list[core.Message]:
-    """Return the user messages after the last other message.
-
-    Args:
-        messages: The conversation.
-    """
+    """Return the user messages after the last other message."""
     start = len(messages)
     while start and isinstance(messages[start - 1], core.UserMessage):
         start -= 1
@@ -52,9 +44,6 @@ def new_user_messages(messages: list[core.Message]) -> list[core.Message]:
 
 def from_agui_content(content: Any) -> core.Content:
     """Convert the content of an AG-UI message.
-
-    Args:
-        content: Text or parts.
 
     Raises:
         ServingError: A part is neither text nor has a url or data.
@@ -79,11 +68,7 @@ def _from_agui_part(part: Any) -> core.Part:
 
 
 def to_agui_content(content: core.Content) -> Any:
-    """Convert content to AG-UI: plain text, or parts if there is media.
-
-    Args:
-        content: The content of a message.
-    """
+    """Convert content to AG-UI: plain text, or parts if there is media."""
     if isinstance(content, str) or not core.media_of(content):
         return core.text_of(content)
     return [_to_agui_part(part) for part in content]
@@ -116,11 +101,7 @@ class StateMirror:
         self._values: dict[str, Any] = {}
 
     def load(self, values: Mapping[str, Any]) -> None:
-        """Add the initial values of a run.
-
-        Args:
-            values: The values.
-        """
+        """Add the initial values of a run."""
         self._values.update({key: value for key, value in values.items() if not key.startswith(HIDDEN)})
 
     def snapshot(self) -> dict[str, Any]:
@@ -128,11 +109,7 @@ class StateMirror:
         return dict(self._values)
 
     def apply(self, changes: ValueChanges | None) -> list[Any]:
-        """Apply changes and return them as a JSON patch.
-
-        Args:
-            changes: The changes that an event recorded.
-        """
+        """Apply changes and return them as a JSON patch."""
         if changes is None:
             return []
         patch: list[Any] = []
@@ -150,9 +127,6 @@ class StateMirror:
 
 def state_values(state: Any) -> dict[str, Any]:
     """Return the state of a request as initial values of a run.
-
-    Args:
-        state: The request's state.
 
     Raises:
         ServingError: The state is not an object, or has a reserved key.

@@ -21,11 +21,7 @@ from .messages import StateMirror, to_agui_content
 
 
 def is_frontend_call(interrupt: events.InterruptRaised) -> bool:
-    """Return whether an interrupt is a call of a frontend tool.
-
-    Args:
-        interrupt: The interrupt.
-    """
+    """Return whether an interrupt is a call of a frontend tool."""
     return interrupt.tool_call is not None and payload_fields(interrupt.payload).get("kind") == KIND
 
 
@@ -83,11 +79,7 @@ _CALL = re.compile(r"^(.*/m\d+\.\d+)/[^/]+$")
 
 
 class StepTranslator:
-    """Steps and subagents of one stream.
-
-    Args:
-        run_id: The prefix of subagent ids.
-    """
+    """Steps and subagents of one stream."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -97,11 +89,7 @@ class StepTranslator:
         self._finished: set[str] = set()
 
     def note(self, event: events.Event) -> None:
-        """Record the agents and calls that later activations refer to.
-
-        Args:
-            event: The next event of the log.
-        """
+        """Record the agents and calls that later activations refer to."""
         if isinstance(event, events.AgentStarted):
             self._agents[event.origin.id] = event.agent
         elif isinstance(event, events.AgentResponded):
@@ -109,20 +97,11 @@ class StepTranslator:
                 self._calls[f"{event.key}.{position}"] = call.id
 
     def tag(self, id: str) -> str | None:
-        """Return the subagent id of an activation; None at the top level.
-
-        Args:
-            id: The activation.
-        """
+        """Return the subagent id of an activation; None at the top level."""
         return f"{self._run_id}:{id}" if "/" in id else None
 
     def start(self, id: str, agent: str) -> Iterator[Any]:
-        """Open an activation and those around it, unless they are open.
-
-        Args:
-            id: The activation.
-            agent: Its agent.
-        """
+        """Open an activation and those around it, unless they are open."""
         if not id or id in self._active or id in self._finished:
             return
         if "/" not in id:
@@ -142,13 +121,7 @@ class StepTranslator:
         )
 
     def finish(self, id: str, raised: Sequence[events.InterruptRaised] = (), failure: str = "") -> Iterator[Any]:
-        """Close an activation, if it is open.
-
-        Args:
-            id: The activation.
-            raised: The open interrupts of a suspended run.
-            failure: The error message of a run that did not complete.
-        """
+        """Close an activation, if it is open."""
         agent, tag = self._active.pop(id, None), self.tag(id)
         if agent is None:
             return
@@ -163,12 +136,7 @@ class StepTranslator:
             yield agui.SubagentFinishedEvent(subagent_run_id=tag, outcome=suspended if raised else None)
 
     def finish_all(self, raised: Sequence[events.InterruptRaised], failure: str) -> Iterator[Any]:
-        """Close all activations, the innermost first.
-
-        Args:
-            raised: The open interrupts of a suspended run.
-            failure: The error message of a run that did not complete.
-        """
+        """Close all activations, the innermost first."""
         for id in [*self._active][::-1]:
             yield from self.finish(id, raised, failure)
 
@@ -179,11 +147,7 @@ class _OpenMessage(Struct):
 
 
 class MessageTranslator:
-    """Text, reasoning and tool calls of one stream; the caller adds the subagent ids.
-
-    Args:
-        run_id: The prefix of message ids.
-    """
+    """Text, reasoning and tool calls of one stream; the caller adds the subagent ids."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -195,31 +159,19 @@ class MessageTranslator:
         self._reasonings: dict[str, _OpenMessage] = {}
 
     def note(self, event: events.Event) -> None:
-        """Count the model responses.
-
-        Args:
-            event: The next event of the log.
-        """
+        """Count the model responses."""
         if isinstance(event, events.AgentResponded) and event.key.startswith(f"{event.origin.id}/m"):
             self._response_counts[event.origin.id] += 1
             self._restart_counts.pop(event.origin.id, None)
 
     def text(self, delta: events.TextDelta) -> Iterator[Any]:
-        """Translate a text delta.
-
-        Args:
-            delta: The delta.
-        """
+        """Translate a text delta."""
         if delta.text:
             yield from self._close_reasoning(delta.origin.id)
             yield from self._add_text(delta, self._next_id(delta.origin), delta.text)
 
     def reasoning(self, delta: events.ReasoningDelta) -> Iterator[Any]:
-        """Translate a reasoning delta.
-
-        Args:
-            delta: The delta.
-        """
+        """Translate a reasoning delta."""
         if not delta.text:
             return
         open = self._reasonings.get(delta.origin.id)
@@ -230,11 +182,7 @@ class MessageTranslator:
         yield agui.ReasoningMessageContentEvent(message_id=open.id, delta=delta.text)
 
     def response(self, response: events.AgentResponded) -> Iterator[Any]:
-        """Translate a complete response: the text that no delta has delivered, and the tool calls.
-
-        Args:
-            response: The response.
-        """
+        """Translate a complete response: the text that no delta has delivered, and the tool calls."""
         origin = response.origin.id
         yield from self._close_reasoning(origin)
         open = self._texts.get(origin)
@@ -254,11 +202,7 @@ class MessageTranslator:
             yield agui.ToolCallEndEvent(tool_call_id=call.id)
 
     def restart(self, place: events.Event | events.Delta) -> Iterator[Any]:
-        """Close the open messages of an activation, and tell the client that they are discarded.
-
-        Args:
-            place: The event or delta that restarts the response.
-        """
+        """Close the open messages of an activation, and tell the client that they are discarded."""
         id = place.origin.id
         discarded = [open.id for messages in (self._reasonings, self._texts) if (open := messages.get(id))]
         if discarded:
@@ -267,11 +211,7 @@ class MessageTranslator:
             yield agui.CustomEvent(name="baton.response_restarted", value={"discardedMessageIds": discarded})
 
     def close(self, id: str) -> Iterator[Any]:
-        """Close the open messages of an activation.
-
-        Args:
-            id: The activation.
-        """
+        """Close the open messages of an activation."""
         yield from self._close_reasoning(id)
         yield from self._close_text(id)
 
@@ -326,16 +266,7 @@ def _ignore(event: events.Event | events.Delta) -> _AGUIEvents:
 
 
 class EventTranslator:
-    """The translator of one stream of one run.
-
-    Args:
-        run_id: The prefix of message and subagent ids.
-        thread_id: The thread id of the request.
-        request_run_id: The run id of the request, which differs from `run_id` if the request resumes a run.
-        past: The events that precede the stream.
-        answered: Ids of the calls whose results the request contained.
-        show_errors: Send the message of the exception that failed the run.
-    """
+    """The translator of one stream of one run."""
 
     def __init__(
         self,
@@ -395,11 +326,7 @@ class EventTranslator:
         yield from self._open_tasks()
 
     def translate(self, event: events.Event | events.Delta) -> _AGUIEvents:
-        """Translate one event or delta.
-
-        Args:
-            event: The next event or delta of the run.
-        """
+        """Translate one event or delta."""
         read = self._contents.get(type(event))
         if read is None:
             handle = self._handlers.get(type(event))

@@ -37,12 +37,7 @@ class ApiEndpoints(Endpoints, ABC):
         """Return the endpoints by path and method."""
 
     async def handle(self, by_method: Mapping[str, Endpoint], request: Request) -> Response:
-        """Answer a request; every failure becomes a response.
-
-        Args:
-            by_method: The endpoints of the path.
-            request: The incoming request.
-        """
+        """Answer a request; every failure becomes a response."""
         try:
             principal = await self.guard.admit(request)
             return await by_method["GET" if request.method == "HEAD" else request.method](principal, request)
@@ -52,14 +47,7 @@ class ApiEndpoints(Endpoints, ABC):
     async def run_response(
         self, principal: Principal, id: str, status: int = 200, headers: dict[str, str] | None = None
     ) -> Response:
-        """Return a run with the details of its log, or a message that waits.
-
-        Args:
-            principal: The caller.
-            id: The id as the caller sent it.
-            status: The status of the response.
-            headers: Its headers.
-        """
+        """Return a run with the details of its log, or a message that waits."""
         record = await self.find_run(principal, id)
         if isinstance(record, WaitingMessage):
             return json_response(schemas.to_waiting_detail(record, principal), status, headers)
@@ -69,10 +57,6 @@ class ApiEndpoints(Endpoints, ABC):
 
     async def require_run(self, principal: Principal, id: str) -> RunRecord:
         """Return the record of a run.
-
-        Args:
-            principal: The caller.
-            id: The id as the caller sent it.
 
         Raises:
             RunNotFoundError: There is no such run.
@@ -85,10 +69,6 @@ class ApiEndpoints(Endpoints, ABC):
 
     async def find_run(self, principal: Principal, id: str) -> RunRecord | WaitingMessage:
         """Return a run, or a message that waits.
-
-        Args:
-            principal: The caller.
-            id: The id as the caller sent it.
 
         Raises:
             RunNotFoundError: There is no such run.
@@ -107,11 +87,6 @@ class ApiEndpoints(Endpoints, ABC):
 def path_id(request: Request, what: str, name: str = "id") -> str:
     """Return an id in the path of a request.
 
-    Args:
-        request: The incoming request.
-        what: The kind of object, for the error message.
-        name: The name of the path parameter.
-
     Raises:
         ServingError: 404 if no run and no thread can have it.
     """
@@ -125,12 +100,6 @@ def path_id(request: Request, what: str, name: str = "id") -> str:
 def parse_int(text: str, what: str, *, minimum: int, maximum: int) -> int:
     """Parse a parameter that is an integer.
 
-    Args:
-        text: The parameter.
-        what: Its name, for the error message.
-        minimum: The smallest allowed value.
-        maximum: The largest allowed value.
-
     Raises:
         ServingError: 422 if it is invalid.
     """
@@ -141,10 +110,6 @@ def parse_int(text: str, what: str, *, minimum: int, maximum: int) -> int:
 
 def parse_time(text: str | None, what: str) -> float | None:
     """Parse a parameter that is a time in seconds since the epoch.
-
-    Args:
-        text: The parameter; None if it is absent.
-        what: Its name, for the error message.
 
     Raises:
         ServingError: 422 if it is invalid.
@@ -159,11 +124,6 @@ def parse_time(text: str | None, what: str) -> float | None:
 def parse_choice(text: str, what: str, choices: Sequence[str]) -> str:
     """Parse a parameter that is one of several words.
 
-    Args:
-        text: The parameter.
-        what: Its name, for the error message.
-        choices: The allowed words.
-
     Raises:
         ServingError: 422 if it is not one of them.
     """
@@ -173,24 +133,12 @@ def parse_choice(text: str, what: str, choices: Sequence[str]) -> str:
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a JSON response.
-
-    Args:
-        body: The body.
-        status: The status.
-        headers: The headers.
-    """
+    """Return a JSON response."""
     return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
 
 
 def compressed_response(request: Request, content: bytes, media_type: str = "application/json") -> Response:
-    """Return a response that is compressed if it is large and the client accepts it.
-
-    Args:
-        request: The incoming request.
-        content: The body.
-        media_type: Its type.
-    """
+    """Return a response that is compressed if it is large and the client accepts it."""
     headers = {"Vary": "Accept-Encoding"}
     if len(content) > _MIN_COMPRESSED and "gzip" in request.headers.get("accept-encoding", ""):
         content = gzip.compress(content, compresslevel=5, mtime=0)

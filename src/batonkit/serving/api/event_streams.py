@@ -109,9 +109,6 @@ def last_event_id(request: Request) -> int:
 
     It comes from the header `Last-Event-ID` or from the parameter `after`.
 
-    Args:
-        request: The incoming request.
-
     Raises:
         ServingError: 422 if it is not a number.
     """

@@ -35,11 +35,7 @@ _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 @dataclass(eq=False)
 class RunEndpoints(ApiEndpoints):
-    """The endpoints that start, show and change runs.
-
-    Args:
-        client_options: The options of a run that clients may set.
-    """
+    """The endpoints that start, show and change runs."""
 
     client_options: ClientOptions = NO_OPTIONS
 

@@ -118,13 +118,7 @@ class InspectionEndpoints(ApiEndpoints):
         return response
 
     async def export(self, principal: Principal, record: RunRecord, events: Sequence[Event]) -> ExportedRun:
-        """Return a run with everything that is needed to show it elsewhere.
-
-        Args:
-            principal: The reader, who sees public ids.
-            record: The run's record.
-            events: The run's log.
-        """
+        """Return a run with everything that is needed to show it elsewhere."""
         found = await self.background.runner.requests(record.run_id)
         return ExportedRun(
             1,

@@ -107,13 +107,7 @@ _STREAM_DESCRIPTION = (
 
 
 def openapi_document(root: str = "", auth: Sequence[Auth] = (), *, inspection: bool = False) -> dict[str, Any]:
-    """Return the OpenAPI document.
-
-    Args:
-        root: The path under which the API is mounted.
-        auth: The accepted authentication schemes.
-        inspection: Whether the API has the endpoints for developers.
-    """
+    """Return the OpenAPI document."""
     document: dict[str, Any] = {**_base_document(inspection), "servers": [{"url": root or "/"}]}
     if auth:
         document["security"] = [{scheme.name: []} for scheme in auth]

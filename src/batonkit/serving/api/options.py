@@ -19,11 +19,6 @@ from .schemas import AgentOptionsBody, StartRunBody
 def client_run_args(body: StartRunBody, allowed: ClientOptions, team: Team) -> RunArgs[Any]:
     """Return the options of a request as arguments of a run.
 
-    Args:
-        body: The request.
-        allowed: The options that clients may set.
-        team: The team.
-
     Raises:
         ServingError: An option is not allowed or not valid.
     """

@@ -125,13 +125,7 @@ class OverviewEndpoints(ApiEndpoints):
 
 
 async def watch_runs(store: Store, owner: str | None, after: float | None) -> AsyncGenerator[RunChange]:
-    """Yield runs whenever they have changed, at least once for each change of status.
-
-    Args:
-        store: The store.
-        owner: Only the runs of this owner; None for all.
-        after: Yield all runs whose status has changed since this time first; None for later changes only.
-    """
+    """Yield runs whenever they have changed, at least once for each change of status."""
     seen: dict[str, tuple[int, str]] = {}
     if after is None:
         page = await store.list(owner=owner, order_by="changed", limit=_PAGE)

@@ -17,13 +17,7 @@ from .openapi import openapi_document
 
 
 def make_routes(endpoints: Sequence[ApiEndpoints], guard: RequestGuard, *, inspection: bool) -> list[Route]:
-    """Return the routes of the API.
-
-    Args:
-        endpoints: The endpoints to serve.
-        guard: The checks that every request passes.
-        inspection: Whether the endpoints for developers are among them.
-    """
+    """Return the routes of the API."""
 
     async def openapi(request: Request) -> Response:
         root = str(request.scope.get("root_path", ""))
@@ -45,12 +39,7 @@ async def _health(request: Request) -> Response:
 
 
 async def unknown_path(request: Request, error: Exception) -> Response:
-    """Return the response for an unknown path or method.
-
-    Args:
-        request: The incoming request.
-        error: The exception that Starlette raised.
-    """
+    """Return the response for an unknown path or method."""
     if isinstance(error, HTTPException) and error.status_code == 405:
         message = "this path does not support the method"
         return ServingError(405, "method_not_allowed", message, headers=error.headers).response()

@@ -164,13 +164,7 @@ class HealthBody(Struct, frozen=True):
 
 
 def to_run_view(record: RunRecord, principal: Principal, summary: RunSummary | None = None) -> RunView:
-    """Return the list entry of a run.
-
-    Args:
-        record: The run's record.
-        principal: The reader, who sees public ids.
-        summary: The run's summary.
-    """
+    """Return the list entry of a run."""
     if summary is not None and summary.forked_from:
         summary = replace(summary, forked_from=principal.to_public_id(summary.forked_from))
     return RunView(
@@ -186,24 +180,12 @@ def to_run_view(record: RunRecord, principal: Principal, summary: RunSummary | N
 
 
 def public_summary(summary: RunSummary, *, show_errors: bool) -> RunSummary:
-    """Return a summary without the message of the run's error, unless callers may see it.
-
-    Args:
-        summary: The summary.
-        show_errors: Keep the message.
-    """
+    """Return a summary without the message of the run's error, unless callers may see it."""
     return summary if show_errors else replace(summary, error=summary.error.partition(":")[0])
 
 
 def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Principal, *, show_errors: bool) -> RunDetail:
-    """Return a run with the details of its log.
-
-    Args:
-        record: The run's record.
-        events: The run's log.
-        principal: The reader, who sees public ids.
-        show_errors: Include the message of the exception that failed the run.
-    """
+    """Return a run with the details of its log."""
     failed = events[-1] if record.status == "failed" and events and isinstance(events[-1], RunFailed) else None
     return RunDetail(
         **asdict(to_run_view(record, principal, public_summary(summarize(events), show_errors=show_errors))),
@@ -217,13 +199,7 @@ def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Princip
 
 
 def to_waiting_detail(message: WaitingMessage, principal: Principal, status: RunStatus | None = None) -> RunDetail:
-    """Return a message that waits, in the form of the run that it may become.
-
-    Args:
-        message: The message.
-        principal: The reader, who sees public ids.
-        status: The status to show instead of `waiting`.
-    """
+    """Return a message that waits, in the form of the run that it may become."""
     return RunDetail(
         id=principal.to_public_id(message.run_id),
         status=status or "waiting",
@@ -241,13 +217,7 @@ def to_waiting_detail(message: WaitingMessage, principal: Principal, status: Run
 
 
 def encode_public_event(event: Event | Delta, principal: Principal, *, show_errors: bool) -> bytes:
-    """Encode an event as JSON with public ids and without internal details.
-
-    Args:
-        event: The event.
-        principal: The reader, who sees public ids.
-        show_errors: Include the message of the exception that failed a run.
-    """
+    """Encode an event as JSON with public ids and without internal details."""
     event = _with_public_ids(event, principal)
     if isinstance(event, RunStarted):
         event = replace(event, team_fingerprint={}, forked_from="", owner="", options={}, summaries=(), traceparent="")
@@ -266,10 +236,6 @@ def encode_logged_event(event: Event, principal: Principal) -> bytes:
     """Encode an event as JSON with public ids, otherwise as the log has it.
 
     Of a recorded request only the policy is left; `/runs/{id}/reads` shows the rest.
-
-    Args:
-        event: The event.
-        principal: The reader, who sees public ids.
     """
     if principal.prefix:
         event = _with_public_ids(event, principal)

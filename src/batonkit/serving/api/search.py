@@ -24,18 +24,7 @@ NO_SUMMARY = RunSummary()
 
 
 class RunSearch(Struct, frozen=True):
-    """A search for runs.
-
-    Args:
-        filters: The filters of the store.
-        limit: The size of a page.
-        cursor: The cursor of the page.
-        words: Words that all must be in the run's first words, ids, agents or error.
-        agent: An agent that must have been active.
-        forked_from: The run, by its id in the store, that it was forked from.
-        min_cost: The least cost.
-        show_errors: Search and return the messages of exceptions, too.
-    """
+    """A search for runs."""
 
     filters: RunFilters
     limit: int
@@ -47,11 +36,7 @@ class RunSearch(Struct, frozen=True):
     show_errors: bool = False
 
     async def find(self, store: Store) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
-        """Return a page of runs with their summaries, and the cursor of the next page. Reads no log.
-
-        Args:
-            store: The store.
-        """
+        """Return a page of runs with their summaries, and the cursor of the next page. Reads no log."""
         if not self.words and not self.agent and not self.forked_from and not self.min_cost:
             page = await store.list(**self._page(self.limit, self.cursor))
             return await self._with_summaries(store, page.records), page.next_cursor
@@ -99,11 +84,6 @@ class RunSearch(Struct, frozen=True):
 
 def parse_search(query: QueryParams, principal: Principal, *, show_errors: bool) -> RunSearch:
     """Parse the parameters of `GET /runs`.
-
-    Args:
-        query: The parameters.
-        principal: The caller, who sees only its own runs.
-        show_errors: Search and return the messages of exceptions, too.
 
     Raises:
         ServingError: A parameter is invalid.

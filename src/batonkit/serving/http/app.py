@@ -45,13 +45,6 @@ def to_background_runner(
 ) -> BackgroundRunner:
     """Return the background runner that an app serves.
 
-    Args:
-        target: An agent gets a runner of its own; without `store`, its runs are kept in memory.
-        what: The app's factory, for error messages.
-        context_factory: Creates the contexts of runs; None for the runner's own.
-        store: The store of an agent's runner.
-        lease_seconds: The lease of an agent's runner.
-
     Raises:
         SetupError: The runner has no store, or an option is given for a target that has its own.
     """
@@ -71,11 +64,6 @@ def with_context_factory(
 ) -> Runner[Any, Any] | BackgroundRunner:
     """Return the runner that an app serves, with the app's way to create contexts.
 
-    Args:
-        target: The runner; it stays unchanged.
-        what: The app's factory, for error messages.
-        context_factory: Creates the contexts of runs; None for the runner's own.
-
     Raises:
         SetupError: The target is a background runner, which other apps may share.
     """
@@ -92,15 +80,7 @@ def with_context_factory(
 
 @dataclass(eq=False)
 class Endpoints:
-    """The endpoints of one app that streams events.
-
-    Args:
-        background: The runner that drives the runs; it must have a store.
-        guard: The checks that every request passes.
-        heartbeat: Seconds of silence after which a stream sends a comment.
-        show_errors: Show callers the message of the exception that failed a run.
-        cancel_on_disconnect: Whether a run is cancelled when its client disconnects.
-    """
+    """The endpoints of one app that streams events."""
 
     background: BackgroundRunner
     guard: "RequestGuard"
@@ -120,11 +100,7 @@ class SupportsDrain(Protocol):
     """An object that drives runs, such as a `BackgroundRunner`."""
 
     async def drain(self, seconds: float = 10.0) -> None:
-        """Take no more runs, let turns in flight finish, and stop driving.
-
-        Args:
-            seconds: The time for the turns in flight.
-        """
+        """Take no more runs, let turns in flight finish, and stop driving."""
         ...
 
     async def release_all(self) -> None:
@@ -133,11 +109,7 @@ class SupportsDrain(Protocol):
 
 
 class Shutdown:
-    """The shutdown of an app, known to its server and to its responses.
-
-    Args:
-        runs: The object that drives the app's runs.
-    """
+    """The shutdown of an app, known to its server and to its responses."""
 
     def __init__(self, runs: SupportsDrain) -> None:
         self.has_started = False
@@ -156,11 +128,7 @@ class Shutdown:
                 self._streams.discard(stream)
 
     async def run(self, seconds: float) -> None:
-        """End the event streams now, and drain the app's runs.
-
-        Args:
-            seconds: The time for the turns in flight.
-        """
+        """End the event streams now, and drain the app's runs."""
         self.has_started = True
         for stream in self._streams:
             stream.reschedule(0)
@@ -211,15 +179,7 @@ def make_app(
     cors_origins: Sequence[str] = (),
     handlers: "Mapping[Any, ExceptionHandler] | None" = None,
 ) -> "Starlette":
-    """Return a Starlette app that recovers abandoned runs and drains its own at shutdown.
-
-    Args:
-        routes: The app's routes.
-        background: The runner that drives the app's runs.
-        close: Closes the other resources of the app, after its runs are released.
-        cors_origins: Origins whose pages may call the app.
-        handlers: Starlette's exception handlers.
-    """
+    """Return a Starlette app that recovers abandoned runs and drains its own at shutdown."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
 
@@ -237,11 +197,7 @@ def make_app(
 
 
 class TraceContextMiddleware:
-    """ASGI middleware that lets runs continue the trace of the client.
-
-    Args:
-        app: The app behind the middleware.
-    """
+    """ASGI middleware that lets runs continue the trace of the client."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
@@ -257,11 +213,7 @@ class TraceContextMiddleware:
 
 
 class AccessLog:
-    """ASGI middleware that logs each response with its client, method, path, status and time.
-
-    Args:
-        app: The app behind the middleware.
-    """
+    """ASGI middleware that logs each response with its client, method, path, status and time."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
@@ -289,11 +241,7 @@ class AccessLog:
 
 
 def cors_middleware(origins: Sequence[str]) -> "list[Middleware]":
-    """Return the CORS middleware for some origins, or no middleware without origins.
-
-    Args:
-        origins: Origins whose pages may call the app.
-    """
+    """Return the CORS middleware for some origins, or no middleware without origins."""
     from starlette.middleware import Middleware
     from starlette.middleware.cors import CORSMiddleware
 

@@ -70,9 +70,6 @@ class Principal(Struct, frozen=True):
 class TokenRegistry:
     """Known tokens and the principals they belong to.
 
-    Args:
-        token: The known tokens.
-
     Raises:
         SetupError: A token or a principal name is empty.
     """
@@ -88,11 +85,7 @@ class TokenRegistry:
             raise SetupError("a token is empty; pass a non-empty token or omit auth")
 
     async def find(self, token: str) -> Principal | None:
-        """Return the principal of a token, or None if the token is invalid.
-
-        Args:
-            token: The token from the request.
-        """
+        """Return the principal of a token, or None if the token is invalid."""
         if self._verifier is not None:
             name = self._verifier(token)
             if isawaitable(name):
@@ -342,9 +335,6 @@ class MutualTLSAuth(Auth):
 def to_auth_list(auth: AuthLike | None) -> tuple[Auth, ...]:
     """Normalize an `auth` argument to a tuple of schemes.
 
-    Args:
-        auth: The argument of an app; None means no authentication.
-
     Raises:
         SetupError: The sequence is empty, or two schemes have the same name.
     """
@@ -363,12 +353,7 @@ def to_auth_list(auth: AuthLike | None) -> tuple[Auth, ...]:
 
 
 async def authenticate(request: "Request", auth: Sequence[Auth]) -> Principal | None:
-    """Return the principal of a request by the first scheme that accepts it, or None.
-
-    Args:
-        request: The incoming request.
-        auth: The schemes to try, in order.
-    """
+    """Return the principal of a request by the first scheme that accepts it, or None."""
     for scheme in auth:
         principal = await scheme.authenticate(request)
         # A name that no store can keep is rejected.
@@ -378,22 +363,14 @@ async def authenticate(request: "Request", auth: Sequence[Auth]) -> Principal | 
 
 
 def unauthorized(auth: Sequence[Auth]) -> tuple[str, dict[str, str]]:
-    """Return the message and the headers of a 401 response.
-
-    Args:
-        auth: The schemes that the client may use.
-    """
+    """Return the message and the headers of a 401 response."""
     expected = " or ".join([scheme.expects or scheme.name for scheme in auth])
     challenges = ", ".join([scheme.challenge for scheme in auth if scheme.challenge])
     return f"authentication required: send {expected}", {"WWW-Authenticate": challenges} if challenges else {}
 
 
 def is_local(host: str) -> bool:
-    """Return whether a host is a loopback name or address.
-
-    Args:
-        host: A host name or an IP address.
-    """
+    """Return whether a host is a loopback name or address."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True

@@ -9,11 +9,7 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._~@+=-]")
 
 
 def attachment_headers(name: str) -> dict[str, str]:
-    """Return the header that names the file of a download (RFC 6266).
-
-    Args:
-        name: The name of the file; characters that files cannot have in their names become hyphens.
-    """
+    """Return the header that names the file of a download (RFC 6266)."""
     printable = "".join([each if each.isprintable() else "-" for each in _RESERVED.sub("-", name)])
     plain = _NOT_PLAIN.sub("-", printable)
     header = f'attachment; filename="{plain}"'

@@ -13,14 +13,7 @@ _logger = logging.getLogger("baton.serving")
 
 
 class ServingError(Exception):
-    """An error that is reported to the client.
-
-    Args:
-        status: The HTTP status.
-        code: A machine-readable error code.
-        message: A message for people.
-        headers: Additional response headers.
-    """
+    """An error that is reported to the client."""
 
     def __init__(self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -52,11 +45,7 @@ _RESPONSES: tuple[tuple[type[errors.BatonError], int, str, str], ...] = (
 
 
 def to_serving_error(error: Exception) -> ServingError:
-    """Map an exception to the error that the client receives.
-
-    Args:
-        error: The exception that ended the request.
-    """
+    """Map an exception to the error that the client receives."""
     if isinstance(error, ServingError):
         return error
     if isinstance(error, errors.InvalidIdError):
@@ -78,10 +67,6 @@ def to_serving_error(error: Exception) -> ServingError:
 def check_interrupt_ids(given: Iterable[str], interrupts: Collection[str]) -> None:
     """Raise unless all answered interrupts are open.
 
-    Args:
-        given: The interrupts that a request answers.
-        interrupts: The open interrupts.
-
     Raises:
         AnswerError: One of them is not open.
     """
@@ -92,12 +77,7 @@ def check_interrupt_ids(given: Iterable[str], interrupts: Collection[str]) -> No
 
 
 def error_response(request: Request, error: Exception) -> Response:
-    """Return the response for a request that raised an exception; server errors are logged.
-
-    Args:
-        request: The request that failed.
-        error: The exception.
-    """
+    """Return the response for a request that raised an exception; server errors are logged."""
     reported = to_serving_error(error)
     if reported.status >= 500:
         _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)

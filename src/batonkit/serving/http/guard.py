@@ -27,12 +27,6 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 class RequestGuard:
     """Authentication and body checks for the requests of one app.
 
-    Args:
-        auth: The accepted authentication schemes.
-        allow_anonymous: Accept requests from other machines without authentication. Ignored if `auth` is given.
-        max_body: The largest accepted body in bytes.
-        cors_origins: Origins whose pages may send requests that change something.
-
     Raises:
         SetupError: `max_body` is less than 1, or `auth` is invalid.
     """
@@ -57,9 +51,6 @@ class RequestGuard:
     async def admit(self, request: Request) -> Principal:
         """Return the principal of a request.
 
-        Args:
-            request: The incoming request.
-
         Raises:
             ServingError: 401 or 403 if the request is not admitted.
         """
@@ -75,9 +66,6 @@ class RequestGuard:
     def check_source(self, request: Request) -> None:
         """Reject requests from other machines or other sites; `admit` does this too.
 
-        Args:
-            request: The incoming request.
-
         Raises:
             ServingError: 403 if the app has no auth and the request is not local, or if a page of another site sent
                 it and the browser may have added credentials.
@@ -92,11 +80,7 @@ class RequestGuard:
             raise ServingError(403, "cross_site", message)
 
     def protect(self, handle: _Endpoint) -> _Endpoint:
-        """Return an endpoint that needs no authentication, with the checks of `check_source`.
-
-        Args:
-            handle: The endpoint without checks.
-        """
+        """Return an endpoint that needs no authentication, with the checks of `check_source`."""
 
         async def checked(request: Request) -> Response:
             try:
@@ -109,11 +93,6 @@ class RequestGuard:
 
     async def parse_body(self, request: Request, parse: Callable[[bytes], T], *, default: T | None = None) -> T:
         """Read and parse a JSON body.
-
-        Args:
-            request: The incoming request.
-            parse: The function that decodes the body.
-            default: The value for an empty body; without it, a body is required.
 
         Raises:
             ServingError: The body is too large, is not JSON or does not match the schema.
@@ -132,9 +111,6 @@ class RequestGuard:
 
     async def read_body(self, request: Request) -> bytes:
         """Read a body, but no more than `max_body` bytes of it, and only while it keeps arriving.
-
-        Args:
-            request: The incoming request.
 
         Raises:
             ServingError: The body is too large, incomplete or too slow.
@@ -161,11 +137,7 @@ class RequestGuard:
 
 
 def media_type(request: Request) -> str:
-    """Return the media type of a request's body, in lower case and without parameters.
-
-    Args:
-        request: The incoming request.
-    """
+    """Return the media type of a request's body, in lower case and without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -186,12 +158,7 @@ def _is_cross_site(request: Request) -> bool:
 
 
 class AuthMiddleware:
-    """ASGI middleware that applies a `RequestGuard` to an app that has no checks of its own.
-
-    Args:
-        app: The app behind the middleware; it reads the principal with `get_principal`.
-        guard: The checks to apply.
-    """
+    """ASGI middleware that applies a `RequestGuard` to an app that has no checks of its own."""
 
     def __init__(self, app: ASGIApp, guard: RequestGuard) -> None:
         self._app = app
@@ -222,10 +189,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def get_principal(request: Request | None) -> Principal:
-    """Return the principal that `AuthMiddleware` stored, else one that sees everything.
-
-    Args:
-        request: The request, or None for a transport without requests.
-    """
+    """Return the principal that `AuthMiddleware` stored, else one that sees everything."""
     principal = None if request is None else request.scope.get(_PRINCIPAL)
     return principal if isinstance(principal, Principal) else Principal(sees_all=True)

@@ -22,13 +22,7 @@ _HEARTBEAT_SECONDS = 15.0
 
 
 def encode_frame(data: bytes | str, *, event: str = "", id: str = "") -> bytes:
-    """Encode one event.
-
-    Args:
-        data: The event's data, on one line.
-        event: The event's type.
-        id: The event's id.
-    """
+    """Encode one event."""
     head = (f"id: {id}\n" if id else "") + (f"event: {event}\n" if event else "")
     return head.encode() + b"data: " + (data.encode() if isinstance(data, str) else data) + b"\n\n"
 
@@ -37,11 +31,6 @@ class SSEResponse(StreamingResponse):
     """A response that streams frames and is never cached or buffered.
 
     When the server shuts down, the stream ends at once and asks the client to reconnect.
-
-    Args:
-        frames: The encoded frames.
-        on_disconnect: Called if the client disconnects before the end, but not if the server shuts down.
-        on_shutdown: Returns the last frames of a stream that the server ends early.
     """
 
     def __init__(
@@ -62,20 +51,12 @@ class SSEResponse(StreamingResponse):
         await super().__call__(scope, receive, send)
 
     async def listen_for_disconnect(self, receive: Receive) -> None:
-        """Wait until the client disconnects.
-
-        Args:
-            receive: The ASGI receive function.
-        """
+        """Wait until the client disconnects."""
         await super().listen_for_disconnect(receive)
         self._disconnected()
 
     async def stream_response(self, send: Send) -> None:
-        """Send the frames.
-
-        Args:
-            send: The ASGI send function.
-        """
+        """Send the frames."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
@@ -104,10 +85,6 @@ async def iter_frames(
     """Yield each batch as one piece of the response, and a heartbeat for an empty one.
 
     Closes the source.
-
-    Args:
-        batches: The items; an empty batch after each silence.
-        encode: Encodes an item as frames.
     """
     async with aclosing(batches):
         async for batch in batches:
@@ -119,13 +96,7 @@ async def iter_frames(
 async def stream_response(
     updates: AsyncGenerator[T], encode: Callable[[T], str], encode_error: Callable[[Exception], str]
 ) -> SSEResponse:
-    """Return a stream of updates. Raises the error of the first update, if any.
-
-    Args:
-        updates: The updates to send.
-        encode: Encodes an update as the data of a frame.
-        encode_error: Encodes an error that ends the stream early.
-    """
+    """Return a stream of updates. Raises the error of the first update, if any."""
     first = await anext(updates)
 
     async def frames() -> AsyncGenerator[bytes]:
@@ -142,9 +113,5 @@ async def stream_response(
 
 
 def single_event_response(data: str) -> Response:
-    """Return an event stream with one event.
-
-    Args:
-        data: The event's data, on one line.
-    """
+    """Return an event stream with one event."""
     return Response(encode_frame(data), media_type="text/event-stream", headers=_HEADERS)

@@ -20,15 +20,7 @@ def run_demo_loop(
     *,
     client: Any = None,
 ) -> None:
-    """Chat with the agents until the user types `exit` or the input ends.
-
-    Args:
-        starting_agent: The first agent.
-        context_variables: Variables for functions and instructions.
-        stream: Whether to print responses as they arrive.
-        debug: Whether to print each step.
-        client: The client of `Swarm`.
-    """
+    """Chat with the agents until the user types `exit` or the input ends."""
     swarm = Swarm(client) if client is not None else Swarm()
     print("Starting Swarm CLI on Baton. Type `exit` to leave.")
     messages: list[Any] = []

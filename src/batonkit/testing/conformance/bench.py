@@ -26,18 +26,10 @@ class Bench(ABC, Generic[P, M]):
 
     @abstractmethod
     def model(self, provider: P) -> M:
-        """Create the model under test for this provider.
-
-        Args:
-            provider: The provider, opened.
-        """
+        """Create the model under test for this provider."""
 
     def needs(self, ability: str) -> None:
-        """Skip the check if the model lacks a capability.
-
-        Args:
-            ability: The capability.
-        """
+        """Skip the check if the model lacks a capability."""
         if ability in self.cannot:
             pytest.skip(f"{type(self).__name__} says that it cannot do: {ability}")
 

@@ -54,12 +54,7 @@ def _engine_check(check: EngineCheck) -> EngineCheck:
 
 
 class EngineBench:
-    """Runs of one small team at a place, and workers that drive them.
-
-    Args:
-        place: The store and the engines.
-        lease_seconds: The `lease_seconds` of the runners.
-    """
+    """Runs of one small team at a place, and workers that drive them."""
 
     def __init__(self, place: EnginePlace, lease_seconds: float = _LEASE) -> None:
         self._place = place
@@ -79,12 +74,7 @@ class EngineBench:
         """A runner for submitting and answering runs."""
 
     def new_runner(self, name: str = "Echo", *, wrap_store: Callable[[Store], Store] | None = None) -> Runner[Any, Any]:
-        """Return a runner of the team with a store of its own.
-
-        Args:
-            name: The name of the team's agent.
-            wrap_store: Returns the store that the runner writes to.
-        """
+        """Return a runner of the team with a store of its own."""
         bench = self
 
         @agent(name)
@@ -131,14 +121,7 @@ class EngineBench:
         concurrency: int = 20,
         wrap_store: Callable[[Store], Store] | None = None,
     ) -> AsyncGenerator[Worker]:
-        """Run a worker with an engine of its own while a block runs.
-
-        Args:
-            name: The name of the team's agent.
-            drain: The worker's `drain`.
-            concurrency: The worker's `concurrency`.
-            wrap_store: Returns the store that the worker's runner writes to, given the one of the engine.
-        """
+        """Run a worker with an engine of its own while a block runs."""
         runner = self.new_runner(name, wrap_store=wrap_store)
         engine = self._place.open_engine(self.stores[-1])
         worker = Worker(runner, engine=engine, drain=drain, concurrency=concurrency)
@@ -298,7 +281,6 @@ async def runs_of_a_dead_worker_are_driven(place: EnginePlace) -> None:
 @_engine_check
 async def duplicates_do_no_harm(place: EnginePlace) -> None:
     """A run that is delivered eight times at once is driven once."""
-    # G15
     async with _bench(place) as bench, bench.working() as one, bench.working() as other:
         run_id = await bench.runner.submit("wait")
         await bench.until(lambda: bench.started[run_id] == 1, "the run is driven")
@@ -318,7 +300,6 @@ async def duplicates_do_no_harm(place: EnginePlace) -> None:
 @_engine_check
 async def runs_of_other_teams_are_left_alone(place: EnginePlace) -> None:
     """Two versions of a team work side by side, each on its own runs."""
-    # G10
     async with _bench(place) as bench:
         old = [await bench.runner.submit("old") for _ in range(3)]
         new = [await bench.new_runner("Changed").submit("new") for _ in range(3)]
@@ -344,7 +325,6 @@ async def a_worker_drives_as_many_runs_as_it_may(place: EnginePlace) -> None:
 @_engine_check
 async def urgent_runs_come_first(place: EnginePlace) -> None:
     """Waiting runs are driven by priority, then by age."""
-    # G10
     async with _bench(place) as bench:
         blocker = await bench.runner.submit("wait")
         async with bench.working(concurrency=1):
@@ -359,7 +339,6 @@ async def urgent_runs_come_first(place: EnginePlace) -> None:
 @_engine_check
 async def runs_are_not_driven_before_their_time(place: EnginePlace) -> None:
     """A run with `not_before` waits, also if it is delivered, and is driven then."""
-    # G3
     async with _bench(place) as bench, bench.working() as worker:
         later = await bench.runner.submit("later", not_before=timedelta(seconds=_DELAY))
         record = await bench.stores[0].record(later)
@@ -375,7 +354,6 @@ async def runs_are_not_driven_before_their_time(place: EnginePlace) -> None:
 @_engine_check
 async def deadlines_wake_suspended_runs(place: EnginePlace) -> None:
     """A suspended run whose interrupt expires is driven again."""
-    # G3
     async with _bench(place) as bench, bench.working():
         run_id = await bench.runner.submit("expire")
         await bench.until_status(run_id, "suspended", "completed")
@@ -388,7 +366,6 @@ async def deadlines_wake_suspended_runs(place: EnginePlace) -> None:
 @_engine_check
 async def messages_of_a_thread_keep_their_order(place: EnginePlace) -> None:
     """Messages for a busy thread are driven one after the other, across a suspension too."""
-    # G4, G15
     async with _bench(place) as bench, bench.working(), bench.working():
         runs = [await bench.runner.submit("one", thread="t")]
         texts = ("two", "ask", "four", "five", "six")

@@ -41,9 +41,6 @@ class ModelProvider(Protocol):
     async def client_left(self, within: float) -> object:
         """Wait until a client disconnects during a response.
 
-        Args:
-            within: The time limit in seconds.
-
         Raises:
             AssertionError: No client disconnected in time.
         """
@@ -59,19 +56,11 @@ class ModelBench(Bench[P, Model]):
 
     @abstractmethod
     def provider(self, steps: Iterable[ScriptStep]) -> AbstractAsyncContextManager[P]:
-        """Create a provider that plays these steps.
-
-        Args:
-            steps: The script.
-        """
+        """Create a provider that plays these steps."""
 
     @asynccontextmanager
     async def played(self, *steps: ScriptStep) -> AsyncGenerator[tuple[Model, P], None]:
-        """Open a model whose provider plays these steps.
-
-        Args:
-            steps: The script.
-        """
+        """Open a model whose provider plays these steps."""
         async with self.provider(steps) as provider:
             model = self.model(provider)
             try:

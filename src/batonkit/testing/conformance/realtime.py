@@ -104,12 +104,7 @@ class RealtimeBench(Bench[P, RealtimeModel]):
 
     @abstractmethod
     def provider(self, steps: Iterable[ScriptStep], hears: Iterable[str]) -> AbstractAsyncContextManager[P]:
-        """Create a provider that plays these steps, one for each response.
-
-        Args:
-            steps: The script.
-            hears: The words that it recognizes in the user's audio.
-        """
+        """Create a provider that plays these steps, one for each response."""
 
     @asynccontextmanager
     async def talking(

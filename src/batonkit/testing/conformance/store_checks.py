@@ -48,11 +48,7 @@ StoreCheck: TypeAlias = Callable[[Open], Awaitable[None]]
 
 
 def check_name(check: Callable[..., object]) -> str:
-    """Return the name of a check, for pytest's `ids=`.
-
-    Args:
-        check: The check.
-    """
+    """Return the name of a check, for pytest's `ids=`."""
     return getattr(check, "__name__", repr(check))
 
 

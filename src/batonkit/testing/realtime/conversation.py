@@ -57,12 +57,7 @@ class ConversationItem(Struct):
         return "".join([word for word, _ in self.words])
 
     def say(self, text: str, milliseconds: float) -> None:
-        """Add text to a response, and announce how long its audio will be.
-
-        Args:
-            text: The text.
-            milliseconds: Duration of the audio that follows.
-        """
+        """Add text to a response, and announce how long its audio will be."""
         words = WORD.findall(text)
         for number, word in enumerate(words, start=1):
             self.words.append((word, self.audio_ms + milliseconds * number / len(words)))
@@ -98,13 +93,6 @@ class ProviderConversation:
     ) -> list[ConversationItem]:
         """Add a message as one or more items.
 
-        Args:
-            message: The message.
-            item_id: Id of the first item; by default a new one.
-            after: Id of the item before it, "root" for none; by default the last one.
-            format: Format of its audio.
-            audio: Its audio.
-
         Returns:
             The items.
 
@@ -127,11 +115,6 @@ class ProviderConversation:
     def find(self, item_id: str, action: str, kind: str = "item") -> ConversationItem:
         """Return an item.
 
-        Args:
-            item_id: Id of the item.
-            action: The action for which it is needed; part of the error code.
-            kind: The role of the item in the action, likewise.
-
         Raises:
             CommandRejectedError: There is no such item.
         """
@@ -143,11 +126,6 @@ class ProviderConversation:
 
     def truncate(self, item_id: str, content_index: int, audio_end_ms: int) -> None:
         """Truncate an item of the model.
-
-        Args:
-            item_id: Id of the item.
-            content_index: Index of the content part.
-            audio_end_ms: Milliseconds of audio to keep.
 
         Raises:
             CommandRejectedError: There is no such item, or it has less audio.

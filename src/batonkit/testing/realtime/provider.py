@@ -51,9 +51,6 @@ class ScriptedProvider:
     def execute(self, command: protocol.Command) -> None:
         """Execute a command and send the resulting signals.
 
-        Args:
-            command: The command.
-
         Raises:
             CommandRejectedError: It is not valid now.
         """
@@ -84,9 +81,6 @@ class ScriptedProvider:
     def create_response(self, settings: SessionConfig | None = None) -> None:
         """Start a response.
 
-        Args:
-            settings: Configuration of this response only; by default that of the session.
-
         Raises:
             CommandRejectedError: A response is in progress.
         """
@@ -104,9 +98,6 @@ class ScriptedProvider:
     def start_speech(self, at_ms: int = 0) -> str:
         """Start the user's speech, which cancels a response if the settings say so.
 
-        Args:
-            at_ms: Its position in the input audio.
-
         Returns:
             The id of the user's item.
         """
@@ -121,11 +112,6 @@ class ScriptedProvider:
 
     def end_speech(self, heard: str | BaseException, at_ms: int = 0, audio: bytes = b"") -> str:
         """End the user's speech, which starts a response if the settings say so.
-
-        Args:
-            heard: Its transcript, or the reason why it cannot be transcribed.
-            at_ms: Its position in the input audio.
-            audio: Its audio.
 
         Returns:
             The id of the user's item.

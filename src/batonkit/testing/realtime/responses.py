@@ -60,24 +60,14 @@ class RealtimeScript:
     """True if audio counts as tokens, in addition to words."""
 
     def __init__(self, model: ScriptedModel, hears: Iterator[str | BaseException], ms_per_word: int) -> None:
-        """Create a script.
-
-        Args:
-            model: The model that plays the steps.
-            hears: Transcripts of the user's turns; an exception is a failed transcription.
-            ms_per_word: Duration of a spoken word.
-        """
+        """Create a script."""
         self.model = model
         self.ms_per_word = ms_per_word
         self._hears = hears
         self._counts: Counter[str] = Counter()
 
     def new_id(self, kind: str) -> str:
-        """Return a new id such as `piece_1`, distinct from the ids that clients create.
-
-        Args:
-            kind: Prefix of the id.
-        """
+        """Return a new id such as `piece_1`, distinct from the ids that clients create."""
         self._counts[kind] += 1
         return f"{kind}_{self._counts[kind]}"
 
@@ -86,28 +76,16 @@ class RealtimeScript:
         return next(self._hears, ValueError("`hears` has no text left"))
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Play the next step.
-
-        Args:
-            request: The request of the response.
-        """
+        """Play the next step."""
         return self.model.respond(request)
 
     def error_code(self, error: Exception) -> str | None:
-        """Return the code for an error of a step that fails a response; None cuts the connection.
-
-        Args:
-            error: The error.
-        """
+        """Return the code for an error of a step that fails a response; None cuts the connection."""
         is_raised = isinstance(error, ModelConnectionError) or not isinstance(error, ModelError)
         return None if is_raised else type(error).__name__
 
     async def pause(self, audio_ms: float) -> None:
-        """Return at once: the provider needs no time to speak.
-
-        Args:
-            audio_ms: Duration of the audio that was sent.
-        """
+        """Return at once: the provider needs no time to speak."""
 
 
 class ScriptedResponse:
@@ -136,24 +114,14 @@ class ScriptedResponse:
         return any(item.audio for item in self.items)
 
     async def play(self, chunks: AsyncIterable[Chunk]) -> None:
-        """Send the events of all chunks. Raises the script's errors.
-
-        Args:
-            chunks: The chunks of the script.
-        """
+        """Send the events of all chunks. Raises the script's errors."""
         async for chunk in chunks:
             await self._play_chunk(chunk)
         reason = _INCOMPLETE_REASONS.get(self._final.stop_reason, "")
         self.end("incomplete" if reason else "completed", reason=reason)
 
     def end(self, status: protocol.ResponseStatus, *, reason: str = "", error: str = "") -> None:
-        """End the response.
-
-        Args:
-            status: Its status.
-            reason: The reason, if it is not completed.
-            error: The error message, if it failed.
-        """
+        """End the response."""
         self._close_items(is_cut=status != "completed")
         spoken = [item for item in self.items if item.role == "assistant"]
         # A call that is cut off must not be executed.

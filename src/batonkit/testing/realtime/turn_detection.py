@@ -42,13 +42,7 @@ class TurnDetector:
         return audio
 
     def append(self, audio: bytes, format: AudioFormat, detection: TurnDetection | None) -> Iterator[DetectedTurn]:
-        """Append audio and yield the starts and ends of speech in it.
-
-        Args:
-            audio: The audio.
-            format: Its format.
-            detection: Settings of the detection; with None, the audio is only buffered.
-        """
+        """Append audio and yield the starts and ends of speech in it."""
         if detection is None:
             self.buffer += audio
             self.received_ms += milliseconds_of(len(audio), format)
