@@ -18,15 +18,10 @@ from .events import (
     InterruptRaised,
     Origin,
     ToolReturned,
+    keys,
 )
 
 E = TypeVar("E", bound=Event)
-
-FAILED = "failed"
-"""The last part of the key of a failure that the run tolerated."""
-DISMISSED = "dismissed"
-"""The last part of the key of the decision that a call is not executed, or its interrupts are not answered."""
-_CLOSING = (f"/{FAILED}", f"/{DISMISSED}")
 
 
 class DeltaSink(Protocol):
@@ -172,7 +167,7 @@ class Log:
             key: The key of the effect.
             others: The prefix, relative to the key, of keys to ignore.
         """
-        besides = f"{key}/{others}"
+        besides = keys.inside(key, others)
         return any(not known.startswith(besides) for known in self._keys_inside(key))
 
     def waits_inside(self, key: str) -> bool:
@@ -265,10 +260,9 @@ class Log:
                 waiting[event.key] = event
             elif isinstance(event, InterruptAnswered):
                 waiting.pop(event.interrupt_id, None)
-            elif waiting and (isinstance(event, ToolReturned | AgentResponded) or event.key.endswith(_CLOSING)):
+            elif waiting and (ended := _ended_by(event)):
                 # It ended without the answer. An interrupt raised later, by a hook for instance, stays open.
-                inside = f"{event.key.removesuffix(_CLOSING[0]).removesuffix(_CLOSING[1])}/"
-                waiting = {key: asked for key, asked in waiting.items() if not key.startswith(inside)}
+                waiting = {key: asked for key, asked in waiting.items() if not keys.contains(ended, key)}
         return waiting
 
     def inside(self, key: str) -> list[Event]:
@@ -298,10 +292,10 @@ class Log:
 
         Args:
             *kinds: The event classes to check.
-            besides: Ignore keys that contain this text.
+            besides: Ignore keys with a part that begins with this text.
         """
         for key, event in self._unvisited.items():
-            if besides and besides in key:
+            if besides and keys.has_part(key, besides):
                 continue
             if isinstance(event, kinds) and not self._is_inside_visited(key):
                 return event
@@ -312,17 +306,13 @@ class Log:
             return []
         if self._past_keys is None:
             self._past_keys = sorted([event.key for event in self.events[: self._loaded]])
-        keys = self._past_keys
-        # "0" is the character after "/": all keys that continue with a "/" sort between the two.
-        return keys[bisect_left(keys, f"{key}/") : bisect_left(keys, f"{key}0")]
+        past = self._past_keys
+        first, end = keys.bounds(key)
+        return past[bisect_left(past, first) : bisect_left(past, end)]
 
     def _is_inside_visited(self, key: str) -> bool:
-        index, around = self._indexed(), key.rpartition("/")[0]
-        while around:
-            if around in index and around not in self._unvisited:
-                return True
-            around = around.rpartition("/")[0]
-        return False
+        index = self._indexed()
+        return any(around in index and around not in self._unvisited for around in keys.ancestors(key))
 
     def _indexed(self) -> dict[str, Event]:
         index, events = self._index, self.events
@@ -364,12 +354,10 @@ class ReadOnlyLog(Log):
     def _skipped_before(self, key: str) -> str:
         """Return the key of the first event of the same activation that was not visited, or ""."""
         kinds = AgentResponded, ToolReturned, ControlTransferred, AgentFinished
-        scope = key.rpartition("/")[0]
-        while scope:
+        for scope in keys.ancestors(key):
             for each, event in self._unvisited.items():
-                if each.startswith(f"{scope}/") and isinstance(event, kinds) and not self._is_inside_visited(each):
+                if keys.contains(scope, each) and isinstance(event, kinds) and not self._is_inside_visited(each):
                     return each
-            scope = scope.rpartition("/")[0]
         return ""
 
     def announce_call(self, key: str) -> None:
@@ -398,6 +386,13 @@ def _writer(events: list[Event], sink: EventSink, muted: list[str]) -> Callable[
         keep(event)
 
     return write
+
+
+def _ended_by(event: Event) -> str:
+    """Return the key of the call or branch that an event ends, or ""."""
+    if isinstance(event, ToolReturned | AgentResponded):
+        return event.key
+    return keys.parent(event.key) if keys.name(event.key) in (keys.FAILED, keys.DISMISSED) else ""
 
 
 def _refuse(event: Event) -> None:

@@ -14,7 +14,7 @@ from ..context.history import History
 from ..context.run_state import UsageMeter, ends_run
 from ..context.values import TrackedValues
 from ..errors import LimitError, SetupError
-from ..events import CancelTask, Finish
+from ..events import CancelTask, Finish, keys
 from ..handoffs import tool_name_for
 from ..handoffs.input import HandoffInputParser
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, object_schema, text_of
@@ -100,7 +100,7 @@ class AgentTool(Struct, dict=True, eq=False):
         message = self._parse_message(arguments)
         if isinstance(message, ToolResult):
             return message
-        inner, prefix = self._start(ctx, message), f"{ctx._scope}/"
+        inner, prefix = self._start(ctx, message), keys.flow_in_call(ctx._scope)
         if not self.stream_events:
             ctx._run.log.mute(prefix)
         try:
@@ -145,7 +145,7 @@ class AgentTool(Struct, dict=True, eq=False):
             self.agent,
             run=ctx._run.part(values=values, meter=meter),
             history=history,
-            prefix=f"{ctx._scope}/",
+            prefix=keys.flow_in_call(ctx._scope),
             after=ctx._origin,
             projection=self._projection,
         )

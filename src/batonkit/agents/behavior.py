@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 from ..arguments import CheckedStructMeta, check_callback
 from ..context import RunContext
 from ..errors import SetupError, nearest, quote_names
-from ..events import AgentResponded, ToolReturned
+from ..events import AgentResponded, ToolReturned, keys
 from ..messages import AssistantMessage, Content, is_empty, text_of
 from ..tools.results import to_tool_result
 from ..wording import show
@@ -69,7 +69,7 @@ async def stop_after_tools(
 
     The decision of a function, and the answer, are recorded.
     """
-    log, key = ctx._run.log, f"{response.key}/stop"
+    log, key = ctx._run.log, keys.inside(response.key, "stop")
     results = _results(ctx, response, tool_names)
     content = await _decide(behavior, ctx, results, key) if results else None
     if content is None:
@@ -91,7 +91,7 @@ def _results(ctx: AgentContext[Any], response: AgentResponded, tool_names: Colle
     for position, call in enumerate(response.message.tool_calls):
         if call.name not in tool_names or call.name in response.disabled_tools:
             continue
-        returned = log.find(f"{response.key}.{position}", ToolReturned)
+        returned = log.find(keys.call(response.key, position), ToolReturned)
         if returned is not None and not returned.requested_agent:
             found.append(returned)
     return found

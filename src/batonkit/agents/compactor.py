@@ -20,7 +20,7 @@ from ..context.history import (
 )
 from ..context.run_state import ends_run
 from ..errors import ReplayMismatchError, SetupError
-from ..events import AgentResponded, EventRef, HistoryCompacted, Origin, SummaryMessage
+from ..events import AgentResponded, EventRef, HistoryCompacted, Origin, SummaryMessage, keys
 from ..events.types import SummaryReaders
 from ..handoffs.summaries import COMPACTION_INSTRUCTIONS, request_summary, transcript
 from ..messages import (
@@ -74,7 +74,7 @@ class Compactor(Struct):
             The number of model calls that were made for nothing; they are recorded with the response.
         """
         ctx, compaction = self.ctx, compiled.compaction
-        key = f"{ctx._scope}/m{turn}/compact"
+        key = keys.inside(keys.response(ctx._scope, turn), "compact")
         if ctx._run.log.has_past and _apply_recorded(ctx, key):
             return 0
         if compaction is None:
@@ -127,7 +127,7 @@ class Compactor(Struct):
         Without a count, it is an estimate of the messages and the instructions.
         """
         ctx = self.ctx
-        last = ctx._run.log.peek(f"{ctx._scope}/m{turn - 1}") if turn > 1 else None
+        last = ctx._run.log.peek(keys.response(ctx._scope, turn - 1)) if turn > 1 else None
         if isinstance(last, AgentResponded) and last.model_calls == 1 and last.usage and last.usage.input_tokens:
             new: list[Message] = []
             for entry in reversed(ctx._history.entries):
@@ -174,14 +174,14 @@ class Compactor(Struct):
 
 def count_recorded_compaction(ctx: AgentContext[Any], key: str) -> None:
     """Count the recorded summary of a turn that a replay finds without its response."""
-    event = ctx._run.log.find(f"{key}/compact", HistoryCompacted)
+    event = ctx._run.log.find(keys.inside(key, "compact"), HistoryCompacted)
     if event is not None:
         ctx._run.meter.count_compaction(event)
 
 
 async def replay_compaction(ctx: AgentContext[Any], turn: int) -> None:
     """Read the summary of a recorded turn, and repeat the changes of its hooks."""
-    if not _apply_recorded(ctx, f"{ctx._scope}/m{turn}/compact") and ctx._hooks is not None:
+    if not _apply_recorded(ctx, keys.inside(keys.response(ctx._scope, turn), "compact")) and ctx._hooks is not None:
         await ctx._hooks.call(ctx, "compaction_failed", None, turn=turn, is_past=True)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..errors import ReplayMismatchError, RunError, SetupError
-from ..events import AgentResponded, ToolReturned
+from ..events import AgentResponded, ToolReturned, keys
 from ..handoffs.routes import Routes
 from ..handoffs.tasks import TASK_TOOLS
 from ..messages import ToolSpec
@@ -35,7 +35,7 @@ async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, templ
     text = instructions
     if not isinstance(text, str):
         # A resumed run does not call it for recorded turns, so that each turn counts its own steps and interrupts.
-        own = replace(ctx, _scope=f"{key}/instructions", _values=None, _steps=None, _asked=0) if key else ctx
+        own = replace(ctx, _scope=keys.inside(key, "instructions"), _values=None, _steps=None, _asked=0) if key else ctx
         text = instructions(own)
         if isawaitable(text):
             text = await text
@@ -173,7 +173,7 @@ async def list_toolset_tools(
 ) -> tuple[Sequence[Tool], ...]:
     """Query all toolsets. All finish before an interrupt of one suspends the run."""
     pending = [
-        toolset.get_tools(RunContext(ctx._run, ctx._origin, f"{key}/source{index}", None, ctx))
+        toolset.get_tools(RunContext(ctx._run, ctx._origin, keys.inside(key, f"source{index}"), None, ctx))
         for index, toolset in enumerate(agent._toolsets)
     ]
     results = await asyncio.gather(*pending, return_exceptions=True)
@@ -201,9 +201,9 @@ def recorded_tool_table(
         ends_task = ctx._task is not None and call.name in TASK_TOOLS
         if call.name in tools.by_name or ends_run or ends_task or ctx._routes.match(call) is not None:
             continue
-        key = f"{response.key}.{position}"
+        key = keys.call(response.key, position)
         returned = log.find(key, ToolReturned)
-        if returned is None and not log.has(f"{key}/agent") and not log.waits_inside(key):
+        if returned is None and not log.has(keys.inside(key, "agent")) and not log.waits_inside(key):
             return None
         if returned is None or not returned.is_unknown_tool:
             names.append(call.name)
@@ -272,7 +272,7 @@ async def disabled_handoffs(ctx: AgentContext[Any], agent: Any, key: str) -> tup
         [
             _Condition(
                 route.id,
-                f"{key}/if:{route.id}",
+                keys.inside(key, f"if:{route.id}"),
                 f"the handoff from `{ctx.agent}` to `{route.target}`",
                 route.handoff.is_enabled,
             )
@@ -287,7 +287,7 @@ async def disabled_tools(ctx: AgentContext[Any], agent: Any, key: str, tools: To
         ctx,
         agent,
         [
-            _Condition(name, f"{key}/if-tool:{name}", f"tool `{name}` of `{ctx.agent}`", is_enabled)
+            _Condition(name, keys.inside(key, f"if-tool:{name}"), f"tool `{name}` of `{ctx.agent}`", is_enabled)
             for name, is_enabled in tools.conditional.items()
         ],
     )

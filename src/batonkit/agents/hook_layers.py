@@ -2,8 +2,8 @@
 
 from time import time
 
-from ..events import AgentResponded, ToolReturned
-from .hooks import HOOK_STEP, HookDispatcher
+from ..events import AgentResponded, ToolReturned, keys
+from .hooks import HookDispatcher
 from .invocations import ModelCall, ToolInvocation
 from .seam import CallOutcome, Handler
 
@@ -26,8 +26,8 @@ async def tell_of_tool_call(
     call = invocation.call
     log = ctx._run.log
     key = invocation.key
-    is_past = log.has_past and (log.has(key) or log.has(f"{key}/agent"))
-    has_begun = is_past or (log.has_past and log.has_inside_besides(key, HOOK_STEP))
+    is_past = log.has_past and (log.has(key) or log.has(keys.inside(key, "agent")))
+    has_begun = is_past or (log.has_past and log.has_inside_besides(key, keys.HOOK))
     await hooks.call(ctx, "tool_start", call, is_past=has_begun)
     outcome = await next(invocation)
     if isinstance(outcome, ToolReturned):

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
-from ..events import Action, Origin, StepCompleted, ValueChanges
-from ..log import FAILED
+from ..events import Action, Origin, StepCompleted, ValueChanges, keys
 from ..messages import Message
 from ..tools.guardrails import copy_changes
 from .activation import AgentContext
@@ -82,7 +81,7 @@ class ActivationChain(Struct):
             failed = self._recorded
             if failed is not None and failed.error is error:
                 # The error ends the run after all, so that resuming it tries again.
-                key = f"{failed.ctx._scope}/{FAILED}/raised"
+                key = keys.inside(keys.failure(failed.ctx._scope), "raised")
                 self.ctx._run.log.write(StepCompleted(key, failed.ctx._origin, time(), "raised"))
             raise
         if self._fatal is not None:
@@ -97,12 +96,12 @@ class ActivationChain(Struct):
         async def following() -> Action | None:
             nonlocal count
             count += 1
-            return await self._call(position + 1, suffix if count == 1 else f"{suffix}@{position}.{count}")
+            return await self._call(position + 1, keys.repetition(suffix, position, count))
 
         own = _ActivationContext(
             ctx._run,
             ctx._origin,
-            f"{ctx._scope}/mw:{layer.name}{suffix}",
+            keys.middleware(ctx._scope, layer.name, suffix),
             _history=ctx._history,
             _view=ctx._view,
             _routes=ctx._routes,
@@ -128,15 +127,15 @@ class ActivationChain(Struct):
             self._attempts += 1
             ctx = self.ctx
             if self._attempts > 1:
-                ctx = self.restart(Origin(f"{ctx._scope}/mw:again/{self._attempts}", ctx.agent, ctx._origin.parent))
-            log, key = ctx._run.log, f"{ctx._scope}/{FAILED}"
+                ctx = self.restart(Origin(keys.attempt(ctx._scope, self._attempts), ctx.agent, ctx._origin.parent))
+            log, key = ctx._run.log, keys.failure(ctx._scope)
             failed = log.find(key, StepCompleted) if log.has_past else None
             if failed is None:
                 return await self._run(ctx)
             # What middleware does, and further attempts, are replayed or counted on their own.
-            ctx._run.recount(ctx._scope, besides="mw:")
+            ctx._run.recount(ctx._scope, besides=keys.MIDDLEWARE)
             ctx._apply_changes(failed.value_changes)
-            if log.find(f"{key}/raised", StepCompleted) is None:
+            if log.find(keys.inside(key, "raised"), StepCompleted) is None:
                 raise restore_error(failed.result)
 
     async def _run(self, ctx: AgentContext[Any]) -> Action | None:
@@ -168,7 +167,8 @@ class ActivationChain(Struct):
         ctx._take_changes()
         changes = ValueChanges.merge((ctx._all_changes(), failed.values.changes()))
         result = describe_error(failed.error)
-        ctx._run.log.write(StepCompleted(f"{ctx._scope}/{FAILED}", ctx._origin, time(), FAILED, result, changes))
+        key = keys.failure(ctx._scope)
+        ctx._run.log.write(StepCompleted(key, ctx._origin, time(), keys.FAILED, result, changes))
         ctx._history.truncate(failed.start)
         # The view of the context has read entries that are gone.
         self.ctx._view = self.restart(self.ctx._origin)._view

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from ..context import RunContext
 from ..context.values import to_json_value
 from ..errors import RunError, SetupError
-from ..events import StepCompleted, ValueChanges
+from ..events import StepCompleted, ValueChanges, keys
 from ..messages import ToolCall, Usage
 from ..models import ModelResponse
 from ..tools import ToolResult
@@ -54,7 +54,7 @@ async def surround(layer: Layer, position: int, next: Handler[AnyCall, Any], cal
     own = MiddlewareContext(
         call.ctx._run,
         call.ctx._origin,
-        f"{call.key}/mw:{layer.name}{call.suffix}",
+        keys.middleware(call.key, layer.name, call.suffix),
         call.ctx.tool_call,
         call.ctx if isinstance(call, ModelCall) else call.agent_ctx,
         _name=layer.name,
@@ -98,10 +98,10 @@ class MiddlewareContext(RunContext[Any], Generic[AnyCall], kw_only=True, eq=Fals
         log = self._run.log
         self._count = number = self._count + 1
         around.check(given, around.given_type, self._name, "passed to next")
-        recorded = log.find(f"{self._scope}/next{number}", StepCompleted) if log.has_past else None
+        recorded = log.find(keys.next_result(self._scope, number), StepCompleted) if log.has_past else None
         if recorded is not None:
             return self._restore(recorded)
-        suffix = around.suffix if number == 1 else f"{around.suffix}@{self._position}.{number}"
+        suffix = keys.repetition(around.suffix, self._position, number)
         call = around.again(given, suffix, self)
         try:
             returned = await self._next(call)
@@ -137,8 +137,8 @@ class MiddlewareContext(RunContext[Any], Generic[AnyCall], kw_only=True, eq=Fals
         for each in self._unrecorded:
             saved = _save(self._around, each)
             plain = to_json_value(f"the result of next at `{self._scope}`", saved)
-            name = f"next{each.number}"
-            event = StepCompleted(f"{self._scope}/{name}", self._origin, time(), name, plain, each.changes)
+            key = keys.next_result(self._scope, each.number)
+            event = StepCompleted(key, self._origin, time(), keys.name(key), plain, each.changes)
             self._run.log.write(event)
         self._unrecorded = []
 
@@ -219,7 +219,7 @@ async def call_in_own_scope(next: Handler[ToolInvocation, ToolResult], invocatio
     if attempts.executed and _is_once(invocation):
         raise SetupError(f'middleware called `{call.name}` twice, but it has effect="once"; call next only once')
     suffix = invocation.suffix
-    scope = f"{invocation.key}/again{suffix}" if suffix else invocation.key
+    scope = keys.inside(invocation.key, f"again{suffix}") if suffix else invocation.key
     inner = RunContext(outer._run, outer._origin, scope, given, invocation.agent_ctx)
     try:
         return await next(msgspec.structs.replace(invocation, ctx=inner))

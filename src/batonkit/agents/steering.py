@@ -5,7 +5,7 @@ from time import time
 from typing import Any
 
 from ..context.run_state import SentMessage
-from ..events import UserMessageAdded
+from ..events import UserMessageAdded, keys
 from .activation import AgentContext
 
 
@@ -16,7 +16,7 @@ def add_recorded_messages(ctx: AgentContext[Any], key: str) -> int:
         The number of messages.
     """
     count, log = 0, ctx._run.log
-    while (added := log.find(f"{key}/user{count + 1}", UserMessageAdded)) is not None:
+    while (added := log.find(keys.inside(key, f"user{count + 1}"), UserMessageAdded)) is not None:
         ctx._history.add(added.message, None)
         count += 1
     return count
@@ -27,14 +27,14 @@ async def add_sent_messages(ctx: AgentContext[Any], key: str) -> None:
 
     Only the agents of the outermost flow read it: a nested agent has a task of its own.
     """
-    if "/" in ctx._origin.id:
+    if keys.is_nested(ctx._origin.id):
         return
     log, signals = ctx._run.log, ctx._run.signals
     count = add_recorded_messages(ctx, key) if log.has_past else 0
 
     def record(sent: Sequence[SentMessage]) -> list[UserMessageAdded]:
         return [
-            UserMessageAdded(f"{key}/user{number}", ctx._origin, time(), one.message, message_id=one.id)
+            UserMessageAdded(keys.inside(key, f"user{number}"), ctx._origin, time(), one.message, message_id=one.id)
             for number, one in enumerate(sent, count + 1)
         ]
 

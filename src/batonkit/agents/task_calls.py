@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ..context import RunContext
 from ..errors import BatonError, TaskResultError
-from ..events import CancelTask, Finish, ToolReturned
+from ..events import CancelTask, Finish, ToolReturned, keys
 from ..handoffs.tasks import FINISH_TOOL, TaskTools
 from ..messages import ToolCall, text_of
 from .activation import AgentContext
@@ -55,7 +55,7 @@ async def decide_task_calls(
             text = _FINISHED if type(action) is Finish else _CANCELLED
             decision.results[position] = (text, False)
     if chosen is not None and is_concurrent:
-        refusal = await _claim(ctx, f"{key}.{chosen}", dict(calls)[chosen], task.return_to)
+        refusal = await _claim(ctx, keys.call(key, chosen), dict(calls)[chosen], task.return_to)
         if refusal is not None:
             decision.action, decision.results[chosen] = None, (refusal, True)
     return decision

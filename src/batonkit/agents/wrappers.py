@@ -13,9 +13,8 @@ from ..context.history import WHOLE_MESSAGE
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
 from ..errors import SetupError
-from ..events import Action, AgentResponded, StepCompleted, Transfer, ValueChanges
+from ..events import Action, AgentResponded, StepCompleted, Transfer, ValueChanges, keys
 from ..handoffs import TRANSFER_TOOL, Handoff
-from ..log import FAILED
 from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
 from ..wording import error_text
 from .activation import AgentContext, HistoryFunction
@@ -60,7 +59,7 @@ _logger = logging.getLogger("baton.agents")
 
 async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, to: str) -> Action | None:
     """Run an agent; if it fails, replace its messages by a report of the error."""
-    log, key = ctx._run.log, f"{ctx._scope}/{FAILED}"
+    log, key = ctx._run.log, keys.failure(ctx._scope)
     start = len(ctx._history.entries)
     failed = log.find(key, StepCompleted)
     if failed is not None:
@@ -80,7 +79,7 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
             ctx._run.forget_suspended(ctx._scope)
             ctx._take_changes()
             changes = ValueChanges.merge((ctx._all_changes(), values.changes()))
-            failed = StepCompleted(key, ctx._origin, time(), FAILED, problem, changes)
+            failed = StepCompleted(key, ctx._origin, time(), keys.FAILED, problem, changes)
             log.write(failed)
     ctx._history.truncate(start)
     ctx._history.add(UserMessage(str(failed.result)), ctx._origin)
@@ -105,18 +104,16 @@ class ThenTransfer(AgentWrapper[C, Out]):
 
     async def _transfer(self, ctx: AgentContext[Any]) -> Transfer:
         """Record the same events as a transfer that a model asked for."""
-        call = ToolCall(
-            f"call_{ctx._scope.replace('/', '_').replace('.', '_')}_then",
-            TRANSFER_TOOL,
-            msgspec.json.encode({"agent_name": self.to}).decode(),
-        )
+        key = keys.inside(ctx._scope, "then")
+        arguments = msgspec.json.encode({"agent_name": self.to}).decode()
+        call = ToolCall(keys.as_call_id(key), TRANSFER_TOOL, arguments)
         log, origin = ctx._run.log, ctx._origin
-        response = log.find(f"{ctx._scope}/then", AgentResponded)
+        response = log.find(key, AgentResponded)
         if response is None:
-            response = AgentResponded(f"{ctx._scope}/then", origin, time(), AssistantMessage(tool_calls=(call,)))
+            response = AgentResponded(key, origin, time(), AssistantMessage(tool_calls=(call,)))
             log.write(response)
         text = f"successfully transferred to agent [{self.to}]"
-        returned = record_result(ctx, f"{response.key}.0", call, text, requested_agent=self.to)
+        returned = record_result(ctx, keys.call(key, 0), call, text, requested_agent=self.to)
         await log.settle()
         ctx._history.entries.append(HistoryEntry(response.message, origin, followed=(0,)))
         ctx._history.entries.append(HistoryEntry(returned.message, origin, followed=(WHOLE_MESSAGE,)))

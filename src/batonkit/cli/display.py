@@ -10,7 +10,7 @@ from rich.console import Console
 
 from .. import events
 from ..errors import AnswerError
-from ..events import AnyEvent, Delta, Event, InterruptRaised, Origin
+from ..events import AnyEvent, Delta, Event, InterruptRaised, Origin, keys
 from ..events.base import RUN_ORIGIN
 from ..events.types import payload_fields
 from ..handoffs import TRANSFER_TOOL
@@ -278,8 +278,7 @@ class Screen:
 
     def _show_active(self, origin: Origin) -> None:
         if origin.id != self._active:
-            # The nesting depth of an activation follows from its id.
-            self._indent = "  " * (origin.id.count("/") // 2)
+            self._indent = "  " * keys.depth(origin.id)
             self.line(f"{self._indent}● {origin.agent}", "bold cyan")
             self._active = origin.id
 
@@ -393,7 +392,7 @@ def ask_interrupts(
 def _is_dismissed(interrupt: Interrupt, interrupts: Sequence[Interrupt], answers: Mapping[str, Any]) -> bool:
     """Return whether the call that asks has been dismissed at another one of its questions."""
     dismissed = [each for each in interrupts if isinstance(answers.get(each.id), Dismiss)]
-    return any(interrupt.id.startswith(f"{dismissed_call(each.id, each.tool_call)}/") for each in dismissed)
+    return any(keys.contains(dismissed_call(each.id, each.tool_call), interrupt.id) for each in dismissed)
 
 
 def _read_answer(interrupt: Interrupt, line: str) -> dict[str, Any]:

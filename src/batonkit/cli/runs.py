@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from ..agents import Agent
 from ..errors import AnswerError, RunError, quote_names
-from ..events import Event, InterruptRaised, RunFailed, RunStarted, decode_lines, encode_log
+from ..events import Event, InterruptRaised, RunFailed, RunStarted, decode_lines, encode_log, keys
 from ..log import Log
 from ..messages import Usage, text_of
 from ..runner import Interrupt, Runner, usage_from_events
@@ -239,7 +239,7 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
     for answer in answers:
         id, equals, text = answer.partition("=")
         if not (equals and id in by_id):
-            if len(by_id) != 1 or "/ask" in id:
+            if len(by_id) != 1 or keys.looks_like_interrupt(id):
                 works = f"use --answer ID=VALUE with one of: {quote_names([*by_id])}"
                 raise AnswerError(f"`{answer}` does not match an open interrupt; {works}")
             id, text = next(iter(by_id)), answer

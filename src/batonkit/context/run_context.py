@@ -23,6 +23,7 @@ from ..events import (
     ProgressDelta,
     StepCompleted,
     ValueChanges,
+    keys,
 )
 from ..messages import ToolCall, Usage
 from ..wording import show
@@ -181,7 +182,7 @@ class RunContext(Struct, Generic[C], eq=False):
             self._steps = {name: 1}
         else:
             ordinal = self._steps[name] = self._steps.get(name, 0) + 1
-        key = f"{self._scope}/step:{name}" if ordinal == 1 else f"{self._scope}/step:{name}#{ordinal}"
+        key = keys.step(self._scope, name, ordinal)
         log = self._run.log
         event = log.find(key, StepCompleted) if log.has_past else None
         if event is None:
@@ -238,10 +239,10 @@ class RunContext(Struct, Generic[C], eq=False):
             SetupError: pydantic cannot validate `schema`, or the default answer does not fit.
         """
         self._asked += 1
-        key = f"{self._scope}/ask{self._asked}"
+        key = keys.interrupt(self._scope, self._asked)
         log = self._run.log
         asked = log.find(key, InterruptRaised)
-        answered = log.find(f"{key}!", InterruptAnswered)
+        answered = log.find(keys.answer(key), InterruptAnswered)
         if answered is None:
             if asked is None:
                 asked = InterruptRaised(
@@ -323,7 +324,7 @@ class RunContext(Struct, Generic[C], eq=False):
             if not limit.expired():
                 raise
         answer = None if asked.default is None else asked.default.answer
-        run.log.write(InterruptAnswered(f"{key}!", self._origin, time(), key, answer, expired=True))
+        run.log.write(InterruptAnswered(keys.answer(key), self._origin, time(), key, answer, expired=True))
         await run.log.settle()
         if asked.default is None:
             raise InterruptExpiredError(key, asked.deadline)

@@ -22,7 +22,7 @@ from ..errors import (
     StoreError,
     UnknownPriceError,
 )
-from ..events import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded
+from ..events import AgentResponded, ControlTransferred, Event, HistoryCompacted, Origin, UserMessageAdded, keys
 from ..log import Log
 from ..messages import Usage, UserMessage
 from ..messages.types import call_ids_in
@@ -290,7 +290,8 @@ class RunState(Struct, Generic[C], eq=False):
         """
         events = self.log.visit(scope)
         if besides:
-            events = [event for event in events if not event.key.startswith(f"{scope}/{besides}")]
+            left_out = keys.inside(scope, besides)
+            events = [event for event in events if not event.key.startswith(left_out)]
         self.meter.recount(events)
         for event in events:
             if type(event) is AgentResponded:
@@ -307,7 +308,7 @@ class RunState(Struct, Generic[C], eq=False):
             OpenInterruptError: It went on without the answer.
         """
         for key in self.suspended_by:
-            if key.startswith(f"{scope}/"):
+            if keys.contains(scope, key):
                 raise self.open_interrupt_error(what, key)
 
     def check_enclosed(self, what: str, block: object) -> None:
@@ -338,7 +339,7 @@ class RunState(Struct, Generic[C], eq=False):
 
     def forget_suspended(self, scope: str) -> None:
         """Close the interrupts of a part of the run that failed as a whole."""
-        for key in [key for key in self.suspended_by if key.startswith(f"{scope}/")]:
+        for key in [key for key in self.suspended_by if keys.contains(scope, key)]:
             del self.suspended_by[key]
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: UsageMeter | None = None) -> "RunState[C]":

@@ -5,6 +5,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from . import keys
+
 
 class Origin:
     """The activation that an event comes from.
@@ -42,12 +44,12 @@ class Origin:
     @property
     def place(self) -> tuple[str, ...]:
         """The names of the agents that this one is nested in, outermost first, and its own."""
-        names, origin, around = [self.agent], self.parent, self.id.rpartition("/")[0]
+        names, origin, around = [self.agent], self.parent, keys.parent(self.id)
         while origin is not None and around:
             # The path of a workflow's step also has the steps before it; only the agent around it has a shorter id.
-            if around.startswith(f"{origin.id}/"):
+            if keys.contains(origin.id, around):
                 names.append(origin.agent)
-                around = origin.id.rpartition("/")[0]
+                around = keys.parent(origin.id)
             origin = origin.parent
         return tuple(reversed(names))
 

@@ -11,6 +11,7 @@ from ..agents.activation import HistoryFunction
 from ..context import HistoryEntry, RunContext
 from ..context.history import History
 from ..errors import SetupError
+from ..events import keys
 from ..events.types import SummaryReaders
 from ..handoffs import HandoffInputData
 from ..messages import (
@@ -108,7 +109,7 @@ class FilterInput:
             input_history=inputs,
             pre_handoff_items=tuple(messages[:cut]),
             new_items=tuple(messages[cut:]),
-            run_context=RunContext(ctx._run, ctx._origin, f"{ctx._scope}/filter"),
+            run_context=RunContext(ctx._run, ctx._origin, keys.inside(ctx._scope, "filter")),
         )
 
     def to_messages(self, data: HandoffInputData, target: str, source: str, *, rewrites: bool) -> list[Message]:

@@ -4,7 +4,6 @@ It needs no agents, so that a thread can continue after the team has changed. It
 except for messages that handoffs added.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias, assert_never, cast
 
@@ -24,21 +23,16 @@ from ..events import (
     Origin,
     StepCompleted,
     ToolReturned,
+    keys,
     types,
 )
 from ..events.codec import require_known_events
-from ..log import FAILED
 from ..messages import ToolMessage, UserMessage
 from .tasks import end_entry, replace_result
 from .tasks import last_active_agent as last_active_agent
 
-_INSIDE_CALL = re.compile(r"/[im]\d+\.\d+/")
-_MODEL_RESPONSE = re.compile(r"/m\d+$")
-_REALTIME_ITEM = re.compile(r"/i(\d+)$")
 NO_RESULT = "This call did not finish."
 """The result of a tool call that never got one."""
-
-_NO_NUMBER = -1
 
 _Place: TypeAlias = tuple[int, ...]
 
@@ -117,8 +111,8 @@ class _Activation:
 
     def items_for(self, key: str) -> "list[HistoryEntry | _Activation]":
         """Return the list that a message with this key belongs to."""
-        item = _REALTIME_ITEM.search(key)
-        return self.items if item is None else self.realtime_items.setdefault(int(item.group(1)), [])
+        position = keys.item_number(key)
+        return self.items if position is None else self.realtime_items.setdefault(position, [])
 
 
 class _LogReader:
@@ -129,7 +123,7 @@ class _LogReader:
         self._results = {event.key: event for event in events if isinstance(event, ToolReturned)}
         self._followed = {event.origin.id: event.call_id for event in events if isinstance(event, ControlTransferred)}
         self._last_response = {
-            e.origin.id: e.key for e in events if isinstance(e, AgentResponded) and _MODEL_RESPONSE.search(e.key)
+            e.origin.id: e.key for e in events if isinstance(e, AgentResponded) and keys.is_response(e.key)
         }
         self.summaries: dict[str, HistorySummary] = {}
         """The latest summary for each kind of readers."""
@@ -138,7 +132,7 @@ class _LogReader:
         """The ends of tasks by identity of the entries that stand for them, with the ends of the summaries by then."""
         self._truncated = {event.response_key: event for event in events if isinstance(event, types.ResponseTruncated)}
         for event in events:
-            if not _INSIDE_CALL.search(event.origin.id):
+            if not keys.is_in_call(event.origin.id):
                 self._read(event)
         self.summaries.update({event.readers: self._to_summary(event) for event in self._compactions})
         for activation in self._activations.values():
@@ -161,7 +155,7 @@ class _LogReader:
                 if not event.is_local and event.readers != "activation":
                     self._compactions.append(event)
             case types.StepCompleted():
-                if event.name == FAILED and event.key.endswith(f"/{FAILED}"):
+                if event.name == keys.FAILED and keys.name(event.key) == keys.FAILED:
                     self._add_failure(event)
             case types.TaskEnded():
                 self._add_ended_task(event)
@@ -199,12 +193,10 @@ class _LogReader:
     def _activation(self, origin: Origin) -> _Activation:
         known = self._activations.get(origin.id)
         if known is None:
-            scope, _, hop = origin.id.rpartition("/")
-            parent, _, place = scope.rpartition("/")
             author = Origin(f"{self._run_id}:{origin.id}", origin.agent)
-            known = _Activation(author, _parse_place(f"{place}.{hop}") if place else ())
+            known = _Activation(author, keys.order(origin.id))
             self._activations[origin.id] = known
-            self._activations.get(parent, self._top).items.append(known)
+            self._activations.get(keys.owner(origin.id), self._top).items.append(known)
         return known
 
     def _add_response(self, response: AgentResponded) -> None:
@@ -214,11 +206,11 @@ class _LogReader:
         if not calls:
             # A model's answer that was not its last response did not fit the output type, and was corrected.
             is_last = self._last_response.get(response.origin.id, response.key) == response.key
-            if is_last or not _MODEL_RESPONSE.search(response.key):
+            if is_last or not keys.is_response(response.key):
                 ref = EventRef(self._run_id, response.key)
                 items.append(HistoryEntry(message, activation.origin, is_answer=True, event=ref))
             return
-        results = [self._results.get(f"{response.key}.{position}") for position in range(len(calls))]
+        results = [self._results.get(keys.call(response.key, position)) for position in range(len(calls))]
         hidden = tuple(
             position
             for position, result in enumerate(results)
@@ -264,22 +256,16 @@ class _LogReader:
     def _add_failure(self, failed: StepCompleted) -> None:
         """Replace the entries of an agent whose failure was tolerated by the report of the failure."""
         activation = self._activation(failed.origin)
-        undone = failed.key.removesuffix(FAILED)
-        self._compactions = [event for event in self._compactions if not event.key.startswith(undone)]
+        undone = keys.parent(failed.key)
+        self._compactions = [event for event in self._compactions if not keys.contains(undone, event.key)]
         report = HistoryEntry(UserMessage(str(failed.result)), activation.origin)
-        if failed.key == f"{failed.origin.id}/{FAILED}":
+        if undone == failed.origin.id:
             activation.items[:] = [report]
             return
-        place = _parse_place(failed.key[len(failed.origin.id) + 1 : -len(f"/{FAILED}")])
+        place = keys.place_order(keys.name(undone))
         activation.items[:] = [
             item for item in activation.items if not (isinstance(item, _Activation) and item.place[:-1] == place)
         ]
         branch = _Activation(activation.origin, (*place, 0))
         branch.items.append(report)
         activation.items.append(branch)
-
-
-def _parse_place(text: str) -> _Place:
-    """Parse the numbers of a place; custom places with words keep their order of start."""
-    pieces = text.split(".")
-    return tuple(map(int, pieces)) if all(map(str.isdecimal, pieces)) else (_NO_NUMBER,)

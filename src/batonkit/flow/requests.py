@@ -8,7 +8,7 @@ from msgspec import Struct, convert
 from ..agents.request_records import REQUEST_PARTS, MessagesDigest, content_hash
 from ..context import HistoryEntry
 from ..context.history import to_entries
-from ..events import AgentResponded, ControlTransferred, Event, Origin, ToolReturned, types
+from ..events import AgentResponded, ControlTransferred, Event, Origin, ToolReturned, keys, types
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec
 from ..models import ModelSettings, OutputSchema, PromptCaching
 from .history import rewrite
@@ -191,7 +191,7 @@ def _logged_entries(events: Sequence[Event]) -> Iterator[tuple[MessageSource, Hi
             refused = tuple(
                 position
                 for position in range(len(calls))
-                if (result := results.get(f"{event.key}.{position}")) is not None
+                if (result := results.get(keys.call(event.key, position))) is not None
                 and (result.is_transfer_refused or result.is_task_call)
             )
             call_id = followed.get(event.origin.id)
@@ -202,7 +202,7 @@ def _logged_entries(events: Sequence[Event]) -> Iterator[tuple[MessageSource, Hi
             if event.key in truncated:
                 yield source, HistoryEntry(truncated[event.key].truncate(event.message), event.origin)
             for position, call in enumerate(calls):
-                if f"{event.key}.{position}" not in results:
+                if keys.call(event.key, position) not in results:
                     yield source, HistoryEntry(ToolMessage(call.id, call.name, NO_RESULT, is_error=True), event.origin)
 
 

@@ -31,6 +31,7 @@ from ..events import (
     TaskOutcome,
     Transfer,
     UserMessageAdded,
+    keys,
     types,
 )
 from ..handoffs import Handoff
@@ -84,7 +85,7 @@ class TaskStack(Struct, eq=False):
         if handoff.until == "answered":
             self.returns.append(back)
             return
-        key, via = f"{ctx._scope}/task", transfer.via
+        key, via = keys.inside(ctx._scope, "task"), transfer.via
         self.pending = OpenTask(key, to, agent, back, via, transfer.call_id, tuple(self.returns))
 
     def check_depth(self, limits: Limits, origin: Origin) -> None:
@@ -132,7 +133,7 @@ class TaskStack(Struct, eq=False):
 
     def _finish(self, action: Finish | CancelTask, ctx: AgentContext[Any]) -> str | None:
         task = self.tasks[-1] if self.tasks else None
-        if task is None and "/" in ctx._scope:
+        if task is None and keys.is_nested(ctx._scope):
             return None  # A workflow around the agent may work on the task.
         if task is None or task.agent != ctx.agent:
             working = f"`{task.agent}` works on the innermost task" if task is not None else "no task is open"
@@ -149,7 +150,7 @@ class TaskStack(Struct, eq=False):
 
     def _end(self, ctx: AgentContext[Any], outcome: TaskOutcome, result: Any = None, *, reason: str = "") -> TaskEnded:
         # One activation ends each depth at most once.
-        log, key = ctx._run.log, f"{ctx._scope}/task{len(self.tasks)}"
+        log, key = ctx._run.log, keys.inside(ctx._scope, f"task{len(self.tasks)}")
         task = self.tasks.pop()
         self.returns = list(task.returns)
         ended = log.find(key, TaskEnded) if log.has_past else None
@@ -243,13 +244,13 @@ def replace_result(entries: list[HistoryEntry], ended: TaskEnded, summarized: in
 
 async def ask_user(ctx: AgentContext[Any], output: Any) -> None:
     """Ask the user to reply to the agent of a nested task, and add the reply to the history."""
-    log, scope = ctx._run.log, f"{ctx._scope}/reply"
+    log, scope = ctx._run.log, keys.inside(ctx._scope, "reply")
     text = "" if output is None else format_result(to_json_value(f"the answer of `{ctx.agent}`", output))
     asking: RunContext[Any] = RunContext(ctx._run, ctx._origin, scope)
     answer = await asking.interrupt({"kind": QUESTION_KIND, "agent": ctx.agent, "text": text})
-    added = log.find(f"{scope}/user", UserMessageAdded)
+    added = log.find(keys.inside(scope, "user"), UserMessageAdded)
     if added is None:
-        added = UserMessageAdded(f"{scope}/user", ctx._origin, time(), UserMessage(format_result(answer)))
+        added = UserMessageAdded(keys.inside(scope, "user"), ctx._origin, time(), UserMessage(format_result(answer)))
         log.write(added)
         await log.settle()
     ctx._history.add(added.message, None)
@@ -265,9 +266,9 @@ def open_tasks(events: Sequence[Event]) -> tuple[OpenTask, ...]:
     for event in events:
         if isinstance(event, RunStarted):
             tasks, run_id = list(event.tasks), event.run_id
-        elif isinstance(event, TaskOpened) and "/" not in event.origin.id:
+        elif isinstance(event, TaskOpened) and not keys.is_nested(event.origin.id):
             tasks.append(replace(event.task, run_id=run_id))
-        elif isinstance(event, TaskEnded) and "/" not in event.origin.id:
+        elif isinstance(event, TaskEnded) and not keys.is_nested(event.origin.id):
             del tasks[-1:]
     return tuple(tasks)
 
@@ -278,7 +279,7 @@ def last_active_agent(events: Sequence[Event]) -> str:
     if tasks:
         return tasks[-1].agent
     for event in reversed(events):
-        if "/" not in event.origin.id:
+        if not keys.is_nested(event.origin.id):
             if isinstance(event, types.AgentStarted):
                 return event.agent
             if isinstance(event, TaskEnded):
@@ -296,4 +297,4 @@ def known_tasks(tasks: Sequence[OpenTask], agents: Collection[str]) -> tuple[Ope
 
 def needs_reply(stack: TaskStack, action: Action | None, ctx: AgentContext[Any]) -> bool:
     """Return whether an answer is a question to the user in the middle of a nested task."""
-    return action is None and bool(stack.tasks) and "/" in ctx._scope
+    return action is None and bool(stack.tasks) and keys.is_nested(ctx._scope)

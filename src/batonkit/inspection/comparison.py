@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..events import Event, RunResumed, RunStarted, UnknownEvent, encode_event
+from ..events import Event, RunResumed, RunStarted, UnknownEvent, encode_event, keys
 from ..flow.log_history import history_from_log
 from ..messages import Usage, text_of
 from ..runner import usage_from_events
@@ -70,7 +70,7 @@ def agents_of(events: Sequence[Event]) -> tuple[str, ...]:
     """Return the agents that held control at the outermost level, in order."""
     names: list[str] = []
     for event in events:
-        if event.agent and "/" not in event.origin.id and (not names or names[-1] != event.agent):
+        if event.agent and not keys.is_nested(event.origin.id) and (not names or names[-1] != event.agent):
             names.append(event.agent)
     return tuple(names)
 

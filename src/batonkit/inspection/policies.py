@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..context.history import History, HistoryEntry
-from ..events import AgentResponded, AgentStarted, Event, ToolReturned, UnknownEvent
+from ..events import AgentResponded, AgentStarted, Event, ToolReturned, UnknownEvent, keys
 from ..flow.history import view_history
 from ..flow.log_history import history_from_log
 from ..runner.backends import run_started_event
@@ -45,7 +45,7 @@ def estimate_policies(events: Sequence[Event]) -> tuple[PolicyEstimate, ...]:
     own: dict[str, int] = {}
     for position, event in enumerate(events):
         id = event.origin.id
-        if not id or "/" in id:
+        if not id or keys.is_nested(id):
             continue
         if isinstance(event, AgentStarted):
             history = History(_entries(events[:position]))

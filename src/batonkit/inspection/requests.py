@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from ..agents.request_records import content_hash
-from ..events import AgentResponded, Event, ToolReturned
+from ..events import AgentResponded, Event, ToolReturned, keys
 from ..flow.requests import MessageForm, MessageSource, RecordedRequest
 from ..messages import Message, ToolSpec
 from ..models import ModelSettings
@@ -260,7 +260,7 @@ def _later_items(events: Sequence[Event], response: AgentResponded, run_id: str)
     """Yield the last response of the sender and its tool results."""
     for event in events:
         if isinstance(event, AgentResponded | ToolReturned) and (
-            event is response or event.key.startswith(f"{response.key}.")
+            event is response or keys.is_in_calls_of(response.key, event.key)
         ):
             source = MessageSource("same", run_id, event.key, event.agent)
             yield _Item((run_id, event.key, 0), event.message, source)

@@ -7,7 +7,16 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from ..events import AgentResponded, AgentStarted, ControlTransferred, Event, HistoryCompacted, RunFailed, ToolReturned
+from ..events import (
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    Event,
+    HistoryCompacted,
+    RunFailed,
+    ToolReturned,
+    keys,
+)
 from ..messages import Usage
 
 UsageKey: TypeAlias = Literal["agent", "edge", "model", "tool", "day"]
@@ -85,7 +94,7 @@ def _arrivals(events: Sequence[Event]) -> dict[str, ControlTransferred]:
     last: dict[str, ControlTransferred] = {}
     """The last transfer at each level of nesting."""
     for event in events:
-        level = event.origin.id.rpartition("/")[0]
+        level = keys.flow(event.origin.id)
         if isinstance(event, ControlTransferred):
             last[level] = event
         elif isinstance(event, AgentStarted) and level in last and last[level].target == event.agent:
@@ -108,7 +117,7 @@ def _add_tool(sums: dict[str, _Sum], event: Event) -> None:
 def _add_agent_failures(sums: dict[str, _Sum], events: Sequence[Event]) -> None:
     active = ""
     for event in events:
-        if isinstance(event, AgentStarted) and "/" not in event.origin.id:
+        if isinstance(event, AgentStarted) and not keys.is_nested(event.origin.id):
             active = event.agent
         elif isinstance(event, ToolReturned) and event.is_error:
             sums.setdefault(event.agent, _Sum()).failures += 1

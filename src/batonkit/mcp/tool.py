@@ -17,7 +17,7 @@ from ..agents import AgentContext
 from ..agents.compiled import CompiledAgent
 from ..context import RunContext
 from ..errors import ToolError, ToolsUnavailableError
-from ..events import InterruptRaised, StepCompleted
+from ..events import InterruptRaised, StepCompleted, keys
 from ..events.types import payload_fields
 from ..messages import AssistantMessage, Message, ToolSpec, UserMessage, text_of
 from ..models import ModelRequest, ModelSettings, collect_response
@@ -62,7 +62,7 @@ class MCPCall:
         responses: types.InputResponses = {}
         ctx, log = self._ctx, self._ctx._run.log
         for round in range(1, _MAX_ROUNDS + 1):
-            key = f"{ctx._scope}/mcp{round}"
+            key = keys.inside(ctx._scope, f"mcp{round}")
             # The request and the server's state are recorded, so that it is not called again to ask.
             step = log.find(key, StepCompleted)
             if step is None:
@@ -255,7 +255,9 @@ class UserAuthorization:
         self._transport = transport
         self._attempts = 0
         # A scope of its own: other interrupts here keep their numbers whether or not this one is raised.
-        self._ctx = None if ctx is None else RunContext(ctx._run, ctx._origin, f"{ctx._scope}/visit", ctx.tool_call)
+        self._ctx: RunContext[Any] | None = None
+        if ctx is not None:
+            self._ctx = RunContext(ctx._run, ctx._origin, keys.inside(ctx._scope, "visit"), ctx.tool_call)
 
     async def authorized(self, operation: Callable[[], Awaitable[T]]) -> T:
         """Return the result of an operation; repeat it once the user has authorized the client.
@@ -339,7 +341,7 @@ class MCPTool:
 def _interrupt_kinds(ctx: RunContext[Any]) -> Iterator[Any]:
     """Yield the kinds of the interrupts that this call has raised so far."""
     for number in count(1):
-        request = ctx._run.log.find(f"{ctx._scope}/ask{number}", InterruptRaised)
+        request = ctx._run.log.find(keys.interrupt(ctx._scope, number), InterruptRaised)
         if request is None:
             return
         yield payload_fields(request.payload).get("kind")

@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from ..context import RunContext
 from ..context.run_state import RunState
-from ..events import AgentResponded, AnyEvent, Delta, Event, Origin, RunResumed, RunStarted
+from ..events import AgentResponded, AnyEvent, Delta, Event, Origin, RunResumed, RunStarted, keys
 from ..messages import Usage
 from ..models import Chunk, CompleteResponse, Model, ModelRequest, ModelResponse
 from ..runner.stream import STATUS_BY_EVENT
@@ -197,11 +197,11 @@ class LiveRun(RunSpanBuilder):
             The span; None if the log has the whole activation already.
         """
         origin, now = ctx._origin, time()
-        if self._log.has_past and self._log.has(f"{origin.id}/end"):
+        if self._log.has_past and self._log.has(keys.end(origin.id)):
             return None
         found = attributes.activation_attributes(self._identity, origin.agent, origin.id, agent.description)
         span = self._start(f"invoke_agent {origin.agent}", present(found), now)
-        self._has_nested = self._has_nested or "/" in origin.id
+        self._has_nested = self._has_nested or keys.is_nested(origin.id)
         opened = self._open[origin.id] = OpenSpan(span, "invoke_agent", origin.agent, now)
         return TracedActivation(self, opened)
 
@@ -270,11 +270,9 @@ class LiveRun(RunSpanBuilder):
 
     def _activation(self, origin: Origin, run: OpenSpan, timestamp: float) -> OpenSpan:
         """Return the open span that an event of an activation belongs to; events open none."""
-        id = origin.id
-        while id:
+        for id in (origin.id, *keys.ancestors(origin.id)):
             if id in self._open:
                 return self._open[id]
-            id = id.rpartition("/")[0]
         return run
 
     def _model_call(self, response: AgentResponded, run: OpenSpan) -> None:

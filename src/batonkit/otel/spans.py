@@ -13,8 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from .. import events
-from ..agents.hooks import HOOK_STEP
-from ..events import AnyEvent, Event, Origin
+from ..events import AnyEvent, Event, Origin, keys
 from ..messages import Message, ToolCall, Usage
 from ..runner.stream import STATUS_BY_EVENT
 from . import attributes
@@ -136,7 +135,7 @@ class RunSpanBuilder:
             case events.InterruptAnswered():
                 answer = attributes.answer_attributes(event, self._content)
                 run.add_event("answer", answer, now)
-            case events.StepCompleted() if not event.name.startswith(HOOK_STEP):
+            case events.StepCompleted() if not event.name.startswith(keys.HOOK):
                 step: Attributes = {"baton.step.name": event.name}
                 self._activation(event.origin, run, event.timestamp).add_event("step", step, now)
             case events.HistoryCompacted():
@@ -172,7 +171,7 @@ class RunSpanBuilder:
             case events.AgentResponded():
                 self._turns[id] = _Turn(event)
                 for position, call in enumerate(event.message.tool_calls):
-                    self._calls[f"{event.key}.{position}"] = (event, call)
+                    self._calls[keys.call(event.key, position)] = (event, call)
             case events.ToolReturned():
                 self._calls.pop(event.key, None)
                 self._forget_inside(event.key)
@@ -191,7 +190,7 @@ class RunSpanBuilder:
             case _:
                 pass
         self._activations[id] = (event.origin, event.timestamp)
-        if "/" in id:
+        if keys.is_nested(id):
             self._has_nested = True
 
     def _activation(self, origin: Origin, run: OpenSpan, timestamp: float) -> OpenSpan:
@@ -209,15 +208,13 @@ class RunSpanBuilder:
 
     def _enclosing(self, id: str, run: OpenSpan) -> OpenSpan:
         """Return the enclosing span: of a tool call, an activation, or the run."""
-        enclosing = id.rpartition("/")[0]
-        while enclosing:
+        for enclosing in keys.ancestors(id):
             if enclosing in self._open:
                 return self._open[enclosing]
             if enclosing in self._activations:
                 return self._activation(self._activations[enclosing][0], run, self._drive_start)
             if enclosing in self._calls:
                 return self._call_span(enclosing, run)
-            enclosing = enclosing.rpartition("/")[0]
         return run
 
     def _model_call(self, response: events.AgentResponded, run: OpenSpan) -> None:
@@ -247,12 +244,8 @@ class RunSpanBuilder:
         """Add usage to an activation, to what it is nested in, and to the run."""
         if usage is None:
             return
-        around = [run]
-        while id:
-            if id in self._open:
-                around.append(self._open[id])
-            id = id.rpartition("/")[0]
-        for opened in around:
+        around = [self._open[each] for each in (id, *keys.ancestors(id)) if each in self._open]
+        for opened in (run, *around):
             opened.usage = usage if opened.usage is None else opened.usage + usage
 
     def _call_span(self, key: str, run: OpenSpan) -> OpenSpan:
@@ -327,16 +320,14 @@ class RunSpanBuilder:
         """End spans left open inside: an agent that failed or was cancelled does not finish."""
         if not self._has_nested:
             return
-        prefix = f"{key}/"
-        for id in [id for id in reversed(self._open) if id.startswith(prefix)]:
+        for id in [id for id in reversed(self._open) if keys.contains(key, id)]:
             self._finish(id, timestamp, is_unfinished=True)
 
     def _forget_inside(self, key: str) -> None:
         if not self._has_nested:
             return
-        prefix = f"{key}/"
         for entries in (self._activations, self._turns, self._calls):
-            for id in [id for id in entries if id.startswith(prefix)]:
+            for id in [id for id in entries if keys.contains(key, id)]:
                 del entries[id]
 
     def _start_time(self, origin: Origin) -> float:

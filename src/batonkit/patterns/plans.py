@@ -142,11 +142,11 @@ class PlanState:
         return [[as_text(step) for step in group] for group in groups if group]
 
 
-def _step_keys(key: str, values: Mapping[str, Any]) -> list[str]:
-    keys: list[str] = []
-    while (each := f"{key}/{len(keys)}") in values:
-        keys.append(each)
-    return keys
+def _step_keys(plan: str, values: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    while (each := f"{plan}/{len(found)}") in values:
+        found.append(each)
+    return found
 
 
 def _as_list(group: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from ..agents.turn import TurnOutcome
 from ..context import HistoryEntry, RunContext
 from ..context.run_context import SuspendRun
 from ..errors import ModelError, RunError, SetupError
-from ..events import Action, AgentResponded, ResponseTruncated, Transfer, UserMessageAdded
+from ..events import Action, AgentResponded, ResponseTruncated, Transfer, UserMessageAdded, keys
 from ..messages import AssistantMessage, ToolCall, ToolMessage, UserMessage, is_empty, text_of
 from ..models import ModelRequest, ModelResponse, ModelSettings
 from ..models.prices import add_cost
@@ -248,7 +248,12 @@ class LiveActivation:
             return
         response, entry = self._controller.spoken.pop(interrupted.item_id)
         event = ResponseTruncated(
-            f"{response.key}/cut", response.origin, time(), response.key, interrupted.heard, interrupted.played_ms
+            keys.inside(response.key, "cut"),
+            response.origin,
+            time(),
+            response.key,
+            interrupted.heard,
+            interrupted.played_ms,
         )
         if not self._log.has(event.key):
             self._log.write(event)
@@ -320,7 +325,7 @@ class LiveActivation:
             ctx._run.dynamic_agents[request.target] = request.new_agent
         refusal = self._controller.claim(request.target, self._ctx._origin)
         if refusal is None:
-            call_ctx = RunContext(ctx._run, ctx._origin, f"{ctx._scope}/wanted", None, ctx)
+            call_ctx = RunContext(ctx._run, ctx._origin, keys.inside(ctx._scope, "wanted"), None, ctx)
             refusal = await self._controller.readiness(call_ctx, request.target)
             if refusal is None:
                 self._action = Transfer(request.target, via=BY_APPLICATION)
@@ -359,7 +364,7 @@ class RealtimeAgent(RealtimeDefinition[C]):
             SetupError: The run is not a realtime session.
         """
         # Inside a tool call another agent is active.
-        controller = None if "/" in ctx._scope else cast("SessionController | None", ctx._run.live)
+        controller = None if keys.is_nested(ctx._scope) else cast("SessionController | None", ctx._run.live)
         if controller is not None:
             controller.unclaim()
         turns = RunningTurns(self, ctx)
@@ -394,7 +399,7 @@ async def _resume_detached(
 ) -> None:
     """Execute calls that were running when a recorded transfer made another agent active."""
     ctx = turns.ctx
-    tool_table = await current_tool_table(turns.agent, ctx, f"{ctx._scope}/ready")
+    tool_table = await current_tool_table(turns.agent, ctx, keys.inside(ctx._scope, "ready"))
     ctx._run.opened[controller] = controller
     for slot in unfinished:
         turns.start(slot, tool_table, controller.post)

@@ -20,7 +20,7 @@ from ..agents.definition import AgentWithTools, ToolTable
 from ..context import RunContext
 from ..context.run_context import InterruptCheck
 from ..errors import SetupError
-from ..events import Origin, ValueChanges
+from ..events import Origin, ValueChanges, keys
 from ..flow.follow import TeamFlow
 from ..handoffs.tasks import TaskTools
 from ..tools import Tool
@@ -98,12 +98,13 @@ async def prepare_agent(
     Raises:
         SetupError: The model does not accept the configuration.
     """
+    key = keys.inside(ctx._scope, "ready")
     with InterruptCheck(ctx, "the configuration"):
-        tool_table = await current_tool_table(agent, ctx, f"{ctx._scope}/ready")
+        tool_table = await current_tool_table(agent, ctx, key)
         instructions = await build_instructions(ctx, agent.instructions, template=agent.template)
-        disabled = await disabled_handoffs(ctx, agent, f"{ctx._scope}/ready") if ctx._routes.conditional else ()
+        disabled = await disabled_handoffs(ctx, agent, key) if ctx._routes.conditional else ()
         has_conditions = bool(tool_table.conditional)
-        hidden = await disabled_tools(ctx, agent, f"{ctx._scope}/ready", tool_table) if has_conditions else ()
+        hidden = await disabled_tools(ctx, agent, key, tool_table) if has_conditions else ()
     tools = tool_table.enabled_specs(hidden) + ctx._routes.enabled_specs(disabled)
     tools, instructions = with_task(ctx, tool_table, tools, instructions)
     voice = agent.voice or settings.voice
@@ -124,7 +125,7 @@ async def prepare_target(
     seat = flow.resolve(flow.team.members[caller.agent], target)
     if not isinstance(seat.agent, RealtimeDefinition):
         raise SetupError(f"`{target}` is {type_of(seat.agent)}, not a RealtimeAgent; use its as_tool()")
-    origin = Origin(f"{ctx._scope}/ready", target, caller._origin)
+    origin = Origin(keys.inside(ctx._scope, "ready"), target, caller._origin)
     ready = AgentContext(
         caller._run,
         origin,

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from ..agents import AgentContext
 from ..context import RunContext
+from ..events import keys
 from ..tools.guardrails import Guardrail, GuardrailChecks
 from .definition import RealtimeDefinition
 from .mailbox import GuardrailFired, MailboxEvent, SessionEnded
@@ -61,7 +62,7 @@ class ResponseGuard:
     async def _check(self) -> None:
         while not self._is_finished:
             self._checked, self._checks = len(self._text), self._checks + 1
-            ctx = RunContext(self.ctx._run, self.ctx._origin, f"{self.slot.key}/g{self._checks}")
+            ctx = RunContext(self.ctx._run, self.ctx._origin, keys.inside(self.slot.key, f"g{self._checks}"))
             trip = await GuardrailChecks(self.guardrails, ctx, "output").run(self._text)
             if trip is not None:
                 self._is_finished = self.slot.is_stopped = True

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..context import HistoryEntry
 from ..context.history import History
-from ..events import AgentResponded, ResponseTruncated
+from ..events import AgentResponded, ResponseTruncated, keys
 from ..messages import AssistantMessage, Message, ToolCall, ToolMessage
 
 CALL_IN_PROGRESS = "This call is still being carried out."
@@ -49,7 +49,7 @@ class TranscriptSlot:
     def calls(self) -> list[tuple[str, ToolCall]]:
         """Return the calls of its response, each with the key of its result."""
         response = self.recorded
-        return [(f"{response.key}.{index}", call) for index, call in enumerate(response.message.tool_calls)]
+        return [(keys.call(response.key, index), call) for index, call in enumerate(response.message.tool_calls)]
 
     def results(self) -> list[ToolMessage]:
         """Return the tool results known so far."""
@@ -68,7 +68,7 @@ class ActivationTranscript:
     def open(self, position: int | None = None) -> TranscriptSlot:
         """Open the next slot, or the one at a recorded position."""
         self._last = self._last + 1 if position is None else position
-        slot = TranscriptSlot(self._last, f"{self._scope}/i{self._last}")
+        slot = TranscriptSlot(self._last, keys.item(self._scope, self._last))
         self._slots.append(slot)
         return slot
 

@@ -1,7 +1,6 @@
 """Turns of an activation that run while the conversation continues, and their replay from the log."""
 
 import asyncio
-import re
 from collections.abc import Callable
 from copy import copy
 from typing import Any, assert_never
@@ -25,6 +24,7 @@ from ..events import (
     ToolReturned,
     Transfer,
     UserMessageAdded,
+    keys,
 )
 from ..flow.log_history import NO_RESULT
 from ..log import ReadOnlyLog
@@ -40,7 +40,6 @@ BY_APPLICATION = "(application)"
 PASSES_CONTROL = (Transfer, Finish, CancelTask)
 """Actions after which another agent becomes active."""
 _STOPPED_RESULT = "Not carried out: a guardrail stopped this response."
-_POSITION = re.compile(r"/i(\d+)$")
 
 
 class RunningTurns:
@@ -203,8 +202,8 @@ class ActivationReplay:
         ctx, log = self._ctx, self._ctx._run.log
         if not log.has_past:
             return []
-        self.is_finished = log.find(f"{ctx._scope}/end", AgentFinished) is not None
-        transferred = log.find(f"{ctx._scope}/to", ControlTransferred)
+        self.is_finished = log.find(keys.end(ctx._scope), AgentFinished) is not None
+        transferred = log.find(keys.transfer(ctx._scope), ControlTransferred)
         unfinished: list[TranscriptSlot] = []
         failure: BatonError | None = None
         for position, event in sorted(_transcript_events(log.inside(ctx._scope), ctx._scope), key=lambda each: each[0]):
@@ -259,7 +258,7 @@ class ActivationReplay:
         if response.usage is not None:
             ctx._run.meter.add_usage(response.usage, ctx._origin)
         entry = self._turns.add_response(slot, response)
-        truncated = log.find(f"{response.key}/cut", ResponseTruncated)
+        truncated = log.find(keys.inside(response.key, "cut"), ResponseTruncated)
         if truncated is not None:
             self._transcript.truncate(entry, truncated)
         if not response.message.tool_calls:
@@ -278,7 +277,10 @@ class ActivationReplay:
 
 
 def _transcript_events(events: list[Event], scope: str) -> list[tuple[int, AgentResponded | UserMessageAdded]]:
-    spoken = [
-        (_POSITION.search(each.key), each) for each in events if isinstance(each, AgentResponded | UserMessageAdded)
+    return [
+        (position, event)
+        for event in events
+        if isinstance(event, AgentResponded | UserMessageAdded)
+        and keys.parent(event.key) == scope
+        and (position := keys.item_number(event.key)) is not None
     ]
-    return [(int(match[1]), event) for match, event in spoken if match and event.key[: match.start()] == scope]

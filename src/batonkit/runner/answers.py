@@ -1,7 +1,6 @@
 """Validation of answers to interrupts, and the edited logs of forked runs."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from time import time
 from typing import Any, cast
@@ -11,9 +10,9 @@ from msgspec.structs import replace
 
 from ..context.values import to_json_value
 from ..errors import AnswerError, InterruptExpiredError, RunError, quote_names
-from ..events import types
+from ..events import keys, types
 from ..events.base import RUN_ORIGIN
-from ..log import DISMISSED, Log
+from ..log import Log
 from ..messages import AssistantMessage, ToolCall, UserMessage, pair_calls_with_results, to_messages
 from ..tools.results import to_tool_result
 from ..tools.wrappers import parse_approval, parse_outcome_report
@@ -29,8 +28,6 @@ STATUS_EVENTS = (*STATUS_BY_EVENT, types.RunResumed)
 
 CANCELLED_CALL = "This call was cancelled by the user before it was executed."
 """The result of the calls of a response after which the run was cancelled."""
-_RESPONSE_OF_CALL = re.compile(r"/m\d+(?=\.\d)")
-_PENDING_CALL = re.compile(r"(.*/[im]\d+\.\d+)/")
 
 
 class Dismiss(Struct, frozen=True):
@@ -54,7 +51,8 @@ def resume_events(
     args = args or {}
     message = args.get("message")
     said = UserMessage(message) if isinstance(message, str) else message
-    first: list[types.Event] = [types.RunResumed(f"resumed{log.count}", RUN_ORIGIN, time(), message=said)]
+    key = keys.run_event("resumed", log.count)
+    first: list[types.Event] = [types.RunResumed(key, RUN_ORIGIN, time(), message=said)]
     if not args.get("execute_calls"):
         first += _cancelled_calls(log.events)
     interrupts = log.open_interrupts()
@@ -69,7 +67,7 @@ def resume_events(
 
 def _expiry(asked: types.InterruptRaised) -> types.InterruptAnswered:
     answer = None if asked.default is None else asked.default.answer
-    return types.InterruptAnswered(f"{asked.key}!", asked.origin, time(), asked.key, answer, expired=True)
+    return types.InterruptAnswered(keys.answer(asked.key), asked.origin, time(), asked.key, answer, expired=True)
 
 
 def _refuse_late_answers(
@@ -89,9 +87,9 @@ def _cancelled_calls(events: Sequence[types.Event]) -> list[types.Event]:
     last = next((event for event in reversed(events) if isinstance(event, STATUS_EVENTS)), None)
     if not isinstance(last, types.RunCancelled) or not last.after_response:
         return []
-    begun = {event.key[: found.end()] for event in events for found in _RESPONSE_OF_CALL.finditer(event.key)}
+    begun = {keys.call_of(call)[0] for event in events for call in keys.calls_around(event.key)}
     return [
-        _dismissal(f"{event.key}.{position}", event, CANCELLED_CALL)
+        _dismissal(keys.call(event.key, position), event, CANCELLED_CALL)
         for event in events
         if isinstance(event, types.AgentResponded) and event.key not in begun
         for position in range(len(event.tool_calls))
@@ -122,14 +120,14 @@ def dismissed_call(id: str, tool_call: ToolCall | None) -> str:
     Raises:
         AnswerError: It does not come from a tool call.
     """
-    call = _PENDING_CALL.match(id)
-    if call is None or tool_call is None:
+    calls = keys.calls_around(id)
+    if not calls or tool_call is None:
         raise AnswerError(f"interrupt `{id}` does not come from a tool call and cannot be dismissed; answer it")
-    return call.group(1)
+    return calls[-1]
 
 
 def _dismissal(call_key: str, event: types.Event, reason: str) -> types.StepCompleted:
-    return types.StepCompleted(f"{call_key}/{DISMISSED}", event.origin, time(), DISMISSED, reason)
+    return types.StepCompleted(keys.dismissal(call_key), event.origin, time(), keys.DISMISSED, reason)
 
 
 def answer_events(
@@ -159,7 +157,7 @@ def answer_events(
         json_answer = to_json_value(f"the answer to `{id}`", answer)
         if interrupt.schema is not None:
             _check_schema(id, json_answer, interrupt.schema)
-        events.append(types.InterruptAnswered(f"{id}!", interrupt.origin, time(), id, json_answer, new_values))
+        events.append(types.InterruptAnswered(keys.answer(id), interrupt.origin, time(), id, json_answer, new_values))
     return events
 
 
@@ -172,7 +170,7 @@ def _answers_by_id(interrupts: Mapping[str, types.InterruptRaised], answers: Any
         if not unknown:
             return given
         # A dictionary may also be the answer itself, unless one of its keys looks like an interrupt id.
-        if len(unknown) < len(given) or any("/ask" in id for id in unknown) or len(interrupts) != 1:
+        if len(unknown) < len(given) or any(map(keys.looks_like_interrupt, unknown)) or len(interrupts) != 1:
             raise AnswerError(
                 f"no open interrupt has the id {quote_names(unknown)}; open: {quote_names([*interrupts])}"
             )
@@ -245,9 +243,9 @@ class _ResponseEdit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _edit_events(events: Sequence[types.Event], edit: Mapping[str, Any]) -> list[types.Event]:
-    keys = {event.key for event in events}
+    recorded = {event.key for event in events}
     for key in edit:
-        if key not in keys:
+        if key not in recorded:
             run_id, some = run_started_event(events).run_id, quote_names([event.key for event in events[:8]])
             raise RunError(f"run `{run_id}` has no event `{key}` before the fork; its events start with {some}")
     first = next(number for number, event in enumerate(events) if event.key in edit)
@@ -294,7 +292,7 @@ def _edit_response(event: types.AgentResponded, value: Any) -> AssistantMessage:
         raise RunError(f"`{event.key}` can be replaced by {expected}, not by {show(value)}: {error}") from None
     ids = [call.id for call in event.tool_calls]
     calls = [
-        ToolCall(ids[n] if n < len(ids) else f"{event.key}.{n}", call.name, json.dumps(call.arguments))
+        ToolCall(ids[n] if n < len(ids) else keys.call(event.key, n), call.name, json.dumps(call.arguments))
         for n, call in enumerate(edit.tool_calls)
     ]
     return replace(event.message, content=edit.content, tool_calls=tuple(calls))

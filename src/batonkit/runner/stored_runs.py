@@ -28,6 +28,7 @@ from ..events import (
     RunStarted,
     decode_lines,
     encode_event,
+    keys,
 )
 from ..events.base import RUN_ORIGIN
 from ..events.codec import READER_VERSION, encode_header
@@ -266,7 +267,7 @@ class RunRepository:
             self.threads.remember(part, log.count + 1)
         if status == "suspended" and journal.cancel_requested:
             # The lease is still held, so that no answer comes first.
-            log.write(RunCancelled(f"cancelled{log.count}", RUN_ORIGIN, time()))
+            log.write(RunCancelled(keys.run_event("cancelled", log.count), RUN_ORIGIN, time()))
             await journal.finish("cancelled")
             return "cancelled"
         return status
@@ -435,7 +436,7 @@ class RunRepository:
 
     async def store_cancelled(self, record: RunRecord, lease: Lease) -> None:
         """Store that a run that no one drives is cancelled."""
-        line = encode_event(RunCancelled(f"cancelled{record.seq - 1}", RUN_ORIGIN, time()))
+        line = encode_event(RunCancelled(keys.run_event("cancelled", record.seq - 1), RUN_ORIGIN, time()))
         flags = await self.store.append(
             record.run_id, record.seq, [line], status="cancelled", fence=lease.fence, wake_at=0.0, release=True
         )

@@ -12,13 +12,13 @@ from typing import Any, Generic, NoReturn, Self, get_args
 from typing_extensions import TypeVar
 
 from ..agents.activation import FlowOutcome
-from ..agents.hooks import HOOK_STEP, dispatch, maybe_await, run_with_deadline
+from ..agents.hooks import dispatch, maybe_await, run_with_deadline
 from ..arguments import check_choice
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.run_state import RunState
 from ..errors import BatonError, LimitError, ReplayMismatchError, RunConflictError, RunError, TaskFailedError
-from ..events import types
+from ..events import keys, types
 from ..events.base import RUN_ORIGIN
 from ..flow.follow import Place, TeamFlow, follow
 from ..log import Log, ReadOnlyLog
@@ -508,7 +508,7 @@ class RunStream(Generic[Out]):
 
     def _check_replay(self) -> None:
         # A run may be resumed with other hooks, or with none.
-        missing = self._log.unvisited(*REPLAYED_EVENTS, besides=f"/{HOOK_STEP}")
+        missing = self._log.unvisited(*REPLAYED_EVENTS, besides=keys.HOOK)
         if missing is not None:
             raise ReplayMismatchError(missing.key, type(missing).__name__, "nothing there")
 
@@ -517,7 +517,7 @@ class RunStream(Generic[Out]):
 
     async def _stop(self, kind: type[types.Event], *fields: Any, failure: BaseException | None = None) -> None:
         """Record an event of this kind, which a run may have several times, and stop."""
-        key = f"{STATUS_BY_EVENT[kind]}{self._log.count}"
+        key = keys.run_event(STATUS_BY_EVENT[kind], self._log.count)
         status = await self._finish(kind(key, RUN_ORIGIN, time(), *fields), failure=failure)
         if status != STATUS_BY_EVENT[kind]:
             self._set_result(status)

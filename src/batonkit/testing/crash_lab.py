@@ -18,7 +18,7 @@ from ..agents import AgentOptions
 from ..arguments import check_keywords
 from ..context.values import to_json_value
 from ..errors import BatonError, RunConflictError, SetupError
-from ..events import Event, RunFailed, ToolReturned, decode_lines, encode_event
+from ..events import Event, RunFailed, ToolReturned, decode_lines, encode_event, keys
 from ..log import Log
 from ..messages import RunInput
 from ..runner import Interrupt, Runner
@@ -168,7 +168,7 @@ class CrashSubject(Struct, frozen=True):
         if interrupt.id in by_id:
             return by_id[interrupt.id]
         # A dictionary may also be the answer itself, unless its keys are interrupt ids.
-        if answers is UNANSWERED or any("/ask" in str(id) for id in by_id):
+        if answers is UNANSWERED or any(keys.looks_like_interrupt(str(id)) for id in by_id):
             raise AssertionError(
                 f"`{interrupt.agent}` raised interrupt `{interrupt.id}` ({interrupt.payload!r}), "
                 "and answers=… does not answer it"
@@ -262,8 +262,8 @@ class CrashExperiment:
         raise AssertionError(f"the run was interrupted {_MAX_ROUNDS} times without ending")
 
     def _answer_to(self, interrupt: Interrupt) -> Any:
-        key, is_unknown, _ = interrupt.id.rpartition("/unknown")
-        if interrupt.tool_call is None or not is_unknown:
+        key = keys.call_with_unknown_outcome(interrupt.id)
+        if interrupt.tool_call is None or key is None:
             return self._subject.answer_to(interrupt)
         # The recorded executions tell the real outcome of the call.
         done = [each.outcome for each in self._executions.of(key) if each.outcome is not None]

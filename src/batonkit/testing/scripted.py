@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..arguments import check_arguments
 from ..errors import ModelError, SetupError, quote_names
-from ..events import AgentResponded, Event, HistoryCompacted, StepCompleted
+from ..events import AgentResponded, Event, HistoryCompacted, StepCompleted, keys
 from ..handoffs import TRANSFER_TOOL
 from ..messages import AssistantMessage, Message, Part, Reasoning, Text, ToolCall, Usage, text_of
 from ..models import Chunk, Model, ModelRequest, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
@@ -64,8 +64,6 @@ Operation: TypeAlias = Chunk | asyncio.Event | BaseException
 
 
 _RecordedCalls: TypeAlias = tuple[str, Sequence[ToolCall] | None, int]
-_RECORDED_NEXT = re.compile(r"^(?P<call>.*/m\d+)/mw:(?P<middleware>[^/@]+)[^/]*/next\d+$")
-"""The key of a response that was recorded before its middleware returned."""
 
 
 def _recorded_model_calls(events: Sequence[Event], model: str) -> Iterator[_RecordedCalls]:
@@ -80,12 +78,13 @@ def _recorded_model_calls(events: Sequence[Event], model: str) -> Iterator[_Reco
             yield event.agent, event.message.tool_calls, event.model_calls
         elif isinstance(event, HistoryCompacted) and event.usage is not None and event.model == model:
             yield event.agent, (), event.usage.model_calls
-        match = _RECORDED_NEXT.match(event.key) if isinstance(event, StepCompleted) else None
-        if isinstance(event, StepCompleted) and match is not None and match["call"] not in whole:
+        elif isinstance(event, StepCompleted) and (around := keys.next_of(event.key)) and around[0] not in whole:
+            # It was recorded before its middleware returned.
+            response, middleware = around
             calls = None
             if "response" in event.result:
                 calls = msgspec.convert(event.result["response"]["message"], AssistantMessage).tool_calls
-            found = parts.setdefault(match["call"], {}).setdefault(match["middleware"], [])
+            found = parts.setdefault(response, {}).setdefault(middleware, [])
             found.append((event.agent, calls, event.result.get("model_calls", 0)))
     for by_middleware in parts.values():
         # What outer middleware has recorded includes the calls of inner middleware.

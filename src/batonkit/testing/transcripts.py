@@ -1,14 +1,12 @@
 """Transcripts of runs for readable assertions, and the comparison of two runs."""
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
-from ..agents.hooks import HOOK_STEP
-from ..events import types
+from ..events import keys, types
 from ..flow.log_history import history_from_log
 from ..messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
 from ..runner.answers import STATUS_EVENTS
@@ -30,7 +28,7 @@ def transcript(events: Iterable[types.Event | types.Delta]) -> list[str]:
 
 
 def _is_hook_call(event: types.Event) -> bool:
-    return isinstance(event, types.StepCompleted) and event.name.startswith(HOOK_STEP) and event.value_changes is None
+    return isinstance(event, types.StepCompleted) and event.name.startswith(keys.HOOK) and event.value_changes is None
 
 
 def format_response(message: AssistantMessage) -> str:
@@ -147,8 +145,6 @@ _ORDERED = (
     types.AgentFinished,
 )
 """Events that one activation writes strictly in order."""
-_UNKNOWN_OUTCOME = re.compile(r"/unknown\d+/ask\d+!?$")
-_ONCE_STEPS = re.compile(r"/(intent|paused)\d+$")
 
 
 class FinishedRun(msgspec.Struct, frozen=True):
@@ -201,20 +197,23 @@ def _lines(run: FinishedRun, order: Mapping[str, int]) -> list[str]:
 
 def _sequences(run: FinishedRun) -> list[str]:
     """List the order of the strictly ordered events of each activation."""
-    keys: dict[str, list[str]] = {}
+    by_activation: dict[str, list[str]] = {}
     for event in comparable_events(run.events):
         if isinstance(event, _ORDERED):
-            keys.setdefault(event.origin.id, []).append(event.key)
-    return sorted(f"order: {', '.join(own)}" for own in keys.values())
+            by_activation.setdefault(event.origin.id, []).append(event.key)
+    return sorted(f"order: {', '.join(own)}" for own in by_activation.values())
 
 
 def _is_internal(event: types.Event) -> bool:
-    if isinstance(event, types.StepCompleted):
-        return event.name in ("intent", "paused") and _ONCE_STEPS.search(event.key) is not None
-    return (
-        isinstance(event, types.InterruptRaised | types.InterruptAnswered)
-        and _UNKNOWN_OUTCOME.search(event.key) is not None
-    )
+    match event:
+        case types.StepCompleted():
+            return event.name in ("intent", "paused") and keys.is_attempt_record(event.key)
+        case types.InterruptRaised():
+            return keys.call_with_unknown_outcome(event.key) is not None
+        case types.InterruptAnswered():
+            return keys.call_with_unknown_outcome(event.interrupt_id) is not None
+        case _:
+            return False
 
 
 def _format_message(message: Message) -> str:

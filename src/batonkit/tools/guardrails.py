@@ -18,7 +18,7 @@ from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
 from ..errors import GuardrailFailedError, GuardrailTrippedError, RemoteError, RunError, SetupError, StoreError
-from ..events import StepCompleted, ValueChanges
+from ..events import StepCompleted, ValueChanges, keys
 from ..wording import show
 
 Stage: TypeAlias = Literal["input", "output", "tool"]
@@ -112,7 +112,8 @@ class GuardrailChecks(Struct):
     _guardrails: Sequence[Guardrail]
     _ctx: RunContext[Any]
     _stage: Stage
-    _place: str = ""
+    _scope: str = ""
+    """Where the verdicts are recorded; by default in the scope of the context."""
 
     @property
     def are_recorded(self) -> bool:
@@ -149,7 +150,7 @@ class GuardrailChecks(Struct):
         return None
 
     def _key(self, guardrail: Guardrail) -> str:
-        return f"{self._ctx._scope}/{self._place}{PREFIX}{self._stage}:{guardrail.name}"
+        return keys.inside(self._scope or self._ctx._scope, f"{PREFIX}{self._stage}:{guardrail.name}")
 
     def _scope_for(self, guardrail: Guardrail) -> RunContext[Any]:
         # Its own scope: its interrupts and steps are counted apart from those of concurrent guardrails.
@@ -212,7 +213,7 @@ def copy_changes(ctx: RunContext[Any], changes: ValueChanges | None) -> None:
 def parse_verdict(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] | None:
     """Return the stage, guardrail name and verdict of an event; None for other events."""
     # A step of the application may have such a name too, but its key differs.
-    if not event.name.startswith(PREFIX) or not event.key.endswith(f"/{event.name}"):
+    if not event.name.startswith(PREFIX) or not keys.ends_with(event.key, event.name):
         return None
     stage, _, guardrail = event.name.removeprefix(PREFIX).partition(":")
     return cast(Stage, stage), guardrail, msgspec.convert(event.result, GuardrailVerdict)

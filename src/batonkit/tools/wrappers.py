@@ -16,7 +16,7 @@ from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
 from ..errors import AnswerError, GuardrailTrippedError, NotEncodableError, SetupError, ToolTimeoutError
-from ..events import StepCompleted, ValueChanges
+from ..events import StepCompleted, ValueChanges, keys
 from ..wording import show
 from .base import Tool, ToolResult, ToolWrapper, argument_checker, unwrap_tool
 from .guardrails import Guardrail, GuardrailChecks, Guardrails, copy_changes
@@ -184,14 +184,14 @@ class OnceTool(ToolWrapper):
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Record the intent, then call the tool; ask first after an unfinished attempt."""
         log, attempt = ctx._run.log, 1
-        while log.find(f"{ctx._scope}/intent{attempt}", StepCompleted) is not None:
+        while log.find(keys.intent(ctx._scope, attempt), StepCompleted) is not None:
             # An attempt that was suspended by the tool's own question is known to be over.
-            if log.find(f"{ctx._scope}/paused{attempt}", StepCompleted) is None:
+            if log.find(keys.pause(ctx._scope, attempt), StepCompleted) is None:
                 report = await self._ask_outcome(ctx, attempt, arguments)
                 if not report.run_again:
                     return self._to_result(report)
             attempt += 1
-        key = f"{ctx._scope}/intent{attempt}"
+        key = keys.intent(ctx._scope, attempt)
         log.announce(key, StepCompleted)
         log.write(StepCompleted(key, ctx._origin, time(), "intent", self.spec.name))
         await log.settle()
@@ -203,7 +203,7 @@ class OnceTool(ToolWrapper):
                 lease.check()
             return await self.inner.call(ctx, arguments)
         except SuspendRun:
-            log.write(StepCompleted(f"{ctx._scope}/paused{attempt}", ctx._origin, time(), "paused"))
+            log.write(StepCompleted(keys.pause(ctx._scope, attempt), ctx._origin, time(), "paused"))
             await log.settle()
             raise
         finally:
@@ -219,7 +219,8 @@ class OnceTool(ToolWrapper):
         if (lease := ctx._run.signals.lease) is not None and lease.previous_worker:
             question |= {"previous_worker": lease.previous_worker, "last_heartbeat": lease.last_heartbeat}
         # Its own scope: the tool's own questions are counted from one.
-        inner: RunContext[Any] = RunContext(ctx._run, ctx._origin, f"{ctx._scope}/unknown{attempt}", ctx.tool_call)
+        scope = keys.unknown_outcome(ctx._scope, attempt)
+        inner: RunContext[Any] = RunContext(ctx._run, ctx._origin, scope, ctx.tool_call)
         return parse_outcome_report(await inner.interrupt(question))
 
     def _to_result(self, report: OutcomeReport) -> ToolResult:
@@ -340,15 +341,15 @@ class GuardedTool(ToolWrapper):
 
     async def _check_edited(self, ctx: RunContext[Any], arguments: str) -> ToolResult | None:
         # The number of the question: a tool may be approved in several places.
-        return await self._check_input(ctx, arguments, f"edited{ctx._asked}/")
+        return await self._check_input(ctx, arguments, keys.inside(ctx._scope, f"edited{ctx._asked}"))
 
-    async def _check_input(self, ctx: RunContext[Any], arguments: str, place: str) -> ToolResult | None:
+    async def _check_input(self, ctx: RunContext[Any], arguments: str, scope: str) -> ToolResult | None:
         """Return why the tool is not called with these arguments; None if it may be."""
         parsed = self._check_arguments(arguments)
         # Invalid arguments are returned to the model: there is nothing to check yet.
         if isinstance(parsed, ToolResult):
             return parsed
-        trip = await GuardrailChecks(self.before, ctx, "tool", place).run(parsed)
+        trip = await GuardrailChecks(self.before, ctx, "tool", scope).run(parsed)
         return None if trip is None else self._refuse(trip, f"This call of `{self.spec.name}` was not made")
 
     async def _call_unchecked(self, ctx: RunContext[Any], arguments: str) -> Any:

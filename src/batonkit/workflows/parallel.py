@@ -18,9 +18,8 @@ from ..context.history import History
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
 from ..errors import BranchesFailedError, BranchTimeoutError, SetupError
-from ..events import Action, BreakLoop, CancelTask, Exit, Finish, StepCompleted
+from ..events import Action, BreakLoop, CancelTask, Exit, Finish, StepCompleted, keys
 from ..handoffs import Handoff
-from ..log import FAILED
 from ..messages import UserMessage
 from ..wording import error_text, show
 from .reducers import Reducer
@@ -150,8 +149,8 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         self, ctx: AgentContext[Any], branch: _Branch, *, limit: asyncio.Semaphore | None
     ) -> FlowOutcome | None:
         """Run a branch under the concurrency limit; return None if its error was ignored."""
-        log, inside = ctx._run.log, f"{ctx._scope}/{branch.place}"
-        key = f"{inside}/{FAILED}"
+        log, inside = ctx._run.log, keys.inside(ctx._scope, branch.place)
+        key = keys.failure(inside)
         failed = log.find(key, StepCompleted) if log.has_past else None
         if failed is not None:
             ctx._run.recount(inside)
@@ -168,7 +167,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             )
             ctx._run.forget_suspended(inside)
             branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error_text(error)}"
-            log.write(StepCompleted(key, ctx._origin, time(), FAILED, branch.failure))
+            log.write(StepCompleted(key, ctx._origin, time(), keys.FAILED, branch.failure))
             return None
 
     def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, FlowOutcome]:

@@ -4,7 +4,6 @@ The same projection creates snapshots of stored tasks and updates of running one
 alone, so that every replica reports the same.
 """
 
-import re
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from math import ceil
@@ -20,6 +19,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from ... import events
 from ...a2a.parts import AUTH_REQUIRED, TERMINAL, interrupt_kind, to_interrupt_parts, to_parts, to_struct
 from ...errors import StoreError
+from ...events import keys
 from ...messages import Content, Data, UserMessage, is_empty
 from ...stores import RecordPage, RunFilters, RunRecord, RunStatus, Store, iter_records
 from ...stores.records import parse_filters, select_page
@@ -34,7 +34,6 @@ REPLY_KEY = "a2a.reply"
 """The key of a run's values that an agent sets to "message" to reply with a message instead of a task."""
 
 FAILED_TEXT = "The task failed. The operator of the service has the details."
-_NESTED_CALL = re.compile(r"/m\d+\.\d+/")
 _REJECTIONS = ("TaskDeclinedError", "GuardrailTrippedError", "RemoteRejectedError")
 _MAX_PATH = 16
 STOPPED = TERMINAL | {pb.TASK_STATE_INPUT_REQUIRED, pb.TASK_STATE_AUTH_REQUIRED}
@@ -84,11 +83,11 @@ class TaskProjection:
             case events.ControlTransferred():
                 return [self._step(event, target=event.target)]
             case events.TaskOpened():
-                if "/" not in event.origin.id:
+                if not keys.is_nested(event.origin.id):
                     self._open_tasks.append(event.task.agent)
                 return [self._step(event, target=event.task.agent)]
             case events.TaskEnded():
-                if "/" not in event.origin.id:
+                if not keys.is_nested(event.origin.id):
                     del self._open_tasks[-1:]
                 return [self._step(event, target=event.task.return_to, outcome=event.outcome)]
             case events.UserMessageAdded():
@@ -98,9 +97,9 @@ class TaskProjection:
                 return [self._step(event, step=event.name)]
             case events.ToolReturned():
                 step = self._step(event, tool=event.tool_name, isError=event.is_error)
-                is_output = event.is_final and not _NESTED_CALL.search(event.origin.id)
+                is_output = event.is_final and not keys.is_in_call(event.origin.id)
                 return [step, *(self._add_response(event, event.content, is_answer=True) if is_output else ())]
-            case events.AgentResponded() if not is_empty(event.message) and not _NESTED_CALL.search(event.origin.id):
+            case events.AgentResponded() if not is_empty(event.message) and not keys.is_in_call(event.origin.id):
                 return self._add_response(event, event.message.content, is_answer=not event.message.tool_calls)
             case events.RunResumed():
                 return [self._status(event, pb.TASK_STATE_WORKING)]
@@ -142,7 +141,7 @@ class TaskProjection:
 
     def apply_text(self, origin: events.Origin, text: str) -> pb.TaskArtifactUpdateEvent | None:
         """Append streamed text that is not in the log yet."""
-        if _NESTED_CALL.search(origin.id):
+        if keys.is_in_call(origin.id):
             return None
         id = self._artifact_id(origin)
         is_new = id not in self._artifacts

@@ -4,7 +4,6 @@ Activations at the top level are steps; activations inside another one (agents a
 subagents. A stream opens what it refers to and closes what it opened, also if it begins in the middle of a run.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ import ag_ui.core as agui
 from msgspec import Struct
 
 from ... import events
+from ...events import keys
 from ...events.types import payload_fields
 from ...flow.tasks import open_tasks
 from ...runner import usage_from_events
@@ -74,10 +74,6 @@ def _interrupt_message(interrupt: events.InterruptRaised) -> str | None:
     return message if isinstance(message, str) else None
 
 
-_CALL = re.compile(r"^(.*/m\d+\.\d+)/[^/]+$")
-"""Matches the id of an activation that a tool call started; the group is the key of the call."""
-
-
 class StepTranslator:
     """Steps and subagents of one stream."""
 
@@ -94,30 +90,28 @@ class StepTranslator:
             self._agents[event.origin.id] = event.agent
         elif isinstance(event, events.AgentResponded):
             for position, call in enumerate(event.message.tool_calls):
-                self._calls[f"{event.key}.{position}"] = call.id
+                self._calls[keys.call(event.key, position)] = call.id
 
     def tag(self, id: str) -> str | None:
         """Return the subagent id of an activation; None at the top level."""
-        return f"{self._run_id}:{id}" if "/" in id else None
+        return f"{self._run_id}:{id}" if keys.is_nested(id) else None
 
     def start(self, id: str, agent: str) -> Iterator[Any]:
         """Open an activation and those around it, unless they are open."""
         if not id or id in self._active or id in self._finished:
             return
-        if "/" not in id:
+        if not keys.is_nested(id):
             self._active[id] = agent
             yield agui.StepStartedEvent(step_name=agent)
             return
-        # An activation's id consists of the outer id, the place in it, and a counter.
-        around = id.rsplit("/", 2)[0]
+        around = keys.owner(id)
         yield from self.start(around, self._agents.get(around, ""))
         self._active[id] = agent
-        found = _CALL.match(id)
         yield agui.SubagentStartedEvent(
             subagent_run_id=self.tag(id) or "",
             name=agent,
             parent_subagent_run_id=self.tag(around),
-            parent_tool_call_id=self._calls.get(found[1]) if found else None,
+            parent_tool_call_id=self._calls.get(keys.parent(id)),
         )
 
     def finish(self, id: str, raised: Sequence[events.InterruptRaised] = (), failure: str = "") -> Iterator[Any]:
@@ -160,7 +154,7 @@ class MessageTranslator:
 
     def note(self, event: events.Event) -> None:
         """Count the model responses."""
-        if isinstance(event, events.AgentResponded) and event.key.startswith(f"{event.origin.id}/m"):
+        if isinstance(event, events.AgentResponded) and keys.is_response(event.key):
             self._response_counts[event.origin.id] += 1
             self._restart_counts.pop(event.origin.id, None)
 
@@ -220,7 +214,8 @@ class MessageTranslator:
         return [*{**self._reasonings, **self._texts}]
 
     def _next_id(self, origin: events.Origin) -> str:
-        return f"{self._run_id}:{origin.id}/m{self._response_counts[origin.id] + 1}{self._suffix(origin)}"
+        key = keys.response(origin.id, self._response_counts[origin.id] + 1)
+        return f"{self._run_id}:{key}{self._suffix(origin)}"
 
     def _suffix(self, origin: events.Origin) -> str:
         restarts = self._restart_counts[origin.id]
@@ -378,13 +373,13 @@ class EventTranslator:
     def _response(self, response: events.AgentResponded) -> _AGUIEvents:
         yield from self._messages.response(response)
         self._responses.append(response)
-        if "/" not in response.origin.id and not response.message.tool_calls:
+        if not keys.is_nested(response.origin.id) and not response.message.tool_calls:
             self._output = response.text
 
     def _returned(self, result: events.ToolReturned) -> _AGUIEvents:
         if result.call_id in self._answered:
             return
-        if result.is_final and "/" not in result.origin.id:
+        if result.is_final and not keys.is_nested(result.origin.id):
             self._output = result.message.content if isinstance(result.message.content, str) else self._output
         yield agui.ToolCallResultEvent(
             message_id=f"{self._run_id}:{result.key}",

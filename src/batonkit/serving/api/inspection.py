@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from ...agents import AgentOptions
 from ...errors import BatonError, ReplayMismatchError, RunError, SetupError
-from ...events import AgentResponded, Event, RunFailed, RunStarted
+from ...events import AgentResponded, Event, RunFailed, RunStarted, keys
 from ...inspection.comparison import compare_runs
 from ...inspection.requests import related_keys, view_compared, view_request
 from ...inspection.teams import TeamDescription, describe_team
@@ -170,7 +170,7 @@ class InspectionEndpoints(ApiEndpoints):
             await self.background.runner.replay(events)
         except ReplayMismatchError as error:
             numbers = {event.key: number for number, event in enumerate(events, 1)}
-            has_ended = f"{error.key.rpartition('/')[0]}/end" in numbers
+            has_ended = keys.end(keys.parent(error.key)) in numbers
             if error.recorded == "nothing" and record.status != "completed" and not has_ended:
                 # The log of a run that stopped early ends where the code of the active agents would go on.
                 return json_response(ReplayVerdict(True, message=f"the log ends before {error.produced} `{error.key}`"))
