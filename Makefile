@@ -39,6 +39,7 @@ demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make d
 test: $(READY)  ## the fast tests, in random order: no processes, no servers but our own in this process
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=$(SEED) --ignore=tests/architecture --ignore=tests/integration $(ARGS)
 
+test-all: export BATON_FOLD_LAW = all
 test-all: test test-integration test-minimum test-browser  ## all tests
 
 test-integration: $(READY)  ## tests with processes, PostgreSQL and Temporal

@@ -22,7 +22,7 @@ from typing import Any
 
 from batonkit import Agent, Runner, tool
 from batonkit.agents import Compaction
-from batonkit.context.history import MessageWindow
+from batonkit.context.view import MessageWindow
 from batonkit.errors import ModelError
 from batonkit.events import encode_log
 from batonkit.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage

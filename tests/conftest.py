@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from tests import fold_law
 from tests.ticks import shorten_ticks
 from tests.unclosed import created, is_closed, watch_clients
 
@@ -93,6 +94,24 @@ def _name_apart(items: list[Any]) -> None:
         if item.nodeid in known:
             raise pytest.UsageError(f"two tests are called {item.nodeid}")
         known.add(item.nodeid)
+
+
+_WATCHED = ("agents", "flow", "handoffs", "journeys", "laws", "patterns", "workflows")
+"""The folders whose runs are held to the law of the fold; with BATON_FOLD_LAW=all, it is all folders."""
+
+
+@pytest.fixture(autouse=True)
+def folds_to_its_history(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test with a run whose log does not give the history that the run had."""
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    is_watched = os.environ.get("BATON_FOLD_LAW") == "all" or folder in _WATCHED
+    if not is_watched or request.node.get_closest_marker("counts_calls"):
+        yield
+        return
+    with fold_law.watch() as violations:
+        yield
+    if violations:
+        pytest.fail("\n".join(violations[:3]))
 
 
 @pytest.fixture(autouse=True)

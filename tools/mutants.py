@@ -49,7 +49,7 @@ AREAS = {
         ("tests/conformance", "tests/stores", "tests/runner"),
     ),
     "history": Area(
-        ("flow/history.py", "flow/log_history.py", "context/history.py"),
+        ("flow/history.py", "flow/fold.py", "context/history.py"),
         ("tests/flow", "tests/context", "tests/handoffs", "tests/agents", "tests/runner", "tests/laws"),
     ),
 }

@@ -32,6 +32,7 @@ def long_run(turns: int, *, is_compacted: bool = True) -> tuple[Runner[Any, Any]
     return Runner(agent, model=model, compaction=compaction, limits=Limits(model_calls=None)), model
 
 
+@pytest.mark.counts_calls
 def test_the_cost_per_turn_of_a_long_activation_is_constant() -> None:
     counts: list[int] = []
     for turns in (100, 400, 700, 2000):

@@ -20,8 +20,6 @@ from tests.architecture.shape import (
 _COMPLEX = re.compile(r"def (\w+)\(.*# noqa: C901$", re.MULTILINE)
 COMPLEX_FUNCTIONS = {
     "src/batonkit/cli/display.py: _show_event",
-    "src/batonkit/flow/log_history.py: _read",
-    "src/batonkit/flow/requests.py: _logged_entries",
     "src/batonkit/models/retry.py: _respond",
     "src/batonkit/otel/spans.py: _trace",
     "src/batonkit/realtime/agent.py: _process",

@@ -3,7 +3,8 @@
 import pytest
 
 from batonkit.context import HistoryEntry
-from batonkit.context.history import History, MessageWindow
+from batonkit.context.history import History
+from batonkit.context.view import MessageWindow
 from batonkit.events import Origin
 from batonkit.messages import AssistantMessage, Message, UserMessage, text_of
 
@@ -44,22 +45,22 @@ def test_an_entry_tells_who_said_it_and_where() -> None:
     assert (given.author, given.path, given.is_user_input) == (None, (), True)
 
 
-def test_a_history_can_forget_its_end() -> None:
-    history = History()
-    history.add(A, None)
-    history.add(AssistantMessage("x"), Origin("1", "A"))
-    history.truncate(1)
-    assert [entry.message for entry in history.entries] == [A]
+def test_a_history_forgets_what_an_agent_has_added_but_not_what_the_user_said() -> None:
+    agent = Origin("1", "A")
+    history = History([HistoryEntry(A, key="run")])
+    history.entries.append(HistoryEntry(AssistantMessage("x"), agent, key="1/m1"))
+    history.entries.append(HistoryEntry(UserMessage("wait"), key="1/m2/user1"))
+    history.entries.append(HistoryEntry(AssistantMessage("by middleware"), agent, key="1/mw:Notes/say1"))
+    history.forget("1")
+    assert [text_of(entry.message.content) for entry in history.entries] == ["a", "wait", "by middleware"]
 
 
 def test_a_joined_branch_brings_its_undone_turns_along() -> None:
     history = History([HistoryEntry(UserMessage("go"))])
     one, two = history.fork(), history.fork()
-    one.add(UserMessage("a"), None)
+    one.entries.append(HistoryEntry(UserMessage("a"), None))
     two.hidden_at.append(1)
-    two.add(UserMessage("b"), None)
+    two.entries.append(HistoryEntry(UserMessage("b"), None))
     for branch in (one, two):
         history.join(branch, 1)
     assert ([text_of(entry.message.content) for entry in history.entries], history.hidden_at) == (["go", "a", "b"], [2])
-    history.truncate(2)
-    assert (len(history.entries), history.hidden_at) == (2, [])

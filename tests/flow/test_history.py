@@ -46,7 +46,7 @@ def messages_read_by(
     """Return the messages that an activation reads of these entries."""
     history = History()
     for author, message in entries:
-        history.add(message, author)
+        history.entries.append(HistoryEntry(message, author))
     return list(view_history(history, origin, policy).messages())
 
 
@@ -461,7 +461,7 @@ async def test_any_selection_of_a_history_function_is_made_valid(data: st.DataOb
         (AssistantMessage(""), WEATHER),
         (AssistantMessage("end"), WEATHER),
     ):
-        history.add(message, origin)
+        history.entries.append(HistoryEntry(message, origin))
     indices = data.draw(st.lists(st.sampled_from(range(len(history.entries))), unique=True))
 
     def select(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
@@ -557,9 +557,9 @@ async def test_policies_do_not_change_the_messages_of_the_result() -> None:
 
 def test_forks_of_a_history_are_independent() -> None:
     history = History()
-    history.add(UserMessage("hi"), None)
+    history.entries.append(HistoryEntry(UserMessage("hi"), None))
     left, right = history.fork(), history.fork()
-    left.add(AssistantMessage("left"), ROUTER)
+    left.entries.append(HistoryEntry(AssistantMessage("left"), ROUTER))
     assert [text_of(m.content) for m in view_history(right, WEATHER, "rewritten").messages()] == ["hi"]
     assert len(view_history(left, WEATHER, "rewritten").messages()) == 2
     assert len(view_history(history, WEATHER, "rewritten").messages()) == 1

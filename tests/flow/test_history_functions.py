@@ -10,7 +10,8 @@ from batonkit.agents import AgentContext
 from batonkit.agents.middleware import Middleware, NextActivation
 from batonkit.context import HistoryEntry
 from batonkit.errors import ToolFailedError
-from batonkit.events import StepCompleted
+from batonkit.events import AgentStarted, StepCompleted
+from batonkit.handoffs import HandoffInputData
 from batonkit.messages import Message, UserMessage, text_of
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call, say
 
@@ -227,3 +228,55 @@ async def test_a_further_attempt_reads_the_same_messages(history: Any) -> None:
     assert second == first
     assert third[: len(first)] == first
     assert "First." not in str(third)
+
+
+def _ask_then_answer() -> ScriptedModel:
+    return ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask"), "done"]})
+
+
+@tool
+async def ask(ctx: RunContext[Any]) -> str:
+    """Ask."""
+    return str(await ctx.interrupt("which?"))
+
+
+async def test_a_function_chooses_once_also_if_the_run_is_resumed() -> None:
+    called: list[int] = []
+
+    def choose(ctx: RunContext[Any], entries: Entries) -> Sequence[Message]:
+        called.append(len(entries))
+        ctx.values.set("chosen", len(called))
+        return [entries[0].message, UserMessage(f"choice {len(called)}")]
+
+    model = _ask_then_answer()
+    runner = Runner(Agent("A", handoffs=[Agent("B", tools=[ask], history=choose)]), model=model, store="memory:")
+    result = await runner.run("hi")
+    result = await runner.resume(result.run_id, "this")
+    assert (result.output, called, result.values["chosen"]) == ("done", [3], 1)
+    assert [text_of(message.content) for message in model.requests[-1].messages[:2]] == ["hi", "choice 1"]
+
+
+async def test_a_filter_chooses_once_also_if_the_run_is_resumed() -> None:
+    called: list[int] = []
+
+    def choose(data: HandoffInputData) -> HandoffInputData:
+        called.append(len(data.new_items))
+        return data.clone(new_items=(*data.new_items, UserMessage(f"choice {len(called)}")))
+
+    model = _ask_then_answer()
+    team = Agent("A", handoffs=[handoff(Agent("B", tools=[ask]), input_filter=choose)])
+    runner = Runner(team, model=model, store="memory:")
+    result = await runner.run("hi")
+    before = list(model.requests[-1].messages)
+    result = await runner.resume(result.run_id, "this")
+    assert (result.output, len(called)) == ("done", 1)
+    assert list(model.requests[-1].messages[: len(before)]) == before
+
+
+async def test_chosen_messages_of_the_history_are_recorded_by_position() -> None:
+    long = "x" * 10_000
+    model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["done"]})
+    team = Agent("A", handoffs=[Agent("B", history=lambda entries: [entry.message for entry in entries[:1]])])
+    result = await Runner(team, model=model).run(long)
+    started = [event for event in result.events if isinstance(event, AgentStarted)]
+    assert [event.reads for event in started] == [(), ((0, 1, "same"),)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from batonkit import Agent, AgentContext, BaseAgent, Limits, Runner, Transfer
+from batonkit.context import HistoryEntry
 from batonkit.context.history import History
 from batonkit.events import Action, ControlTransferred, Origin
 from batonkit.flow import Team
@@ -152,9 +153,9 @@ async def test_a_rewritten_message_is_made_once_and_shared_by_all_readers() -> N
 def test_views_of_different_activations_share_rewritten_messages() -> None:
     # Also under different policies.
     history = History()
-    history.add(UserMessage("hi"), None)
+    history.entries.append(HistoryEntry(UserMessage("hi"), None))
     for number in range(5):
-        history.add(AssistantMessage(f"said {number}"), ROUTER)
+        history.entries.append(HistoryEntry(AssistantMessage(f"said {number}"), ROUTER))
     views = [
         view_history(history, Origin("7", "X", ROUTER), "rewritten"),
         view_history(history, Origin("8", "Y", ROUTER), "rewritten"),
@@ -171,7 +172,7 @@ def test_reading_a_history_is_linear_in_its_length(policy: str) -> None:
     def calls_for_reading(entries: int) -> int:
         history = History()
         for number in range(entries):
-            history.add(AssistantMessage(f"said {number}"), ROUTER, is_answer=True)
+            history.entries.append(HistoryEntry(AssistantMessage(f"said {number}"), ROUTER, is_answer=True))
         return count_calls(lambda: view_history(history, WEATHER, policy).messages())
 
     small, large = calls_for_reading(200), calls_for_reading(400)
@@ -183,12 +184,12 @@ def test_reading_again_costs_only_the_new_messages() -> None:
     def calls_for_reading_again(entries: int) -> int:
         history = History()
         for number in range(entries):
-            history.add(AssistantMessage(f"said {number}"), ROUTER)
+            history.entries.append(HistoryEntry(AssistantMessage(f"said {number}"), ROUTER))
         view = view_history(history, WEATHER, "rewritten")
         view.messages()
-        history.add(AssistantMessage("one more"), WEATHER)
+        history.entries.append(HistoryEntry(AssistantMessage("one more"), WEATHER))
         view.messages()
-        history.add(AssistantMessage("and one"), WEATHER)
+        history.entries.append(HistoryEntry(AssistantMessage("and one"), WEATHER))
         return count_calls(view.messages)
 
     assert calls_for_reading_again(2000) == calls_for_reading_again(20)
@@ -197,7 +198,7 @@ def test_reading_again_costs_only_the_new_messages() -> None:
 def test_reading_an_unchanged_history_does_not_copy() -> None:
     history = History()
     for number in range(1000):
-        history.add(AssistantMessage(f"said {number}"), ROUTER)
+        history.entries.append(HistoryEntry(AssistantMessage(f"said {number}"), ROUTER))
     view = view_history(history, WEATHER, "rewritten")
     view.messages()
     assert count_calls(view.messages) <= 5

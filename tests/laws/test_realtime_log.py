@@ -26,7 +26,7 @@ from batonkit.events import (
     decode_log,
     encode_log,
 )
-from batonkit.flow.log_history import history_from_log
+from batonkit.flow.fold import history_from_log
 from batonkit.messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
 from batonkit.stores import SQLiteStore
 from batonkit.testing.crash_lab import CrashingStore, Moment

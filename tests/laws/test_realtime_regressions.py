@@ -10,7 +10,7 @@ from tests.laws.clockless import rest, without_a_clock
 from batonkit import tool
 from batonkit.errors import BatonError, TransferError
 from batonkit.events import AgentResponded, ControlTransferred, Event
-from batonkit.flow.log_history import history_from_log
+from batonkit.flow.fold import history_from_log
 from batonkit.messages import AssistantMessage, ToolCall, ToolMessage
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, realtime_handoff
 from batonkit.realtime.protocol import AddItem, ResponseEnded, ResponseStarted

@@ -10,7 +10,7 @@ from batonkit import Agent, Limits, Runner, tool
 from batonkit.context import RunContext
 from batonkit.errors import RunExistsError
 from batonkit.events import UserMessageAdded
-from batonkit.flow.log_history import history_from_log
+from batonkit.flow.fold import history_from_log
 from batonkit.messages import UserMessage, pair_calls_with_results, text_of
 from batonkit.runner import Dismiss
 from batonkit.runner.waiting_messages import to_message

@@ -12,7 +12,7 @@ from tests.laws.conversations import messages, unpaired_conversations
 from tests.servers import AnthropicServer, GoogleServer, ProviderServer, ReceivedRequest
 from tests.servers.base import APIEndpoint
 
-from batonkit.context.history import MessageWindow
+from batonkit.context.view import MessageWindow
 from batonkit.errors import ModelRequestError
 from batonkit.messages import (
     AssistantMessage,

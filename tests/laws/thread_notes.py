@@ -63,7 +63,7 @@ def describe(state: ThreadState) -> Any:
         for e in state.entries
     ]
     shared = len({id(e.origin) for e in state.entries}) == len({e.origin and e.origin.id for e in state.entries})
-    rest = (state.active_agent, state.values, state.summaries, state.tasks, sorted(state.requests, key=str))
+    rest = (state.active_agent, state.values, state.summaries, state.tasks)
     return entries, shared, state.last_run, state.first_run, state.is_whole, *rest
 
 

@@ -20,7 +20,7 @@ from batonkit import (
     tool,
 )
 from batonkit.events import Event, ToolReturned, decode_log, encode_log
-from batonkit.flow.log_history import history_from_log
+from batonkit.flow.fold import history_from_log
 from batonkit.messages import ToolCall, ToolMessage, text_of
 from batonkit.models import ModelRequest
 from batonkit.patterns import (

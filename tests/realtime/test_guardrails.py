@@ -10,7 +10,7 @@ from tests.realtime.recorder import SessionRecorder, make_runner, record_session
 from batonkit import GuardrailVerdict, tool
 from batonkit.errors import GuardrailFailedError
 from batonkit.events import AgentResponded, ResponseTruncated, ToolReturned
-from batonkit.flow.log_history import history_from_log
+from batonkit.flow.fold import history_from_log
 from batonkit.messages import text_of
 from batonkit.realtime import GuardrailTripped, PlaybackInterrupted, RealtimeAgent, RealtimeSettings, TranscriptDelta
 from batonkit.testing import ScriptedStream, call, say

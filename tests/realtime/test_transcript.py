@@ -4,7 +4,7 @@ from tests.realtime.backends import Backend, ScriptedBackend, WebSocketBackend, 
 from tests.realtime.recorder import record_session
 
 from batonkit.events import AgentResponded, UserMessageAdded
-from batonkit.flow.log_history import history_from_log
+from batonkit.flow.fold import history_from_log
 from batonkit.messages import Message, text_of
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionErrorReported, TurnDetection
 from batonkit.realtime.protocol import (

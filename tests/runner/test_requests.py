@@ -24,7 +24,6 @@ from batonkit import (
 )
 from batonkit.agents import AgentContext
 from batonkit.agents.middleware import Middleware, model_middleware
-from batonkit.agents.request_records import MessagesDigest, content_hash
 from batonkit.context import HistoryEntry
 from batonkit.errors import SetupError
 from batonkit.events import AgentResponded
@@ -103,13 +102,12 @@ async def test_requests_of_a_team_are_restored(options: Any, tmp_path: Path) -> 
     await runner.close()
 
 
-async def test_a_record_repeats_neither_earlier_messages_nor_contents() -> None:
+async def test_a_record_has_no_messages_and_repeats_no_contents() -> None:
     model = ScriptedModel({"Desk": [*[call("look", place=f"place {n}") for n in range(30)], "done"]}, cycle=False)
     runner = Runner(Agent("Desk", tools=[look], instructions="x" * 500, max_turns=40), model=model, store=MemoryStore())
     result = await runner.run("go")
     records = [event.request for event in result.events if isinstance(event, AgentResponded)]
-    assert [len(record.added) for record in records if record is not None] == [1, *[2] * 30]
-    assert [record.kept for record in records if record is not None] == [0, *range(1, 61, 2)]
+    assert [record.messages for record in records if record is not None] == [None] * 31
     assert [bool(record.contents) for record in records if record is not None] == [True, *[False] * 30]
     await check_requests(runner, model, result.run_id)
 
@@ -201,15 +199,17 @@ async def test_requests_of_all_runs_of_a_thread_are_restored() -> None:
     await runner.requests(first.run_id)
 
 
-async def test_a_deleted_run_of_a_thread_leaves_gaps() -> None:
+async def test_the_messages_of_a_deleted_run_of_a_thread_are_gone() -> None:
     store = MemoryStore()
     model = ScriptedModel({"Desk": ["one", "two"]})
     runner = make_team(model, store)
     first = await runner.run("hi", thread="t")
     second = await runner.run("again", thread="t")
+    (request,) = (await runner.requests(second.run_id)).values()
+    assert not request.lacks_earlier_runs
     await store.delete(first.run_id)
     (request,) = (await runner.requests(second.run_id)).values()
-    assert request.messages == (None, None, UserMessage("again"))
+    assert (request.messages, request.lacks_earlier_runs) == ((UserMessage("again"),), True)
 
 
 async def stored_bytes(store: MemoryStore, run_id: str) -> int:
@@ -226,7 +226,7 @@ async def test_the_log_of_a_run_does_not_grow_with_its_thread() -> None:
     await check_requests(runner, model, *run_ids)
 
 
-async def test_agents_that_take_turns_refer_to_their_own_requests() -> None:
+async def test_the_logs_of_agents_that_take_turns_do_not_grow_with_their_thread() -> None:
     # Agents read the same conversation in different words.
     turn = [call("look", place="Rome"), call("transfer_to_billing", why="money")]
     model = ScriptedModel({"Desk": turn, "Billing": [call("look", place="Paris"), "42 euros"]}, cycle=True)
@@ -238,17 +238,6 @@ async def test_agents_that_take_turns_refer_to_their_own_requests() -> None:
     await check_requests(runner, model, *run_ids)
 
 
-async def test_another_process_refers_to_the_requests_of_earlier_runs(tmp_path: Path) -> None:
-    model, records = ScriptedModel(["answer"], cycle=True), list[Any]()
-    for number in range(3):
-        async with make_team(model, SQLiteStore(tmp_path / "runs.db")) as runner:
-            result = await runner.run(f"question {number}", thread="t")
-            records += [e.request for e in result.events if isinstance(e, AgentResponded)]
-            records[-1] = (records[-1].base_run, records[-1].kept, len(records[-1].added), result.run_id)
-    assert [record[1:3] for record in records] == [(0, 1), (1, 2), (3, 2)]
-    assert [record[0] for record in records] == ["", records[0][3], records[1][3]]
-
-
 async def test_requests_after_trimmed_runs_say_what_is_missing() -> None:
     model = ScriptedModel([f"answer {number}" for number in range(5)])
     runner = make_team(model)
@@ -256,9 +245,10 @@ async def test_requests_after_trimmed_runs_say_what_is_missing() -> None:
     await runner.thread("t").trim(keep=2)
     before = [await runner.requests(run_id) for run_id in run_ids[2:]]
     third, fourth = [next(iter(each.values())) for each in before]
-    assert third.messages == (None, None, None, None, UserMessage("question 2"))
-    assert fourth.messages[:5] == third.messages
-    assert [text_of(each.content) for each in fourth.messages[5:] if each is not None] == ["answer 2", "question 3"]
+    assert third.messages == (UserMessage("question 2"),)
+    assert [text_of(each.content) for each in fourth.messages] == ["question 2", "answer 2", "question 3"]
+    assert third.lacks_earlier_runs
+    assert fourth.lacks_earlier_runs
     assert [len(each.tools) for each in (third, fourth)] == [2, 2], "each run has the other parts of its requests"
     # The next run reads only what is left, and is restored exactly.
     last = await runner.run("question 4", thread="t")
@@ -274,15 +264,10 @@ async def test_a_run_that_got_the_id_of_a_deleted_one_is_not_taken_for_it() -> N
     await store.delete("first")
     await runner.run("something else", run_id="first")
     (request,) = (await runner.requests(second.run_id)).values()
-    assert request.messages[0] is None
-    assert request.digest == (await digest_of(model.requests[1].messages))
+    assert (request.messages, request.lacks_earlier_runs) == ((UserMessage("question 1"),), True)
 
 
-async def digest_of(messages: Any) -> str:
-    return MessagesDigest([content_hash(message) for message in messages]).text()
-
-
-async def test_a_resumed_run_refers_to_the_requests_before_it_stopped() -> None:
+async def test_the_requests_of_a_run_that_was_resumed_often_are_restored() -> None:
     @tool
     async def ask(ctx: RunContext) -> str:
         """Ask."""
@@ -293,8 +278,6 @@ async def test_a_resumed_run_refers_to_the_requests_before_it_stopped() -> None:
     result = await runner.run("go")
     while result.status == "suspended":
         result = await runner.resume(result.run_id, "this")
-    records = [event.request for event in result.events if isinstance(event, AgentResponded)]
-    assert [len(record.added) for record in records if record is not None] == [1, *[2] * 20]
     await check_requests(runner, model, result.run_id)
 
 

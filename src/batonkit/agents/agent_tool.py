@@ -9,7 +9,7 @@ from msgspec import Struct
 from typing_extensions import TypeVar
 
 from ..arguments import check_choice
-from ..context import HistoryEntry, Limits, RunContext
+from ..context import Limits, RunContext
 from ..context.history import History
 from ..context.run_state import UsageMeter, ends_run
 from ..context.values import TrackedValues
@@ -135,9 +135,9 @@ class AgentTool(Struct, dict=True, eq=False):
         caller = ctx._caller
         if not isinstance(caller, AgentContext):
             raise SetupError(f"`{self.agent.name}.as_tool()` can only be called by an agent's model")
-        history = History() if self._projection is None else caller._history.fork()
-        history.entries.append(HistoryEntry(UserMessage(message)))
-        history.inputs = len(history.entries)
+        around = caller._history
+        request = UserMessage(message)
+        history = around.begin(request) if self._projection is None else around.fork(request)
         meter = ctx._run.meter if self.limits is None else UsageMeter(self.limits, ctx._run.meter)
         values = TrackedValues(ctx._run.values)
         # Not AgentContext.run_agent: that would log it under the caller's activation instead of under this call.

@@ -11,7 +11,7 @@ from ..arguments import CheckedStructMeta, check_callback
 from ..context import RunContext
 from ..errors import SetupError, nearest, quote_names
 from ..events import AgentResponded, ToolReturned, keys
-from ..messages import AssistantMessage, Content, is_empty, text_of
+from ..messages import AssistantMessage, Content, text_of
 from ..tools.results import to_tool_result
 from ..wording import show
 from .activation import AgentContext
@@ -80,8 +80,7 @@ async def stop_after_tools(
         recorded = AgentResponded(key, ctx._origin, time(), AssistantMessage(content))
         log.write(recorded)
         await log.settle()
-    if not is_empty(recorded.message):
-        ctx._history.add(recorded.message, ctx._origin, is_answer=True)
+    ctx._history.apply(recorded, ctx._origin)
     return recorded
 
 

@@ -9,16 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..context import HistoryEntry, RunContext
-from ..context.history import (
-    CompactableView,
-    CompactedPrefix,
-    Covered,
-    History,
-    end_of_turn,
-    is_of_turn,
-    to_entries,
-)
+from ..context.history import History
 from ..context.run_state import ends_run
+from ..context.view import CompactableView, Covered
 from ..errors import ReplayMismatchError, SetupError
 from ..events import AgentResponded, EventRef, HistoryCompacted, Origin, SummaryMessage, keys
 from ..events.types import SummaryReaders
@@ -114,7 +107,7 @@ class Compactor(Struct):
         )
         ctx._run.log.write(event)
         history.retry_at = self._estimated = self._tokens = 0
-        _apply(ctx, event, stop)
+        _apply(ctx, event)
         if summary.usage is not None:
             ctx._run.meter.add_usage(summary.usage, ctx._origin)
         if ctx._run.log.sink is not None:
@@ -131,7 +124,7 @@ class Compactor(Struct):
         if isinstance(last, AgentResponded) and last.model_calls == 1 and last.usage and last.usage.input_tokens:
             new: list[Message] = []
             for entry in reversed(ctx._history.entries):
-                if entry.message is last.message:
+                if entry.key == last.key:
                     break
                 new.append(entry.message)
             return last.usage.total_tokens + estimate_tokens(new)
@@ -191,26 +184,21 @@ def _apply_recorded(ctx: AgentContext[Any], key: str) -> bool:
         return False
     ctx._run.meter.count_compaction(event)
     ctx._apply_changes(event.value_changes)
-    _apply(ctx, event, _find_recorded_stop(ctx, event))
+    _apply(ctx, event)
     return True
 
 
-def _apply(ctx: AgentContext[Any], event: HistoryCompacted, stop: int) -> None:
+def _apply(ctx: AgentContext[Any], event: HistoryCompacted) -> None:
     """Let the readers of the history read the summary of its first entries."""
     history = ctx._history
-    # The flow's own origins, because an activation recognizes its messages by the identity of its origin.
-    origins: dict[str, Origin] = {}
-    if any(each.agent for each in event.summary):
-        before = history.prefix_for(event.readers)
-        known = [*before.entries, *history.entries[before.stop : stop]]
-        origins = {entry.origin.id: entry.origin for entry in known if entry.origin is not None}
-        origins[ctx._origin.id] = ctx._origin
-    entries = tuple(to_entries(event.summary, origins.values()))
-    for entry in entries:
+    prefix = history.prefix_of(event, ctx._origin)
+    if not prefix.stop and event.upto.run_id == ctx._run.id:
+        raise ReplayMismatchError(event.key, f"a summary up to {event.upto.key}", "no such response before it")
+    history.apply(event, ctx._origin)
+    for entry in prefix.entries:
         # A function may have made these messages; the agent's own calls must not reuse their ids.
         if type(entry.message) is AssistantMessage:
             ctx._run.call_ids.update([call.id for call in entry.message.tool_calls])
-    prefix = CompactedPrefix(event.readers, stop, entries, len(history.entries), event.inputs)
     cast("CompactableView", ctx._view).compact(history, prefix)
 
 
@@ -225,10 +213,10 @@ def _find_stop(entries: Sequence[HistoryEntry], keep_last: int) -> int:
     position = len(entries)
     while position and keep_last:
         position -= 1
-        if is_of_turn(entries[position]) and type(entries[position].message) is AssistantMessage:
+        if entries[position].is_of_turn and type(entries[position].message) is AssistantMessage:
             keep_last -= 1
     # The user messages before a response belong to its turn.
-    while position and not is_of_turn(entries[position - 1]):
+    while position and not entries[position - 1].is_of_turn:
         position -= 1
     return 0 if keep_last else position
 
@@ -240,12 +228,7 @@ def _refer_to(ctx: AgentContext[Any], stop: int) -> EventRef:
     while type(entries[position].message) is not AssistantMessage:
         position -= 1
     entry = entries[position]
-    if entry.event is not None:
-        return entry.event
-    for event in reversed(ctx._run.log.events):
-        if type(event) is AgentResponded and event.message is entry.message:
-            return EventRef(ctx._run.id, event.key)
-    raise SetupError(f"the history of `{ctx.agent}` has a response that is not in the log of run `{ctx._run.id}`")
+    return entry.event or EventRef(ctx._run.id, entry.key)
 
 
 def _count_inputs(history: History, readers: SummaryReaders, summary: Sequence[HistoryEntry]) -> int:
@@ -256,22 +239,6 @@ def _count_inputs(history: History, readers: SummaryReaders, summary: Sequence[H
         if entry.origin is not None and id(entry) not in inputs:
             return count
     return len(summary)
-
-
-def _find_recorded_stop(ctx: AgentContext[Any], event: HistoryCompacted) -> int:
-    """Return the position at which a recorded summary ends."""
-    entries, upto, run = ctx._history.entries, event.upto, ctx._run
-    is_own = upto.run_id == run.id
-    response = run.log.peek(upto.key) if is_own else None
-    message = response.message if isinstance(response, AgentResponded) else None
-    for position in range(len(entries) - 1, -1, -1):
-        entry = entries[position]
-        if (is_own and entry.message is message) or entry.event == upto:
-            return end_of_turn(entries, position)
-    if is_own:
-        raise ReplayMismatchError(event.key, f"a summary up to {upto.key}", "no such response before it")
-    # The run that it refers to has been deleted, and with it everything that the summary covers.
-    return 0
 
 
 def _with_author(message: Message, entry: HistoryEntry) -> Message:

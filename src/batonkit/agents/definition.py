@@ -12,6 +12,7 @@ from typing_extensions import TypeForm, TypeVar
 
 from ..arguments import check_callback, check_choice, check_positive
 from ..context import RunContext
+from ..context.history import EXIT_TOOL as EXIT_TOOL
 from ..errors import SetupError
 from ..handoffs import Handoff
 from ..handoffs.input import TypedJson, describe_problems, strict_schema
@@ -68,9 +69,6 @@ class OutputParser(TypedJson):
         """Convert a value to JSON data."""
         return self.adapter.dump_python(value, mode="json")
 
-
-EXIT_TOOL = "exit"
-"""The name of the tool of `Agent(exit_tool=True)`."""
 
 _EXIT_SPEC = ToolSpec(
     EXIT_TOOL,

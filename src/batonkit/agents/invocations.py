@@ -1,5 +1,6 @@
 """The calls that layers surround: one model call, one tool call."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 from ..context import RunContext
 from ..errors import SetupError
-from ..messages import ToolCall, Usage
+from ..messages import Message, ToolCall, Usage
 from ..models import ModelRequest, ModelResponse
 from ..tools import Tool, ToolResult
 from ..wording import show
@@ -60,6 +61,8 @@ class ModelCall(SurroundedCall, kw_only=True):
     ctx: AgentContext[Any]  # pyright: ignore[reportIncompatibleVariableOverride] - narrower on purpose
     turn: int
     """The number of the turn."""
+    read: Sequence[Message]
+    """The messages that the agent has read."""
     request: ModelRequest
     """The request, as the layers around have left it."""
     compiled: CompiledAgent

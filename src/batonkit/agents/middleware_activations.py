@@ -56,8 +56,6 @@ class _FailedAttempt(Struct):
 
     ctx: AgentContext[Any]
     values: TrackedValues
-    start: int
-    """The number of entries in the history before the attempt."""
     error: Exception
 
 
@@ -139,7 +137,6 @@ class ActivationChain(Struct):
                 raise restore_error(failed.result)
 
     async def _run(self, ctx: AgentContext[Any]) -> Action | None:
-        start = len(ctx._history.entries)
         values = TrackedValues(ctx._run.values)
         ctx._run = ctx._run.part(values=values)
         try:
@@ -148,7 +145,7 @@ class ActivationChain(Struct):
             if ends_run(error):
                 self._fatal = error
             else:
-                self._failed = _FailedAttempt(ctx, values, start, error)
+                self._failed = _FailedAttempt(ctx, values, error)
             raise
         if ctx is not self.ctx:
             self.ctx.output = ctx.output
@@ -167,8 +164,8 @@ class ActivationChain(Struct):
         ctx._take_changes()
         changes = ValueChanges.merge((ctx._all_changes(), failed.values.changes()))
         result = describe_error(failed.error)
-        key = keys.failure(ctx._scope)
-        ctx._run.log.write(StepCompleted(key, ctx._origin, time(), keys.FAILED, result, changes))
-        ctx._history.truncate(failed.start)
+        event = StepCompleted(keys.failure(ctx._scope), ctx._origin, time(), keys.FAILED, result, changes)
+        ctx._run.log.write(event)
+        ctx._history.apply(event, ctx._origin)
         # The view of the context has read entries that are gone.
         self.ctx._view = self.restart(self.ctx._origin)._view

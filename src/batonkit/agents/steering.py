@@ -17,7 +17,7 @@ def add_recorded_messages(ctx: AgentContext[Any], key: str) -> int:
     """
     count, log = 0, ctx._run.log
     while (added := log.find(keys.inside(key, f"user{count + 1}"), UserMessageAdded)) is not None:
-        ctx._history.add(added.message, None)
+        ctx._history.apply(added, ctx._origin)
         count += 1
     return count
 
@@ -42,10 +42,10 @@ async def add_sent_messages(ctx: AgentContext[Any], key: str) -> None:
         sent, signals.messages = signals.messages, []
         for event in record(sent):
             log.write(event)
-            ctx._history.add(event.message, None)
+            ctx._history.apply(event, ctx._origin)
         count += len(sent)
         await log.settle()
     if signals.lease is not None and signals.lease.is_steered:
         for event in await signals.lease.take_messages(record):
             log.add_stored(event)
-            ctx._history.add(event.message, None)
+            ctx._history.apply(event, ctx._origin)

@@ -8,14 +8,12 @@ from typing import Any, Literal
 import msgspec
 
 from ..arguments import check_arguments, check_choice
-from ..context import HistoryEntry
-from ..context.history import WHOLE_MESSAGE
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
 from ..errors import SetupError
 from ..events import Action, AgentResponded, StepCompleted, Transfer, ValueChanges, keys
 from ..handoffs import TRANSFER_TOOL, Handoff
-from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
+from ..messages import AssistantMessage, ToolCall, ToolSpec
 from ..wording import error_text
 from .activation import AgentContext, HistoryFunction
 from .base import BaseAgent, BaseAgentOptions, C, Out
@@ -60,7 +58,6 @@ _logger = logging.getLogger("baton.agents")
 async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, to: str) -> Action | None:
     """Run an agent; if it fails, replace its messages by a report of the error."""
     log, key = ctx._run.log, keys.failure(ctx._scope)
-    start = len(ctx._history.entries)
     failed = log.find(key, StepCompleted)
     if failed is not None:
         # It failed before a restart: it must not run again, but its value changes count.
@@ -81,8 +78,7 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
             changes = ValueChanges.merge((ctx._all_changes(), values.changes()))
             failed = StepCompleted(key, ctx._origin, time(), keys.FAILED, problem, changes)
             log.write(failed)
-    ctx._history.truncate(start)
-    ctx._history.add(UserMessage(str(failed.result)), ctx._origin)
+    ctx._history.apply(failed, ctx._origin)
     return None
 
 
@@ -115,8 +111,8 @@ class ThenTransfer(AgentWrapper[C, Out]):
         text = f"successfully transferred to agent [{self.to}]"
         returned = record_result(ctx, keys.call(key, 0), call, text, requested_agent=self.to)
         await log.settle()
-        ctx._history.entries.append(HistoryEntry(response.message, origin, followed=(0,)))
-        ctx._history.entries.append(HistoryEntry(returned.message, origin, followed=(WHOLE_MESSAGE,)))
+        ctx._history.apply(response, origin)
+        ctx._history.apply(returned, origin)
         # Not via an edge: the agent's own handoffs may lead to the same agent with other options.
         return Transfer(self.to, call.id, via="then_transfer")
 

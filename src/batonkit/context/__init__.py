@@ -4,7 +4,7 @@ May import log, events, messages and errors. Must not know models, tools, agents
 """
 
 from ..events import Default
-from .history import HistoryEntry
+from .entries import HistoryEntry
 from .run_context import RunContext
 from .run_state import Limits
 from .values import Values

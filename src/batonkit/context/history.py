@@ -1,132 +1,40 @@
-"""The history of a flow of control: an append-only list of messages, and windows on it."""
+"""The history of a flow of control: what its agents have said, folded from the events of the log.
 
-from abc import ABCMeta
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, overload
+`History.apply` is the only code that turns an event into entries. A running agent calls it with the event that it has
+just written, a resumed one with the event that it found, and `batonkit.flow.fold` with every event of a log.
+"""
 
-from msgspec import UNSET, Struct, StructMeta, UnsetType
-from msgspec.structs import replace
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from ..events import EventRef, HistorySummary, Origin, SummaryMessage
+import msgspec
+from msgspec import Struct
+
+from ..events import (
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    Event,
+    EventRef,
+    HistoryCompacted,
+    HistorySummary,
+    OpenedHistory,
+    Origin,
+    ResponseTruncated,
+    RunStarted,
+    StepCompleted,
+    TaskEnded,
+    ToolReturned,
+    UserMessageAdded,
+    keys,
+)
 from ..events.types import SummaryReaders
-from ..messages import AssistantMessage, Message, ToolMessage, is_empty
+from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_empty
+from .entries import WHOLE_MESSAGE, HistoryEntry, end_entry, end_of_turn, replace_result, to_entries
 
-WHOLE_MESSAGE = -1
-"""Used instead of a call's position: the whole message is hidden."""
-
-
-class HistoryEntry(Struct, gc=False):
-    """A message in a history, with its author and the parts that other activations do not read."""
-
-    message: Message
-    """The message, as its author wrote it."""
-    origin: Origin | None = None
-    """The activation that it comes from; None for user input."""
-    is_answer: bool = False
-    """True if it is the answer of its activation."""
-    hidden: tuple[int, ...] = ()
-    """The positions of calls whose transfer was refused; other activations do not read them."""
-    followed: tuple[int, ...] = ()
-    """The position of the call whose transfer was followed."""
-    rewritten: Message | None | UnsetType = UNSET
-    """Cache of the message as other agents read it."""
-    rewritten_bare: Message | None | UnsetType = UNSET
-    """Cache of the message as other agents read it without the transfer."""
-    event: EventRef | None = None
-    """The response that it is, if it comes from an earlier run of the thread."""
-
-    def for_others(self, *, hide_transfers: bool) -> Message | None:
-        """Return the message as other activations find it; None if nothing is left of it.
-
-        Args:
-            hide_transfers: Whether to leave out the followed transfer as well.
-        """
-        hidden = self.hidden + self.followed if hide_transfers else self.hidden
-        if not hidden:
-            return self.message
-        if hidden[0] == WHOLE_MESSAGE or not isinstance(self.message, AssistantMessage):
-            return None
-        calls = tuple(call for position, call in enumerate(self.message.tool_calls) if position not in hidden)
-        if not calls and is_empty(AssistantMessage(self.message.content)):
-            return None
-        return replace(self.message, tool_calls=calls)
-
-    @property
-    def author(self) -> str | None:
-        """The name of the agent that wrote it; None for user input."""
-        return self.origin.agent if self.origin is not None else None
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The run path of its activation; empty for user input."""
-        return self.origin.path if self.origin is not None else ()
-
-    @property
-    def is_user_input(self) -> bool:
-        """True for input of the run, or of earlier runs in its thread."""
-        return self.origin is None
-
-
-def turn_entries(
-    response: AssistantMessage,
-    results: Iterable[ToolMessage | None],
-    origin: Origin,
-    *,
-    hidden: tuple[int, ...],
-    followed: tuple[int, ...],
-    answer: int | None,
-) -> list[HistoryEntry]:
-    """Return the entries of a response with tool calls and of their results."""
-    entries = [HistoryEntry(response, origin, False, hidden, followed)]
-    whole = (WHOLE_MESSAGE,)
-    for position, result in enumerate(results):
-        if result is not None:
-            hides, follows = position in hidden, position in followed
-            is_answer = position == answer
-            entries.append(HistoryEntry(result, origin, is_answer, whole if hides else (), whole if follows else ()))
-    return entries
-
-
-class _SequenceStructMeta(StructMeta, ABCMeta):
-    """The metaclass of structs that are sequences."""
-
-
-class MessageWindow(Struct, Sequence[Message], metaclass=_SequenceStructMeta, frozen=True, eq=False, gc=False):
-    """An immutable view of the first messages of a growing list."""
-
-    # A struct, because it is created for every model call.
-    source: list[Message]
-    """The list; it may only be appended to."""
-    _stop: int
-    """The number of messages that the view shows."""
-    forms: dict[Any, Any]
-    """The messages of the list in the formats of providers, so that each message is converted once."""
-
-    def __len__(self) -> int:
-        return self._stop
-
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self.source[: self._stop])
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        if isinstance(index, slice):
-            return self.source[: self._stop][index]
-        position = index if index >= 0 else self._stop + index
-        if 0 <= position < self._stop:
-            return self.source[position]
-        raise IndexError(index)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)  # pyright: ignore[reportUnknownArgumentType]
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-    def __repr__(self) -> str:
-        return f"MessageWindow({list(self)!r})"
+EXIT_TOOL = "exit"
+"""The name of the tool of `Agent(exit_tool=True)`, which ends the run."""
+_WHOLE = (WHOLE_MESSAGE,)
 
 
 class CompactedPrefix(Struct, frozen=True):
@@ -138,61 +46,29 @@ class CompactedPrefix(Struct, frozen=True):
     """The number of entries that it covers."""
     entries: tuple[HistoryEntry, ...]
     """The entries that are read instead."""
-    made_at: int
-    """The length of the history when it was made."""
     inputs: int
     """The number of first entries that are input of the flow."""
+    key: str = ""
+    """The key of its event; "" if an earlier run of the thread made it."""
 
 
-class Covered(Struct, frozen=True):
-    """The part of a history that a summary would replace."""
-
-    entries: Sequence[tuple[Message, HistoryEntry]]
-    """Its entries, each with the message that the activation reads."""
-    summarized: int
-    """The number of first entries that are a summary already."""
-    readers: SummaryReaders
-    """The agents that would read the summary."""
+_NO_PREFIX = CompactedPrefix("all", 0, (), 0)
 
 
-class HistoryView(Protocol):
-    """The history as one activation reads it."""
+class _OpenTurn(Struct):
+    """A response whose calls do not all have results; it is not read yet."""
 
-    def messages(self) -> Sequence[Message]:
-        """Return the conversation so far."""
-        ...
-
-
-class CompactableView(HistoryView, Protocol):
-    """A view that can be compacted."""
-
-    def cover(self, history: "History", stop: int) -> Covered | None:
-        """Return what a summary would replace; None if it cannot end there."""
-        ...
-
-    def compact(self, history: "History", prefix: CompactedPrefix) -> None:
-        """Read a summary from now on, and let its other readers do so."""
-        ...
-
-
-class PolicyView(HistoryView, Protocol):
-    """The history as a policy selects it for one activation."""
-
-    @property
-    def policy(self) -> str:
-        """The history policy, `function`, or `filter` for a handoff's input filter."""
-        ...
-
-    @property
-    def is_derived(self) -> bool:
-        """True if every message is an entry's, as it is or rewritten."""
-        ...
+    response: AgentResponded
+    message: AssistantMessage
+    origin: Origin
+    results: list[ToolReturned | None]
 
 
 class History:
-    """An append-only list of entries, shared by the agents of a flow.
+    """A list of entries, shared by the agents of a flow.
 
-    A summary of its first entries changes only what is read: no entry is removed, and positions stay valid.
+    A turn is added once all its calls have results: no reader finds a call without one. A summary of the first entries
+    changes only what is read: no entry is removed, and positions stay valid.
     """
 
     __slots__ = (
@@ -202,19 +78,32 @@ class History:
         "hidden_at",
         "inputs",
         "is_main",
+        "is_whole",
+        "offset",
+        "opening",
         "retry_at",
+        "run_id",
         "skipped",
+        "turns",
         "views",
     )
 
-    def __init__(self, entries: Sequence[HistoryEntry] = ()) -> None:
+    def __init__(self, entries: Sequence[HistoryEntry] = (), *, is_whole: bool = True) -> None:
         self.entries: list[HistoryEntry] = list(entries)
         self.inputs = len(self.entries)
-        """The number of entries it was created with."""
-        self.first_messages: Sequence[Message] = ()
-        """The messages of the first entries, if every reader reads them as they are."""
-        self.views: dict[Any, Any] = {}
-        """Caches of readers, which remember how far they have read."""
+        """The number of first entries that are input of the flow, or of earlier runs."""
+        self.is_whole = is_whole
+        """False if the entries that the thread's summary for all readers covers were left out."""
+        self.offset = len(self.entries)
+        """The number of first entries that come from earlier runs of the thread."""
+        self.run_id = ""
+        """The run whose events it holds."""
+        self.is_main = False
+        """True for the history of the run itself, which later runs of the thread continue."""
+        self.opening: OpenedHistory | None = None
+        """The beginning of the history of a nested flow, until an event has recorded it."""
+        self.turns: dict[str, _OpenTurn] = {}
+        """The responses that wait for results of their calls, by key."""
         self.hidden_at: list[int] = []
         """The positions of entries with hidden parts, in ascending order."""
         self.compacted: list[CompactedPrefix] = []
@@ -223,55 +112,33 @@ class History:
         """The summary of entries that are not here, because no agent reads them; empty if there are none."""
         self.retry_at = 0
         """After a summary that failed: the number of tokens from which on it is tried again."""
-        self.is_main = False
-        """True for the history of the run itself, which later runs of the thread continue."""
+        self.first_messages: Sequence[Message] = ()
+        """The messages of the first entries, if every reader reads them as they are."""
+        self.views: dict[Any, Any] = {}
+        """Caches of readers, which remember how far they have read."""
 
-    def add(self, message: Message, origin: Origin | None, *, is_answer: bool = False) -> None:
-        """Append a message."""
-        self.entries.append(HistoryEntry(message, origin, is_answer))
+    def begin(self, *messages: Message) -> "History":
+        """Return the history of a nested flow that reads nothing but these messages."""
+        begun = History([HistoryEntry(message) for message in messages])
+        begun.run_id = self.run_id
+        begun.offset = 0
+        begun.opening = OpenedHistory("new", messages)
+        return begun
 
-    def prefix_for(self, readers: SummaryReaders) -> CompactedPrefix:
-        """Return the summary that some readers read; it is empty if there is none."""
-        for prefix in reversed(self.compacted):
-            if prefix.readers == readers:
-                return prefix
-        return self.skipped
-
-    def entries_for(self, readers: SummaryReaders) -> list[HistoryEntry]:
-        """Return the entries that some readers read: their summary, and the entries after it."""
-        if not self.compacted:
-            return self.entries
-        prefix = self.prefix_for(readers)
-        return [*prefix.entries, *self.entries[prefix.stop :]]
-
-    def restore(self, summaries: Iterable[HistorySummary], *, is_whole: bool = True) -> None:
-        """Read the summaries of a thread instead of its first entries."""
-        for each in summaries:
-            found = (place for place, entry in enumerate(self.entries) if entry.event == each.upto)
-            stop = end_of_turn(self.entries, next(found, -1))
-            entries = tuple(to_entries(each.messages))
-            self.compacted.append(CompactedPrefix(each.readers, stop, entries, -1, len(entries)))
-        if not is_whole:
-            self.skipped = self.prefix_for("all")
-
-    def truncate(self, length: int) -> None:
-        """Remove all but the first entries; readers start from the beginning."""
-        del self.entries[length:]
-        self.hidden_at[:] = [place for place in self.hidden_at if place < length]
-        # What was made before these entries is followed by an entry; the rest belongs to what is undone.
-        self.compacted[:] = [prefix for prefix in self.compacted if prefix.made_at < length]
-        self.views.clear()
-        self.first_messages = ()
-
-    def fork(self) -> "History":
-        """Return an independent history that starts with the same entries."""
+    def fork(self, *messages: Message) -> "History":
+        """Return an independent history that continues this one, with further input."""
         forked = History(self.entries)
-        forked.inputs, forked.first_messages = self.inputs, self.first_messages
-        if self.hidden_at:
-            forked.hidden_at.extend(self.hidden_at)
-        if self.compacted:
-            forked.compacted.extend(self.compacted)
-            forked.skipped = self.skipped
+        forked.run_id = self.run_id
+        forked.offset = self.offset
+        forked.opening = OpenedHistory("branch", messages)
+        forked.first_messages = self.first_messages
+        forked.inputs = self.inputs
+        if messages:
+            forked.entries.extend([HistoryEntry(message) for message in messages])
+            forked.inputs = len(forked.entries)
+        forked.hidden_at.extend(self.hidden_at)
+        forked.compacted.extend(self.compacted)
+        forked.skipped = self.skipped
         return forked
 
     def join(self, branch: "History", mark: int) -> None:
@@ -281,33 +148,223 @@ class History:
             self.hidden_at.extend([place + shift for place in branch.hidden_at if place >= mark])
         self.entries.extend(branch.entries[mark:])
 
+    def apply(self, event: Event, origin: Origin | None = None) -> None:
+        """Add what an event changes in what agents read.
 
-_NO_PREFIX = CompactedPrefix("all", 0, (), -1, 0)
+        `origin` is the activation, if the event was decoded: a view recognizes its own messages by that object.
+        """
+        fold = _FOLDS.get(type(event))
+        if fold is not None:
+            fold(self, event, origin or event.origin)
+
+    def close_turns(self, missing: str) -> None:
+        """Add the responses that wait for results; calls without one get the text `missing`."""
+        turns = list(self.turns.values())
+        self.turns.clear()
+        for turn in turns:
+            _add_turn(self, turn, missing)
+
+    def prefix_for(self, readers: SummaryReaders) -> CompactedPrefix:
+        """Return the summary that some readers read; it is empty if there is none."""
+        for prefix in reversed(self.compacted):
+            if prefix.readers == readers:
+                return prefix
+        return self.skipped
+
+    def prefix_of(self, event: HistoryCompacted, origin: Origin) -> CompactedPrefix:
+        """Return a recorded summary."""
+        stop = self.find_end(event.upto)
+        origins: dict[str, Origin] = {}
+        if any(each.agent for each in event.summary):
+            # The flow's own objects, because an activation recognizes its messages by the identity of its origin.
+            before = self.prefix_for(event.readers)
+            covered = [*before.entries, *self.entries[before.stop : stop]]
+            origins = {entry.origin.id: entry.origin for entry in covered if entry.origin is not None}
+            origins[origin.id] = origin
+        entries = tuple(to_entries(event.summary, origins.values()))
+        return CompactedPrefix(event.readers, stop, entries, event.inputs, event.key)
+
+    def find_end(self, upto: EventRef) -> int:
+        """Return the position after a response and its results; 0 if it is not here."""
+        is_own = upto.run_id == self.run_id
+        for position in range(len(self.entries) - 1, -1, -1):
+            entry = self.entries[position]
+            if entry.key == upto.key if is_own else entry.event == upto:
+                return end_of_turn(self.entries, position)
+        return 0
+
+    def entries_for(self, readers: SummaryReaders) -> list[HistoryEntry]:
+        """Return the entries that some readers read: their summary, and the entries after it."""
+        if not self.compacted:
+            return self.entries
+        prefix = self.prefix_for(readers)
+        return [*prefix.entries, *self.entries[prefix.stop :]]
+
+    def forget(self, scope: str) -> None:
+        """Remove what the agents of a scope have added; what the user said stays."""
+        self.entries[:] = [e for e in self.entries if e.origin is None or not keys.is_effect_of(scope, e.key)]
+        self.hidden_at[:] = [position for position, entry in enumerate(self.entries) if entry.hidden]
+        self.compacted[:] = [prefix for prefix in self.compacted if not keys.is_effect_of(scope, prefix.key)]
+        self.turns = {key: turn for key, turn in self.turns.items() if not keys.is_effect_of(scope, key)}
+        # Readers may have passed these entries; they start from the beginning.
+        self.views.clear()
+        self.first_messages = ()
 
 
-def end_of_turn(entries: Sequence[HistoryEntry], response: int) -> int:
-    """Return the position after a response and the results of its calls; 0 for the position -1."""
-    stop = response + 1
-    while 0 < stop < len(entries) and is_of_turn(entries[stop]) and type(entries[stop].message) is ToolMessage:
-        stop += 1
-    return stop
+def _start_run(history: History, event: RunStarted, origin: Origin) -> None:
+    history.run_id = event.run_id
+    _restore_summaries(history, event.summaries)
+    history.entries.extend([HistoryEntry(message, key=event.key) for message in event.input])
+    history.inputs = len(history.entries)
 
 
-def is_of_turn(entry: HistoryEntry) -> bool:
-    """Return whether an entry is an agent's response or a result of its calls."""
-    if entry.origin is None:
-        return False
-    kind = type(entry.message)
-    return kind is ToolMessage or (kind is AssistantMessage and entry.hidden != (WHOLE_MESSAGE,))
+def _restore_summaries(history: History, summaries: Iterable[HistorySummary]) -> None:
+    """Read the summaries of a thread instead of its first entries."""
+    history.compacted.clear()
+    for each in summaries:
+        entries = tuple(to_entries(each.messages))
+        prefix = CompactedPrefix(each.readers, history.find_end(each.upto), entries, len(entries))
+        history.compacted.append(prefix)
+    if not history.is_whole:
+        history.skipped = history.prefix_for("all")
 
 
-def to_entries(summary: Iterable[SummaryMessage], origins: Iterable[Origin] = ()) -> Iterator[HistoryEntry]:
-    """Convert a recorded summary to entries."""
-    known = {origin.id: origin for origin in origins}
-    for each in summary:
-        origin = None
-        if each.agent:
-            origin = known.get(each.activation) or known.setdefault(
-                each.activation, Origin(each.activation, each.agent)
-            )
-        yield HistoryEntry(each.message, origin, each.is_answer, each.hidden, each.followed)
+def _start_agent(history: History, event: AgentStarted, origin: Origin) -> None:
+    history.opening = None
+    if event.opens is not None:
+        for entry in history.entries[len(history.entries) - len(event.opens.input) :]:
+            entry.key = event.key
+
+
+def _add_response(history: History, event: AgentResponded, origin: Origin) -> None:
+    message = event.message
+    if message.tool_calls:
+        history.turns[event.key] = _OpenTurn(event, message, origin, [None] * len(message.tool_calls))
+    elif event.correction:
+        # Only this activation reads the invalid answer; later ones read the valid one.
+        history.hidden_at.append(len(history.entries))
+        for each in (message, UserMessage(event.correction)):
+            history.entries.append(HistoryEntry(each, origin, hidden=_WHOLE, key=event.key))
+    elif event.model or not is_empty(message):
+        history.entries.append(HistoryEntry(message, origin, is_answer=True, key=event.key))
+
+
+def _add_result(history: History, event: ToolReturned, origin: Origin) -> None:
+    response, position = keys.call_of(event.key)
+    turn = history.turns.get(response)
+    if turn is None:
+        return
+    turn.results[position] = event
+    if None not in turn.results:
+        del history.turns[response]
+        _add_turn(history, turn)
+
+
+def _add_turn(history: History, turn: _OpenTurn, missing: str = "") -> None:
+    """Add a response and its results in the order of the calls."""
+    refused: list[int] = []
+    followed: list[int] = []
+    response = HistoryEntry(turn.message, turn.origin, key=turn.response.key)
+    entries = [response]
+    for position, result in enumerate(turn.results):
+        if result is None:
+            call = turn.message.tool_calls[position]
+            told = ToolMessage(call.id, call.name, missing, is_error=True)
+            entries.append(HistoryEntry(told, turn.origin, key=keys.call(turn.response.key, position)))
+            continue
+        entry = HistoryEntry(result.message, turn.origin, key=result.key)
+        entries.append(entry)
+        if result.is_transfer_refused or result.is_task_call:
+            refused.append(position)
+            entry.hidden = _WHOLE
+        elif result.requested_agent:
+            followed.append(position)
+            entry.followed = _WHOLE
+    response.hidden = tuple(refused)
+    response.followed = tuple(followed)
+    answer = _find_answer(turn.results)
+    if answer is not None:
+        entries[answer + 1].is_answer = True
+    if refused:
+        history.hidden_at.append(len(history.entries))
+    history.entries.extend(entries)
+
+
+def _find_answer(results: Sequence[ToolReturned | None]) -> int | None:
+    """Return the position of the last final result, unless the turn has another outcome."""
+    answer = None
+    for position, result in enumerate(results):
+        if result is None:
+            continue
+        if result.is_final:
+            answer = position
+        asks_for_transfer = result.requested_agent and not result.is_disabled
+        ends = not result.is_error and (result.is_task_call or result.tool_name == EXIT_TOOL)
+        if asks_for_transfer or ends:
+            return None
+    return answer
+
+
+def _add_user_message(history: History, event: UserMessageAdded, origin: Origin) -> None:
+    history.entries.append(HistoryEntry(event.message, key=event.key))
+
+
+def _add_payload(history: History, event: ControlTransferred, origin: Origin) -> None:
+    if event.shows_payload:
+        payload = msgspec.json.encode(event.payload).decode()
+        # It is how the source ends, and addressed to the target, which may read answers only.
+        told = UserMessage(f"For context: [{event.source}] handed over with: {payload}.")
+        history.entries.append(HistoryEntry(told, origin, is_answer=True, key=event.key))
+
+
+def _end_task(history: History, event: TaskEnded, origin: Origin) -> None:
+    entry = end_entry(event, origin)
+    if entry is None:
+        return
+    summarized = max([prefix.stop for prefix in history.compacted], default=0)
+    if replace_result(history.entries, event, summarized):
+        # Readers may have passed the entry; they start from the beginning.
+        history.views.clear()
+    else:
+        history.entries.append(entry)
+
+
+def _compact(history: History, event: HistoryCompacted, origin: Origin) -> None:
+    # A summary for one activation belongs to its view.
+    if event.readers != "activation":
+        history.compacted.append(history.prefix_of(event, origin))
+
+
+def _report_failure(history: History, event: StepCompleted, origin: Origin) -> None:
+    """Replace what a failed agent added with the report of its failure, if there is one."""
+    if keys.name(event.key) != keys.FAILED:
+        return
+    history.forget(keys.parent(event.key))
+    if isinstance(event.result, str):
+        history.entries.append(HistoryEntry(UserMessage(event.result), origin, key=event.key))
+
+
+def _truncate_response(history: History, event: ResponseTruncated, origin: Origin) -> None:
+    turn = history.turns.get(event.response_key)
+    if turn is not None:
+        turn.message = event.truncate(turn.message)
+        return
+    for entry in reversed(history.entries):
+        if entry.key == event.response_key and isinstance(entry.message, AssistantMessage):
+            entry.message = event.truncate(entry.message)
+            history.views.clear()
+            return
+
+
+_FOLDS: dict[type[Event], Callable[[History, Any, Origin], None]] = {
+    RunStarted: _start_run,
+    AgentStarted: _start_agent,
+    AgentResponded: _add_response,
+    ToolReturned: _add_result,
+    UserMessageAdded: _add_user_message,
+    ControlTransferred: _add_payload,
+    TaskEnded: _end_task,
+    HistoryCompacted: _compact,
+    StepCompleted: _report_failure,
+    ResponseTruncated: _truncate_response,
+}

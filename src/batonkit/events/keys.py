@@ -34,6 +34,7 @@ MIDDLEWARE: Final = "mw:"
 """Prefix of the part of a key that stands for middleware."""
 
 _CALL: Final = re.compile(r"/[im]\d+\.\d+(?=/|\Z)")
+_CALL_AT_END: Final = re.compile(r"/[im]\d+\.\d+\Z")
 _RESPONSE: Final = re.compile(r"/m\d+\Z")
 _ITEM: Final = re.compile(r"/i(\d+)\Z")
 _NEXT: Final = re.compile(r"(.*/m\d+)/mw:([^/@]+)[^/]*/next\d+")
@@ -206,6 +207,14 @@ def contains(outer: Key, key: Key) -> bool:
     return key.startswith(f"{outer}/")
 
 
+def is_effect_of(attempt: Key, key: Key) -> bool:
+    """Return whether a key is inside an attempt at an activation.
+
+    Middleware around it, and further attempts that middleware has made, are not.
+    """
+    return key.startswith(f"{attempt}/") and not key.startswith(f"{attempt}/{MIDDLEWARE}")
+
+
 def bounds(key: Key) -> tuple[str, str]:
     """Return the texts between which all keys inside a key sort."""
     # "0" is the character after "/".
@@ -247,6 +256,11 @@ def place_order(place: str) -> tuple[int, ...]:
 def is_in_call(activation: Key) -> bool:
     """Return whether an activation is part of a tool call, at any depth."""
     return _CALL.search(activation) is not None
+
+
+def is_called(activation: Key) -> bool:
+    """Return whether an activation is part of the flow of an agent that runs as a tool."""
+    return _CALL_AT_END.search(parent(activation)) is not None
 
 
 def calls_around(key: Key) -> list[Key]:

@@ -127,42 +127,54 @@ class RunResumed(Event, frozen=True):
     """The W3C trace context of the span that the run continues in; "" if it is not traced."""
 
 
+class OpenedHistory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The beginning of the history of a nested flow, if it is not that of the agent around it."""
+
+    kind: Literal["branch", "new"]
+    """`branch` if it continues a copy of the history around it, `new` if it begins with nothing."""
+    input: tuple[Message, ...] = ()
+    """The messages that code has put there for the nested agents."""
+
+
+EntryForm: TypeAlias = Literal["same", "rewritten", "bare"]
+"""The form of a message: as its author wrote it, rewritten for other agents, or so without the transfer."""
+MessageRange: TypeAlias = tuple[int, int, EntryForm]
+"""Consecutive messages in one form: the position of the first, and that after the last."""
+
+
 class AgentStarted(Event, frozen=True):
     """An agent became active."""
 
+    opens: OpenedHistory | None = None
+    """The history that begins here; None if the agent continues the history of the agent before or around it."""
+    policy: str = "rewritten"
+    """The history policy, `function`, or `filter` for the input filter of a handoff."""
+    hides_transfers: bool = False
+    """True if it does not read the transfers that were followed."""
+    reads: tuple[MessageRange | Message, ...] = ()
+    """The messages that a function or filter has chosen.
+
+    Those of the history by position, counted from the first message of the run, all others in full.
+    """
+    value_changes: ValueChanges | None = None
+    """The changes that a history function made to the run's values."""
+
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The request that a response answers, without what the log has elsewhere.
+    """The parts of the request that a response answers which the log does not have elsewhere.
 
-    `batonkit.flow.requests` restores the request. Contents are named by their hashes; those that no other event has are
-    in `contents` of the first record that names them.
+    The messages are what the agent read of the log. `batonkit.flow.requests` restores the request.
     """
 
-    base: str = ""
-    """The key of the response whose request begins with the same messages; "" if none does."""
-    base_run: str = ""
-    """The earlier run of the thread that has the base; "" for the run itself."""
-    kept: int = 0
-    """The number of messages that are the same as in that request."""
-    added: tuple[str, ...] = ()
-    """The hashes of the other messages, in order."""
-    digest: str = ""
-    """The hash over the hashes of all messages; "" in records of earlier versions."""
-    start: int = 0
-    """The number of messages before the input of the run, in the first request of an agent; else 0."""
-    start_digest: str = ""
-    """The hash over the hashes of these messages; "" if there are none."""
-    policy: str = "rewritten"
-    """The history policy that the messages were selected with, `function`, or `filter` for a handoff's input filter."""
-    entries: int = 0
-    """The number of entries that the history had."""
     parts: str = ""
-    """The hash of the other parts, which are instructions, tools, settings and so on; "" if they are those of `base`.
+    """The hash of instructions, tools, settings and so on.
 
     The content is an object with the hash of each part. Headers, query parameters and extra fields have no values.
     """
+    messages: tuple[MessageRange | str, ...] | None = None
+    """The messages, if they are not just what the agent read; what it read by position, all others by hash."""
     contents: dict[str, Any] = {}
-    """Contents by hash, as JSON data."""
+    """The contents of parts and messages by hash, as JSON data, in the first record that names them."""
 
 
 class SpeechInterval(msgspec.Struct, frozen=True, gc=False):
@@ -206,6 +218,8 @@ class AgentResponded(Event, frozen=True):
     """The time in which it is heard, if it is spoken; `ResponseTruncated` says how much of it was played."""
     response_id: str = ""
     """The provider's id of the response, if it has one."""
+    correction: str = ""
+    """The text that tells the agent why its answer does not fit the output type; "" if it does."""
 
     @property
     def text(self) -> str:
@@ -310,6 +324,8 @@ class ToolReturned(Event, frozen=True):
     """The agent that the call asked to transfer to, refused or not; "" if it asked for no transfer."""
     is_unknown_tool: bool = False
     """True if the agent has no tool of that name."""
+    is_disabled: bool = False
+    """True if the tool or handoff was not available in this turn."""
     is_task_call: bool = False
     """True if the call finished or cancelled the agent's task, or tried to; later activations do not read it."""
 
@@ -347,6 +363,8 @@ class ControlTransferred(Event, frozen=True):
     """Empty for a requested transfer, "returned" for a return to the caller, "loop" for the loop fallback."""
     value_changes: ValueChanges | None = None
     """The changes to the run's values since the previous event of the activation."""
+    shows_payload: bool = False
+    """True if the payload becomes a message, which the target reads."""
 
 
 class TaskOpened(Event, frozen=True):

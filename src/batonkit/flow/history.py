@@ -11,11 +11,13 @@ from msgspec import UNSET, Struct, field
 
 from ..agents.activation import HistoryFunction
 from ..context import HistoryEntry, RunContext
-from ..context.history import CompactedPrefix, Covered, History, HistoryView, MessageWindow
+from ..context.excerpts import from_excerpt, to_excerpt
+from ..context.history import CompactedPrefix, History
 from ..context.run_context import needs_await
+from ..context.view import Covered, HistoryView, MessageWindow
 from ..errors import SetupError
-from ..events import Origin
-from ..events.types import SummaryReaders
+from ..events import AgentStarted, Origin, ValueChanges
+from ..events.types import EntryForm, MessageRange, SummaryReaders
 from ..messages import (
     AssistantMessage,
     Message,
@@ -30,6 +32,53 @@ from ..messages import (
 )
 
 
+class Reading(Struct, frozen=True):
+    """The way one activation reads the history: a policy, or messages that code has chosen."""
+
+    policy: str
+    """The policy, `function` or `filter`."""
+    hides_transfers: bool = False
+    """True to leave out the transfers that were followed."""
+    messages: Sequence[Message] | None = None
+    """The chosen messages; None if a policy selects them."""
+    changes: ValueChanges | None = None
+    """The changes that the function made to the run's values."""
+
+    def view(self, history: History, origin: Origin) -> HistoryView:
+        """Return the view of an activation that begins now, or of a further attempt at it."""
+        if self.messages is None:
+            return view_history(history, origin, self.policy, hide_transfers=self.hides_transfers)
+        # A copy, because the view extends it.
+        return FixedView(history.entries, list(self.messages), len(history.entries))
+
+    def excerpt(self, history: History) -> tuple[MessageRange | Message, ...]:
+        """Return the chosen messages as they are recorded."""
+        if self.messages is None:
+            return ()
+        places: dict[int, tuple[int, EntryForm]] = {}
+        for position, entry in enumerate(history.entries, -history.offset):
+            places[id(entry.rewritten_bare)] = position, "bare"
+            places[id(entry.rewritten)] = position, "rewritten"
+            places[id(entry.message)] = position, "same"
+        return to_excerpt(self.messages, lambda message: places.get(id(message)))
+
+
+def recorded_reading(started: AgentStarted, history: History) -> Reading:
+    """Return the reading of an activation whose start is recorded."""
+    if started.policy not in ("function", "filter"):
+        return Reading(started.policy, started.hides_transfers)
+
+    def read(position: int, form: EntryForm) -> Message | None:
+        place = position + history.offset
+        if not 0 <= place < len(history.entries):
+            return None  # An earlier run of the thread, which has been deleted since.
+        entry = history.entries[place]
+        return entry.message if form == "same" else rewrite_entry(entry, hide_transfers=form == "bare")
+
+    messages = from_excerpt(started.reads, read)
+    return Reading(started.policy, started.hides_transfers, messages)
+
+
 def view_history(history: History, origin: Origin, policy: str, *, hide_transfers: bool = False) -> HistoryView:
     """Return the view of one activation on a history."""
     if policy == "rewritten" or policy == "verbatim":
@@ -41,7 +90,7 @@ def view_history(history: History, origin: Origin, policy: str, *, hide_transfer
     selection = Selection(cast("SelectedPolicy", policy), origin, hide_transfers)
     before = history.entries_for(selection.readers)
     chosen = selection.read(selection.choose(before))
-    return FixedView(history.entries, chosen, len(history.entries), policy, selection)
+    return FixedView(history.entries, chosen, len(history.entries), selection)
 
 
 def share_reads(history: History, rewrites: bool, hides: bool) -> "_SharedReads":
@@ -132,7 +181,6 @@ class FixedView(Struct):
     entries: list[HistoryEntry]
     chosen: list[Message]
     position: int
-    policy: str
     selection: Selection | None = None
     _given: int = 0
     """The number of first messages that are not entries of the activation."""
@@ -146,11 +194,6 @@ class FixedView(Struct):
 
     def __post_init__(self) -> None:
         self._given, self._own = len(self.chosen), self.position
-
-    @property
-    def is_derived(self) -> bool:
-        """Return False: a function, a filter or the pairing of results may have made messages."""
-        return False
 
     def messages(self) -> Sequence[Message]:
         """Return the given messages and everything since."""
@@ -189,8 +232,6 @@ class FixedView(Struct):
             first = selection.read(selection.choose([*prefix.entries, *self.entries[prefix.stop : self._own]]))
             if prefix.readers == "activation":
                 self._selected_from = prefix
-            else:
-                history.compacted.append(prefix)
         self.chosen, self._given, self._forms = [*first, *own], len(first), {}
 
 
@@ -311,16 +352,6 @@ class RunningView(Struct):
     _is_compacted: bool = False
     """True if a summary covers messages of the activation."""
 
-    @property
-    def is_derived(self) -> bool:
-        """Return True: every message is an entry's, as it is or rewritten."""
-        return True
-
-    @property
-    def policy(self) -> str:
-        """The history policy."""
-        return "rewritten" if self._readers.rewrites else "verbatim"
-
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far."""
         reader, readers = self._reader, self._readers
@@ -346,7 +377,6 @@ class RunningView(Struct):
 
     def compact(self, history: History, prefix: CompactedPrefix) -> None:
         """Read a summary from now on; all readers of the history start again from it."""
-        history.compacted.append(prefix)
         history.views.pop("rewritten", None)
         history.views.pop("verbatim", None)
         readers = self._readers

@@ -1,22 +1,24 @@
 """Model requests as they were sent, restored from the log of a run without running user code."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, convert
 
-from ..agents.request_records import REQUEST_PARTS, MessagesDigest, content_hash
+from ..agents.request_records import REQUEST_PARTS, content_hash
 from ..context import HistoryEntry
-from ..context.history import to_entries
-from ..events import AgentResponded, ControlTransferred, Event, Origin, ToolReturned, keys, types
+from ..context.excerpts import from_excerpt
+from ..context.history import History
+from ..events import Event, EventRef, RequestRecord, RunStarted
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec
 from ..models import ModelSettings, OutputSchema, PromptCaching
+from .fold import RunFold, history_from_log
 from .history import rewrite
-from .log_history import NO_RESULT
-from .tasks import result_message
+from .reads import LogReads, ReadBefore
 
 MessageForm: TypeAlias = Literal["same", "rewritten", "added"]
-"""`same` as its author wrote it, `rewritten` for other agents, or `added` by a handoff, filter, middleware or tool."""
+"""`same` as its author wrote it, `rewritten` for other agents, or `added` by a filter, middleware or tool."""
 
 
 class MessageSource(Struct, frozen=True):
@@ -43,8 +45,8 @@ class RecordedRequest(Struct, frozen=True):
     """The model that responded."""
     policy: str
     """The history policy that the messages were selected with, `function` or `filter`."""
-    messages: tuple[Message | None, ...]
-    """The messages; None for those of earlier runs of the thread that have been deleted."""
+    messages: tuple[Message, ...]
+    """The messages, without those of earlier runs of the thread that have been deleted."""
     sources: tuple[MessageSource, ...]
     """The source of each message."""
     digest: str
@@ -61,6 +63,8 @@ class RecordedRequest(Struct, frozen=True):
     """The prompt caching that was asked for."""
     tool_choice: str | None = None
     """The tool use that was required."""
+    lacks_earlier_runs: bool = False
+    """True if earlier runs of the thread have been deleted; the request may have had their messages."""
 
 
 def read_requests(
@@ -76,134 +80,107 @@ def read_requests(
         keys: The keys of the responses whose requests are wanted; all by default. Of a long run, a few are much
             cheaper than all.
     """
-    reader = _RequestReader()
-    for log in earlier:
-        for response, record in reader.responses(log):
-            reader.note(response.key, record)
+    before: list[HistoryEntry] = []
+    expected = ""
+    is_whole = True
+    for log in [*earlier, events]:
+        started = next(event for event in log if isinstance(event, RunStarted))
+        is_whole = is_whole and started.previous_run_id == expected
+        expected = started.run_id
+        if log is not events:
+            before = history_from_log(log, before)
+    reads = LogReads(RunFold(History(before)))
+    reader = _RequestReader(reads, is_whole=is_whole)
     found: dict[str, RecordedRequest] = {}
-    for response, record in reader.responses(events):
-        reader.note(response.key, record)
-        if keys is None or response.key in keys:
-            found[response.key] = reader.read(response, record)
+    for read in reads.read(events):
+        request = read.response.request
+        if request is None:
+            continue
+        reader.contents.update(request.contents)
+        if keys is None or read.response.key in keys:
+            found[read.response.key] = reader.restore(read, request)
     return found
 
 
-_MISSING = MessageSource("same")
-_UNKNOWN = ""
-"""The name of a message of a request that is not in the log any more."""
-
-
-class _Noted(Struct, frozen=True):
-    """A request, by the names of its messages and of its other parts."""
-
-    names: list[str]
-    digest: str
-    parts: str
-
-
-_NOT_NOTED = _Noted([], "", "")
-
-
 class _RequestReader:
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[Message, MessageSource]] = {}
-        self._contents: dict[str, Any] = {}
-        self._noted: dict[tuple[str, str], _Noted] = {}
-        self._run_id = ""
+    def __init__(self, reads: LogReads, *, is_whole: bool) -> None:
+        self._is_whole = is_whole
+        self.contents: dict[str, Any] = {}
+        self._reads = reads
+        self._sources: dict[str, MessageSource] = {}
+        """The sources of messages by the hash of their content."""
+        self._hashes: dict[int, tuple[Message, str]] = {}
+        """The hashes of messages, by identity."""
 
-    def responses(self, events: Sequence[Event]) -> Iterator[tuple[AgentResponded, types.RequestRecord]]:
-        """Yield the responses of the next log that have a recorded request."""
-        self._run_id = next((event.run_id for event in events if isinstance(event, types.RunStarted)), "")
-        for source, entry in _logged_entries(events):
-            for message, form in _forms(entry):
-                place = MessageSource(form, source.run_id, source.key, source.agent)
-                self._found.setdefault(content_hash(message), (message, place))
-        for event in events:
-            if isinstance(event, AgentResponded) and event.request is not None:
-                yield event, event.request
-
-    def note(self, key: str, record: types.RequestRecord) -> None:
-        """Remember a request, which later ones refer to."""
-        self._contents.update(record.contents)
-        base = self._noted.get((record.base_run or self._run_id, record.base), _NOT_NOTED)
-        names = [*base.names[: record.kept], *record.added]
-        digest = MessagesDigest(names).text()
-        if record.digest and _UNKNOWN not in names and digest != record.digest:
-            # The run with the base has been deleted; another run may have got its id since.
-            names = [*[_UNKNOWN] * record.kept, *record.added]
-        self._noted[self._run_id, key] = _Noted(names, record.digest or digest, record.parts or base.parts)
-
-    def read(self, response: AgentResponded, record: types.RequestRecord) -> RecordedRequest:
-        key = response.key
-        noted = self._noted[self._run_id, key]
-        found, parts = [self._message(name) for name in noted.names], self._contents.get(noted.parts, {})
-        given = {part: self._contents.get(parts.get(part)) for part in REQUEST_PARTS}
-        schema, cache = given["output_schema"], given["prompt_cache"]
+    def restore(self, read: ReadBefore, record: RequestRecord) -> RecordedRequest:
+        response = read.response
+        messages = self._messages(read, record)
+        self._find_sources(read.history)
+        hashes = [self._hash(message) for message in messages]
+        parts = self.contents.get(record.parts, {})
+        given = {part: self.contents.get(parts.get(part)) for part in REQUEST_PARTS}
+        schema = given["output_schema"]
+        cache = given["prompt_cache"]
         return RecordedRequest(
-            key,
+            response.key,
             response.agent,
             response.model,
-            record.policy,
-            tuple([message for message, _ in found]),
-            tuple([source for _, source in found]),
-            noted.digest,
+            read.policy,
+            messages,
+            tuple([self._sources.get(name, _ADDED) for name in hashes]),
+            blake2b("".join(hashes).encode(), digest_size=_DIGEST_BYTES).hexdigest(),
             instructions=given["instructions"] or "",
             tools=convert(given["tools"] or (), tuple[ToolSpec, ...]),
             settings=convert(given["settings"] or {}, ModelSettings),
             output_schema=None if schema is None else convert(schema, OutputSchema),
             prompt_cache=None if cache is None else convert(cache, PromptCaching),
             tool_choice=parts.get("tool_choice"),
+            lacks_earlier_runs=not self._is_whole,
         )
 
-    def _message(self, name: str) -> tuple[Message | None, MessageSource]:
-        if (found := self._found.get(name)) is not None:
-            return found
-        if name in self._contents:
-            return convert(self._contents[name], Message), MessageSource("added")
-        return None, _MISSING
+    def _messages(self, read: ReadBefore, record: RequestRecord) -> tuple[Message, ...]:
+        if record.messages is None:
+            return tuple(read.messages)
+
+        def find(position: int, form: object) -> Message | None:
+            return read.messages[position] if position < len(read.messages) else None
+
+        excerpt = [convert(self.contents[part], Message) if isinstance(part, str) else part for part in record.messages]
+        return tuple(from_excerpt(excerpt, find))
+
+    def _hash(self, message: Message) -> str:
+        known = self._hashes.get(id(message))
+        if known is None:
+            known = self._hashes[id(message)] = (message, content_hash(message))
+        return known[1]
+
+    def _find_sources(self, history: History) -> None:
+        """Note the sources of what a history has gained since the last request."""
+        seen = history.views.setdefault(_RequestReader, _Seen())
+        for entry in history.entries[seen.entries :]:
+            ref = entry.event or EventRef(history.run_id, entry.key)
+            self._add_source(entry, ref)
+        seen.entries = len(history.entries)
+        for prefix in self._reads.prefixes[seen.prefixes :]:
+            for entry in prefix.entries:
+                self._add_source(entry, EventRef(history.run_id, prefix.key))
+        seen.prefixes = len(self._reads.prefixes)
+
+    def _add_source(self, entry: HistoryEntry, ref: EventRef) -> None:
+        for message, form in _forms(entry):
+            source = MessageSource(form, ref.run_id, ref.key, entry.author or "")
+            self._sources.setdefault(self._hash(message), source)
 
 
-def _logged_entries(events: Sequence[Event]) -> Iterator[tuple[MessageSource, HistoryEntry]]:  # noqa: C901
-    """Yield the messages that the events of a log have, those of nested agents included."""
-    results = {event.key: event for event in events if isinstance(event, ToolReturned)}
-    followed = {event.origin.id: event.call_id for event in events if isinstance(event, ControlTransferred)}
-    truncated = {event.response_key: event for event in events if isinstance(event, types.ResponseTruncated)}
-    run_id = ""
-    for event in events:
-        source = MessageSource("same", run_id, event.key, event.agent)
-        if isinstance(event, types.RunStarted):
-            run_id = event.run_id
-            for message in event.input:
-                yield MessageSource("same", run_id, event.key), HistoryEntry(message)
-            for summary in event.summaries:
-                yield from ((MessageSource("same", run_id, event.key), entry) for entry in to_entries(summary.messages))
-        elif isinstance(event, types.HistoryCompacted):
-            yield from ((source, entry) for entry in to_entries(event.summary))
-        elif isinstance(event, types.UserMessageAdded):
-            yield MessageSource("same", run_id, event.key), HistoryEntry(event.message)
-        elif isinstance(event, ToolReturned):
-            yield source, HistoryEntry(event.message, event.origin)
-        elif isinstance(event, types.TaskEnded):
-            if (told := result_message(event)) is not None:
-                yield source, HistoryEntry(told, Origin("", event.task.caller))
-        elif isinstance(event, AgentResponded):
-            calls = event.tool_calls
-            refused = tuple(
-                position
-                for position in range(len(calls))
-                if (result := results.get(keys.call(event.key, position))) is not None
-                and (result.is_transfer_refused or result.is_task_call)
-            )
-            call_id = followed.get(event.origin.id)
-            follows = tuple(
-                position for position, call in enumerate(calls) if call_id is not None and call.id == call_id
-            )
-            yield source, HistoryEntry(event.message, event.origin, hidden=refused, followed=follows)
-            if event.key in truncated:
-                yield source, HistoryEntry(truncated[event.key].truncate(event.message), event.origin)
-            for position, call in enumerate(calls):
-                if keys.call(event.key, position) not in results:
-                    yield source, HistoryEntry(ToolMessage(call.id, call.name, NO_RESULT, is_error=True), event.origin)
+class _Seen(Struct):
+    """The part of a history whose sources are known."""
+
+    entries: int = 0
+    prefixes: int = 0
+
+
+_ADDED = MessageSource("added")
+_DIGEST_BYTES = 8
 
 
 def _forms(entry: HistoryEntry) -> Iterator[tuple[Message, MessageForm]]:

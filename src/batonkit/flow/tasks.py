@@ -9,13 +9,12 @@ from collections.abc import Collection, Sequence
 from time import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..agents import AgentContext, BaseAgent
-from ..context import HistoryEntry, Limits, RunContext
-from ..context.history import History
+from ..context import Limits, RunContext
+from ..context.entries import format_result
 from ..context.values import to_json_value
 from ..errors import LimitError, ReplayMismatchError, SetupError, TaskResultError
 from ..events import (
@@ -36,7 +35,7 @@ from ..events import (
 )
 from ..handoffs import Handoff
 from ..handoffs.tasks import TaskTools, make_task_tools
-from ..messages import AssistantMessage, ToolMessage, UserMessage
+from ..messages import UserMessage
 
 if TYPE_CHECKING:
     from .team import Team
@@ -159,7 +158,7 @@ class TaskStack(Struct, eq=False):
             log.write(ended)
         elif ended.outcome != outcome or ended.task != task:
             raise ReplayMismatchError(key, f"a task that was {ended.outcome}", f"a task that was {outcome}")
-        show_end(ctx._history, ended, ctx._origin)
+        ctx._history.apply(ended, ctx._origin)
         return ended
 
 
@@ -174,74 +173,6 @@ def _to_result(value: Any, ctx: AgentContext[Any]) -> Any:
         raise TaskResultError(ctx.agent, f"a result of its task that fits `{parser.type_name}`", str(error)) from None
 
 
-def format_result(result: Any) -> str:
-    """Return the result of a task as models read it: text as it is, anything else as JSON."""
-    return result if isinstance(result, str) else msgspec.json.encode(result).decode()
-
-
-def describe_end(ended: TaskEnded) -> str:
-    """Return what agents read of the end of a task; "" if they read nothing."""
-    if ended.outcome == "finished":
-        return format_result(ended.result)
-    if ended.outcome == "cancelled":
-        return f"The task was cancelled: {ended.reason}" if ended.reason else "The task was cancelled."
-    if ended.outcome == "declined":
-        return f"[{ended.task.agent}] handed the conversation back without a result."
-    return ""
-
-
-def end_entry(ended: TaskEnded, origin: Origin) -> HistoryEntry | None:
-    """Return the entry for the end of a task whose call is not in the history, if any."""
-    text = describe_end(ended)
-    told = f"For context: the task that [{ended.task.caller}] gave to [{ended.task.agent}] ended with: {text}"
-    return HistoryEntry(UserMessage(told), origin, is_answer=True) if text else None
-
-
-def result_message(ended: TaskEnded) -> ToolMessage | None:
-    """Return the end of a task as the result of the call that opened it, if a call did."""
-    task, text = ended.task, describe_end(ended)
-    # The id of a handoff is the name of its tool, and a number if several share the name.
-    name = task.handoff.partition("#")[0]
-    return ToolMessage(task.call_id, name, text) if task.call_id is not None and text else None
-
-
-def show_end(history: History, ended: TaskEnded, origin: Origin) -> None:
-    """Show later activations the end of a task in the place of the call's first result."""
-    entry = end_entry(ended, origin)
-    if entry is None:
-        return
-    summarized = max([prefix.stop for prefix in history.compacted], default=0)
-    if replace_result(history.entries, ended, summarized):
-        # Readers may have passed the entry; they start from the beginning.
-        history.views.clear()
-    else:
-        history.entries.append(entry)
-
-
-def replace_result(entries: list[HistoryEntry], ended: TaskEnded, summarized: int) -> bool:
-    """Replace the result of the call that opened a task by the end of the task.
-
-    Entries are replaced, not changed: other runs of the thread may share them. A call that a summary covers keeps its
-    result: readers of the summary would not find the end of the task there.
-
-    Returns:
-        True if the call is among the entries that all readers read.
-    """
-    call_id, found, told = ended.task.call_id, False, result_message(ended)
-    if told is None:
-        return False
-    for position in range(len(entries) - 1, summarized - 1, -1):
-        entry, message = entries[position], entries[position].message
-        if not found and type(message) is ToolMessage and message.tool_call_id == call_id:
-            # An ended task reads like any tool call, also where transfers are hidden.
-            entries[position] = HistoryEntry(told, entry.origin, is_answer=True)
-            found = True
-        elif found and type(message) is AssistantMessage and any(call.id == call_id for call in message.tool_calls):
-            entries[position] = HistoryEntry(message, entry.origin, entry.is_answer, entry.hidden, event=entry.event)
-            return True
-    return found
-
-
 async def ask_user(ctx: AgentContext[Any], output: Any) -> None:
     """Ask the user to reply to the agent of a nested task, and add the reply to the history."""
     log, scope = ctx._run.log, keys.inside(ctx._scope, "reply")
@@ -253,7 +184,7 @@ async def ask_user(ctx: AgentContext[Any], output: Any) -> None:
         added = UserMessageAdded(keys.inside(scope, "user"), ctx._origin, time(), UserMessage(format_result(answer)))
         log.write(added)
         await log.settle()
-    ctx._history.add(added.message, None)
+    ctx._history.apply(added, ctx._origin)
 
 
 def open_tasks(events: Sequence[Event]) -> tuple[OpenTask, ...]:

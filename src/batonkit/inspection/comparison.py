@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from ..events import Event, RunResumed, RunStarted, UnknownEvent, encode_event, keys
-from ..flow.log_history import history_from_log
+from ..flow.fold import history_from_log
 from ..messages import Usage, text_of
 from ..runner import usage_from_events
 

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from ..context.history import History, HistoryEntry
 from ..events import AgentResponded, AgentStarted, Event, ToolReturned, UnknownEvent, keys
+from ..flow.fold import RunFold
 from ..flow.history import view_history
-from ..flow.log_history import history_from_log
-from ..runner.backends import run_started_event
 from .requests import estimate_tokens
 
 POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")
@@ -43,14 +40,14 @@ def estimate_policies(events: Sequence[Event]) -> tuple[PolicyEstimate, ...]:
     totals: dict[str, int] = dict.fromkeys(POLICIES, 0)
     read_first: dict[str, dict[str, int]] = {}
     own: dict[str, int] = {}
-    for position, event in enumerate(events):
+    fold = RunFold()
+    for event in events:
         id = event.origin.id
+        fold.apply(event)
         if not id or keys.is_nested(id):
             continue
         if isinstance(event, AgentStarted):
-            history = History(_entries(events[:position]))
-            views = {policy: view_history(history, event.origin, policy) for policy in POLICIES}
-            read_first[id] = {name: sum(map(estimate_tokens, view.messages())) for name, view in views.items()}
+            read_first[id] = _tokens_by_policy(fold, event)
         elif isinstance(event, AgentResponded | ToolReturned):
             if isinstance(event, AgentResponded) and event.model:
                 for policy, tokens in read_first.get(id, {}).items():
@@ -59,14 +56,9 @@ def estimate_policies(events: Sequence[Event]) -> tuple[PolicyEstimate, ...]:
     return tuple([PolicyEstimate(policy, tokens) for policy, tokens in totals.items()])
 
 
-def _entries(events: Sequence[Event]) -> list[HistoryEntry]:
-    """Return the history of a log with the origins of its events.
-
-    `history_from_log` gives them as later runs of the thread read them.
-    """
-    run_id = run_started_event(events).run_id
-    origins = {f"{run_id}:{event.origin.id}": event.origin for event in events}
-    return [
-        entry if entry.origin is None else replace(entry, origin=origins.get(entry.origin.id, entry.origin))
-        for entry in history_from_log(events)
-    ]
+def _tokens_by_policy(fold: RunFold, started: AgentStarted) -> dict[str, int]:
+    """Return the tokens of what an agent would have read at its start."""
+    history = fold.main
+    origin = fold.origin_of(started.origin)
+    views = {policy: view_history(history, origin, policy) for policy in POLICIES}
+    return {policy: sum(map(estimate_tokens, view.messages())) for policy, view in views.items()}

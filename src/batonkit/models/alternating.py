@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar, cast
 
-from ..context.history import MessageWindow
+from ..context.view import MessageWindow
 from ..messages import AssistantMessage, Content, Message, SystemMessage, ToolMessage, pair_calls_with_results, text_of
 from ..messages.types import PairingCheck
 from .encoding import Block

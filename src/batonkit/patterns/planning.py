@@ -10,7 +10,6 @@ from ..agents import Agent, AgentContext, BaseAgent
 from ..agents.activation import FlowOutcome
 from ..arguments import check_arguments, check_choice
 from ..context import HistoryEntry, RunContext
-from ..context.history import History
 from ..errors import SetupError
 from ..events import Action, BreakLoop, Exit
 from ..handoffs.input import HandoffInputParser
@@ -91,7 +90,7 @@ class PlanPhase(BaseAgent[Any, Any]):
         """Run the agent on its brief and the user's media; later agents read its messages."""
         inputs = [entry.message.content for entry in ctx._history.entries_for("all") if entry.is_user_input]
         media = [part for content in inputs for part in media_of(content)]
-        history = History([HistoryEntry(UserMessage((Text(brief), *media) if media else brief))])
+        history = ctx._history.begin(UserMessage((Text(brief), *media) if media else brief))
         try:
             return await ctx.run_agent(self.agent, "0", history=history)
         finally:

@@ -274,7 +274,7 @@ class LiveActivation:
             self._transcript.drop(slot)
             return
         message = UserMessage(text.strip())
-        self._transcript.fill(slot, HistoryEntry(message))
+        self._transcript.fill(slot, HistoryEntry(message, key=slot.key))
         await self._record_user_message(slot, message, item_id)
 
     async def _on_text(self, received: mailbox.TextReceived) -> None:
@@ -282,7 +282,7 @@ class LiveActivation:
             return
         slot = self._transcript.open()
         # In the transcript before it is sent: if the connection is lost meanwhile, it is sent on the next one.
-        self._transcript.fill(slot, HistoryEntry(received.message))
+        self._transcript.fill(slot, HistoryEntry(received.message, key=slot.key))
         try:
             await self._controller.connection.send_item(received.message, slot.key)
         except ModelError as error:

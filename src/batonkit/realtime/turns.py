@@ -26,7 +26,7 @@ from ..events import (
     UserMessageAdded,
     keys,
 )
-from ..flow.log_history import NO_RESULT
+from ..flow.fold import NO_RESULT
 from ..log import ReadOnlyLog
 from ..messages import ToolMessage, text_of
 from .definition import RealtimeDefinition
@@ -59,7 +59,7 @@ class RunningTurns:
     def add_response(self, slot: TranscriptSlot, response: AgentResponded) -> HistoryEntry:
         """Add a response to its slot; the slot stays open if the response makes calls."""
         slot.response, message = response, response.message
-        entry = HistoryEntry(message, self.ctx._origin, is_answer=not message.tool_calls)
+        entry = HistoryEntry(message, self.ctx._origin, is_answer=not message.tool_calls, key=response.key)
         if message.content:
             self.ctx.output = text_of(message.content)
         if message.tool_calls:
@@ -156,7 +156,9 @@ class RunningTurns:
 
     def _store_results(self, slot: TranscriptSlot, results: list[ToolMessage]) -> None:
         slot.branch = None
-        entries = [HistoryEntry(result, self.ctx._origin) for result in results]
+        origin = self.ctx._origin
+        calls = zip(slot.calls(), results, strict=True)
+        entries = [HistoryEntry(result, origin, key=key) for (key, _), result in calls]
         if slot.is_detached:
             self.transcript.settle(slot.entries[0], slot.entries[1:], [slot.entries[0], *entries])
         else:
@@ -211,7 +213,7 @@ class ActivationReplay:
             slot = self._transcript.open(position)
             match event:
                 case UserMessageAdded():
-                    self._transcript.fill(slot, HistoryEntry(event.message))
+                    self._transcript.fill(slot, HistoryEntry(event.message, key=slot.key))
                 case AgentResponded():
                     try:
                         await self._replay_response(slot, event, unfinished)

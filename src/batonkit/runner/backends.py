@@ -154,13 +154,12 @@ def open_run(
         TeamChangedError: The team does not have the agent that the run started with.
     """
     run, config, first_events = open_state(started, log, config, args, first_events, stopped, record)
-    history = History([*prior_entries, *map(HistoryEntry, started.input)])
+    history = History(prior_entries, is_whole=is_whole)
     history.is_main = True
+    history.apply(started)
     if not log.has_past and not prior_entries and started.input and started.input[0].content:
         # Readers skip empty messages; except for an empty text alone, the input of a new run has none.
         history.first_messages = started.input
-    if started.summaries:
-        history.restore(started.summaries, is_whole=is_whole)
     if len(history.entries) > 1:
         run.call_ids.update(call_ids_in(started.input), call_ids_in([entry.message for entry in prior_entries]))
     flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))

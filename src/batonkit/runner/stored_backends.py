@@ -41,9 +41,7 @@ class _StoredBackend:
         """Let the run write to the store from now on, and renew its lease."""
         repository = self._repository
         state = opened.flow.run
-        opened.flow.services.requests = RequestRecorder(
-            state.id, state.log, opened.flow.history, thread.requests, offset=opened.history_offset
-        )
+        opened.flow.services.requests = RequestRecorder(state.log.events)
         state.log.attach(journal)
         state.signals.lease = journal
         repository.heartbeat.add(journal, run)

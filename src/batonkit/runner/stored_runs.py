@@ -203,10 +203,14 @@ class RunRepository:
         """Restore model requests of a run from the logs of its thread."""
         events = await self.events(run_id)
         earlier: list[Sequence[Event]] = []
-        previous = run_started_event(events).previous_run_id
-        while previous and await self.store.record(previous) is not None:
-            earlier.append(await self.events(previous))
-            previous = run_started_event(earlier[-1]).previous_run_id
+        started = run_started_event(events)
+        while started.previous_run_id:
+            record = await self.store.record(started.previous_run_id)
+            # A run that has been deleted; another one, outside the thread, may have got its id since.
+            if record is None or record.thread != started.thread:
+                break
+            earlier.append(await self.events(record.run_id))
+            started = run_started_event(earlier[-1])
         return read_requests(events, reversed(earlier), keys=keys)
 
     async def create(

@@ -11,14 +11,13 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from ..agents.request_records import RequestRef, recent_requests
 from ..context import HistoryEntry
 from ..context.values import THREAD_PREFIX
 from ..errors import LogError
 from ..events import Event, EventRef, HistorySummary, OpenTask, Origin, TaskEnded, ValueChanges, decode_event
 from ..events.codec import READER_VERSION, encode_event
-from ..flow.log_history import RunEntries, entries_from_log, last_active_agent, summaries_from_log
-from ..flow.tasks import open_tasks
+from ..flow.fold import RunEntries, read_finished
+from ..flow.tasks import last_active_agent, open_tasks
 from ..messages import Message
 from ..stores import THREAD_NOTE
 from .backends import run_started_event
@@ -44,8 +43,6 @@ class ThreadPart(Struct, frozen=True, gc=False):
     """The summaries that the next run reads instead of the first entries."""
     tasks: tuple[OpenTask, ...] = ()
     """The open tasks, the innermost last."""
-    requests: tuple[RequestRef, ...] = ()
-    """The last model requests of its agents."""
 
 
 def part_from_log(events: Sequence[Event]) -> ThreadPart:
@@ -55,15 +52,15 @@ def part_from_log(events: Sequence[Event]) -> ThreadPart:
         LogError: The log holds an event that this version does not know.
     """
     started = run_started_event(events)
+    finished = read_finished(events)
     return ThreadPart(
         started.run_id,
         started.previous_run_id,
-        entries_from_log(events),
+        finished.added,
         last_active_agent(events),
         _thread_values(events),
-        summaries_from_log(events),
+        finished.summaries,
         open_tasks(events),
-        recent_requests(started.run_id, events),
     )
 
 
@@ -86,8 +83,8 @@ class _Entry(Struct, array_like=True, gc=False):
     is_answer: bool
     hidden: tuple[int, ...]
     followed: tuple[int, ...]
-    key: str | None
-    """The key of the response that it is."""
+    key: str
+    """The key of its event."""
 
 
 class _Note(Struct, array_like=True, gc=False):
@@ -103,7 +100,6 @@ class _Note(Struct, array_like=True, gc=False):
     values: dict[str, Any]
     summaries: tuple[HistorySummary, ...]
     tasks: tuple[OpenTask, ...]
-    requests: tuple[RequestRef, ...]
 
 
 _VERSION = (_FORMAT, READER_VERSION)
@@ -132,7 +128,7 @@ def thread_note(part: ThreadPart, seq: int) -> dict[str, bytes]:
             place = places.setdefault(origin.id, len(origins))
             if place == len(origins):
                 origins.append((origin.id, origin.agent))
-        key = None if entry.event is None else entry.event.key
+        key = "" if entry.event is None else entry.event.key
         entries.append(_Entry(entry.message, place, entry.is_answer, entry.hidden, entry.followed, key))
     ended = [
         (position, msgspec.Raw(encode_event(event)), list(upto))
@@ -150,7 +146,6 @@ def thread_note(part: ThreadPart, seq: int) -> dict[str, bytes]:
             dict(part.values),
             part.summaries,
             part.tasks,
-            part.requests,
         )
     )
     return {THREAD_NOTE: add_checksum(encoded)}
@@ -180,7 +175,7 @@ def _to_part(note: _Note, run_id: str) -> ThreadPart:
             each.is_answer,
             each.hidden,
             each.followed,
-            event=None if each.key is None else EventRef(run_id, each.key),
+            event=EventRef(run_id, each.key),
         )
         for each in note.entries
     ]
@@ -198,5 +193,4 @@ def _to_part(note: _Note, run_id: str) -> ThreadPart:
         note.values,
         note.summaries,
         note.tasks,
-        note.requests,
     )

@@ -6,12 +6,11 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ..agents.request_records import RequestRef, latest_requests
 from ..context import HistoryEntry
-from ..context.history import end_of_turn
+from ..context.entries import end_of_turn
 from ..errors import RunNotFoundError, SetupError, ThreadBusyError
 from ..events import Event, HistorySummary, OpenTask, decode_lines
-from ..flow.log_history import extend_history
+from ..flow.fold import extend_history
 from ..messages import Message
 from ..stores import (
     FINISHED_STATUSES,
@@ -42,8 +41,6 @@ class ThreadState(Struct, frozen=True):
     """The summaries that the next run reads instead of the first entries."""
     tasks: tuple[OpenTask, ...] = ()
     """The open tasks, the innermost last."""
-    requests: tuple[RequestRef, ...] = ()
-    """The last model requests, which those of the next run refer to."""
     is_whole: bool = True
     """False if the entries that the summary for all readers replaces are left out."""
 
@@ -135,11 +132,11 @@ def _reaches_summary(parts: Sequence[ThreadPart]) -> bool:
 def _continue(state: ThreadState, parts: Sequence[ThreadPart], first_run: str, *, whole: bool) -> ThreadState:
     """Return the state of a thread after more runs, given with the newest first."""
     # One list for all runs: a copy for each of them would make long threads cost the square of their length.
-    entries, active, requests = list(state.entries), state.active_agent, list(state.requests)
+    entries = list(state.entries)
+    active = state.active_agent
     for part in reversed(parts):
         extend_history(entries, part.entries)
         active = part.active_agent or active
-        requests += part.requests
     last = parts[0]
     summary = None if whole else _shared_summary(last)
     if summary is not None:
@@ -153,7 +150,6 @@ def _continue(state: ThreadState, parts: Sequence[ThreadPart], first_run: str, *
         last.values,
         last.summaries,
         last.tasks,
-        latest_requests(requests),
         summary is None,
     )
 

@@ -9,8 +9,9 @@ from typing import Any
 from ..context.history import History
 from ..errors import MessageGoneError, RunConflictError, RunError, RunNotFoundError, ThreadBusyError
 from ..events import Event, RunFailed, RunStarted, UserMessageAdded
+from ..flow.fold import history_from_log
 from ..flow.follow import TeamFlow
-from ..flow.log_history import history_from_log, last_active_agent
+from ..flow.tasks import last_active_agent
 from ..log import EventSink, Log, ReadOnlyLog
 from ..stores import RunRecord, WaitMode, iter_records
 from .arguments import ResumeArgs, RunArgs

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..events import keys, types
-from ..flow.log_history import history_from_log
+from ..flow.fold import history_from_log
 from ..messages import AssistantMessage, Content, Message, ToolCall, media_of, text_of
 from ..runner.answers import STATUS_EVENTS
 

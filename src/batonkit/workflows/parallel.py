@@ -20,7 +20,6 @@ from ..context.values import TrackedValues
 from ..errors import BranchesFailedError, BranchTimeoutError, SetupError
 from ..events import Action, BreakLoop, CancelTask, Exit, Finish, StepCompleted, keys
 from ..handoffs import Handoff
-from ..messages import UserMessage
 from ..wording import error_text, show
 from .reducers import Reducer
 from .sequential import Workflow
@@ -36,8 +35,8 @@ class _Branch(Struct):
     history: History
     values: TrackedValues
     outcome: FlowOutcome | None = None
-    failure: str = ""
-    """The error message, if the error was ignored."""
+    failed: StepCompleted | None = None
+    """The report of its error, if the error was ignored."""
 
 
 class ParallelAgent(Workflow[dict[str, Any]]):
@@ -105,10 +104,10 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         finally:
             # Also if the run stops here: its result shows the messages so far.
             for branch in branches:
-                if branch.failure:
-                    ctx._history.add(UserMessage(branch.failure), ctx._origin)
-                else:
+                if branch.failed is None:
                     ctx._history.join(branch.history, mark)
+                else:
+                    ctx._history.apply(branch.failed, ctx._origin)
         self._merge(ctx, branches)
         named = zip(self._names, branches, strict=True)
         ended = {name: branch.outcome for name, branch in named if branch.outcome is not None}
@@ -154,7 +153,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         failed = log.find(key, StepCompleted) if log.has_past else None
         if failed is not None:
             ctx._run.recount(inside)
-            branch.failure = str(failed.result)
+            branch.failed = failed
             return None
         try:
             async with limit or nullcontext():
@@ -166,8 +165,9 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 "`%s` failed in `%s`; the other branches continue", branch.step.name, self.name, exc_info=True
             )
             ctx._run.forget_suspended(inside)
-            branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error_text(error)}"
-            log.write(StepCompleted(key, ctx._origin, time(), keys.FAILED, branch.failure))
+            report = f"[{branch.step.name}] failed: {type(error).__name__}: {error_text(error)}"
+            branch.failed = StepCompleted(key, ctx._origin, time(), keys.FAILED, report)
+            log.write(branch.failed)
             return None
 
     def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, FlowOutcome]:
@@ -180,7 +180,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
 
     def _merge(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
         for branch in branches:
-            if branch.failure:
+            if branch.failed is not None:
                 continue
             for key in branch.values.touched:
                 if key not in branch.values:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batonkit.context.history import MessageWindow
+from batonkit.context.view import MessageWindow
 from batonkit.errors import ModelRequestError
 from batonkit.messages import (
     AssistantMessage,

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from ...context.history import MessageWindow
+from ...context.view import MessageWindow
 from ...messages import (
     AssistantMessage,
     Content,

@@ -8,6 +8,7 @@ from msgspec.structs import asdict, replace
 
 from ...events import (
     AgentResponded,
+    AgentStarted,
     Delta,
     Event,
     HistoryCompacted,
@@ -21,7 +22,7 @@ from ...events import (
     UserMessageAdded,
     encode_event,
 )
-from ...flow.log_history import last_active_agent
+from ...flow.tasks import last_active_agent
 from ...inspection.comparison import last_answer
 from ...log import Log
 from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage
@@ -224,7 +225,9 @@ def encode_public_event(event: Event | Delta, principal: Principal, *, show_erro
     elif isinstance(event, RunResumed):
         event = replace(event, options={}, traceparent="")
     elif isinstance(event, AgentResponded):
-        event = replace(event, request=None)
+        event = replace(event, request=None, correction="")
+    elif isinstance(event, AgentStarted):
+        event = replace(event, opens=None, reads=())
     elif isinstance(event, HistoryCompacted):
         event = replace(event, summary=tuple([replace(each, activation="") for each in event.summary]))
     elif isinstance(event, RunFailed):
@@ -235,12 +238,12 @@ def encode_public_event(event: Event | Delta, principal: Principal, *, show_erro
 def encode_logged_event(event: Event, principal: Principal) -> bytes:
     """Encode an event as JSON with public ids, otherwise as the log has it.
 
-    Of a recorded request only the policy is left; `/runs/{id}/reads` shows the rest.
+    Of a recorded request only that there is one is left; `/runs/{id}/reads` shows the rest.
     """
     if principal.prefix:
         event = _with_public_ids(event, principal)
     if isinstance(event, AgentResponded) and event.request is not None:
-        event = replace(event, request=RequestRecord(policy=event.request.policy, entries=event.request.entries))
+        event = replace(event, request=RequestRecord())
     return encode_event(event)
 
 

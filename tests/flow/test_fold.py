@@ -1,7 +1,7 @@
 """History read from a log: it equals the history that the run had."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, note, settings
@@ -24,28 +24,23 @@ from batonkit import (
     handoff,
     tool,
 )
+from batonkit.agents.middleware import Middleware, NextActivation
 from batonkit.context import HistoryEntry
+from batonkit.context import history as histories
 from batonkit.errors import ModelError
 from batonkit.events import Event, decode_log, encode_log
-from batonkit.flow.log_history import history_from_log, last_active_agent
-from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, text_of
+from batonkit.events.types import KnownEvent
+from batonkit.flow.fold import history_from_log
+from batonkit.flow.tasks import last_active_agent
+from batonkit.messages import AssistantMessage, ToolMessage, text_of
 from batonkit.testing import ScriptedModel, call, say, transfer_to
 
 pytestmark = pytest.mark.usefixtures("quiet_baton")
-_HANDOFF_INPUT_PREFIX = "For context: ["
 
 
 def comparable(entries: Sequence[HistoryEntry]) -> list[tuple[Any, ...]]:
-    """Return the fields of the entries to compare, without messages that hold the input of a handoff."""
-    return [
-        (entry.message, entry.author, entry.is_answer, sorted(entry.hidden), entry.followed)
-        for entry in entries
-        if not (
-            isinstance(entry.message, UserMessage)
-            and entry.author
-            and str(entry.message.content).startswith(_HANDOFF_INPUT_PREFIX)
-        )
-    ]
+    """Return the fields of the entries to compare."""
+    return [(entry.message, entry.author, entry.is_answer, entry.hidden, entry.followed) for entry in entries]
 
 
 def history_of_run(result: RunResult[Any]) -> list[HistoryEntry]:
@@ -162,15 +157,44 @@ async def test_corrected_invalid_output_is_not_included() -> None:
     ]
 
 
-async def test_the_message_with_the_input_of_a_handoff_is_not_included() -> None:
+async def test_the_message_with_the_input_of_a_handoff_is_included() -> None:
     class Reason(BaseModel):
         why: str
 
     desk = Agent("Desk", handoffs=[handoff(speaker("Other"), input_type=Reason)])
     steps = {"Desk": [say("over", call("transfer_to_other", why="late"))], "Other": ["hello"]}
     result = await Runner(desk, model=ScriptedModel(steps)).run("hi")
-    assert len(history_of_run(result)) == len(history_from_log(encode_and_decode(result.events))) + 1
+    told = 'For context: [Desk] handed over with: {"why":"late"}.'
+    assert told in [entry.message.content for entry in history_of_run(result)]
     assert comparable(history_from_log(encode_and_decode(result.events))) == comparable(history_of_run(result))
+
+
+async def test_the_next_run_of_a_thread_reads_the_input_of_a_handoff() -> None:
+    class Reason(BaseModel):
+        why: str
+
+    desk = Agent("Desk", handoffs=[handoff(speaker("Other"), input_type=Reason)])
+    model = ScriptedModel({"Desk": [call("transfer_to_other", why="late")], "Other": ["hello", "again"]})
+    runner = Runner(desk, model=model)
+    await runner.run("hi", thread="t")
+    await runner.run("and now?", thread="t")
+    told = 'For context: [Desk] handed over with: {"why":"late"}.'
+    assert [told in [text_of(m.content) for m in request.messages] for request in model.requests] == [False, True, True]
+
+
+async def test_the_next_run_of_a_thread_does_not_read_an_error_that_middleware_has_handled() -> None:
+    class Again(Middleware):
+        async def activation(self, ctx: AgentContext[Any], next: NextActivation) -> Any:
+            try:
+                return await next()
+            except ModelError:
+                return await next()
+
+    model = ScriptedModel([call("look_up", word="x"), ModelError("gone"), "hello", "again"])
+    runner = Runner(Agent("A", tools=[look_up]), model=model, middleware=[Again()])
+    await runner.run("hi", thread="t")
+    await runner.run("and now?", thread="t")
+    assert [text_of(message.content) for message in model.requests[-1].messages] == ["hi", "hello", "and now?"]
 
 
 async def test_the_last_active_agent_is_read_from_the_log() -> None:
@@ -213,3 +237,24 @@ async def test_inner_agents_with_textual_keys_are_in_the_order_of_their_start() 
         "c",
     ]
     assert [entry.message for entry in entries] == [*result.messages]
+
+
+IGNORED = {
+    "AgentFinished",
+    "TaskOpened",
+    "InterruptRaised",
+    "InterruptAnswered",
+    "RunResumed",
+    "RunCompleted",
+    "RunSuspended",
+    "RunFailed",
+    "RunCancelled",
+}
+"""The events that change nothing in what agents read."""
+
+
+def test_history_decides_what_each_event_changes() -> None:
+    folded = {event.__name__ for event in histories._FOLDS}
+    known = {event.__name__ for event in get_args(KnownEvent)}
+    assert folded | IGNORED == known
+    assert not folded & IGNORED
