@@ -408,7 +408,7 @@ def chat_command(*, target: str, arguments: RunArguments, when_busy: SendMode) -
     Examples:
       baton chat desk:router
       baton chat desk:router --store runs.db --thread u42
-      baton chat examples/first_steps/03_transfer.py --model openai:gpt-5
+      baton chat examples/first_steps/transfer.py --model openai:gpt-5
       printf 'Hello\\nAnd now?\\n' | baton chat desk:router
     """
     with set_up_run(target, arguments) as setup:
