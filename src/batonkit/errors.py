@@ -12,6 +12,9 @@ from .wording import show, type_of
 class BatonError(Exception):
     """Base class of every error that Baton raises."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
 
 class SetupError(BatonError):
     """The program is put together in a way that cannot work: fix the code or the configuration."""

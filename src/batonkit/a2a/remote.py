@@ -13,6 +13,7 @@ from a2a.types.a2a_pb2 import AgentCard, Message, Part, Role
 from a2a.utils.errors import A2AError
 
 from ..agents import AgentContext, BaseAgent, HistoryPolicy
+from ..arguments import check_arguments
 from ..context.values import THREAD_PREFIX
 from ..errors import RemoteError, RemoteRejectedError, SetupError
 from ..events import Action
@@ -54,6 +55,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
     history: HistoryPolicy | None = "answers"
     _is_remote = True
 
+    @check_arguments
     def __init__(
         self,
         url_or_card: str | AgentCard,

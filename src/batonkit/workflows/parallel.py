@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..agents import AgentContext, AgentHooks, BaseAgent
 from ..agents.activation import FlowOutcome
 from ..agents.hooks import run_with_deadline
-from ..arguments import check_choice
+from ..arguments import check_arguments, check_choice
 from ..context.history import History
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
@@ -60,6 +60,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         hooks: Hooks for its start, end and handoffs.
     """
 
+    @check_arguments
     def __init__(
         self,
         name: str,
