@@ -208,7 +208,10 @@ def require(problem: str) -> None:
 
 
 class CheckedStructMeta(StructMeta):
-    """The metaclass of structs that users create: wrong arguments raise SetupError."""
+    """The metaclass of structs that users create: wrong arguments raise SetupError.
+
+    msgspec allows neither `__init__` nor `__new__`, and calls `__post_init__` only if all keywords are known.
+    """
 
     if not TYPE_CHECKING:  # Type checkers derive the parameters from the fields.
 
