@@ -9,8 +9,8 @@ from ..context.history import History, HistoryEntry
 from ..events import AgentResponded, AgentStarted, Event, ToolReturned, UnknownEvent
 from ..flow.history import view_history
 from ..flow.log_history import history_from_log
+from ..messages import estimate_tokens
 from ..runner.backends import run_started_event
-from .requests import estimate_tokens
 
 POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")
 MAX_EVENTS = 3000
@@ -50,12 +50,12 @@ def estimate_policies(events: Sequence[Event]) -> tuple[PolicyEstimate, ...]:
         if isinstance(event, AgentStarted):
             history = History(_entries(events[:position]))
             views = {policy: view_history(history, event.origin, policy) for policy in POLICIES}
-            read_first[id] = {name: sum(map(estimate_tokens, view.messages())) for name, view in views.items()}
+            read_first[id] = {name: estimate_tokens(view.messages()) for name, view in views.items()}
         elif isinstance(event, AgentResponded | ToolReturned):
             if isinstance(event, AgentResponded) and event.model:
                 for policy, tokens in read_first.get(id, {}).items():
                     totals[policy] += tokens + own.get(id, 0)
-            own[id] = own.get(id, 0) + estimate_tokens(event.message)
+            own[id] = own.get(id, 0) + estimate_tokens([event.message])
     return tuple([PolicyEstimate(policy, tokens) for policy, tokens in totals.items()])
 
 

@@ -18,6 +18,7 @@ from ...messages import (
     media_of,
     text_of,
 )
+from ...messages.input_parts import parse_data_url
 from .. import encoding
 from ..alternating import CONTINUE, AlternatingTurns, convert_history
 from ..base import ModelRequest, PromptCaching
@@ -184,7 +185,7 @@ def _without_blank_text(blocks: list[Block]) -> list[Block]:
 
 
 def _url_source(url: str, media_types: tuple[str, ...]) -> Block:
-    data = encoding.parse_data_url(url)
+    data = parse_data_url(url)
     if data is not None and data[0] in media_types:
         return {"type": "base64", "media_type": data[0], "data": data[1]}
     return {"type": "url", "url": url}
