@@ -329,7 +329,8 @@ def _to_expected(annotation: Any) -> _Expected | None:
     plain = _PLAIN.get(annotation) if isinstance(annotation, Hashable) else None
     if plain is not None:
         return plain
-    origin, parts = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    parts = get_args(annotation)
     if origin in (Union, UnionType):
         return _any_of([_to_expected(part) for part in parts])
     if origin is Literal:

@@ -286,7 +286,8 @@ class Log:
         Args:
             key: The key.
         """
-        index, inside = self._indexed(), self._keys_inside(key)
+        index = self._indexed()
+        inside = self._keys_inside(key)
         for known in inside:
             self._unvisited.pop(known, None)
         return [index[known] for known in inside]
@@ -317,7 +318,8 @@ class Log:
         return keys[bisect_left(keys, f"{key}/") : bisect_left(keys, f"{key}0")]
 
     def _is_inside_visited(self, key: str) -> bool:
-        index, around = self._indexed(), key.rpartition("/")[0]
+        index = self._indexed()
+        around = key.rpartition("/")[0]
         while around:
             if around in index and around not in self._unvisited:
                 return True
@@ -325,7 +327,8 @@ class Log:
         return False
 
     def _indexed(self) -> dict[str, Event]:
-        index, events = self._index, self.events
+        index = self._index
+        events = self.events
         if len(index) < len(events):
             for event in events[len(index) :]:
                 if event.key in index:

@@ -219,7 +219,8 @@ class RemoteAgent(BaseAgent[Any, Any]):
             part = Part(text=answer) if isinstance(answer, str) else to_data_part(answer)
         id = f"{sent['task']}:{question['interruptId'] or question['question']}"
         message = Message(message_id=id, role=Role.ROLE_USER, parts=[part])
-        message.task_id, message.context_id = sent["task"], sent["context"]
+        message.task_id = sent["task"]
+        message.context_id = sent["context"]
         await self._send(ctx, task, message)
 
     def _failure(self, outcome: dict[str, Any], sent: dict[str, Any]) -> RemoteError:

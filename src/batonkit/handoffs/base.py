@@ -99,7 +99,8 @@ async def check_filter_result(
         data = await data
     if isinstance(data, HandoffInputData):
         return data
-    name, kind = getattr(input_filter, "__name__", type(input_filter).__name__), type(data).__name__
+    name = getattr(input_filter, "__name__", type(input_filter).__name__)
+    kind = type(data).__name__
     expected = "it must return HandoffInputData, for instance data.clone(…)"
     raise SetupError(f"the filter `{name}` {where} returned {kind}; {expected}")
 

@@ -85,7 +85,8 @@ def find_endless_cycles(team: Team) -> list[Finding]:
 
 def _endless_reason(seat: TeamMember) -> str:
     """Explain why an agent always passes control on; empty if it may end."""
-    agent, definition = seat.agent, definition_of(seat.agent)
+    agent = seat.agent
+    definition = definition_of(agent)
     if definition is None or definition.exit_tool:
         return ""
     if isinstance(agent, ThenTransfer):
@@ -161,7 +162,8 @@ def findings_in(team: Team) -> list[Finding]:
         for called in called_by(seat.agent):
             known = [finding.agent for finding in findings if finding.kind == "undescribed"]
             if not called.description and called.agent.name not in known:
-                name, tool = called.agent.name, f"the tool `{called.tool}` of `{seat.agent.name}`"
+                name = called.agent.name
+                tool = f"the tool `{called.tool}` of `{seat.agent.name}`"
                 text = f"`{name}` has no description: models choose {tool} by its name alone"
                 findings.append(Finding("undescribed", name, text))
     return findings

@@ -166,11 +166,9 @@ def view_compared(requests: Mapping[str, RecordedRequest], events: Sequence[Even
         events: The log of the run.
         key: The key of the response; it must have a request.
     """
-    request, previous, sender = (
-        requests[key],
-        requests.get(_previous_key(events, key)),
-        requests.get(_sender_key(events, key)),
-    )
+    request = requests[key]
+    previous = requests.get(_previous_key(events, key))
+    sender = requests.get(_sender_key(events, key))
     return msgspec.structs.replace(
         view_request(request),
         handoff=None if sender is None else _handoff_diff(sender, events, request),
@@ -242,7 +240,8 @@ def _handoff_diff(last: RecordedRequest, events: Sequence[Event], request: Recor
     run_id = next((source.run_id for source in last.sources if source.run_id), "")
     had = [*_items(last.messages, last.sources), *_later_items(events, response, run_id)]
     got = [*_items(request.messages, request.sources)]
-    ours, theirs = {tool.name for tool in request.tools}, {tool.name for tool in last.tools}
+    ours = {tool.name for tool in request.tools}
+    theirs = {tool.name for tool in last.tools}
     return HandoffDiff(
         last.agent,
         last.key,
@@ -268,7 +267,8 @@ def _later_items(events: Sequence[Event], response: AgentResponded, run_id: str)
 
 def _merge(had: Sequence[_Item], got: Sequence[_Item]) -> Iterator[ChangedMessage]:
     """Yield the messages of both, in the receiver's order."""
-    places, after = {item.id: place for place, item in enumerate(had)}, {item.id for item in got}
+    places = {item.id: place for place, item in enumerate(had)}
+    after = {item.id for item in got}
     position = 0
     for item in got:
         place = places.get(item.id)

@@ -144,14 +144,17 @@ class SessionController:
 
     async def enter(self, turns: RunningTurns, guards: ResponseGuards) -> ActiveSpeaker:
         """Make an agent active: connect if necessary, and send its configuration."""
-        ctx, prepared = turns.ctx, self._prepared
+        ctx = turns.ctx
+        prepared = self._prepared
         # The task of a new activation is known only once the transfer is recorded.
         if prepared is None or prepared.agent is not turns.agent or prepared.task != ctx._task:
             self._is_opening = not self.is_open.is_set()
             prepared = await prepare_agent(turns.agent, ctx, model=self.model, settings=self.settings)
             self._is_opening = False
-        self._prepared, self._claimed = None, ""
-        self.speaker, self.run = ActiveSpeaker(turns, guards, prepared), ctx._run
+        self._prepared = None
+        self._claimed = ""
+        self.speaker = ActiveSpeaker(turns, guards, prepared)
+        self.run = ctx._run
         if self.is_open.is_set():
             await self._configure(prepared.config, changes_agent=True)
         else:
@@ -166,7 +169,9 @@ class SessionController:
 
         If it cannot be built, the current one stays.
         """
-        agent, ctx, current = speaker.turns.agent, speaker.turns.ctx, speaker.prepared
+        agent = speaker.turns.agent
+        ctx = speaker.turns.ctx
+        current = speaker.prepared
         if not agent.is_dynamic and not ctx._routes.conditional:
             return
         try:

@@ -84,7 +84,8 @@ class FunctionInvoker(Struct, dict=True, eq=False):
 
     @cached_property
     def _compiled(self) -> "tuple[ArgumentParser | PlainArgumentParser, tuple[tuple[str, Source], ...]]":
-        tool, defaults = self.signature.tool, self.signature.defaults
+        tool = self.signature.tool
+        defaults = self.signature.defaults
         hints, sources = resolve_annotations(self.signature)
         descriptions = get_parameter_descriptions(get_docstring(self.signature))
         if is_plain(hints, defaults):
@@ -107,7 +108,8 @@ class FunctionInvoker(Struct, dict=True, eq=False):
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the function."""
-        signature, (parser, sources) = self.signature, self._compiled
+        signature = self.signature
+        parser, sources = self._compiled
         kwargs: Any = parser.parse(arguments)
         if type(kwargs) is ToolResult:
             return kwargs
@@ -132,7 +134,8 @@ class FunctionInvoker(Struct, dict=True, eq=False):
 
     async def _collect(self, ctx: RunContext[Any], kwargs: dict[str, Any]) -> Any:
         """Deliver the items of a streaming tool, and return the value of the last one."""
-        name, final = self.signature.tool, None
+        name = self.signature.tool
+        final = None
         # Closed also if the call is cancelled between two items.
         async with aclosing(self.signature.function(**kwargs)) as items:
             async for item in items:

@@ -125,7 +125,8 @@ class LoopAgent(Workflow[Any]):
         Args:
             ctx: The context of the activation.
         """
-        after, iteration = ctx._origin, 0
+        after = ctx._origin
+        iteration = 0
         while not self.max_iterations or iteration < self.max_iterations:
             action, after = await self._run_steps(ctx, after, round=f"{iteration}.")
             if type(action) is BreakLoop:

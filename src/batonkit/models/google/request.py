@@ -197,7 +197,8 @@ _LACKS_WITHOUT_TOOLS = {name: advice for name, advice in LACKS.items() if name !
 
 def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
     """Return the arguments of the SDK call. Raises ModelRequestError."""
-    tools, choice = request.tools, request.tool_choice
+    tools = request.tools
+    choice = request.tool_choice
     settings = require_supported(request.settings, name, LACKS if tools else _LACKS_WITHOUT_TOOLS)
     version = version_of(model)
     texts, contents = as_contents(request.messages, needs_signatures=version >= (3, 0))
