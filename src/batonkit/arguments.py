@@ -81,17 +81,32 @@ class _Expected(Struct, frozen=True):
 
 
 def check_arguments(function: F) -> F:
-    """Decorate a function or `__init__` so that a wrong argument raises SetupError.
+    """Make a function, an `__init__` or a dataclass raise SetupError for a wrong argument.
 
     An unknown keyword, or a value that does not fit its annotation, is named with what would work. The function's own
     checks come first, because their messages say more.
     """
+    if isinstance(function, type):
+        function.__init__ = check_arguments(function.__init__)
+        return function  # pyright: ignore[reportReturnType]
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         is_init = function.__name__ == "__init__"
         callee = type(args[0]).__name__ if is_init else function.__name__
-        return _call_checked(function, function, callee, args, kwargs)
+        owner = _name_given(function, args, kwargs) if is_init else ""
+        return _call_checked(function, callee, owner or f"{callee}()", args, kwargs)
+
+    return wrapper  # pyright: ignore[reportReturnType]
+
+
+def check_names(function: F) -> F:
+    """Make a function raise SetupError for an unknown keyword. What it makes checks the values."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        check_keywords(function.__name__, kwargs, _parameters_of(function))
+        return function(*args, **kwargs)
 
     return wrapper  # pyright: ignore[reportReturnType]
 
@@ -142,54 +157,42 @@ def check_callback(what: str, callback: Any, *parameters: str) -> None:
         raise SetupError(f"{what} is called with {form}, but it takes {accepted}") from None
 
 
-def construct(kind: type, make: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Create an object, with SetupError for a wrong argument; for the `__call__` of a metaclass."""
-    init: Any = kind.__init__
-    if kwargs and not _takes_any_keyword(init):
-        check_keywords(kind.__name__, kwargs, _parameters_of(init))
-    if not init.__module__.startswith("batonkit."):
-        return make(*args, **kwargs)
-    # The owner is the agent's name, as in the messages of other checks.
-    name = args[0] if args else kwargs.get("name")
-    owner = f"`{name}`" if isinstance(name, str) and name else kind.__name__
-    return _call_checked(make, init, kind.__name__, (None, *args), kwargs, owner=owner, call_args=args)
+def _name_given(init: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return the name of the new object, quoted, if that is the first parameter; else ""."""
+    if _parameters_of(init)[:1] != ("name",):
+        return ""
+    name = args[1] if len(args) > 1 else kwargs.get("name")
+    return f"`{name}`" if isinstance(name, str) and name else ""
 
 
 def _call_checked(
-    function: Callable[..., Any],
-    signed: Callable[..., Any],
-    callee: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    owner: str = "",
-    call_args: tuple[Any, ...] | None = None,
+    function: Callable[..., Any], callee: str, owner: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     try:
-        result = function(*(args if call_args is None else call_args), **kwargs)
+        result = function(*args, **kwargs)
     except (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
-        known = _parameters_of(signed)
+        known = _parameters_of(function)
         for name in kwargs if isinstance(error, TypeError) else ():
             if name not in known:
                 raise unknown_argument(callee, name, known) from None
-        problem = _find_problem(signed, owner or f"{callee}()", args, kwargs)
+        problem = _find_problem(function, owner, args, kwargs)
         if not problem and isinstance(error, TypeError):
-            problem = _find_binding_problem(signed, callee, args, kwargs)
+            problem = _find_binding_problem(function, callee, args, kwargs)
         if not problem and isinstance(error, RecursionError):
             problem = f"{callee}() has an argument that is nested too deeply; give a flatter one"
         if problem:
             raise SetupError(problem) from error
         raise
-    require(_find_problem(signed, owner or f"{callee}()", args, kwargs))
+    require(_find_problem(function, owner, args, kwargs))
     return result
 
 
-def _find_binding_problem(signed: Callable[..., Any], callee: str, args: tuple[Any, ...], kwargs: Any) -> str:
+def _find_binding_problem(function: Callable[..., Any], callee: str, args: tuple[Any, ...], kwargs: Any) -> str:
     """Describe missing or too many arguments; "" if there are neither."""
     try:
-        signature(signed).bind(*args, **kwargs)
+        signature(function).bind(*args, **kwargs)
     except TypeError as error:
-        parameters = signature(signed).parameters.values()
+        parameters = signature(function).parameters.values()
         by_name = [f"{each.name}=…" for each in parameters if each.kind is each.KEYWORD_ONLY]
         if "too many" in str(error) and by_name:
             examples = ", ".join(by_name[:3])
@@ -205,7 +208,10 @@ def require(problem: str) -> None:
 
 
 class CheckedStructMeta(StructMeta):
-    """The metaclass of structs that users create: wrong arguments raise SetupError."""
+    """The metaclass of structs that users create: wrong arguments raise SetupError.
+
+    msgspec allows neither `__init__` nor `__new__`, and calls `__post_init__` only if all keywords are known.
+    """
 
     if not TYPE_CHECKING:  # Type checkers derive the parameters from the fields.
 
@@ -232,11 +238,6 @@ def _parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """List the parameters of a function that a caller can name."""
     parameters = signature(function).parameters.values()
     return tuple(each.name for each in parameters if not each.kind.name.startswith("VAR_") and each.name != "self")
-
-
-@cache
-def _takes_any_keyword(function: Callable[..., Any]) -> bool:
-    return any(each.kind is each.VAR_KEYWORD for each in signature(function).parameters.values())
 
 
 def _find_problem(
@@ -328,7 +329,8 @@ def _to_expected(annotation: Any) -> _Expected | None:
     plain = _PLAIN.get(annotation) if isinstance(annotation, Hashable) else None
     if plain is not None:
         return plain
-    origin, parts = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    parts = get_args(annotation)
     if origin in (Union, UnionType):
         return _any_of([_to_expected(part) for part in parts])
     if origin is Literal:

@@ -12,6 +12,9 @@ from .wording import show, type_of
 class BatonError(Exception):
     """Base class of every error that Baton raises."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
 
 class SetupError(BatonError):
     """The program is put together in a way that cannot work: fix the code or the configuration."""
@@ -31,7 +34,8 @@ class InvalidIdError(SetupError):
 
     def __init__(self, parameter: str, id: str, character: str, allowed: str) -> None:
         super().__init__(f"{parameter} is {show(id)}, which contains {character!r}; use {allowed}")
-        self.parameter, self.id = parameter, id
+        self.parameter = parameter
+        self.id = id
 
 
 class MissingExtraError(SetupError, ImportError):
@@ -61,7 +65,9 @@ class ModelError(BatonError):
         self, message: str, *, model: str = "", retryable: bool = False, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
-        self.model, self.retryable, self.retry_after = model, retryable, retry_after
+        self.model = model
+        self.retryable = retryable
+        self.retry_after = retry_after
         self.given_up = False
 
 
@@ -136,7 +142,9 @@ class OutputError(ModelError):
 
     def __init__(self, agent: str, expected: str, problems: str) -> None:
         super().__init__(f"`{agent}` must answer with {expected}, but its model failed to: {problems}")
-        self.agent, self.expected, self.problems = agent, expected, problems
+        self.agent = agent
+        self.expected = expected
+        self.problems = problems
 
 
 class TaskResultError(OutputError):
@@ -154,7 +162,9 @@ class UnknownToolError(ModelError):
 
     def __init__(self, agent: str, tool: str, available: Sequence[str]) -> None:
         super().__init__(f"the model of `{agent}` keeps calling `{tool}`; its tools are: {quote_names(available)}")
-        self.agent, self.tool, self.available = agent, tool, tuple(available)
+        self.agent = agent
+        self.tool = tool
+        self.available = tuple(available)
 
 
 class ToolError(BatonError):
@@ -199,7 +209,8 @@ class ToolsUnavailableError(ToolError):
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(f"could not load tools from {source}: {reason}")
-        self.source, self.reason = source, reason
+        self.source = source
+        self.reason = reason
 
 
 class RunError(BatonError):
@@ -217,9 +228,13 @@ class LimitError(RunError):
     """
 
     def __init__(self, limit: str, allowed: float, path: Sequence[str], *, share: object = None) -> None:
-        where, part = " → ".join(path[-8:]), "an agent called as a tool" if share is not None else "the run"
+        where = " → ".join(path[-8:])
+        part = "an agent called as a tool" if share is not None else "the run"
         super().__init__(f"{part} reached its limit of {allowed:g} {limit} at {where}; raise it with Limits({limit}=…)")
-        self.share, self.limit, self.allowed, self.path = share, limit, allowed, tuple(path)
+        self.share = share
+        self.limit = limit
+        self.allowed = allowed
+        self.path = tuple(path)
 
 
 class UnknownPriceError(RunError):
@@ -248,7 +263,8 @@ class TurnLimitError(RunError):
 
     def __init__(self, agent: str, max_turns: int) -> None:
         super().__init__(f"`{agent}` has no answer after {max_turns} turns; raise the limit with Agent(max_turns=…)")
-        self.agent, self.max_turns = agent, max_turns
+        self.agent = agent
+        self.max_turns = max_turns
 
 
 class TransferError(RunError):
@@ -263,7 +279,9 @@ class TransferError(RunError):
     def __init__(self, source: str, target: str, reachable: Sequence[str], *, reason: str = "") -> None:
         known = f"`{source}` cannot transfer to `{target}`; it can reach: {quote_names(reachable)}"
         super().__init__(reason or known + (nearest(target, reachable) or "."))
-        self.source, self.target, self.reachable = source, target, tuple(reachable)
+        self.source = source
+        self.target = target
+        self.reachable = tuple(reachable)
 
 
 class HandoffInputError(TransferError):
@@ -289,11 +307,14 @@ class LoopError(TransferError):
     """
 
     def __init__(self, source: str, target: str, times: int, path: Sequence[str], *, cycle: Sequence[str]) -> None:
-        is_pair, ring = len(cycle) == 3, " → ".join(f"`{agent}`" for agent in cycle)
+        is_pair = len(cycle) == 3
+        ring = " → ".join(f"`{agent}`" for agent in cycle)
         what = f"`{source}` and `{target}` transferred back and forth" if is_pair else f"control went round {ring}"
         advice = "change their instructions, or name an agent that takes over with Runner(loop_fallback=…)"
         super().__init__(source, target, (), reason=f"{what} {times} times without progress; {advice}")
-        self.times, self.path, self.cycle = times, tuple(path), tuple(cycle)
+        self.times = times
+        self.path = tuple(path)
+        self.cycle = tuple(cycle)
 
 
 class BranchesFailedError(RunError):
@@ -307,7 +328,8 @@ class BranchesFailedError(RunError):
     def __init__(self, agent: str, errors: Mapping[str, Exception]) -> None:
         each = "; ".join(f"`{name}`: {type(error).__name__}: {error}" for name, error in errors.items())
         super().__init__(f"{len(errors)} of the branches of `{agent}` failed: {each}")
-        self.agent, self.errors = agent, dict(errors)
+        self.agent = agent
+        self.errors = dict(errors)
 
 
 class BranchTimeoutError(RunError):
@@ -321,7 +343,9 @@ class BranchTimeoutError(RunError):
 
     def __init__(self, agent: str, branch: str, seconds: float) -> None:
         super().__init__(f"branch `{branch}` of `{agent}` did not finish within {seconds:g} s")
-        self.agent, self.branch, self.seconds = agent, branch, seconds
+        self.agent = agent
+        self.branch = branch
+        self.seconds = seconds
 
 
 class GuardrailTrippedError(RunError):
@@ -348,8 +372,12 @@ class GuardrailTrippedError(RunError):
     ) -> None:
         what = f"a call of `{tool}` by `{agent}`" if stage == "tool" else f"the {stage} of `{agent}`"
         super().__init__(f"guardrail `{guardrail}` stopped {what}{f': {reason}' if reason else ''}")
-        self.guardrail, self.agent, self.stage = guardrail, agent, stage
-        self.reason, self.verdict, self.tool = reason, verdict, tool
+        self.guardrail = guardrail
+        self.agent = agent
+        self.stage = stage
+        self.reason = reason
+        self.verdict = verdict
+        self.tool = tool
 
 
 class GuardrailFailedError(RunError):
@@ -364,7 +392,9 @@ class GuardrailFailedError(RunError):
     def __init__(self, guardrail: str, agent: str, *, stage: Literal["input", "output", "tool"], reason: str) -> None:
         what = f"a tool call by `{agent}`" if stage == "tool" else f"the {stage} of `{agent}`"
         super().__init__(f"guardrail `{guardrail}` could not check {what}: it raised {reason}")
-        self.guardrail, self.agent, self.stage = guardrail, agent, stage
+        self.guardrail = guardrail
+        self.agent = agent
+        self.stage = stage
 
 
 class TaskFailedError(RunError):
@@ -387,7 +417,10 @@ class RemoteError(BatonError):
 
     def __init__(self, agent: str, reason: str, *, task_id: str = "", state: str = "") -> None:
         super().__init__(f"remote agent `{agent}` failed: {reason}")
-        self.agent, self.reason, self.task_id, self.state = agent, reason, task_id, state
+        self.agent = agent
+        self.reason = reason
+        self.task_id = task_id
+        self.state = state
 
 
 class RemoteRejectedError(RemoteError):
@@ -409,7 +442,8 @@ class NotEncodableError(RunError):
     def __init__(self, what: str, value: object, reason: str) -> None:
         remedy = "use JSON values, dataclasses or pydantic models, and keep other objects in the run's context"
         super().__init__(f"{what} is {type_of(value)}, which cannot be written to the log ({reason}); {remedy}")
-        self.what, self.value = what, value
+        self.what = what
+        self.value = value
 
 
 class RunNotFoundError(RunError):
@@ -428,7 +462,9 @@ class RunNotFoundError(RunError):
             else f"no run `{run_id}` waits to be resumed: it is finished, or belongs to another runner; "
             f"waiting here: {quote_names(waiting[:5])}{nearest(run_id, waiting)}"
         )
-        self.run_id, self.waiting, self.store = run_id, tuple(waiting), store
+        self.run_id = run_id
+        self.waiting = tuple(waiting)
+        self.store = store
 
 
 class TeamChangedError(RunError):
@@ -444,7 +480,8 @@ class TeamChangedError(RunError):
         need = f"because it started with `{missing_root}`, which this team does not have"
         remedy = f"Resume it with the original team, {need if missing_root else accept}"
         super().__init__(f"run `{run_id}` began with a different team: {'; '.join(differences)}. {remedy}")
-        self.run_id, self.differences = run_id, tuple(differences)
+        self.run_id = run_id
+        self.differences = tuple(differences)
 
 
 class MissingOptionsError(RunError):
@@ -466,7 +503,8 @@ class MissingOptionsError(RunError):
             arguments.append(f"agent_options={{{', '.join(agents)}}}")
         what = "options that a log cannot hold, and that must be passed again"
         super().__init__(f"run `{run_id}` has {what}: resume({run_id!r}, {', '.join(arguments)})")
-        self.run_id, self.missing = run_id, tuple(missing)
+        self.run_id = run_id
+        self.missing = tuple(missing)
 
 
 class AnswerError(RunError):
@@ -509,7 +547,8 @@ class WorkerDiedError(RunError):
             f"{deaths} workers died one after the other while they drove run `{run_id}`; find out why, "
             f"for example out of memory, then `baton runs retry {run_id}`"
         )
-        self.run_id, self.deaths = run_id, deaths
+        self.run_id = run_id
+        self.deaths = deaths
 
 
 class ReplayMismatchError(RunError):
@@ -525,7 +564,10 @@ class ReplayMismatchError(RunError):
     def __init__(self, key: str, recorded: str, produced: str, skipped: str = "") -> None:
         end = f" and skips the recorded `{skipped}`" if skipped else ""
         super().__init__(f"at `{key}` the log has {recorded}, but the code produces {produced}{end}")
-        self.key, self.recorded, self.produced, self.skipped = key, recorded, produced, skipped
+        self.key = key
+        self.recorded = recorded
+        self.produced = produced
+        self.skipped = skipped
 
 
 class LogError(RunError):
@@ -538,7 +580,8 @@ class LogError(RunError):
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"the log cannot be read at event {position}: {reason}")
-        self.position, self.reason = position, reason
+        self.position = position
+        self.reason = reason
 
 
 class StoreError(BatonError):
@@ -563,7 +606,8 @@ class RunConflictError(StoreError):
 
     def __init__(self, run_id: str, reason: str, *, problem: str = "is driven by another worker") -> None:
         super().__init__(f"run `{run_id}` {problem}: {reason}")
-        self.run_id, self.reason = run_id, reason
+        self.run_id = run_id
+        self.reason = reason
 
 
 class RunExistsError(StoreError):
@@ -592,7 +636,9 @@ class ThreadBusyError(StoreError):
             f"thread `{thread}` is busy: its run `{run_id}` is {status}; resume, cancel or delete that run first, "
             'or let the message wait: when_busy="queue"'
         )
-        self.thread, self.run_id, self.status = thread, run_id, status
+        self.thread = thread
+        self.run_id = run_id
+        self.status = status
 
 
 class InboxFullError(StoreError):
@@ -601,7 +647,8 @@ class InboxFullError(StoreError):
     def __init__(self, thread: str, limit: int) -> None:
         hint = "wait for its run to finish, or cancel some of them"
         super().__init__(f"{limit} messages wait for thread `{thread}` already; {hint}")
-        self.thread, self.limit = thread, limit
+        self.thread = thread
+        self.limit = limit
 
 
 class MessageGoneError(StoreError):

@@ -280,7 +280,8 @@ class Log:
         Args:
             key: The key.
         """
-        index, inside = self._indexed(), self._keys_inside(key)
+        index = self._indexed()
+        inside = self._keys_inside(key)
         for known in inside:
             self._unvisited.pop(known, None)
         return [index[known] for known in inside]
@@ -315,7 +316,8 @@ class Log:
         return any(around in index and around not in self._unvisited for around in keys.ancestors(key))
 
     def _indexed(self) -> dict[str, Event]:
-        index, events = self._index, self.events
+        index = self._index
+        events = self.events
         if len(index) < len(events):
             for event in events[len(index) :]:
                 if event.key in index:

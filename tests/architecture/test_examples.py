@@ -1,4 +1,4 @@
-"""Every example runs offline, says that its model is scripted, and does what its lesson says."""
+"""Every example runs offline, says that its model is scripted, and prints what it is about."""
 
 import ast
 import asyncio
@@ -20,59 +20,60 @@ from batonkit.models import ModelRequest
 from batonkit.testing import call
 
 FOLDER = REPOSITORY / "examples"
-EXAMPLES = sorted(FOLDER.glob("*/[0-9][0-9]_*.py"), key=lambda example: example.name)
+EXAMPLES = sorted(file for file in FOLDER.glob("*/*.py") if file.parent.name != "deploy")
+DEMO = FOLDER / "first_steps" / "demo.py"
 MOST_LINES = 60
 
 KEY_LINES = {
-    "00_demo.py": "It is 25 °C in Beijing right now: a good day for a walk in the hutongs.",
-    "01_one_agent.py": "Guide: I answer questions about your order, in one sentence.",
-    "02_tools.py": "Shopkeeper: price failed -> quantity must be at least 1",
-    "03_transfer.py": "RouterAgent → WeatherAgent",
-    "04_handoffs.py": "tools of Desk: transfer_to_bookings, escalate",
-    "05_function_returns_agent.py": "Refunds was told: Settle the refund of order A-17.",
-    "06_structured_output.py": "output: Trip(city='Lisbon', nights=3), 270 EUR",
-    "07_streaming.py": "5 pieces of text, 7 events in the log; deltas are not logged",
-    "08_interrupt_and_resume.py": "book_flight ran twice up to the question, the search ran 1 time",
-    "09_approval.py": "completed: A and B are paid back, C is not. Paid: [5.0, 60.0]",
-    "10_your_own_agent.py": "Doorman → Bouncer",
-    "11_history.py": "  UserMessage: For context: [Nurse] `file_of` tool returned result: Ada: allergic to nuts.",
-    "12_retry_and_failover.py": "spare: The spare model answers.",
-    "13_then_and_back.py": "path: Editor → Researcher → Editor → Writer → Checker",
-    "14_triage.py": "Refunds was told: Settle order A-17: refund, priority 1.",
-    "15_redaction.py": "no number or address reached Billing; the log is whole",
-    "16_conditions.py": "gold at 22:00 may reach concierge, mail; is with Concierge",
-    "17_escalation.py": "the case that Third read: First: restarted it; Second: replaced the cable",
-    "18_handing_back.py": "path: Planner → Trains → Planner → Hotels → Planner",
-    "19_tracing.py": "    handoff Desk to Refunds, requested: ('Refunds', 'Billing')",
-    "20_guardrails.py": "80 EUR are on their way. Paid: [80.0]",
-    "21_research_pipeline.py": "Research answers: Bicycle lanes lower the number of accidents, most studies find.",
-    "22_writer_and_critic.py": "active agents: Article, Drafts, Writer, Critic, Writer, Critic, Publisher",
-    "23_market_research.py": "figures: ['8 of 10 want it', '30 EUR']",
-    "24_supervisor.py": "path: Boss → Search → Boss → Maths → Boss",
-    "25_layered_supervisor.py": "Lawyer had the last word: Not a word of this.",
-    "26_trip_planning.py": "3 steps in 2 rounds: Take the ICE at 9:40 (89 EUR) and stay at Pension Ada (70 EUR).",
-    "27_project_manager.py": "It is out. (12 model calls, 61 events)",
-    "28_deep_agent.py": "The report is in report.md. Tides come about twice a day. [1]",
-    "29_survives_a_restart.py": "tuesday: completed, The money is on its way.",
-    "30_threads.py": "Bookings is active: the second run started there, not with Desk",
-    "31_never_twice.py": "completed: Ada has her 100 EUR. The tool ran 1 time.",
-    "32_fork.py": "second: You fly to Rome at 07:10.",
-    "33_crash_laboratory.py": "14 crashes in a run of 9 events, 14 resumes: the same outcome every time",
-    "34_middleware.py": "Billing: The bill is on its way to ada@example.org. (5 model calls)",
-    "35_compaction.py": "1/m4/compact replaced everything up to 1/m2: Orders A-1 to A-2 were delivered.",
-    "36_options_per_run.py": "Help customers. Be brief. [track]",
-    "37_steer_a_conversation.py": "first:    I have read: Red shoes, please. / Blue ones, I mean.",
-    "38_streaming_tools.py": "2 model calls; the answer: 6 letters are in letters.zip",
-    "39_task_with_a_digression.py": 'Desk reads as the result of its call: {"day":"Monday","people":2}',
-    "40_mcp.py": "warehouse_reserve failed: Error executing tool reserve: there are only 3 of lamp",
-    "41_a2a.py": "completed: Weather says Rome has been warned.",
-    "42_three_mcp_servers.py": "in the log of git: Say when the call is",
-    "43_http_api.py": "Done: four people at 20:30.",
-    "44_ag_ui.py": "Red it is: I paint the door.",
-    "45_voice_desk.py": "4600 ms of speech, 1 connection, active: Triage",
-    "46_workers.py": "1000 of 1000 runs completed; exit codes of the workers: [-9, 0, 0]",
-    "47_costs.py": "  Desk → Expert: 2400 tokens, $0.0290",
-    "48_smaller_prompts.py": "the chapters in the last request: [76, 76, 880] characters",
+    "demo.py": "It is 25 °C in Beijing right now: a good day for a walk in the hutongs.",
+    "one_agent.py": "Guide: I answer questions about your order, in one sentence.",
+    "tools.py": "Shopkeeper: price failed -> quantity must be at least 1",
+    "transfer.py": "RouterAgent → WeatherAgent",
+    "handoffs.py": "tools of Desk: transfer_to_bookings, escalate",
+    "function_returns_agent.py": "Refunds was told: Settle the refund of order A-17.",
+    "structured_output.py": "output: Trip(city='Lisbon', nights=3), 270 EUR",
+    "streaming.py": "5 pieces of text, 7 events in the log; deltas are not logged",
+    "interrupt_and_resume.py": "book_flight ran twice up to the question, the search ran 1 time",
+    "approval.py": "completed: A and B are paid back, C is not. Paid: [5.0, 60.0]",
+    "your_own_agent.py": "Doorman → Bouncer",
+    "history.py": "  UserMessage: For context: [Nurse] `file_of` tool returned result: Ada: allergic to nuts.",
+    "retry_and_failover.py": "spare: The spare model answers.",
+    "then_and_back.py": "path: Editor → Researcher → Editor → Writer → Checker",
+    "triage.py": "Refunds was told: Settle order A-17: refund, priority 1.",
+    "redaction.py": "no number or address reached Billing; the log is whole",
+    "conditions.py": "gold at 22:00 may reach concierge, mail; is with Concierge",
+    "escalation.py": "the case that Third read: First: restarted it; Second: replaced the cable",
+    "handing_back.py": "path: Planner → Trains → Planner → Hotels → Planner",
+    "tracing.py": "    handoff Desk to Refunds, requested: ('Refunds', 'Billing')",
+    "guardrails.py": "80 EUR are on their way. Paid: [80.0]",
+    "research_pipeline.py": "Research answers: Bicycle lanes lower the number of accidents, most studies find.",
+    "writer_and_critic.py": "active agents: Article, Drafts, Writer, Critic, Writer, Critic, Publisher",
+    "market_research.py": "figures: ['8 of 10 want it', '30 EUR']",
+    "supervisor.py": "path: Boss → Search → Boss → Maths → Boss",
+    "layered_supervisor.py": "Lawyer had the last word: Not a word of this.",
+    "trip_planning.py": "3 steps in 2 rounds: Take the ICE at 9:40 (89 EUR) and stay at Pension Ada (70 EUR).",
+    "project_manager.py": "It is out. (12 model calls, 61 events)",
+    "deep_agent.py": "The report is in report.md. Tides come about twice a day. [1]",
+    "survives_a_restart.py": "tuesday: completed, The money is on its way.",
+    "threads.py": "Bookings is active: the second run started there, not with Desk",
+    "never_twice.py": "completed: Ada has her 100 EUR. The tool ran 1 time.",
+    "fork.py": "second: You fly to Rome at 07:10.",
+    "crash_laboratory.py": "14 crashes in a run of 9 events, 14 resumes: the same outcome every time",
+    "middleware.py": "Billing: The bill is on its way to ada@example.org. (5 model calls)",
+    "compaction.py": "1/m4/compact replaced everything up to 1/m2: Orders A-1 to A-2 were delivered.",
+    "options_per_run.py": "Help customers. Be brief. [track]",
+    "steer_a_conversation.py": "first:    I have read: Red shoes, please. / Blue ones, I mean.",
+    "streaming_tools.py": "2 model calls; the answer: 6 letters are in letters.zip",
+    "task_with_a_digression.py": 'Desk reads as the result of its call: {"day":"Monday","people":2}',
+    "mcp_tools.py": "warehouse_reserve failed: Error executing tool reserve: there are only 3 of lamp",
+    "remote_agent.py": "completed: Weather says Rome has been warned.",
+    "three_mcp_servers.py": "in the log of git: Say when the call is",
+    "http_api.py": "Done: four people at 20:30.",
+    "agui_frontend.py": "Red it is: I paint the door.",
+    "voice_desk.py": "4600 ms of speech, 1 connection, active: Triage",
+    "workers.py": "1000 of 1000 runs completed; exit codes of the workers: [-9, 0, 0]",
+    "costs.py": "  Desk → Expert: 2400 tokens, $0.0290",
+    "smaller_prompts.py": "the chapters in the last request: [76, 76, 880] characters",
 }
 
 
@@ -80,7 +81,7 @@ def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command],
         cwd=REPOSITORY,
-        # The demo would otherwise fetch a model of 1.1 GB; lessons play their scripts anyway.
+        # The demo would otherwise fetch a model of 1.1 GB; the others play their scripts anyway.
         env={**os.environ, "BATON_MODEL": "scripted", **environment},
         capture_output=True,
         text=True,
@@ -111,46 +112,47 @@ def _any_model(request: ModelRequest) -> str | ToolCall:
 
 
 def _commands_in(example: Path) -> list[list[str]]:
-    """The command lines in the docstring of a lesson."""
+    """The command lines in the docstring of an example."""
     docstring = ast.get_docstring(ast.parse(example.read_text(encoding="utf-8"))) or ""
     lines = [line.strip() for line in docstring.splitlines()]
     return [shlex.split(line) for line in lines if line.startswith(("python ", "baton "))]
 
 
 def test_every_example_has_a_key_line() -> None:
-    assert [example.name for example in EXAMPLES] == list(KEY_LINES), "add a line that the lesson prints to KEY_LINES"
+    names = sorted(example.name for example in EXAMPLES)
+    assert names == sorted(KEY_LINES), "add a line that the example prints to KEY_LINES, under a name no other has"
 
 
 def test_the_index_lists_every_example_in_the_section_of_its_folder() -> None:
     _, *sections = re.split(r"^## ", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     listed: dict[str, list[str]] = {}
     for section in sections:
-        lessons = re.findall(r"\((\w+)/([0-9]{2}_\w+\.py)\)", section)
+        rows = re.findall(r"^\| \[`\w+`\]\((\w+)/(\w+\.py)\)", section, re.MULTILINE)
         folders = re.findall(r"^In \[`(\w+)/`\]", section, re.MULTILINE)
-        assert {folder for folder, _ in lessons} == {*folders}, "each section is about one folder"
+        assert {folder for folder, _ in rows} == {*folders}, "each section is about one folder"
         for folder in folders:
-            listed[folder] = [name for _, name in lessons]
+            listed[folder] = sorted(name for _, name in rows)
     expected: dict[str, list[str]] = {}
     for example in EXAMPLES:
         expected.setdefault(example.parent.name, []).append(example.name)
-    assert listed == expected, "add the lesson to the table in examples/README.md, in the order of the numbers"
+    assert listed == expected, "add the example to the table of its folder in examples/README.md"
 
 
 def test_no_example_is_outside_the_folders() -> None:
     assert [*FOLDER.glob("*.py")] == []
 
 
-# A lesson may fetch a server with npx the first time.
+# An example may fetch a server with npx the first time.
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
-def test_an_example_runs_and_shows_its_lesson(example: Path) -> None:
+def test_an_example_runs_and_prints_its_key_line(example: Path) -> None:
     finished = _run(str(example.relative_to(REPOSITORY)))
-    if finished.stderr.startswith("this lesson needs"):
+    if finished.stderr.startswith("this example needs"):
         pytest.skip(finished.stderr.strip())
     assert finished.returncode == 0, finished.stderr
     lines = finished.stdout.splitlines()
     notice = "print the notice first: `print(model.notice)` with scripted_or_real"
-    assert lines[0].startswith("scripted model"), f"{notice}, or the same sentence as the other lessons"
+    assert lines[0].startswith("scripted model"), f"{notice}, or the same sentence as the other examples"
     assert KEY_LINES[example.name] in lines
     assert "Traceback" not in finished.stderr
 
@@ -166,19 +168,16 @@ async def test_an_example_runs_with_the_model_that_the_environment_names(example
         finished = await asyncio.to_thread(
             _run, str(example.relative_to(REPOSITORY)), BATON_MODEL="openai:gpt-4.1", **address
         )
-    if finished.stderr.startswith("this lesson needs"):
+    if finished.stderr.startswith("this example needs"):
         pytest.skip(finished.stderr.strip())
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.startswith("model: openai:gpt-4.1; it may behave differently from the script\n")
-    assert server.requests, "the lesson printed the notice without asking the model"
+    assert server.requests, "the example printed the notice without asking the model"
 
 
-def test_the_index_says_which_lessons_need_their_scripts() -> None:
-    text = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
-    sentence = text.partition("all lessons except ")[2].partition(" ask a real model")[0]
-    ranges = re.findall(r"(\d+)(?: to (\d+))?", sentence)
-    named = {number for first, last in ranges for number in range(int(first), int(last or first) + 1)}
-    assert named == {int(example.name[:2]) for example in EXAMPLES[1:] if example not in WITH_ANY_MODEL}
+def test_the_index_marks_the_examples_that_need_their_scripts() -> None:
+    marked = re.findall(r"\((\w+/\w+\.py)\) †", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert {FOLDER / name for name in marked} == {*EXAMPLES} - {*WITH_ANY_MODEL, DEMO}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
@@ -186,7 +185,9 @@ def test_an_example_is_one_page(example: Path) -> None:
     assert len(example.read_text(encoding="utf-8").splitlines()) <= MOST_LINES, f"at most {MOST_LINES} lines"
 
 
-@pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda example: example.stem)
+@pytest.mark.parametrize(
+    "example", [example for example in EXAMPLES if example != DEMO], ids=lambda example: example.stem
+)
 def test_the_commands_in_its_docstring_work(example: Path) -> None:
     (python, script), *others = _commands_in(example)
     assert (python, script) == ("python", str(example.relative_to(REPOSITORY)))

@@ -20,10 +20,8 @@ from tests.architecture.shape import (
 _COMPLEX = re.compile(r"def (\w+)\(.*# noqa: C901$", re.MULTILINE)
 COMPLEX_FUNCTIONS = {
     "src/batonkit/cli/display.py: _show_event",
-    "src/batonkit/models/retry.py: _respond",
     "src/batonkit/otel/spans.py: _trace",
     "src/batonkit/realtime/agent.py: _process",
-    "src/batonkit/realtime/controller.py: on_signal",
     "src/batonkit/serving/a2a/projection.py: apply",
     "src/batonkit/testing/transcripts.py: _line",
     "tests/laws/realtime_sessions.py: _perform",

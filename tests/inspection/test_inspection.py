@@ -11,10 +11,10 @@ from batonkit.events import RunResumed
 from batonkit.handoffs.filters import remove_all_tools
 from batonkit.inspection.comparison import compare_runs
 from batonkit.inspection.policies import estimate_policies
-from batonkit.inspection.requests import estimate_tokens, view_compared
+from batonkit.inspection.requests import view_compared
 from batonkit.inspection.teams import describe_team
 from batonkit.inspection.usage import merge_usage, usage_by
-from batonkit.messages import Usage
+from batonkit.messages import Usage, estimate_tokens
 from batonkit.testing import ScriptedModel, call, say
 
 
@@ -78,7 +78,7 @@ async def test_the_estimate_for_the_policy_of_a_run_is_what_its_agents_read(poli
     result = await runner.run("refund A-1")
     events, requests = await runner.events(result.run_id), await runner.requests(result.run_id)
     estimates = {each.policy: each.tokens for each in estimate_policies(events)}
-    read = sum(estimate_tokens(message) for request in requests.values() for message in request.messages)
+    read = sum(estimate_tokens([each for each in request.messages if each]) for request in requests.values())
     assert estimates[policy] == read
     assert estimates["none"] < estimates["verbatim"]
 

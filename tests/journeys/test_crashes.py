@@ -1,4 +1,4 @@
-"""The teams of the lessons survive a crash after every event."""
+"""The teams of the examples survive a crash after every event."""
 
 import importlib.util
 from pathlib import Path
@@ -12,13 +12,13 @@ from batonkit.runner import Interrupt
 from batonkit.testing import assert_survives_crashes
 
 
-def _can_be_crashed(lesson: Path) -> bool:
-    """Return whether a lesson has a runner and starts no processes, which would take minutes here."""
-    text = lesson.read_text(encoding="utf-8")
+def _can_be_crashed(example: Path) -> bool:
+    """Return whether an example has a runner and starts no processes, which would take minutes here."""
+    text = example.read_text(encoding="utf-8")
     return "\nrunner = Runner(" in text and "sys.executable" not in text
 
 
-LESSONS = [lesson for lesson in sorted((REPOSITORY / "examples").glob("*/[0-9]*.py")) if _can_be_crashed(lesson)]
+EXAMPLES = [example for example in sorted((REPOSITORY / "examples").glob("*/*.py")) if _can_be_crashed(example)]
 
 
 def answer(interrupt: Interrupt) -> Any:
@@ -26,8 +26,8 @@ def answer(interrupt: Interrupt) -> Any:
     return True if isinstance(payload, dict) and "approval" in payload.values() else "yes"
 
 
-def runner_of(lesson: Path) -> Runner[Any, Any]:
-    spec = importlib.util.spec_from_file_location(f"lesson_{lesson.stem}", lesson)
+def runner_of(example: Path) -> Runner[Any, Any]:
+    spec = importlib.util.spec_from_file_location(f"example_{example.stem}", example)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -35,12 +35,12 @@ def runner_of(lesson: Path) -> Runner[Any, Any]:
     return module.runner
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
-async def test_the_team_of_a_lesson_survives_crashes(lesson: Path) -> None:
-    runner = runner_of(lesson)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+async def test_the_team_of_an_example_survives_crashes(example: Path) -> None:
+    runner = runner_of(example)
     report = await assert_survives_crashes(runner.with_store, "Please do it.", answers=answer)
     assert report.crashes >= report.events
 
 
-def test_lessons_are_found() -> None:
-    assert len(LESSONS) >= 10
+def test_examples_are_found() -> None:
+    assert len(EXAMPLES) >= 10

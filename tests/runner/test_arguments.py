@@ -42,9 +42,9 @@ async def test_run_args_can_be_passed_on() -> None:
 
 
 def test_an_unknown_argument_of_runner_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(SetupError, match=r"Runner\(\) has no argument `modell`; did you mean `model`\?"):
+    with pytest.raises(SetupError, match=r"Runner has no argument `modell`; did you mean `model`\?"):
         make_runner(modell="x")
-    with pytest.raises(SetupError, match=r"Runner\(\) has no argument `zzz`; its arguments are: `model`, "):
+    with pytest.raises(SetupError, match=r"Runner has no argument `zzz`; its arguments are: `agent`, `model`, "):
         make_runner(zzz=1)
 
 

@@ -93,7 +93,8 @@ class A2AServiceClient:
         offered = [each.protocol_binding for each in card.supported_interfaces]
         bindings = [each for each in _HTTP_BINDINGS if each in offered] or [TransportProtocol.GRPC]
         if bindings[0] == TransportProtocol.GRPC and TransportProtocol.GRPC not in offered:
-            offers, known = ", ".join(offered) or "no interfaces", ", ".join([*_HTTP_BINDINGS, TransportProtocol.GRPC])
+            offers = ", ".join(offered) or "no interfaces"
+            known = ", ".join([*_HTTP_BINDINGS, TransportProtocol.GRPC])
             raise InvalidAgentResponseError(f"the agent card offers {offers}; this client speaks {known}")
         if bindings[0] == TransportProtocol.GRPC and find_spec("grpc") is None:
             needed = "which needs grpcio: pip install 'a2a-sdk[grpc]'"
@@ -159,7 +160,8 @@ class A2AServiceClient:
 
     async def send(self, message: pb.Message) -> AsyncGenerator[pb.StreamResponse]:
         """Send a message and yield the responses; without streaming, one task that must be polled."""
-        client, request = await self.client(), pb.SendMessageRequest(message=message)
+        client = await self.client()
+        request = pb.SendMessageRequest(message=message)
         await self._connect()
         context = await self._call_context(is_stream=self.supports_streaming)
         async for response in self._responses(client.send_message(request, context=context)):
@@ -171,7 +173,8 @@ class A2AServiceClient:
         if not self.supports_streaming:
             yield pb.StreamResponse(task=await self.get(task_id))
             return
-        request, context = pb.SubscribeToTaskRequest(id=task_id), await self._call_context(is_stream=True)
+        request = pb.SubscribeToTaskRequest(id=task_id)
+        context = await self._call_context(is_stream=True)
         async for response in self._responses(client.subscribe(request, context=context)):
             yield response
 
@@ -191,13 +194,15 @@ class A2AServiceClient:
 
     async def get(self, task_id: str) -> pb.Task:
         """Return the current state of a task."""
-        client, context = await self.client(), await self._call_context()
+        client = await self.client()
+        context = await self._call_context()
         with reporting_invalid_responses():
             return await client.get_task(pb.GetTaskRequest(id=task_id), context=context)
 
     async def cancel(self, task_id: str) -> None:
         """Cancel a task."""
-        client, context = await self.client(), await self._call_context()
+        client = await self.client()
+        context = await self._call_context()
         with reporting_invalid_responses():
             await client.cancel_task(pb.CancelTaskRequest(id=task_id), context=context)
 
@@ -215,7 +220,8 @@ def origin_of(url: str) -> str:
     """Return the origin of a URL, or of a gRPC address; "" if it has none."""
     try:
         parts = urlsplit(url if "://" in url else f"//{url}")
-        host, port = parts.hostname or "", parts.port
+        host = parts.hostname or ""
+        port = parts.port
     except ValueError:
         return ""
     scheme = parts.scheme or ("grpc" if _is_loopback(host) else "grpcs")

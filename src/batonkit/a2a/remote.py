@@ -13,6 +13,7 @@ from a2a.types.a2a_pb2 import AgentCard, Message, Part, Role
 from a2a.utils.errors import A2AError
 
 from ..agents import AgentContext, BaseAgent, HistoryPolicy
+from ..arguments import check_arguments
 from ..context.values import THREAD_PREFIX
 from ..errors import RemoteError, RemoteRejectedError, SetupError
 from ..events import Action
@@ -54,6 +55,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
     history: HistoryPolicy | None = "answers"
     _is_remote = True
 
+    @check_arguments
     def __init__(
         self,
         url_or_card: str | AgentCard,
@@ -217,7 +219,8 @@ class RemoteAgent(BaseAgent[Any, Any]):
             part = Part(text=answer) if isinstance(answer, str) else to_data_part(answer)
         id = f"{sent['task']}:{question['interruptId'] or question['question']}"
         message = Message(message_id=id, role=Role.ROLE_USER, parts=[part])
-        message.task_id, message.context_id = sent["task"], sent["context"]
+        message.task_id = sent["task"]
+        message.context_id = sent["context"]
         await self._send(ctx, task, message)
 
     def _failure(self, outcome: dict[str, Any], sent: dict[str, Any]) -> RemoteError:

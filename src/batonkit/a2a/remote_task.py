@@ -43,7 +43,9 @@ class RemoteTask:
         Returns:
             The id of the task, or the reply if there is no task, and the id of the context.
         """
-        deadline, delay, may_have_arrived = monotonic() + self._unavailable_timeout, _MIN_DELAY, False
+        deadline = monotonic() + self._unavailable_timeout
+        delay = _MIN_DELAY
+        may_have_arrived = False
         while True:
             try:
                 if not may_have_arrived or not await self._has_moved_on(message):
@@ -72,13 +74,16 @@ class RemoteTask:
     async def outcome(self, task_id: str) -> dict[str, Any]:
         """Receive updates until the task stops, reconnecting as needed, and return its outcome."""
         self._task.id = task_id
-        last_response, delay = monotonic(), _MIN_DELAY
+        last_response = monotonic()
+        delay = _MIN_DELAY
         while not self._has_stopped():
-            stream, self._stream = self._stream or self._client.subscribe(task_id), None
+            stream = self._stream or self._client.subscribe(task_id)
+            self._stream = None
             try:
                 try:
                     async for response in stream:
-                        last_response, delay = monotonic(), _MIN_DELAY
+                        last_response = monotonic()
+                        delay = _MIN_DELAY
                         await self._handle(response)
                         if self._has_stopped():
                             break
@@ -128,9 +133,11 @@ class RemoteTask:
 
     async def _has_moved_on(self, message: pb.Message) -> bool:
         """Return whether the task no longer needs the answers in a message."""
-        self._stream, self._may_be_stale = None, False
+        self._stream = None
+        self._may_be_stale = False
         self._task.CopyFrom(await self._client.get(message.task_id))
-        answered, raised = _interrupt_ids(message), _interrupt_ids(self._task.status.message)
+        answered = _interrupt_ids(message)
+        raised = _interrupt_ids(self._task.status.message)
         return self._task.status.state not in _SUSPENDED or bool(answered and raised and not answered & raised)
 
     def _has_stopped(self) -> bool:
@@ -184,7 +191,8 @@ class RemoteTask:
             await self._on_text(text[sent:])
 
     def _summary(self) -> dict[str, Any]:
-        status, task = self._task.status, self._task
+        status = self._task.status
+        task = self._task
         answers = [each for each in task.artifacts if _is_answer(each)] or [*task.artifacts]
         parts = [part for artifact in answers for part in artifact.parts]
         if not parts and status.HasField("message"):

@@ -1,14 +1,14 @@
 """`BaseAgent`, and agents made of a function."""
 
-from abc import ABC, ABCMeta, abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from inspect import getdoc, iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from typing import Any, Generic, TypeAlias, cast
 
 import msgspec
-from typing_extensions import TypedDict, TypeVar, Unpack
+from typing_extensions import TypeVar
 
-from ..arguments import check_arguments, check_callback, check_keywords, construct
+from ..arguments import check_arguments, check_callback, check_names
 from ..context import Limits, RunContext
 from ..errors import SetupError
 from ..events import Action
@@ -29,14 +29,7 @@ Accepts: TypeAlias = Callable[[RunContext[Ctx], Any], bool | str | Awaitable[boo
 """Decides `(ctx, input)` whether an agent takes a conversation: True, or a reason why not."""
 
 
-class _AgentMeta(ABCMeta):
-    if not TYPE_CHECKING:  # Type checkers derive the parameters from `__init__`.
-
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            return construct(cls, super().__call__, args, kwargs)
-
-
-class BaseAgent(ABC, Generic[C, Out], metaclass=_AgentMeta):
+class BaseAgent(ABC, Generic[C, Out]):
     """The base class of all agents: a name, a description and an async method `run`.
 
     An agent is a definition; it keeps no state of any run. Subclasses may set these as class attributes.
@@ -243,42 +236,50 @@ class FunctionAgent(BaseAgent[Any, Any]):
         return await self._body(ctx)
 
 
-class BaseAgentOptions(TypedDict, total=False):
-    """Keyword arguments of `BaseAgent` and `agent`."""
-
-    description: str
-    """Tells other agents when to transfer to this one."""
-    examples: Sequence[str]
-    """Example questions that other agents read with the description."""
-    sub_agents: Sequence[BaseAgent[Any, Any]]
-    """Agents it can transfer to, and that can transfer back."""
-    handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str]
-    """Agents, handoffs or names of agents it can transfer to."""
-    disallow_transfer_to_parent: bool
-    """True if transfers to its parent are forbidden."""
-    history: HistoryPolicy | None
-    """The way it reads the messages of agents that were active before it."""
-    accepts: Accepts[Any] | None
-    """Decides whether it takes a conversation: `(ctx, input) -> True`, or a reason why not."""
-    hooks: AgentHooks[Any] | None
-    """Lifecycle callbacks."""
-    middleware: Sequence[Middleware[Any]]
-    """Code around its model calls, tool calls and activations, outermost first."""
-
-
-def agent(name: str = "", **options: Unpack[BaseAgentOptions]) -> Callable[[Body], FunctionAgent]:
+@check_names
+def agent(
+    name: str = "",
+    *,
+    description: str = "",
+    examples: Sequence[str] = (),
+    sub_agents: Sequence[BaseAgent[Any, Any]] = (),
+    handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str] = (),
+    disallow_transfer_to_parent: bool = False,
+    history: HistoryPolicy | None = None,
+    accepts: Accepts[Any] | None = None,
+    hooks: AgentHooks[Any] | None = None,
+    middleware: Sequence[Middleware[Any]] = (),
+) -> Callable[[Body], FunctionAgent]:
     """Make an agent of an async function: `@agent("Greeter", description="…")`.
 
     Args:
         name: The agent's name; by default the function's.
-        **options: See `BaseAgentOptions`. The description is by default the first line of the docstring.
+        description: Tells other agents when to transfer to this one; by default the first line of the docstring.
+        examples: Example questions that other agents read with the description.
+        sub_agents: Agents it can transfer to, and that can transfer back.
+        handoffs: Agents, handoffs or names of agents it can transfer to.
+        disallow_transfer_to_parent: Whether transfers to its parent are forbidden.
+        history: How it reads the messages of agents that were active before it.
+        accepts: Decides whether it takes a conversation: `(ctx, input) -> True`, or a reason why not.
+        hooks: Lifecycle callbacks.
+        middleware: Code around its model calls, tool calls and activations, outermost first.
     """
-    check_keywords("agent", options, BaseAgentOptions.__annotations__)
 
     def decorate(body: Body) -> FunctionAgent:
         if not iscoroutinefunction(body):
             raise SetupError(f"@agent decorates `async def …(ctx)`, not {show(body)}")
-        description = options.get("description") or (getdoc(body) or "").partition("\n")[0]
-        return FunctionAgent(body, name or body.__name__, **{**options, "description": description})
+        return FunctionAgent(
+            body,
+            name or body.__name__,
+            description=description or (getdoc(body) or "").partition("\n")[0],
+            examples=examples,
+            sub_agents=sub_agents,
+            handoffs=handoffs,
+            disallow_transfer_to_parent=disallow_transfer_to_parent,
+            history=history,
+            accepts=accepts,
+            hooks=hooks,
+            middleware=middleware,
+        )
 
     return decorate

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias, cast
 import msgspec
 from typing_extensions import TypeForm, TypeVar
 
-from ..arguments import check_callback, check_choice, check_positive
+from ..arguments import check_arguments, check_callback, check_choice, check_positive
 from ..context import RunContext
 from ..context.history import EXIT_TOOL as EXIT_TOOL
 from ..errors import SetupError
@@ -211,6 +211,7 @@ class AgentWithTools(BaseAgent[C, Out]):
         return tuple([each._projection for each in tools if isinstance(each, AgentTool) and each._projection])
 
 
+@check_arguments
 @dataclass(frozen=True, eq=False, repr=False)
 class AgentDefinition(AgentWithTools[C, Out]):
     """The options of `Agent`."""

@@ -16,7 +16,7 @@ from ..handoffs import TRANSFER_TOOL, Handoff
 from ..messages import AssistantMessage, ToolCall, ToolSpec
 from ..wording import error_text
 from .activation import AgentContext, HistoryFunction
-from .base import BaseAgent, BaseAgentOptions, C, Out
+from .base import BaseAgent, C, Out
 from .turn import record_result
 
 
@@ -29,9 +29,18 @@ class AgentWrapper(BaseAgent[C, Out]):
     """
 
     def __init__(self, inner: BaseAgent[C, Out], *, further_handoffs: Sequence[Handoff] = ()) -> None:
-        options: dict[str, Any] = {name: getattr(inner, name) for name in BaseAgentOptions.__annotations__}
-        options["handoffs"] = [*inner._edges(), *further_handoffs]
-        super().__init__(inner.name, **options)
+        super().__init__(
+            inner.name,
+            description=inner.description,
+            examples=inner.examples,
+            sub_agents=inner.sub_agents,
+            handoffs=[*inner._edges(), *further_handoffs],
+            disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
+            history=inner.history,
+            accepts=inner.accepts,
+            hooks=inner.hooks,
+            middleware=inner.middleware,
+        )
         self.inner = inner
         self._is_remote = inner._is_remote
 

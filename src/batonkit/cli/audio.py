@@ -24,7 +24,9 @@ def read_wav(path: Path) -> bytes:
     """Read a .wav file as 24 kHz mono 16-bit PCM. Raises TargetError if it is not one."""
     try:
         with path.open("rb") as raw, wave.open(raw) as file:
-            channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
+            channels = file.getnchannels()
+            width = file.getsampwidth()
+            rate = file.getframerate()
             frames = file.readframes(file.getnframes())
     except FileNotFoundError:
         raise TargetError(f"--wav-in: there is no file `{path}`") from None
@@ -92,7 +94,8 @@ def _resample(samples: "array[int]", rate: int) -> "array[int]":
     """Resample to 24 kHz by linear interpolation."""
     if rate == RATE or len(samples) < 2:
         return samples
-    last, output = len(samples) - 1, array("h")
+    last = len(samples) - 1
+    output = array("h")
     for number in range(len(samples) * RATE // rate):
         index, remainder = divmod(number * rate, RATE)
         before = samples[min(index, last)]
@@ -174,7 +177,8 @@ class AudioOutput:
             self._loop.call_soon_threadsafe(self._report, item_id, milliseconds_of(played, "pcm16"))
 
     def _next(self, size: int) -> tuple[bytes, dict[str, int]]:
-        sound, reports = bytearray(), dict[str, int]()
+        sound = bytearray()
+        reports = dict[str, int]()
         while self._waiting and len(sound) < size:
             item_id, audio = self._waiting.popleft()
             chunk = audio[: size - len(sound)]

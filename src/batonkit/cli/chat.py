@@ -142,8 +142,11 @@ class ChatSession:
 
     def _start_thread(self, label: str, thread: str | None = None) -> None:
         """Continue with another thread, a new one by default."""
-        before, self._thread = self._thread, thread or new_id()
-        self._values, self._tasks, self._answers = self._setup.arguments.values, (), ("", {})
+        before = self._thread
+        self._thread = thread or new_id()
+        self._values = self._setup.arguments.values
+        self._tasks = ()
+        self._answers = ("", {})
         kept = f"; thread {self._thread}. --thread {before} continues the other one" if self._is_kept else ""
         self._screen.line(f"{label}{kept}", "dim")
 
@@ -152,7 +155,8 @@ class ChatSession:
         if not number.isdecimal():
             self._screen.line(f"/fork {number}: write how many messages to leave out, such as /fork 1", "red")
             return
-        without, runs = int(number), self._setup.loop.run(self._runner.thread(self._thread).runs())
+        without = int(number)
+        runs = self._setup.loop.run(self._runner.thread(self._thread).runs())
         if without > len(runs) or not runs:
             count = f"{len(runs) or 'no'} message{'' if len(runs) == 1 else 's'}"
             self._screen.line(f"this conversation has {count}", "red")
@@ -163,14 +167,16 @@ class ChatSession:
                 f"run {last.run_id} is {last.status}; a conversation can be forked after a completed run", "red"
             )
         else:
-            thread, values = new_id(), self._values
+            thread = new_id()
+            values = self._values
             try:
                 result = self._setup.loop.run(self._copy(last.run_id, thread))
             except BatonError as error:
                 print_error(error)
                 return
             self._start_thread("a copy of the conversation", thread)
-            self._values, self._tasks = _own_values(result.values) if without else values, result.open_tasks
+            self._values = _own_values(result.values) if without else values
+            self._tasks = result.open_tasks
 
     async def _copy(self, run_id: str, thread: str) -> RunResult[Any]:
         """Copy a completed run to a new thread; nothing is executed again."""
@@ -178,7 +184,10 @@ class ChatSession:
 
     def _send(self, text: str, mode: SendMode) -> None:
         last = self._last_run()
-        message, values, limits, thread = [UserMessage(text)], self._values, self._setup.limits, self._thread
+        message = [UserMessage(text)]
+        values = self._values
+        limits = self._setup.limits
+        thread = self._thread
         if last is not None and not is_driven(last):
             self._screen.line(
                 f"not sent: run {last.run_id} is {last.status}; /resume resumes it, /cancel cancels it", "red"
@@ -324,12 +333,14 @@ class ChatSession:
         return command is None
 
     def _resumed(self, run_id: str) -> RunStream[Any]:
-        answers, self._answers = self._answers[1], ("", {})
+        answers = self._answers[1]
+        self._answers = ("", {})
         return self._runner.stream_resume(run_id, answers, limits=self._setup.limits)
 
     def _drive(self, stream: RunStream[Any]) -> None:
         """Drive a run with all its interrupts. An error ends the turn, not the conversation."""
-        started, result = monotonic(), self._show_run(stream)
+        started = monotonic()
+        result = self._show_run(stream)
         while result is not None and result.status == "suspended" and self._ask(result.interrupts, result.run_id):
             result = self._show_run(self._resumed(result.run_id))
         if not self._is_kept:
@@ -408,7 +419,7 @@ def chat_command(*, target: str, arguments: RunArguments, when_busy: SendMode) -
     Examples:
       baton chat desk:router
       baton chat desk:router --store runs.db --thread u42
-      baton chat examples/first_steps/03_transfer.py --model openai:gpt-5
+      baton chat examples/first_steps/transfer.py --model openai:gpt-5
       printf 'Hello\\nAnd now?\\n' | baton chat desk:router
     """
     with set_up_run(target, arguments) as setup:

@@ -50,7 +50,8 @@ def _tree(team: Team) -> Tree:
     """Build the tree breadth first, so that each agent is described closest to the root."""
     root = team.members[team.root]
     tree = Tree(_title(root))
-    seen, waiting = {team.root}, deque([(tree, root, team)])
+    seen = {team.root}
+    waiting = deque([(tree, root, team)])
     outside = [team.members[finding.agent] for finding in team.findings() if finding.kind == "unreachable"]
     while waiting or outside:
         if not waiting:
@@ -131,7 +132,8 @@ def check_command(*, target: str, as_json: bool, strict: bool) -> int:
         code = FAILED
     else:
         findings = findings_in(team)
-        report, text = to_builtins(describe_team(team)), report_as_text(team, findings)
+        report = to_builtins(describe_team(team))
+        text = report_as_text(team, findings)
         code = FAILED if strict and findings else 0
     if as_json:
         write_json(json.dumps(report, ensure_ascii=False, indent=2))

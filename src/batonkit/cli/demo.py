@@ -174,7 +174,8 @@ async def _run_demo(
     question: str, model: Model | None, screen: Screen, language: PromptLanguage, store: str | None
 ) -> str:
     """Run the team once; return the id of the run."""
-    texts, is_scripted = _TEXTS[language], model is None
+    texts = _TEXTS[language]
+    is_scripted = model is None
     if is_scripted and question not in ("", texts.question):
         screen.line("(the script answers one question only, so yours is not asked)", "dim")
     if is_scripted:

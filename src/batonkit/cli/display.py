@@ -244,7 +244,8 @@ class Screen:
         was_streamed = activation in self._streamed and activation not in self._muted
         self._streamed.discard(activation)
         self._muted.discard(activation)
-        text, calls = text_of(response.message.content), response.message.tool_calls
+        text = text_of(response.message.content)
+        calls = response.message.tool_calls
         if not self._shows_answers:
             self._held = response
             if text and not calls:
@@ -284,7 +285,8 @@ class Screen:
 
     def _show_held(self) -> None:
         """Show text that is not the run's answer, where answers are printed elsewhere."""
-        held, self._held = self._held, None
+        held = self._held
+        self._held = None
         if held is not None and (text := text_of(held.message.content)):
             self._line(held.origin, shorten(text), "dim")
 
@@ -340,14 +342,17 @@ def _is_plain_transfer(call: ToolCall) -> bool:
 _OUTCOME_FORMS = """It may have been executed. Answer {"result": …}, {"error": "…"} or {"run_again": true}"""
 DISMISS = "/dismiss"
 """The command for a question that the user does not want to answer."""
-_YES, _NO, _ALWAYS = ("y", "yes"), ("n", "no"), ("a", "always")
+_YES = ("y", "yes")
+_NO = ("n", "no")
+_ALWAYS = ("a", "always")
 _PUNCTUATION = ",.:;!"
 _APPROVAL_PROMPT = "y, n, a (always), or n and a reason › ", "y approves; n, or n and a reason, declines"
 
 
 def format_interrupt(interrupt: Interrupt) -> str:
     """Format an interrupt as a question."""
-    payload, call = interrupt.payload, interrupt.tool_call
+    payload = interrupt.payload
+    call = interrupt.tool_call
     about = format_call(call.name, call.arguments) if call is not None else ""
     fields = payload_fields(payload)
     if fields.get("kind") == "approval":
@@ -425,7 +430,8 @@ def _first_word(line: str) -> str:
 
 def _parse_approval(line: str) -> tuple[Approval] | None:
     """Parse the answer to an approval; only a bare yes approves."""
-    word, rest = _first_word(line), line.partition(" ")[2].strip()
+    word = _first_word(line)
+    rest = line.partition(" ")[2].strip()
     if not line or (rest and word in (*_YES, *_ALWAYS)):
         return None
     if word in (*_YES, *_ALWAYS):

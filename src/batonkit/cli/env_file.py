@@ -34,19 +34,22 @@ def parse_env(text: str, source: str = DEFAULT) -> dict[str, str]:
 
 
 def _assignments(text: str, source: str) -> Iterator[tuple[str, str]]:
-    position, number = 0, 1
+    position = 0
+    number = 1
     while position < len(text):
         end = text.find("\n", position)
         end = len(text) if end < 0 else end
         line = text[position:end]
         start = position + len(line) - len(line.lstrip(" \t"))
         if not line.strip() or line.lstrip(" \t").startswith("#"):
-            position, number = end + 1, number + 1
+            position = end + 1
+            number += 1
             continue
         found = _ASSIGNMENT.match(text, start, end)
         if found is None:
             raise _invalid(source, number, "it is not NAME=value", "write NAME=value, or # before a comment")
-        name, value_start = found["name"], found.end()
+        name = found["name"]
+        value_start = found.end()
         if value_start < end and text[value_start] in "\"'":
             value, after = _quoted(text, value_start, source, number, name)
             rest = _REST.match(text, after)
@@ -65,7 +68,8 @@ def _assignments(text: str, source: str) -> Iterator[tuple[str, str]]:
 
 def _quoted(text: str, start: int, source: str, number: int, name: str) -> tuple[str, int]:
     """Return the value of a quoted text, and the position after it."""
-    quote, position = text[start], start + 1
+    quote = text[start]
+    position = start + 1
     while position < len(text):
         if text[position] == quote:
             value = text[start + 1 : position]

@@ -28,7 +28,8 @@ def print_error(error: BaseException) -> None:
     is_debugging = click.get_current_context().meta.get(DEBUG)
     if is_debugging:
         write("".join(traceback.format_exception(error)).rstrip(), err=True)
-    text, name = str(error), type(error).__name__
+    text = str(error)
+    name = type(error).__name__
     message = text if isinstance(error, BatonError) and text else f"{name}: {text}" if text else name
     write(message, err=True, label="error:")
     if not isinstance(error, BatonError) and not is_debugging:
@@ -46,7 +47,8 @@ def exit_code_for(error: BaseException) -> int:
 @contextmanager
 def warnings_on_stderr(flags: Mapping[str, Any]) -> Generator[None]:
     """Print all log records to stderr, unless the program configures logging itself."""
-    previous, logging.lastResort = logging.lastResort, _StderrHandler(flags)
+    previous = logging.lastResort
+    logging.lastResort = _StderrHandler(flags)
     try:
         yield
     finally:

@@ -22,7 +22,8 @@ async def typed_lines(handle: Callable[[str], Awaitable[None]]) -> AsyncGenerato
     if not sys.stdin.isatty():
         yield
         return
-    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
     def read() -> None:

@@ -98,7 +98,7 @@ def main() -> None:
 
     \b
     Examples:
-      baton run examples/first_steps/01_one_agent.py:agent "What can you do?"
+      baton run examples/first_steps/one_agent.py:agent "What can you do?"
       baton chat desk:router --model openai:gpt-5
       baton voice desk:triage --model openai:gpt-realtime
       baton check desk

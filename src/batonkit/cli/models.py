@@ -17,7 +17,8 @@ from .display import Screen
 
 def download(name: str, *, screen: Screen) -> Path:
     """Return the path of the weights; download them first if needed."""
-    weights, folder = weights_named(name), cache_folder()
+    weights = weights_named(name)
+    folder = cache_folder()
     path = kept_path(name, folder)
     if path.exists():
         return path
@@ -83,7 +84,8 @@ def pull(*, name: str) -> None:
 @models_command.command()
 def ls() -> None:
     """List the embedded models, and which are on this machine."""
-    screen, folder = Screen(), cache_folder()
+    screen = Screen()
+    folder = cache_folder()
     table = Table("name", "model", "licence", "size", "downloaded")
     for weights, size, is_complete in kept(folder):
         state = "yes" if is_complete else f"{shown_size(size)} so far" if size else "no"

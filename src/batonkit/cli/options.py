@@ -176,8 +176,10 @@ _LIMITS = {"transfers": click.IntRange(0), "model_calls": COUNT, "seconds": POSI
 
 
 def _limit_option(name: str, kind: Any) -> Decorator:
-    words, number = name.replace("_", " "), "S" if name == "seconds" else "N"
-    option, text = f"--max-{name.replace('_', '-')}", f"Stop a run after {number} {words}."
+    words = name.replace("_", " ")
+    number = "S" if name == "seconds" else "N"
+    option = f"--max-{name.replace('_', '-')}"
+    text = f"Stop a run after {number} {words}."
     return click.option(option, name, type=kind, metavar=number, help=text)
 
 

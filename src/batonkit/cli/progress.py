@@ -12,7 +12,10 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.1
 _QUIET_SECONDS = 0.3
 """The spinner appears when nothing was written for this long, so that quick steps do not flicker."""
-_SAVE_CURSOR, _RESTORE_CURSOR, _CURSOR_UP, _CLEAR_LINE = "\x1b7", "\x1b8", "\x1b[A", "\r\x1b[K"
+_SAVE_CURSOR = "\x1b7"
+_RESTORE_CURSOR = "\x1b8"
+_CURSOR_UP = "\x1b[A"
+_CLEAR_LINE = "\r\x1b[K"
 
 
 class Spinner:
@@ -33,19 +36,23 @@ class Spinner:
 
     def set(self, label: str) -> None:
         """Show what is in progress, and count the time from now."""
-        self._label, self._since = label, self._clock()
+        self._label = label
+        self._since = self._clock()
 
     def clear(self, *, is_midline: bool = False) -> None:
         """Remove the spinner before something is written; while a line is incomplete, none is drawn."""
         if self._is_drawn:
             self._write(_CLEAR_LINE)
-        self._is_drawn, self._is_paused, self._last_output = False, is_midline, self._clock()
+        self._is_drawn = False
+        self._is_paused = is_midline
+        self._last_output = self._clock()
 
     def leave(self, typed: str) -> None:
         """Continue on the next line, because the user has ended that of the spinner."""
         if self._is_drawn and cell_len(self._text + typed) < self._console.width:
             self._write(f"{_CURSOR_UP}{_CLEAR_LINE}{typed}\n")
-        self._is_drawn, self._last_output = False, self._clock()
+        self._is_drawn = False
+        self._last_output = self._clock()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

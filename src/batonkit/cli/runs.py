@@ -86,7 +86,8 @@ def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: 
         return records, {run_id: note.decode() for run_id, note in notes.items()}, costs
 
     found, reasons, costs = with_store(store, read)
-    records, has_more = found[:limit], len(found) > limit
+    records = found[:limit]
+    has_more = len(found) > limit
     if as_json:
         for record in records:
             more = {"is_driven": is_driven(record), "undrivable": reasons.get(record.run_id, "")}
@@ -242,7 +243,8 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
             if len(by_id) != 1 or keys.looks_like_interrupt(id):
                 works = f"use --answer ID=VALUE with one of: {quote_names([*by_id])}"
                 raise AnswerError(f"`{answer}` does not match an open interrupt; {works}")
-            id, text = next(iter(by_id)), answer
+            id = next(iter(by_id))
+            text = answer
         reply = parse_reply(by_id[id], text.strip())
         if reply is None:
             raise AnswerError(f"`{answer}` is not a clear answer to {id}; y approves a call, n or a reason declines it")

@@ -80,7 +80,8 @@ def serve_app(
     from ..serving.http.app import ACCESS_LOGGER, AccessLog
     from ..serving.server import check_server, listen, run_server, url_of
 
-    methods, limits = load_auth(token_env, auth) or None, {} if max_body is None else {"max_body": max_body}
+    methods = load_auth(token_env, auth) or None
+    limits = {} if max_body is None else {"max_body": max_body}
     app = make_app(auth=methods, allow_anonymous=allow_anonymous, **limits)
     check_server(host, allow_anonymous=methods is not None or allow_anonymous)
     reloader: ReloaderState | None = click.get_current_context().obj

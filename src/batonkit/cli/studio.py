@@ -52,7 +52,8 @@ def studio_command(
     runner: Runner[Any, Any] = (
         Runner(Agent("viewer"), store=store) if target is None else make_runner(target, store=store, model=model)
     )
-    runs, apps = runner._require_store("baton studio"), list[StudioApp]()
+    runs = runner._require_store("baton studio")
+    apps = list[StudioApp]()
 
     def make(*, auth: Any, allow_anonymous: bool, **limits: Any) -> StudioApp:
         apps.append(studio_app(runner, auth=auth, can_write=target is not None, **limits))

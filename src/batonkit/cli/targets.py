@@ -84,7 +84,8 @@ def _split(reference: str) -> tuple[str, str]:
     location, colon, attribute = reference.strip().rpartition(":")
     # The colon of a Windows drive is not a separator.
     if not colon or (len(location) == 1 and attribute[:1] in ("\\", "/")):
-        location, attribute = reference.strip(), ""
+        location = reference.strip()
+        attribute = ""
     if not location:
         raise TargetError(f"`{reference}` has no module; {_FORM}")
     return location, attribute.strip()
@@ -150,7 +151,8 @@ def _import_failure(location: str, error: BaseException) -> TargetError:
 
 
 def _get_attribute(module: ModuleType, attribute: str, location: str) -> Any:
-    found, parent = cast(Any, module), location
+    found = cast(Any, module)
+    parent = location
     for name in attribute.split("."):
         if not hasattr(found, name):
             hint = nearest(name, [known for known in dir(found) if not known.startswith("_")])

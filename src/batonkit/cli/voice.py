@@ -114,7 +114,8 @@ def _read_lines() -> Iterator[str]:
         yield from (line.strip() for line in sys.stdin)
         return
     # Bypass Python's buffer: a thread waiting in it at exit would abort the interpreter.
-    decoder, rest = getincrementaldecoder("utf-8")("replace"), ""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    rest = ""
     while chunk := os.read(descriptor, _CHUNK_SIZE):
         *lines, rest = (rest + decoder.decode(chunk)).split("\n")
         yield from (line.strip() for line in lines)
@@ -363,7 +364,8 @@ async def _hold_conversation(
 
 async def _open_session(setup: VoiceSetup, screen: Screen) -> RealtimeSession:
     """Start a session, or resume the thread's unfinished one."""
-    runner, arguments = setup.runner, setup.arguments
+    runner = setup.runner
+    arguments = setup.arguments
     limits = replace(runner.text_runner.limits, **arguments.limits) if arguments.limits else None
     thread = arguments.thread or (new_id() if arguments.store is not None else None)
     if thread is not None:

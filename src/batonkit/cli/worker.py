@@ -54,7 +54,8 @@ class StatusLine:
 
     def text(self) -> str:
         """Return the numbers of the worker."""
-        worker, counts = self._worker, self._worker.counts
+        worker = self._worker
+        counts = worker.counts
         parts = [f"driving {len(worker.driving)} of {worker.concurrency}", f"{counts.completed} completed"]
         named = ("suspended", "failed", "cancelled", "postponed", "parked", "released")
         parts += [f"{getattr(counts, name)} {name}" for name in named if getattr(counts, name)]

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, Literal, Protocol, Required, TypeAlias, cast, overload, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeAlias, cast, overload, runtime_checkable
 
 from msgspec import Struct, structs
-from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
+from typing_extensions import TypeForm, TypeVar
 
-from ..arguments import check_arguments, check_callback, check_choice, check_keywords
+from ..arguments import check_arguments, check_callback, check_choice, check_names
 from ..context import RunContext
 from ..context.run_context import needs_await
 from ..errors import SetupError
@@ -99,11 +99,13 @@ async def check_filter_result(
         data = await data
     if isinstance(data, HandoffInputData):
         return data
-    name, kind = getattr(input_filter, "__name__", type(input_filter).__name__), type(data).__name__
+    name = getattr(input_filter, "__name__", type(input_filter).__name__)
+    kind = type(data).__name__
     expected = "it must return HandoffInputData, for instance data.clone(…)"
     raise SetupError(f"the filter `{name}` {where} returned {kind}; {expected}")
 
 
+@check_arguments
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Handoff(Generic[C]):
     """An edge to an agent, or to the name of one; use `handoff()` to make it."""
@@ -201,92 +203,84 @@ class Handoff(Generic[C]):
         return replace(self, **changes)
 
 
-Handoff.__init__ = check_arguments(Handoff.__init__)
-
-
-class _CommonOptions(TypedDict, Generic[T], total=False):
-    """Keyword arguments of every `handoff` that do not depend on its input."""
-
-    tool_name_override: str | None
-    """The name of the tool that the model calls; by default `transfer_to_<agent>`."""
-    tool_description_override: str | None
-    """The description that the model reads."""
-    input_filter: HandoffInputFilter | None
-    """Changes the messages that the target reads."""
-    is_enabled: IsEnabled[T]
-    """True if the model is offered the handoff, or a function `(ctx, agent) -> bool`."""
-    history: Any
-    """The way the target reads earlier messages; None leaves it to the target and the runner."""
-
-
-class HandoffOptions(_CommonOptions[T], total=False):
-    """Keyword arguments of `handoff` that do not depend on its input."""
-
-    return_to: ReturnTo
-    """Where control goes when the target has answered: None, `"caller"` or the name of an agent."""
-    until: Literal["answered"]
-    """When control goes there."""
-
-
-class TaskOptions(_CommonOptions[T], total=False):
-    """Keyword arguments of a task handoff that do not depend on its input."""
-
-    return_to: Required[str]
-    """Where control goes when the task has ended: `"caller"` or the name of an agent."""
-    until: Required[Literal["finished"]]
-    """When control goes there."""
-    result_type: TypeForm[Any] | None
-    """The type of the task's result: any type that pydantic can validate; None for text."""
-
-
-_HANDOFF_ARGUMENTS = (
-    "on_handoff",
-    "input_type",
-    "needs_approval",
-    *_CommonOptions.__annotations__,
-    "return_to",
-    "until",
-    "result_type",
-)
-
-
 @overload
 def handoff(
     agent: HandoffTarget | str,
     *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
     on_handoff: Callable[[RunContext[C]], Any] | None = None,
     input_type: None = None,
+    input_filter: HandoffInputFilter | None = None,
+    is_enabled: IsEnabled[C] = True,
     needs_approval: bool | Callable[[RunContext[C], None], bool | Awaitable[bool]] = False,
-    **options: Unpack[HandoffOptions[C]],
+    return_to: ReturnTo = None,
+    until: Literal["answered"] = "answered",
+    history: Any = None,
 ) -> Handoff[C]: ...
 @overload
 def handoff(
     agent: HandoffTarget | str,
     *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
     on_handoff: Callable[[RunContext[C], T], Any] | None = None,
     input_type: TypeForm[T],
+    input_filter: HandoffInputFilter | None = None,
+    is_enabled: IsEnabled[C] = True,
     needs_approval: bool | Callable[[RunContext[C], T], bool | Awaitable[bool]] = False,
-    **options: Unpack[HandoffOptions[C]],
+    return_to: ReturnTo = None,
+    until: Literal["answered"] = "answered",
+    history: Any = None,
 ) -> Handoff[C]: ...
 @overload
 def handoff(
     agent: HandoffTarget | str,
     *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
     on_handoff: Callable[[RunContext[C]], Any] | None = None,
     input_type: None = None,
+    input_filter: HandoffInputFilter | None = None,
+    is_enabled: IsEnabled[C] = True,
     needs_approval: bool | Callable[[RunContext[C], None], bool | Awaitable[bool]] = False,
-    **options: Unpack[TaskOptions[C]],
+    return_to: str,
+    until: Literal["finished"],
+    result_type: TypeForm[Any] | None = None,
+    history: Any = None,
 ) -> Handoff[C]: ...
 @overload
 def handoff(
     agent: HandoffTarget | str,
     *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
     on_handoff: Callable[[RunContext[C], T], Any] | None = None,
     input_type: TypeForm[T],
+    input_filter: HandoffInputFilter | None = None,
+    is_enabled: IsEnabled[C] = True,
     needs_approval: bool | Callable[[RunContext[C], T], bool | Awaitable[bool]] = False,
-    **options: Unpack[TaskOptions[C]],
+    return_to: str,
+    until: Literal["finished"],
+    result_type: TypeForm[Any] | None = None,
+    history: Any = None,
 ) -> Handoff[C]: ...
-def handoff(agent: HandoffTarget | str, **options: Any) -> Handoff[Any]:
+@check_names
+def handoff(
+    agent: HandoffTarget | str,
+    *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    on_handoff: OnHandoff | None = None,
+    input_type: Any = None,
+    input_filter: HandoffInputFilter | None = None,
+    is_enabled: IsEnabled[Any] = True,
+    needs_approval: NeedsApproval = False,
+    return_to: ReturnTo = None,
+    until: Until = "answered",
+    result_type: Any = None,
+    history: Any = None,
+) -> Handoff[Any]:
     """Make a handoff with options, for `Agent(handoffs=[…])`.
 
     Args:
@@ -308,8 +302,20 @@ def handoff(agent: HandoffTarget | str, **options: Any) -> Handoff[Any]:
         SetupError: The target is not an agent, `on_handoff` does not take these arguments, or a task handoff has no
             `return_to`.
     """
-    check_keywords("handoff", options, _HANDOFF_ARGUMENTS)
-    return Handoff(agent=agent, **options)
+    return Handoff(
+        agent=agent,
+        tool_name_override=tool_name_override,
+        tool_description_override=tool_description_override,
+        on_handoff=on_handoff,
+        input_type=input_type,
+        input_filter=input_filter,
+        is_enabled=is_enabled,
+        needs_approval=needs_approval,
+        return_to=return_to,
+        until=until,
+        result_type=result_type,
+        history=history,
+    )
 
 
 def _check_callback(target: str, callback: Any, *, has_input: bool) -> None:

@@ -258,7 +258,8 @@ class Redactor:
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
         clean: dict[str, Any] = {}
         for name, item in value.items():
-            key, number = self.redact_text(name), 1
+            key = self.redact_text(name)
+            number = 1
             while key in clean:
                 number += 1
                 key = f"{self.redact_text(name)} {number}"

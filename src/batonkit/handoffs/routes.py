@@ -227,7 +227,8 @@ def _describe(route: Route, language: PromptLanguage) -> str:
 
 
 def _to_spec(route: Route, language: PromptLanguage) -> ToolSpec:
-    handoff, parser = route.handoff, route.handoff._input_parser
+    handoff = route.handoff
+    parser = handoff._input_parser
     default = default_tool_description(route.target, _describe(route, language))
     description = handoff.tool_description_override or default
     schema = parser.schema if parser is not None else NO_INPUT

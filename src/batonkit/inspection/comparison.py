@@ -61,7 +61,8 @@ def compare_runs(first: tuple[str, Sequence[Event]], second: tuple[str, Sequence
         shared += 1
     differs: tuple[str, ...] = ()
     if shared < min(len(ours), len(theirs)):
-        a, b = ours[shared], theirs[shared]
+        a = ours[shared]
+        b = theirs[shared]
         differs = tuple(sorted(name for name in {*a, *b} if a.get(name) != b.get(name)))
     return Comparison(_side(*first), _side(*second), shared, differs)
 

@@ -138,7 +138,8 @@ def _unwrapped(agent: BaseAgent[Any, Any]) -> BaseAgent[Any, Any]:
 
 
 def _edge(seat: TeamMember, route: Route) -> TeamEdge:
-    agent, target = seat.agent, route.target
+    agent = seat.agent
+    target = route.target
     returns = route.handoff.return_to
     if route.is_tree:
         is_child = any(child.name == target for child in agent.sub_agents)

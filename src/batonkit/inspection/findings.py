@@ -5,7 +5,6 @@ tool and has only transfers, or it always hands on (`then_transfer`) and has no 
 """
 
 from collections.abc import Iterable, Mapping
-from math import ceil
 
 import msgspec
 from msgspec import Struct
@@ -16,9 +15,8 @@ from ..errors import quote_names
 from ..flow import Finding, Team, TeamMember
 from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, default_tool_name
 from ..handoffs.routes import Routes
+from ..messages import estimate_text_tokens
 from .edges import called_by, definition_of, edges_of, teams_in
-
-CHARACTERS_PER_TOKEN = 4
 
 
 class TransferCost(Struct, frozen=True):
@@ -62,8 +60,8 @@ def _cost(seat: TeamMember, language: PromptLanguage) -> TransferCost:
 
 
 def _tokens(routes: Routes) -> int:
-    characters = len(routes.section) + sum(len(msgspec.json.encode(spec).decode()) for spec in routes.specs)
-    return ceil(characters / CHARACTERS_PER_TOKEN)
+    specs = [msgspec.json.encode(spec).decode() for spec in routes.specs]
+    return estimate_text_tokens("".join([routes.section, *specs]))
 
 
 def find_endless_cycles(team: Team) -> list[Finding]:
@@ -87,7 +85,8 @@ def find_endless_cycles(team: Team) -> list[Finding]:
 
 def _endless_reason(seat: TeamMember) -> str:
     """Explain why an agent always passes control on; empty if it may end."""
-    agent, definition = seat.agent, definition_of(seat.agent)
+    agent = seat.agent
+    definition = definition_of(agent)
     if definition is None or definition.exit_tool:
         return ""
     if isinstance(agent, ThenTransfer):
@@ -163,7 +162,8 @@ def findings_in(team: Team) -> list[Finding]:
         for called in called_by(seat.agent):
             known = [finding.agent for finding in findings if finding.kind == "undescribed"]
             if not called.description and called.agent.name not in known:
-                name, tool = called.agent.name, f"the tool `{called.tool}` of `{seat.agent.name}`"
+                name = called.agent.name
+                tool = f"the tool `{called.tool}` of `{seat.agent.name}`"
                 text = f"`{name}` has no description: models choose {tool} by its name alone"
                 findings.append(Finding("undescribed", name, text))
     return findings

@@ -7,7 +7,7 @@ from msgspec import Struct
 from ..events import AgentResponded, AgentStarted, Event, ToolReturned, UnknownEvent, keys
 from ..flow.fold import RunFold
 from ..flow.history import view_history
-from .requests import estimate_tokens
+from ..messages import estimate_tokens
 
 POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")
 MAX_EVENTS = 3000
@@ -52,7 +52,7 @@ def estimate_policies(events: Sequence[Event]) -> tuple[PolicyEstimate, ...]:
             if isinstance(event, AgentResponded) and event.model:
                 for policy, tokens in read_first.get(id, {}).items():
                     totals[policy] += tokens + own.get(id, 0)
-            own[id] = own.get(id, 0) + estimate_tokens(event.message)
+            own[id] = own.get(id, 0) + estimate_tokens([event.message])
     return tuple([PolicyEstimate(policy, tokens) for policy, tokens in totals.items()])
 
 
@@ -61,4 +61,4 @@ def _tokens_by_policy(fold: RunFold, started: AgentStarted) -> dict[str, int]:
     history = fold.main
     origin = fold.origin_of(started.origin)
     views = {policy: view_history(history, origin, policy) for policy in POLICIES}
-    return {policy: sum(map(estimate_tokens, view.messages())) for policy, view in views.items()}
+    return {policy: estimate_tokens(view.messages()) for policy, view in views.items()}

@@ -1,7 +1,6 @@
 """Recorded model requests for display: token estimates, and what a handoff changed in what an agent reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import ceil
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -10,9 +9,8 @@ from msgspec import Struct
 from ..agents.request_records import content_hash
 from ..events import AgentResponded, Event, ToolReturned, keys
 from ..flow.requests import MessageForm, MessageSource, RecordedRequest
-from ..messages import Message, ToolSpec
+from ..messages import Message, ToolSpec, estimate_text_tokens, estimate_tokens
 from ..models import ModelSettings
-from .findings import CHARACTERS_PER_TOKEN
 from .usage import find_arrival
 
 Mark: TypeAlias = Literal["same", "rewritten", "withheld", "added"]
@@ -168,11 +166,9 @@ def view_compared(requests: Mapping[str, RecordedRequest], events: Sequence[Even
         events: The log of the run.
         key: The key of the response; it must have a request.
     """
-    request, previous, sender = (
-        requests[key],
-        requests.get(_previous_key(events, key)),
-        requests.get(_sender_key(events, key)),
-    )
+    request = requests[key]
+    previous = requests.get(_previous_key(events, key))
+    sender = requests.get(_sender_key(events, key))
     return msgspec.structs.replace(
         view_request(request),
         handoff=None if sender is None else _handoff_diff(sender, events, request),
@@ -202,19 +198,21 @@ def _sender_key(events: Sequence[Event], key: str) -> str:
     return next((e.key for e in reversed([*_recorded(events)]) if e.origin.id == transfer.origin.id), "")
 
 
-def estimate_tokens(content: Any) -> int:
-    """Estimate the tokens of a text, a message or other JSON data from its characters."""
-    text = content if isinstance(content, str) else msgspec.json.encode(content).decode() if content else ""
-    return ceil(len(text) / CHARACTERS_PER_TOKEN)
+def _message_tokens(message: Message | None) -> int:
+    return 0 if message is None else estimate_tokens([message])
+
+
+def _tool_tokens(tools: Sequence[ToolSpec]) -> int:
+    return estimate_text_tokens(msgspec.json.encode(tools).decode()) if tools else 0
 
 
 def _read_message(message: Message | None, source: MessageSource) -> ReadMessage:
-    return ReadMessage(message, source.form, source.run_id, source.key, source.agent, estimate_tokens(message))
+    return ReadMessage(message, source.form, source.run_id, source.key, source.agent, _message_tokens(message))
 
 
 def _request_tokens(request: RecordedRequest) -> int:
-    parts = (request.instructions, request.tools, *request.messages)
-    return sum(estimate_tokens(part) for part in parts if part)
+    prefix = _tool_tokens(request.tools) + estimate_text_tokens(request.instructions)
+    return prefix + sum(map(_message_tokens, request.messages))
 
 
 class _Item(Struct, frozen=True):
@@ -242,13 +240,14 @@ def _handoff_diff(last: RecordedRequest, events: Sequence[Event], request: Recor
     run_id = next((source.run_id for source in last.sources if source.run_id), "")
     had = [*_items(last.messages, last.sources), *_later_items(events, response, run_id)]
     got = [*_items(request.messages, request.sources)]
-    ours, theirs = {tool.name for tool in request.tools}, {tool.name for tool in last.tools}
+    ours = {tool.name for tool in request.tools}
+    theirs = {tool.name for tool in last.tools}
     return HandoffDiff(
         last.agent,
         last.key,
         request.policy,
         tuple(_merge(had, got)),
-        _request_tokens(last) + sum(estimate_tokens(item.message) for item in had[len(last.messages) :]),
+        _request_tokens(last) + sum(_message_tokens(item.message) for item in had[len(last.messages) :]),
         _request_tokens(request),
         last.instructions,
         tuple(sorted(ours - theirs)),
@@ -268,7 +267,8 @@ def _later_items(events: Sequence[Event], response: AgentResponded, run_id: str)
 
 def _merge(had: Sequence[_Item], got: Sequence[_Item]) -> Iterator[ChangedMessage]:
     """Yield the messages of both, in the receiver's order."""
-    places, after = {item.id: place for place, item in enumerate(had)}, {item.id for item in got}
+    places = {item.id: place for place, item in enumerate(had)}
+    after = {item.id for item in got}
     position = 0
     for item in got:
         place = places.get(item.id)
@@ -286,18 +286,20 @@ def _merge(had: Sequence[_Item], got: Sequence[_Item]) -> Iterator[ChangedMessag
 
 def _changed(mark: Mark, item: _Item, original: Message | None = None) -> ChangedMessage:
     source = item.source
-    return ChangedMessage(mark, item.message, original, source.agent, source.key, estimate_tokens(item.message))
+    return ChangedMessage(mark, item.message, original, source.agent, source.key, _message_tokens(item.message))
 
 
 def _cache_prefix(previous: RecordedRequest, request: RecordedRequest) -> CachePrefix:
     if previous.tools != request.tools:
         return CachePrefix(previous.key, "tools", 0, 0)
-    tokens = estimate_tokens(request.tools)
+    tokens = _tool_tokens(request.tools)
     if previous.instructions != request.instructions:
         return CachePrefix(previous.key, "instructions", 0, tokens)
-    tokens, count = tokens + estimate_tokens(request.instructions), 0
+    tokens += estimate_text_tokens(request.instructions)
+    count = 0
     for before, now in zip(previous.messages, request.messages, strict=False):
         if before != now:
             break
-        tokens, count = tokens + estimate_tokens(now), count + 1
+        tokens += _message_tokens(now)
+        count += 1
     return CachePrefix(previous.key, "none" if count == len(previous.messages) else "messages", count, tokens)

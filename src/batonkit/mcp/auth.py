@@ -82,7 +82,9 @@ class ClientCredentials:
                 url, credentials, self.client_id, self.client_secret, self.method, self.scope, self.issuer
             )
         else:
-            id, key, algorithm = self.client_id, self.private_key, self.algorithm
+            id = self.client_id
+            key = self.private_key
+            algorithm = self.algorithm
             signing = SignedJWTParameters(issuer=id, subject=id, signing_key=key, signing_algorithm=algorithm)
             assertion = signing.create_assertion_provider()
             provider = PrivateKeyJWTOAuthProvider(url, credentials, self.client_id, assertion, self.scope, self.issuer)

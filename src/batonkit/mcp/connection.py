@@ -77,13 +77,15 @@ class MCPConnection:
                 logger.warning("could not list the tools of %s, using the known ones: %s", self._label, error)
                 return self._tools
             if self._tools is None or listed != self._listed:
-                self._listed, self._tools = listed, self._build_tools(self, listed)
+                self._tools = self._build_tools(self, listed)
+                self._listed = listed
             self._listed_version = version
             return self._tools
 
     async def _list_tools(self, session: ClientSession) -> tuple[int, list[types.Tool]]:
         # Read before listing: a change between two pages may be on neither of them.
-        version, cursor = self._version, None
+        version = self._version
+        cursor = None
         tools: list[types.Tool] = []
         for _ in range(_MAX_PAGES):
             page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
@@ -127,7 +129,8 @@ class MCPConnection:
         attempts: int | None = None,
     ) -> T:
         """Send a request; send it once more if the session was lost and repeating is safe."""
-        attempts, is_repeated = self._attempts if attempts is None else attempts, False
+        attempts = self._attempts if attempts is None else attempts
+        is_repeated = False
         while True:
             session = await self._get_session(attempts)
             try:
@@ -137,7 +140,8 @@ class MCPConnection:
                 if is_repeated or (error.was_sent and not may_repeat):
                     raise
                 logger.info("%s; retrying once", error)
-            attempts, is_repeated = self._attempts, True
+            attempts = self._attempts
+            is_repeated = True
 
     async def _get_session(self, attempts: int) -> MCPSession:
         """Return the open session; `attempts` is the count when the caller started waiting."""
@@ -179,7 +183,8 @@ class MCPConnection:
     async def close(self) -> None:
         """Close all sessions; calls in flight fail."""
         self._is_closed = True
-        session, self._session = self._session, None
+        session = self._session
+        self._session = None
         sessions = [*self._closing, *([session] if session is not None else [])]
         if sessions:
             await asyncio.gather(*[each.close() for each in sessions])

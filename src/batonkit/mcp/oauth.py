@@ -19,7 +19,10 @@ from pydantic import BaseModel
 M = TypeVar("M", bound=BaseModel)
 
 _CLEARED = b"null"
-TOKENS, CLIENT, PENDING, DISCOVERED = "tokens", "client", "pending", "discovered"
+TOKENS = "tokens"
+CLIENT = "client"
+PENDING = "pending"
+DISCOVERED = "discovered"
 """The names of the values that are stored for each server."""
 
 
@@ -182,7 +185,8 @@ class AuthorizationCodeFlow(OAuthClientProvider):
 
     async def accept_redirect(self, answer: Any) -> bool:
         """Store the redirect; return whether it belongs to the pending authorization."""
-        pending, fields = await self._credentials.get(PENDING, PendingAuthorization), _parse_redirect(answer)
+        pending = await self._credentials.get(PENDING, PendingAuthorization)
+        fields = _parse_redirect(answer)
         if pending is None or not secrets.compare_digest(fields.get("state", ""), pending.state):
             return False
         await self._credentials.set(PENDING, pending.model_copy(update={"redirect": fields}))
@@ -195,11 +199,13 @@ class AuthorizationCodeFlow(OAuthClientProvider):
         if context.current_tokens is not None:
             context.update_token_expiry(context.current_tokens)
             found = await self._credentials.get(DISCOVERED, DiscoveredMetadata) or DiscoveredMetadata()
-            context.oauth_metadata, context.protected_resource_metadata = found.server, found.resource
+            context.oauth_metadata = found.server
+            context.protected_resource_metadata = found.resource
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
         await super()._handle_token_response(response)
-        server, resource = self.context.oauth_metadata, self.context.protected_resource_metadata
+        server = self.context.oauth_metadata
+        resource = self.context.protected_resource_metadata
         await self._credentials.set(DISCOVERED, DiscoveredMetadata(server=server, resource=resource))
 
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
@@ -216,10 +222,13 @@ class AuthorizationCodeFlow(OAuthClientProvider):
 
     async def _authorization_url(self, pending: PendingAuthorization | None) -> str:
         """Return the page to visit: the pending one if it is for the same request."""
-        parameters, context = self._request_parameters(), self.context
+        parameters = self._request_parameters()
+        context = self.context
         if pending is not None and pending.parameters == parameters:
             return pending.url
-        metadata, proof, state = context.oauth_metadata, PKCEParameters.generate(), secrets.token_urlsafe(32)
+        metadata = context.oauth_metadata
+        proof = PKCEParameters.generate()
+        state = secrets.token_urlsafe(32)
         if metadata is not None and metadata.authorization_endpoint:
             endpoint = str(metadata.authorization_endpoint)
         else:
@@ -233,7 +242,8 @@ class AuthorizationCodeFlow(OAuthClientProvider):
 
     def _request_parameters(self) -> dict[str, str]:
         context = self.context
-        client, uris = context.client_info, context.client_metadata.redirect_uris
+        client = context.client_info
+        uris = context.client_metadata.redirect_uris
         assert client is not None
         assert uris
         parameters = {"response_type": "code", "client_id": client.client_id, "redirect_uri": str(uris[0])}
@@ -265,7 +275,8 @@ class ConcurrentAuth(httpx2.Auth):
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Authorize a request, refreshing or obtaining tokens where needed."""
-        context, sent = self.provider.context, ""
+        context = self.provider.context
+        sent = ""
         refused: httpx2.Response | None = None
         if context.is_token_valid() and context.current_tokens is not None:
             sent = request.headers["Authorization"] = f"Bearer {context.current_tokens.access_token}"

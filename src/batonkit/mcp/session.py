@@ -74,10 +74,12 @@ class InFlightCall:
 
     async def resume(self, answerer: RequestAnswerer) -> None:
         """Send the server its answer. Raises `SuspendRun` if there is still none."""
-        answer, self.answerer = self._pending_answer, answerer
+        answer = self._pending_answer
+        self.answerer = answerer
         # Earlier answers are in the log; they are read again so that each request finds its own.
         answers = [await _answer(answerer, request) for request in self._requests]
-        self._suspension, self._pending_answer = None, None
+        self._suspension = None
+        self._pending_answer = None
         self._changed.clear()
         if answer is not None and not answer.done():
             answer.set_result(answers[-1])

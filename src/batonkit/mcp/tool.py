@@ -40,7 +40,8 @@ ELICITATION = "elicitation"
 _MAX_ROUNDS = 50
 _URL_REQUEST = "baton.visit"
 """Prefix for requests made from URL elicitation errors; the server cannot be notified of a decline."""
-_MIN_POLL_DELAY, _MAX_POLL_DELAY = 0.05, 1.0
+_MIN_POLL_DELAY = 0.05
+_MAX_POLL_DELAY = 1.0
 
 _CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
 _SampledContent: TypeAlias = types.TextContent | types.ImageContent | types.AudioContent
@@ -51,7 +52,9 @@ class MCPCall:
 
     def __init__(self, ctx: RunContext[Any], tool: "MCPTool", arguments: dict[str, Any]) -> None:
         self._ctx = ctx
-        self._tool, self._name, self._connection = tool.tool, tool.spec.name, tool.connection
+        self._tool = tool.tool
+        self._name = tool.spec.name
+        self._connection = tool.connection
         self._settings = tool.connection.settings
         self._server = self._settings.transport.label
         self._arguments = arguments
@@ -60,7 +63,8 @@ class MCPCall:
         """Return the result; the call is sent again with answers when the server asks for input."""
         required: types.InputRequiredResult | None = None
         responses: types.InputResponses = {}
-        ctx, log = self._ctx, self._ctx._run.log
+        ctx = self._ctx
+        log = ctx._run.log
         for round in range(1, _MAX_ROUNDS + 1):
             key = keys.inside(ctx._scope, f"mcp{round}")
             # The request and the server's state are recorded, so that it is not called again to ask.
@@ -181,7 +185,9 @@ class MCPCall:
 
     async def _send(self, responses: types.InputResponses | None = None, state: str | None = None) -> _CallResult:
         """Send the call and return its result or the server's requests; poll while it defers."""
-        delay, is_done, authorization = _MIN_POLL_DELAY, False, UserAuthorization(self._settings.transport, self._ctx)
+        delay = _MIN_POLL_DELAY
+        is_done = False
+        authorization = UserAuthorization(self._settings.transport, self._ctx)
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if not is_done:
@@ -212,7 +218,8 @@ class MCPCall:
                     return requests
                 if isinstance(result, types.CallToolResult) or result.input_requests:
                     return result
-                responses, state = None, result.request_state
+                responses = None
+                state = result.request_state
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, _MAX_POLL_DELAY)
         finally:
@@ -277,7 +284,8 @@ class UserAuthorization:
         transport = self._transport
         assert isinstance(transport, StreamableHTTPTransport)
         assert isinstance(transport.auth, AuthorizationCode)
-        flow, on_authorize = transport.flow, transport.auth.on_authorize
+        flow = transport.flow
+        on_authorize = transport.auth.on_authorize
         assert isinstance(flow, ConcurrentAuth)
         assert isinstance(flow.provider, AuthorizationCodeFlow)
         if on_authorize is not None:

@@ -188,7 +188,8 @@ class MCPToolset:
 
     async def close(self) -> None:
         """Close all connections; may be called from any task."""
-        connection, self._shared = self._shared, None
+        connection = self._shared
+        self._shared = None
         if connection is not None:
             await connection.close()
         await self._suspended.close()

@@ -157,7 +157,8 @@ class StdioTransport(MCPTransport):
         reading, writing = os.pipe()
         self._stderr = _Stderr(self.label)
         with os.fdopen(writing, "w") as stderr:
-            loop, pipe = asyncio.get_running_loop(), os.fdopen(reading, "rb")
+            loop = asyncio.get_running_loop()
+            pipe = os.fdopen(reading, "rb")
             errors, _ = await loop.connect_read_pipe(lambda: self._stderr, pipe)
             try:
                 async with stdio_client(self._parameters, errlog=stderr) as (incoming, outgoing):
@@ -286,7 +287,8 @@ async def _refuses_session(request: httpx2.Request, response: httpx2.Response) -
     if response.status_code != 400:
         return response.status_code == 404
     try:
-        sent, error = json.loads(request.content), json.loads(await response.aread())
+        sent = json.loads(request.content)
+        error = json.loads(await response.aread())
         return "id" not in sent or sent["id"] != error["id"]
     except (ValueError, TypeError, KeyError, httpx2.TransportError):
         return True

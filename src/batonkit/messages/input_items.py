@@ -85,7 +85,8 @@ class _ItemDecoder:
 
     def add(self, item: Fields) -> None:
         """Add a dict. Raises InvalidInputError."""
-        kind, role = item.get("type"), item.get("role")
+        kind = item.get("type")
+        role = item.get("role")
         if role is None and kind is not None:
             add = self._items.get(kind) if isinstance(kind, str) else None
             if add is None:
@@ -151,7 +152,8 @@ class _ItemDecoder:
         self._add(ToolMessage(id, name, content, is_error, read_text(item, "author", "")))
 
     def _add_assistant(self, item: Fields) -> None:
-        content, blocks = item.get("content"), _Blocks()
+        content = item.get("content")
+        blocks = _Blocks()
         has_blocks = any(_is_block(part, *_BLOCKS) for part in _parts(content))
         text = blocks.decode(read_list(content, "content")) if has_blocks else decode_content(content)
         if not text:
@@ -209,7 +211,8 @@ class _Blocks:
 
     def decode(self, blocks: Sequence[Fields]) -> Content:
         """Decode the blocks; return the text and media."""
-        text, parts = "", list[Part]()
+        text = ""
+        parts = list[Part]()
         for position, block in enumerate(blocks):
             key = f"content[{position}]"
             try:

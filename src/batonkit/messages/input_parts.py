@@ -99,12 +99,10 @@ def from_base64(text: str, key: str) -> bytes:
         raise InvalidInputError(key, f"is {show(text)}; give base64") from None
 
 
-def parse_data_url(url: str, key: str) -> tuple[str, bytes] | None:
-    """Return the media type and the content of a base64 data URL; None for any other URL."""
+def parse_data_url(url: str) -> tuple[str, str] | None:
+    """Return the media type and the base64 text of a data URL; None for any other URL."""
     head, comma, data = url.partition(",")
-    if not (comma and head.startswith("data:") and head.endswith(";base64")):
-        return None
-    return head[5:-7], from_base64(data, key)
+    return (head[5:-7], data) if head.startswith("data:") and head.endswith(";base64") and comma else None
 
 
 def _text(part: Fields) -> Part:
@@ -140,11 +138,14 @@ def _input_image(part: Fields) -> Part:
 
 
 def _image(url: str, options: Fields, key: str) -> Image:
-    data = parse_data_url(url, key)
+    data = parse_data_url(url)
     detail = read_text(options, "detail", "auto")
     # "auto" is the provider's default.
     shown = None if detail == "auto" else detail
-    return Image(url, detail=shown) if data is None else Image(None, data[1], data[0] or "image/png", shown)
+    if data is None:
+        return Image(url, detail=shown)
+    media_type, text = data
+    return Image(None, from_base64(text, key), media_type or "image/png", shown)
 
 
 def _input_audio(part: Fields) -> Part:
@@ -168,9 +169,9 @@ def _file(part: Fields) -> Part:
 def _input_file(part: Fields) -> Part:
     name = part.get("filename")
     if part.get("file_data") is not None:
-        text = read_text(part, "file_data")
-        data = parse_data_url(text, "file_data") or (_PDF, from_base64(text, "file_data"))
-        return File(None, data[1], data[0], name)
+        given = read_text(part, "file_data")
+        media_type, text = parse_data_url(given) or (_PDF, given)
+        return File(None, from_base64(text, "file_data"), media_type, name)
     if part.get("file_url") is not None:
         return File(read_text(part, "file_url"), None, name=name)
     if part.get("file_id") is not None:

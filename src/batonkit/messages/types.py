@@ -343,7 +343,8 @@ class PairingCheck:
 
     def accept(self, messages: Sequence[Message]) -> bool:
         """Return whether pairing would change nothing in the next messages, apart from open calls."""
-        open_calls, used = self.open_calls, len(self._used)
+        open_calls = self.open_calls
+        used = len(self._used)
         ids: list[str] = []
         rest = iter(messages)
         while open_calls and (result := next(rest, None)) is not None:

@@ -63,7 +63,8 @@ class ValidateOutput(Middleware[Any]):
         Raises:
             OutputError: The last answer was rejected, too.
         """
-        asked, attempt = request, 0
+        asked = request
+        attempt = 0
         while True:
             response = await next(asked)
             complaint = None if _has_calls(response) else await self._check(ctx, response)

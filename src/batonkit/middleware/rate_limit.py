@@ -88,7 +88,8 @@ class RateLimit(Middleware[Any]):
 
     def _delay(self, tokens: int) -> float:
         """Return the seconds until a call of so many tokens is within the limits."""
-        calls, now = self._calls, self._clock()
+        calls = self._calls
+        now = self._clock()
         while calls and calls[0].at <= now - _WINDOW:
             calls.popleft()
         expired = 0

@@ -76,7 +76,9 @@ class ClearToolResults(Middleware[Any]):
         return replace(request, messages=messages)
 
     def _find_old(self, messages: Any) -> list[int]:
-        kept, is_read, old = 0, False, list[int]()
+        kept = 0
+        is_read = False
+        old = list[int]()
         for position in range(len(messages) - 1, -1, -1):
             message: Message = messages[position]
             if isinstance(message, AssistantMessage):

@@ -87,7 +87,8 @@ class AlternatingTurns(ABC):
         """Add a tool result."""
 
     def _add_pending_media(self) -> None:
-        media, self._pending_media = self._pending_media, []
+        media = self._pending_media
+        self._pending_media = []
         self._add("user", media)
 
     def _add(self, role: str, blocks: list[Block]) -> None:

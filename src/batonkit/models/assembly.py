@@ -66,7 +66,10 @@ def _join(chunks: Sequence[Chunk]) -> ModelResponse:
         elif type(chunk) is ModelResponse:
             end = chunk
         else:
-            end, content, calls, reasoning = ModelResponse(), [], {}, []
+            end = ModelResponse()
+            content = []
+            calls = {}
+            reasoning = []
     if end.message is not None:
         return end
     joined = tuple([_join_call(calls[index]) for index in sorted(calls)])

@@ -63,12 +63,6 @@ def as_data_url(data: bytes | None, media_type: str) -> str:
     return f"data:{media_type};base64,{as_base64(data)}"
 
 
-def parse_data_url(url: str) -> tuple[str, str] | None:
-    """Return the media type and the base64 text of a data URL, None for any other URL."""
-    head, comma, data = url.partition(",")
-    return (head[5:-7], data) if head.startswith("data:") and head.endswith(";base64") and comma else None
-
-
 def schema_prompt(schema: dict[str, Any]) -> str:
     """Ask in the system prompt for a schema that the provider cannot enforce."""
     return f"Give your final answer as nothing but JSON that fits this schema: {as_json(schema)}"

@@ -149,7 +149,8 @@ async def stream_response(
             chunks = parser.take_whole(b"".join(pieces))
             yield assemble_response([*chunks, *parser.end(is_done=True)])
             return
-        events, is_done = SSEDecoder(), False
+        events = SSEDecoder()
+        is_done = False
         while not is_done:
             for payload in events.feed(piece) if piece else events.rest():
                 if payload.startswith(_DONE):

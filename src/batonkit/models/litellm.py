@@ -161,7 +161,8 @@ class _LiteLLMStreamParser(ChatStreamParser):
         super()._take_delta(delta)
 
     def _close_reasoning(self, signature: Any = None) -> None:
-        blocks, self._thinking_blocks = self._thinking_blocks, []
+        blocks = self._thinking_blocks
+        self._thinking_blocks = []
         super()._close_reasoning({"thinking_blocks": blocks} if blocks else None)
 
     def _finish(self, stop_reason: str, usage: Usage | None, model: str = "") -> None:

@@ -102,7 +102,8 @@ def parse_error(body: Any) -> ProviderErrorDetails:
     text = inner or fields.get("message") or fields.get("detail") or fields.get("msg") or ""
     if not isinstance(text, str):
         text = msgspec.json.encode(text).decode()
-    code, kind = fields.get("code"), fields.get("type") or fields.get("status")
+    code = fields.get("code")
+    kind = fields.get("type") or fields.get("status")
     status = int(code) if isinstance(code, int | str) and str(code).isdigit() else None
     return ProviderErrorDetails(text[:_MAX_QUOTE], f"{code or ''} {kind or ''}".strip(), status, fields)
 

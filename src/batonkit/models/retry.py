@@ -1,7 +1,8 @@
 """Models around models: RetryModel retries one model, FallbackModel tries several in order."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from logging import getLogger
 from random import random as uniform
 from typing import TypeAlias
@@ -22,7 +23,7 @@ _NextAttempt: TypeAlias = Callable[[Sequence[ModelError], bool], Awaitable[Model
 """Returns the model to try after these errors, or None; the flag says whether output was already passed on."""
 
 
-async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttempt) -> AsyncIterator[Chunk]:  # noqa: C901
+async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttempt) -> AsyncIterator[Chunk]:
     """Yield the chunks of the first attempt that succeeds; the last one names its model."""
     model = first
     errors: list[ModelError] = []
@@ -30,42 +31,68 @@ async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttem
     while True:
         if has_leftovers:
             yield RestartChunk()
-        # Chunks of a failed attempt are superseded by a final response that contains the whole message.
-        repeated: list[Chunk] | None = [] if has_leftovers else None
-        is_ended = has_content = False
-        chunks = model.respond(request)
+        attempt = _Attempt(model, is_restart=has_leftovers)
         try:
-            async for chunk in chunks:
-                if repeated is not None:
-                    repeated.append(chunk)
-                if type(chunk) is ModelResponse:
-                    has_content = has_content or _has_content(chunk)
-                    if not has_content:
-                        raise empty(model.name, chunk.stop_reason)
-                    if repeated is not None:
-                        continue
-                    is_ended = has_output = True
-                    chunk = chunk if chunk.model else replace(chunk, model=model.name)
-                elif not has_content and _is_output(chunk):
-                    has_content = has_output = True
-                has_leftovers = True
-                yield chunk
-            if not has_content:
-                raise empty(model.name, "")
-            if not is_ended:
-                yield (
-                    assemble_response(repeated, model.name) if repeated is not None else ModelResponse(model=model.name)
-                )
+            async with aclosing(attempt.respond(request)) as chunks:
+                async for chunk in chunks:
+                    has_leftovers = True
+                    yield chunk
             return
         except ModelError as error:
             errors.append(error)
-        finally:
-            await _close(chunks)
+        has_output = has_output or attempt.has_output
         following = await next_attempt(errors, has_output)
         if following is None:
             errors[-1].given_up = True
             raise errors[-1]
         model = following
+
+
+class _Attempt:
+    """One call of a model, which must have content."""
+
+    def __init__(self, model: Model, *, is_restart: bool) -> None:
+        self._model = model
+        self._is_restart = is_restart
+        """True if chunks of a failed attempt were yielded: the final response has to contain the whole message."""
+        self._has_content = False
+        self.has_output = False
+        """True if text or tool calls were yielded."""
+
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
+        """Yield the chunks of the model; the last one is a response that names it."""
+        name = self._model.name
+        received: list[Chunk] = []
+        is_ended = False
+        chunks = self._model.respond(request)
+        try:
+            async for chunk in chunks:
+                self._check_content(chunk)
+                if self._is_restart:
+                    received.append(chunk)
+                if type(chunk) is ModelResponse:
+                    if self._is_restart:
+                        continue
+                    is_ended = self.has_output = True
+                    chunk = chunk if chunk.model else replace(chunk, model=name)
+                yield chunk
+            if not self._has_content:
+                raise empty(name, "")
+            if self._is_restart:
+                yield assemble_response(received, name)
+            elif not is_ended:
+                yield ModelResponse(model=name)
+        finally:
+            await _close(chunks)
+
+    def _check_content(self, chunk: Chunk) -> None:
+        """Raise ModelError for a response that ends without content."""
+        if type(chunk) is ModelResponse:
+            self._has_content = self._has_content or _has_content(chunk)
+            if not self._has_content:
+                raise empty(self._model.name, chunk.stop_reason)
+        elif not self._has_content and _is_output(chunk):
+            self._has_content = self.has_output = True
 
 
 def _is_retryable(error: ModelError) -> bool:

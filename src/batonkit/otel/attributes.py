@@ -266,7 +266,8 @@ def request_attributes(
     if request.output_schema is not None:
         found["gen_ai.output.type"] = "json"
     if content.is_on:
-        messages, instructions = request.messages, request.instructions
+        messages = request.messages
+        instructions = request.instructions
         found["gen_ai.input.messages"] = content.get("gen_ai.input.messages", lambda: to_plain(messages))
         if instructions:
             found["gen_ai.system_instructions"] = content.get(
@@ -449,7 +450,8 @@ def _message(message: Message) -> dict[str, Any]:
     if isinstance(message, ToolMessage):
         result = {"type": "tool_call_response", "id": message.tool_call_id, "response": text_of(message.content)}
         return {"role": "tool", "parts": [result]}
-    text, parts = text_of(message.content), list[dict[str, Any]]()
+    text = text_of(message.content)
+    parts = list[dict[str, Any]]()
     if isinstance(message, AssistantMessage):
         parts += [{"type": "reasoning", "content": each.text} for each in message.reasoning if each.text]
     if text:

@@ -60,7 +60,8 @@ class _CurrentSpan:
 
     def leave(self) -> None:
         """Make the span before it current again."""
-        token, self._token = self._token, None
+        token = self._token
+        self._token = None
         if token is not None:
             try:
                 token.var.reset(token)
@@ -99,7 +100,11 @@ class LiveModelCall(_CurrentSpan):
 
     def __init__(self, run: "LiveRun", span: Span, model: str, found: Mapping[str, Any], start: float) -> None:
         super().__init__(span)
-        self._run, self._span, self._model, self._found, self._start = run, span, model, found, start
+        self._run = run
+        self._span = span
+        self._model = model
+        self._found = found
+        self._start = start
         self._is_streamed = "gen_ai.request.stream" in found
         self._first_chunk: float | None = None
 
@@ -196,7 +201,8 @@ class LiveRun(RunSpanBuilder):
         Returns:
             The span; None if the log has the whole activation already.
         """
-        origin, now = ctx._origin, time()
+        origin = ctx._origin
+        now = time()
         if self._log.has_past and self._log.has(keys.end(origin.id)):
             return None
         found = attributes.activation_attributes(self._identity, origin.agent, origin.id, agent.description)
@@ -207,7 +213,8 @@ class LiveRun(RunSpanBuilder):
 
     def start_model_call(self, ctx: RunContext[Any], model: Model, request: ModelRequest) -> LiveModelCall:
         """Open the span of a model call and make it current."""
-        now, agent = time(), self._open.get(ctx._origin.id)
+        now = time()
+        agent = self._open.get(ctx._origin.id)
         found = attributes.request_attributes(self._identity, ctx.agent, model.name, request, self._content)
         shown = present(found)
         span = self._start(f"chat {found['gen_ai.request.model']}", shown, now, SpanKind.CLIENT)
@@ -222,7 +229,8 @@ class LiveRun(RunSpanBuilder):
         Returns:
             The result of the call.
         """
-        call, now = ctx.tool_call, time()
+        call = ctx.tool_call
+        now = time()
         assert call is not None
         description = tool.spec.description
         found = attributes.tool_call_attributes(self._identity, call, ctx.agent, self._content, description)
@@ -252,7 +260,8 @@ class LiveRun(RunSpanBuilder):
     def end(self, output: Any) -> None:
         """End all spans of the run, which has stopped."""
         self._current.leave()
-        run, stopped = self._run, self._stopped
+        run = self._run
+        stopped = self._stopped
         if run is None:
             return
         run.span.set_attributes(present(attributes.output_attributes(output, self._content)))

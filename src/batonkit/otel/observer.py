@@ -112,7 +112,8 @@ class OTelObserver:
 
     def close(self) -> None:
         """Send what waits and stop the exporters, if the observer was made with `to`. It blocks."""
-        providers, self._own_providers = self._own_providers, ()
+        providers = self._own_providers
+        self._own_providers = ()
         for provider in providers:
             provider.shutdown()
 

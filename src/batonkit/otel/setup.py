@@ -14,7 +14,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from ..errors import SetupError
 
-_TRACES, _METRICS = "/v1/traces", "/v1/metrics"
+_TRACES = "/v1/traces"
+_METRICS = "/v1/metrics"
 
 
 def make_providers(

@@ -164,7 +164,8 @@ class RunSpanBuilder:
 
     def _record(self, event: Event) -> None:
         """Record what later events refer to."""
-        id, self._latest = event.origin.id, event.timestamp
+        id = event.origin.id
+        self._latest = event.timestamp
         match event:
             case events.RunStarted():
                 self._identity = RunIdentity.of(event)
@@ -218,7 +219,8 @@ class RunSpanBuilder:
         return run
 
     def _model_call(self, response: events.AgentResponded, run: OpenSpan) -> None:
-        parent, start = self._activation(response.origin, run, response.timestamp), self._start_time(response.origin)
+        parent = self._activation(response.origin, run, response.timestamp)
+        start = self._start_time(response.origin)
         found = attributes.recorded_response_attributes(self._identity, response, self._content)
         name = f"chat {found['gen_ai.request.model']}"
         self._span(name, parent, start, found, SpanKind.CLIENT).end(to_nanoseconds(response.timestamp))
@@ -272,10 +274,13 @@ class RunSpanBuilder:
         self._finish(returned.key, returned.timestamp)
 
     def _handoff(self, transferred: events.ControlTransferred, run: OpenSpan) -> None:
-        origin, turn = transferred.origin, self._turns.get(transferred.origin.id)
-        requested, start = [transferred.target], self._start_time(origin)
+        origin = transferred.origin
+        turn = self._turns.get(origin.id)
+        requested = [transferred.target]
+        start = self._start_time(origin)
         if turn is not None and transferred.call_id is not None:
-            requested, start = turn.requested or requested, max(turn.response.timestamp, self._drive_start)
+            requested = turn.requested or requested
+            start = max(turn.response.timestamp, self._drive_start)
         found = attributes.handoff_attributes(self._identity, transferred.source, requested, self._content, transferred)
         name = f"handoff {transferred.source} to {transferred.target}"
         parent = self._activation(origin, run, transferred.timestamp)

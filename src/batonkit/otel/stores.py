@@ -35,10 +35,12 @@ class MeasuredStore:
         return repr(self._store)
 
     def _measured(self, name: str, method: Callable[..., Awaitable[Any]]) -> Any:
-        metrics, kind = self._metrics, self._kind
+        metrics = self._metrics
+        kind = self._kind
 
         async def measured(*args: Any, **kwargs: Any) -> Any:
-            started, error = perf_counter(), ""
+            started = perf_counter()
+            error = ""
             try:
                 returned = await method(*args, **kwargs)
             except BaseException as raised:

@@ -57,7 +57,8 @@ class LiveActivation:
 
     async def run(self, unfinished: list[TranscriptSlot], *, is_new: bool) -> Action | None:
         """Process events until a transfer or the end of the session."""
-        controller, prepared = self._controller, self._speaker.prepared
+        controller = self._controller
+        prepared = self._speaker.prepared
         copy_changes(self._ctx, prepared.changes)
         if isinstance(self._action, Transfer):
             controller.claim(self._action.to, self._ctx._origin)
@@ -190,7 +191,8 @@ class LiveActivation:
         ctx = self._ctx
         is_conditional = message.tool_calls and ctx._routes.conditional
         disabled = await disabled_handoffs(ctx, self._turns.agent, slot.key) if is_conditional else ()
-        hidden, table = (), self._speaker.prepared.tool_table
+        hidden = ()
+        table = self._speaker.prepared.tool_table
         if message.tool_calls and table.conditional:
             hidden = await disabled_tools(ctx, self._turns.agent, slot.key, table)
         response = AgentResponded(
@@ -216,7 +218,8 @@ class LiveActivation:
 
     async def _without_known_calls(self, message: AssistantMessage) -> AssistantMessage:
         """Remove calls whose id was used before; they are answered from the transcript."""
-        known, fresh = self._controller.calls, list[ToolCall]()
+        known = self._controller.calls
+        fresh = list[ToolCall]()
         for call in message.tool_calls:
             this = (call.name, call.arguments)
             if call.id not in known:

@@ -188,7 +188,8 @@ class ReconnectingConnection:
             self._unconfirmed.clear()
             config = self._listener.current_config()
             connection = self._connection = await self._model.connect(config)
-            self._send_error, self._connected_at = None, monotonic()
+            self._send_error = None
+            self._connected_at = monotonic()
             self._initial_history = list(self._listener.transcript_messages())
             for message in self._initial_history:
                 if isinstance(message, ToolMessage):
@@ -281,7 +282,8 @@ class ReconnectingConnection:
         raise SessionLostError(f"{what}: {reason}", model=self._model.name, attempts=self._attempts)
 
     async def _close_connection(self) -> None:
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connection = None
         if connection is not None:
             with suppress(ModelError):
                 await connection.close()

@@ -144,14 +144,17 @@ class SessionController:
 
     async def enter(self, turns: RunningTurns, guards: ResponseGuards) -> ActiveSpeaker:
         """Make an agent active: connect if necessary, and send its configuration."""
-        ctx, prepared = turns.ctx, self._prepared
+        ctx = turns.ctx
+        prepared = self._prepared
         # The task of a new activation is known only once the transfer is recorded.
         if prepared is None or prepared.agent is not turns.agent or prepared.task != ctx._task:
             self._is_opening = not self.is_open.is_set()
             prepared = await prepare_agent(turns.agent, ctx, model=self.model, settings=self.settings)
             self._is_opening = False
-        self._prepared, self._claimed = None, ""
-        self.speaker, self.run = ActiveSpeaker(turns, guards, prepared), ctx._run
+        self._prepared = None
+        self._claimed = ""
+        self.speaker = ActiveSpeaker(turns, guards, prepared)
+        self.run = ctx._run
         if self.is_open.is_set():
             await self._configure(prepared.config, changes_agent=True)
         else:
@@ -166,7 +169,9 @@ class SessionController:
 
         If it cannot be built, the current one stays.
         """
-        agent, ctx, current = speaker.turns.agent, speaker.turns.ctx, speaker.prepared
+        agent = speaker.turns.agent
+        ctx = speaker.turns.ctx
+        current = speaker.prepared
         if not agent.is_dynamic and not ctx._routes.conditional:
             return
         try:
@@ -325,19 +330,21 @@ class SessionController:
         self._stop_waiting()
         self.post(SessionEnded(is_by_provider=True, error=error))
 
-    async def on_signal(self, signal: protocol.Signal) -> None:  # noqa: C901
+    async def on_signal(self, signal: protocol.Signal) -> None:
         """Handle a signal of the model."""
         if isinstance(signal, protocol.AudioChunk):
             # By far the most frequent signal: delivered at once, nothing is recorded.
             self.speech.on_signal(signal)
             return
+        await self._handle(signal)
+        if self.run is not None and self.run.log.sink is not None:
+            await self.run.log.settle()
+        self.notify_change()
+
+    async def _handle(self, signal: protocol.Signal) -> None:
         match signal:
-            case protocol.ResponseStarted(response_id):
-                self.speech.start_response()
-                if await self.responses.on_started(signal):
-                    self.post(signal)
-                else:
-                    self.speech.muted.add(response_id)
+            case protocol.ResponseStarted():
+                await self._on_response_started(signal)
             case protocol.ResponseEnded():
                 await self._on_response_ended(signal)
             case protocol.SessionConfigured():
@@ -345,29 +352,44 @@ class SessionController:
             case protocol.UserSpeechStarted():
                 await self.speech.on_user_speech(signal)
             case protocol.UserSpeechEnded():
-                await self.speech.on_user_speech(signal)
-                self.responses.on_user_turn()
-                detection = self.settings.turn_detection
-                # A provider that responds by itself must not be asked for a second response.
-                if detection is None or not detection.create_response:
-                    await self.responses.request_if_idle()
+                await self._on_user_speech_ended(signal)
             case protocol.AudioCommitted():
                 self.responses.on_user_turn()
                 self.post(signal)
             case protocol.TranscriptionCompleted() | protocol.TranscriptionFailed():
                 self.post(signal)
-            case protocol.AudioEnded() | protocol.TranscriptChunk() | protocol.TranscriptionChunk():
+            case (
+                protocol.AudioChunk()
+                | protocol.AudioEnded()
+                | protocol.TranscriptChunk()
+                | protocol.TranscriptionChunk()
+            ):
                 self.speech.on_signal(signal)
             case protocol.ProviderErrorReceived():
-                if not self.responses.handle_error(signal) and signal.code not in _HARMLESS_CODES:
-                    self.deliver(SessionErrorReported(self.origin, signal.code, signal.message))
+                self._on_provider_error(signal)
             case protocol.SessionReady() | protocol.ItemAdded() | protocol.ItemTruncated():
                 pass
             case _:
                 assert_never(signal)
-        if self.run is not None and self.run.log.sink is not None:
-            await self.run.log.settle()
-        self.notify_change()
+
+    async def _on_response_started(self, signal: protocol.ResponseStarted) -> None:
+        self.speech.start_response()
+        if await self.responses.on_started(signal):
+            self.post(signal)
+        else:
+            self.speech.muted.add(signal.response_id)
+
+    async def _on_user_speech_ended(self, signal: protocol.UserSpeechEnded) -> None:
+        await self.speech.on_user_speech(signal)
+        self.responses.on_user_turn()
+        detection = self.settings.turn_detection
+        # A provider that responds by itself must not be asked for a second response.
+        if detection is None or not detection.create_response:
+            await self.responses.request_if_idle()
+
+    def _on_provider_error(self, signal: protocol.ProviderErrorReceived) -> None:
+        if not self.responses.handle_error(signal) and signal.code not in _HARMLESS_CODES:
+            self.deliver(SessionErrorReported(self.origin, signal.code, signal.message))
 
     async def _on_response_ended(self, signal: protocol.ResponseEnded) -> None:
         is_stale = signal.response_id in self.responses.stale

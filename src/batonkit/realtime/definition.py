@@ -17,6 +17,7 @@ from ..agents.compiled import (
 )
 from ..agents.composition import calls_for
 from ..agents.definition import AgentWithTools, ToolTable
+from ..arguments import check_arguments
 from ..context import RunContext
 from ..context.run_context import InterruptCheck
 from ..errors import SetupError
@@ -32,6 +33,7 @@ from .settings import RealtimeSettings, SessionConfig
 C = TypeVar("C", default=Any)
 
 
+@check_arguments
 @dataclass(frozen=True, eq=False, repr=False)
 class RealtimeDefinition(AgentWithTools[C, str]):
     """The fields of a realtime agent, without its behaviour."""

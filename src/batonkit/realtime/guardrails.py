@@ -61,7 +61,8 @@ class ResponseGuard:
 
     async def _check(self) -> None:
         while not self._is_finished:
-            self._checked, self._checks = len(self._text), self._checks + 1
+            self._checked = len(self._text)
+            self._checks += 1
             ctx = RunContext(self.ctx._run, self.ctx._origin, keys.inside(self.slot.key, f"g{self._checks}"))
             trip = await GuardrailChecks(self.guardrails, ctx, "output").run(self._text)
             if trip is not None:

@@ -55,10 +55,12 @@ class ResponseScheduler:
         """Request a response if one is queued and neither side speaks."""
         is_busy = self.active_response or self._is_requested or not self._can_respond()
         if self._is_queued and not is_busy and self._connection.is_connected:
-            self._is_queued, self._is_requested = False, True
+            self._is_queued = False
+            self._is_requested = True
             self._count += 1
             if not await self._connection.send(protocol.CreateResponse(f"ask_{self._count}")):
-                self._is_queued, self._is_requested = True, False
+                self._is_queued = True
+                self._is_requested = False
 
     async def cancel(self) -> None:
         """Cancel the response in progress, if any."""
@@ -88,8 +90,10 @@ class ResponseScheduler:
 
     async def on_started(self, signal: protocol.ResponseStarted) -> bool:
         """Handle the start of a response; return False if it is stale."""
-        self.active_response, self._is_requested = signal.response_id, False
-        self._expects_automatic, self._tries = False, 0
+        self.active_response = signal.response_id
+        self._is_requested = False
+        self._expects_automatic = False
+        self._tries = 0
         if any(self._configuring):
             self.stale.add(signal.response_id)
             self._is_queued = True
@@ -115,7 +119,9 @@ class ResponseScheduler:
     def on_disconnected(self) -> None:
         """Queue a response again if one was in progress, requested or expected."""
         self._is_queued = self.is_pending or bool(self.active_response)
-        self.active_response, self._is_requested, self._expects_automatic = "", False, False
+        self.active_response = ""
+        self._is_requested = False
+        self._expects_automatic = False
         self._configuring.clear()
         self.stale.clear()
 

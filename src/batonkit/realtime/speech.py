@@ -192,9 +192,11 @@ class SpeechTracker:
             case protocol.AudioChunk(response_id, item_id, index, audio):
                 self.has_audio = True
                 if response_id not in self.muted:
-                    item, length = self._find_or_add(item_id), milliseconds_of(len(audio), self._settings.output_format)
+                    item = self._find_or_add(item_id)
+                    length = milliseconds_of(len(audio), self._settings.output_format)
                     start = time() + self.playback.received(item_id, index, length)
-                    item.heard_from, item.heard_to = item.heard_from or start, start + length / 1000
+                    item.heard_from = item.heard_from or start
+                    item.heard_to = start + length / 1000
                     host.deliver(AudioDelta(host.origin, audio, item_id, index))
             case protocol.AudioEnded(response_id, item_id):
                 if response_id not in self.muted:
@@ -211,7 +213,9 @@ class SpeechTracker:
 
     async def on_user_speech(self, signal: protocol.UserSpeechStarted | protocol.UserSpeechEnded) -> None:
         """Handle the start or the end of the user's speech; the start interrupts the agent."""
-        host, item_id, now = self._host, signal.item_id, time()
+        host = self._host
+        item_id = signal.item_id
+        now = time()
         self.is_user_speaking = isinstance(signal, protocol.UserSpeechStarted)
         if isinstance(signal, protocol.UserSpeechEnded):
             if item_id in self._user_speech:
@@ -268,7 +272,8 @@ class SpeechTracker:
         return [PlayedPortion(item_id, 0, 0, 1) for item_id, item in self._active.items() if not item.heard_from]
 
     def _truncate(self, portion: PlayedPortion) -> None:
-        host, item_id = self._host, portion.item_id
+        host = self._host
+        item_id = portion.item_id
         item = self._recent.get(item_id) or _SpokenItem("")
         heard = [item.preceding, heard_text(item.text, portion)]
         host.deliver(PlaybackInterrupted(host.origin, item_id, portion.played_ms))

@@ -108,7 +108,9 @@ class ActivationTranscript:
         for entry in placeholders:
             found = by_call.get(entry.message.tool_call_id) if isinstance(entry.message, ToolMessage) else None
             if found is not None:
-                entry.message, entry.hidden, entry.is_answer = found.message, found.hidden, found.is_answer
+                entry.message = found.message
+                entry.hidden = found.hidden
+                entry.is_answer = found.is_answer
         if outcome and outcome[0] is not response and outcome[0].hidden:
             response.hidden = outcome[0].hidden
             index = next(index for index, entry in enumerate(self._history.entries) if entry is response)

@@ -58,7 +58,8 @@ class RunningTurns:
 
     def add_response(self, slot: TranscriptSlot, response: AgentResponded) -> HistoryEntry:
         """Add a response to its slot; the slot stays open if the response makes calls."""
-        slot.response, message = response, response.message
+        slot.response = response
+        message = response.message
         entry = HistoryEntry(message, self.ctx._origin, is_answer=not message.tool_calls, key=response.key)
         if message.content:
             self.ctx.output = text_of(message.content)
@@ -86,7 +87,8 @@ class RunningTurns:
 
     async def execute(self, slot: TranscriptSlot, tool_table: ToolTable) -> TurnOutcome:
         """Execute the calls of a slot's response and store their results in the slot."""
-        ctx, response = self._turn_context(slot), slot.recorded
+        ctx = self._turn_context(slot)
+        response = slot.recorded
         if response.stop_reason == STOPPED_BY_GUARDRAIL:
             self._refuse_calls(slot, ctx)
             return TurnOutcome()
@@ -106,9 +108,11 @@ class RunningTurns:
         return outcome
 
     def _merge_branch(self, slot: TranscriptSlot, branch: History) -> None:
-        spoken, entry = slot.entries.pop(), branch.entries[slot.branch_start]
+        spoken = slot.entries.pop()
+        entry = branch.entries[slot.branch_start]
         # The slot's entry may have been truncated meanwhile, so it is kept and takes over what the turn added.
-        spoken.hidden, spoken.followed = entry.hidden, entry.followed
+        spoken.hidden = entry.hidden
+        spoken.followed = entry.followed
         branch.entries[slot.branch_start] = spoken
         self.transcript.close(slot)
 
@@ -130,7 +134,8 @@ class RunningTurns:
     async def stop(self) -> None:
         """Cancel all turns and wait until they have ended."""
         self.cancel()
-        running, self._running = self._running, {}
+        running = self._running
+        self._running = {}
         if not running:
             return
         await asyncio.wait(running)
@@ -201,7 +206,8 @@ class ActivationReplay:
 
     async def replay(self) -> list[TranscriptSlot]:
         """Rebuild the transcript; return the slots of responses whose calls are not all recorded."""
-        ctx, log = self._ctx, self._ctx._run.log
+        ctx = self._ctx
+        log = ctx._run.log
         if not log.has_past:
             return []
         self.is_finished = log.find(keys.end(ctx._scope), AgentFinished) is not None
@@ -247,7 +253,8 @@ class ActivationReplay:
     async def _replay_response(
         self, slot: TranscriptSlot, response: AgentResponded, unfinished: list[TranscriptSlot]
     ) -> None:
-        ctx, log = self._ctx, self._ctx._run.log
+        ctx = self._ctx
+        log = ctx._run.log
         ctx._run.meter.start_model_call(ctx._origin)
         for call in response.message.tool_calls:
             ctx._run.call_ids.add(call.id)

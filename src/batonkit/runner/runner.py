@@ -1,7 +1,6 @@
 """The runner: compiles a team once, then starts, streams, resumes and inspects its runs."""
 
 import asyncio
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
@@ -17,7 +16,7 @@ from ..agents import BaseAgent, Compaction, HistoryPolicy, MultipleTransfers, Ru
 from ..agents.activation import RunConfig, compile_history
 from ..agents.compaction import check_compaction
 from ..agents.middleware import Middleware, check_middleware
-from ..arguments import check_arguments, check_keywords, check_types
+from ..arguments import check_arguments, check_types
 from ..context import Limits
 from ..context.run_state import LiveConversation
 from ..errors import RunError, RunNotFoundError, SetupError, quote_names
@@ -126,10 +125,7 @@ class Runner(StoredRunMethods[C, Out]):
         lease_seconds: float = 30.0,
         context_factory: ContextFactory | None = None,
         prices: Prices | bool = True,
-        **unknown: Never,
     ) -> None:
-        if unknown:
-            check_keywords("Runner()", unknown, [*inspect.signature(Runner).parameters][1:-1])
         check_options(agent, extra_agents, multiple_transfers, prompt_language, lease_seconds, max_corrections)
         check_runner_callbacks(handoff_input_filter, context_factory)
         self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)

@@ -68,7 +68,9 @@ _ANSWER_SCHEMA = _object_schema(
 
 
 def _interrupt_text(interrupt: Interrupt) -> str:
-    payload, agent, fields = interrupt.payload, interrupt.agent, payload_fields(interrupt.payload)
+    payload = interrupt.payload
+    agent = interrupt.agent
+    fields = payload_fields(payload)
     if fields.get("kind") == "approval":
         what = fields.get("tool") or f"the transfer to {fields.get('handoff')}"
         return f"{agent} requests approval for {what} with {_to_json(fields.get('arguments', fields.get('input')))}."
@@ -80,7 +82,8 @@ def _parse_answers(responses: Mapping[str, Any], interrupts: Iterable[Interrupt]
     """Return the answers by interrupt id; an interrupt that the user did not answer has none."""
     answers: dict[str, Any] = {}
     for interrupt in interrupts:
-        response, form = responses.get(interrupt.id), _answer_form(interrupt)
+        response = responses.get(interrupt.id)
+        form = _answer_form(interrupt)
         if not isinstance(response, types.ElicitResult):
             continue
         if response.action == "accept" and response.content is not None:
@@ -181,7 +184,8 @@ class ToolCallHandler:
             return _error_result(f"the run failed: {details}")
 
     async def _call(self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> _CallResult:
-        arguments, principal = params.arguments or {}, get_principal(ctx.request)
+        arguments = params.arguments or {}
+        principal = get_principal(ctx.request)
         if params.request_state is not None:
             run_id = params.request_state
             runner = await self._find_runner(run_id, principal)

@@ -111,7 +111,8 @@ def studio_app(
         import starlette.applications as _  # noqa: F401
     except ImportError:
         raise SetupError("studio_app(…) needs Starlette: pip install 'batonkit[serving]'") from None
-    background, session = to_background_runner(target, "studio_app", context_factory), StudioSession()
+    background = to_background_runner(target, "studio_app", context_factory)
+    session = StudioSession()
     schemes = [session, *to_auth_list(auth)]
     studio = _Studio(background, session, to_auth_list(auth), schemes, can_write, max_body)
     return StudioApp(studio.starlette(), session)

@@ -100,7 +100,9 @@ class SwarmRunState:
             content = self._results.get(id, f"Error: Tool {name} not found.")
             debug_print(self.debug, f"Result of {name}:", content)
             self.messages.append({"role": "tool", "tool_call_id": call["id"], "tool_name": name, "content": content})
-        self._calls, self._results, self._returned = {}, {}, None
+        self._calls = {}
+        self._results = {}
+        self._returned = None
         self.variables.update(self._updates)
         self._updates = {}
 
@@ -165,7 +167,8 @@ class SwarmClientModel:
         yield ModelResponse(_to_message(message, state.add_response(message)), model=self.name)
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        agent, state = self._agent, self._state
+        agent = self._agent
+        state = self._state
         messages = [{"role": "system", "content": request.instructions}, *state.messages]
         debug_print(state.debug, f"Asking {self.name} for {agent.name}:", messages)
         tools = [tool_dict(spec) for spec in request.tools]

@@ -45,7 +45,8 @@ def merge_chunk(final_response: dict[str, Any], delta: dict[str, Any]) -> None:
             index = len(calls) if piece.get("id") or not calls else max(calls)
         if index not in calls:
             calls[index] = {"function": {"arguments": "", "name": ""}, "id": "", "type": ""}
-        call, function = calls[index], function_in(piece)
+        call = calls[index]
+        function = function_in(piece)
         _fill_in(call, "id", piece.get("id"))
         _fill_in(call, "type", piece.get("type"))
         _fill_in(call["function"], "name", function.get("name"))

@@ -12,7 +12,9 @@ _LOUD = 8192
 """The effective amplitude that counts as full loudness."""
 _AMPLITUDE = 12_000
 _EVERY = 8
-_LOWEST_TONE, _TONES, _STEP = 180, 12, 20
+_LOWEST_TONE = 180
+_TONES = 12
+_STEP = 20
 
 
 def spoken_word(word: str, milliseconds: int, format: AudioFormat = "pcm16") -> bytes:
@@ -86,6 +88,7 @@ def _decode_ulaw(code: int) -> int:
 
 def _decode_alaw(code: int) -> int:
     code ^= 0x55
-    level, segment = (code & 0x0F) << 4, (code & 0x70) >> 4
+    level = (code & 0x0F) << 4
+    segment = (code & 0x70) >> 4
     level = level + 8 if segment == 0 else level + 0x108 << segment - 1
     return level if code & 0x80 else -level

@@ -59,11 +59,13 @@ class CrashingStore(MemoryStore):
 
     def die_at(self, event: int, moment: Moment) -> None:
         """Make the current process die at this event, counted from 1."""
-        self._last, self._moment = event, moment
+        self._last = event
+        self._moment = moment
 
     def next_process(self) -> None:
         """Start the next process, after the lease of the dead one has expired."""
-        self._last, self.is_dead = None, False
+        self._last = None
+        self.is_dead = False
         self._elapsed += _LONG
 
     async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
@@ -194,7 +196,8 @@ class CrashExperiment:
         """Run to the end; if the process dies at an event, finish in another process."""
         if event is not None:
             self.store.die_at(event, moment)
-        subject, context = self._subject, self._context
+        subject = self._subject
+        context = self._context
 
         def begin(runner: Runner[Any, Any]) -> Awaitable[Any]:
             args = RunArgs[Any](
@@ -208,7 +211,8 @@ class CrashExperiment:
 
         finished = await self._process(begin)
         if finished is None:
-            self.has_died, self.survived = True, await self._stored()
+            self.has_died = True
+            self.survived = await self._stored()
             self.store.next_process()
             self._executions.process += 1
             self.resumes += 1
@@ -274,7 +278,8 @@ class CrashExperiment:
         return {"error": content} if done[-1].is_error else {"result": content}
 
     async def _finished(self, runner: Runner[Any, Any], error: Exception | None) -> FinishedRun:
-        record, events = await self.store.record(_RUN), await self._stored()
+        record = await self.store.record(_RUN)
+        events = await self._stored()
         assert record is not None
         outside = self._subject.outside
         seen = None if outside is None else outside(self._context)
@@ -400,21 +405,25 @@ async def crash_report(new_runner: NewRunner, input: RunInput, **options: Unpack
     check_keywords("crash_report()", options, CrashOptions.__annotations__)
     began = perf_counter()
     subject = CrashSubject(new_runner, input, **options)
-    first, again = CrashExperiment(subject), CrashExperiment(subject)
+    first = CrashExperiment(subject)
+    again = CrashExperiment(subject)
     wanted = await first.run()
     with _quiet():
         divergences = _before_any_crash(wanted, await again.run(), subject.normalize)
         deaths = () if divergences else _deaths(len(wanted.events), set(first.store.commits))
-        crashes, resumes = 0, first.resumes + again.resumes
+        crashes = 0
+        resumes = first.resumes + again.resumes
         for event, moment in deaths:
             experiment = CrashExperiment(subject)
             got = await experiment.run(event, moment)
-            crashes, resumes = crashes + experiment.has_died, resumes + experiment.resumes
+            crashes += experiment.has_died
+            resumes += experiment.resumes
             lines = [*experiment.violations(), *diff_runs(wanted, got, normalize=subject.normalize)]
             if lines:
                 divergences.append(Divergence(event, _place(event, moment, wanted, experiment), lines))
     seconds = perf_counter() - began
-    commits, log = len(set(first.store.commits)), tuple(wanted.events)
+    commits = len(set(first.store.commits))
+    log = tuple(wanted.events)
     return CrashReport(len(wanted.events), commits, crashes, resumes, seconds, tuple(divergences), log)
 
 

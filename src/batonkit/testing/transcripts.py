@@ -166,11 +166,14 @@ def comparable_events(events: Iterable[types.Event]) -> list[types.Event]:
 def diff_runs(expected_run: FinishedRun, actual_run: FinishedRun, *, normalize: Normalize | None) -> list[str]:
     """Return the lines in which a run differs from the undisturbed run."""
     order = {event.key: place for place, event in enumerate(expected_run.events)}
-    expected, found = _lines(expected_run, order), _lines(actual_run, order)
+    expected = _lines(expected_run, order)
+    found = _lines(actual_run, order)
     if normalize is not None:
-        expected, found = [*map(normalize, expected)], [*map(normalize, found)]
+        expected = [*map(normalize, expected)]
+        found = [*map(normalize, found)]
     if expected == found:
-        expected, found = _sequences(expected_run), _sequences(actual_run)
+        expected = _sequences(expected_run)
+        found = _sequences(actual_run)
     lines = difflib.ndiff(expected, found, linejunk=None, charjunk=None)
     return [line for line in lines if line[0] in "+-"]
 

@@ -76,7 +76,8 @@ def _build_field(hint: Any, name: str, *, defaults: Mapping[str, Any], descripti
     if get_origin(hint) is Annotated:
         base, *metadata = get_args(hint)
     else:
-        base, metadata = hint, []
+        base = hint
+        metadata = []
     # Later metadata wins: the docstring, then Annotated[str, "…"], then Field(description=…).
     text = next((item for item in metadata if isinstance(item, str)), description)
     metadata = [pydantic.Field(description=text), *metadata] if text else metadata

@@ -11,9 +11,9 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, cast, overload
 
 from msgspec import Struct
-from typing_extensions import TypedDict, TypeVar, Unpack
+from typing_extensions import TypeVar
 
-from ..arguments import check_arguments, check_choice, check_keywords
+from ..arguments import check_arguments, check_choice, check_names
 from ..context import RunContext
 from ..context.run_context import needs_await
 from ..context.values import to_json_value
@@ -84,7 +84,8 @@ class FunctionInvoker(Struct, dict=True, eq=False):
 
     @cached_property
     def _compiled(self) -> "tuple[ArgumentParser | PlainArgumentParser, tuple[tuple[str, Source], ...]]":
-        tool, defaults = self.signature.tool, self.signature.defaults
+        tool = self.signature.tool
+        defaults = self.signature.defaults
         hints, sources = resolve_annotations(self.signature)
         descriptions = get_parameter_descriptions(get_docstring(self.signature))
         if is_plain(hints, defaults):
@@ -107,7 +108,8 @@ class FunctionInvoker(Struct, dict=True, eq=False):
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the function."""
-        signature, (parser, sources) = self.signature, self._compiled
+        signature = self.signature
+        parser, sources = self._compiled
         kwargs: Any = parser.parse(arguments)
         if type(kwargs) is ToolResult:
             return kwargs
@@ -132,7 +134,8 @@ class FunctionInvoker(Struct, dict=True, eq=False):
 
     async def _collect(self, ctx: RunContext[Any], kwargs: dict[str, Any]) -> Any:
         """Deliver the items of a streaming tool, and return the value of the last one."""
-        name, final = self.signature.tool, None
+        name = self.signature.tool
+        final = None
         # Closed also if the call is cancelled between two items.
         async with aclosing(self.signature.function(**kwargs)) as items:
             async for item in items:
@@ -201,35 +204,6 @@ def _stored_attributes(holder: object, names: Iterable[str]) -> Iterator[object]
     except AttributeError:
         return
     yield from (stored[name] for name in names if name in stored)
-
-
-class ToolOptions(TypedDict, total=False):
-    """Keyword arguments of `tool`."""
-
-    name: str | None
-    """The name that the model calls; by default the function's name."""
-    description: str | None
-    """The description that the model reads; by default the docstring up to its first section."""
-    needs_approval: NeedsApproval
-    """Requires a person to approve calls: True, False (default), or a function `(ctx, arguments) -> bool`."""
-    timeout: float | None
-    """Maximum seconds per call; no limit by default. Waiting for approval does not count."""
-    on_error: ErrorPolicy
-    """`"return"` errors to the model (default), `"raise"` to end the run, or a function `(error) -> text`."""
-    effect: ToolEffect
-    """Effect of a call outside: `"read"` (none), `"idempotent"` (default; may happen twice) or `"once"`."""
-    return_directly: bool
-    """True if the result is the agent's answer."""
-    strict: bool
-    """True if the provider is asked to enforce the schema."""
-    input_guardrails: Sequence[GuardrailFunction]
-    """Checks `(ctx, arguments)` that run before each call. If one does not pass, the model is told why."""
-    output_guardrails: Sequence[GuardrailFunction]
-    """Checks `(ctx, result)` that run after each call. If one does not pass, the result is withheld."""
-    in_thread: bool
-    """True if a sync function runs in a worker thread (default), where it may block."""
-    is_enabled: ToolCondition
-    """False hides the tool from the model; a function `(ctx, agent) -> bool` decides it in each turn."""
 
 
 class FunctionTool(Generic[P, R, C]):
@@ -372,13 +346,74 @@ class _ToolDecorator(Protocol):
 
 @overload
 def tool(
-    function: Callable[Concatenate[RunContext[T], P], R], /, **options: Unpack[ToolOptions]
+    function: Callable[Concatenate[RunContext[T], P], R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: NeedsApproval = False,
+    timeout: float | None = None,
+    on_error: ErrorPolicy = "return",
+    effect: ToolEffect = "idempotent",
+    return_directly: bool = False,
+    strict: bool = False,
+    input_guardrails: Sequence[GuardrailFunction] = (),
+    output_guardrails: Sequence[GuardrailFunction] = (),
+    in_thread: bool = True,
+    is_enabled: ToolCondition = True,
 ) -> FunctionTool[Concatenate[RunContext[T], P], R, T]: ...
 @overload
-def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R, Any]: ...
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: NeedsApproval = False,
+    timeout: float | None = None,
+    on_error: ErrorPolicy = "return",
+    effect: ToolEffect = "idempotent",
+    return_directly: bool = False,
+    strict: bool = False,
+    input_guardrails: Sequence[GuardrailFunction] = (),
+    output_guardrails: Sequence[GuardrailFunction] = (),
+    in_thread: bool = True,
+    is_enabled: ToolCondition = True,
+) -> FunctionTool[P, R, Any]: ...
 @overload
-def tool(**options: Unpack[ToolOptions]) -> _ToolDecorator: ...
-def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: NeedsApproval = False,
+    timeout: float | None = None,
+    on_error: ErrorPolicy = "return",
+    effect: ToolEffect = "idempotent",
+    return_directly: bool = False,
+    strict: bool = False,
+    input_guardrails: Sequence[GuardrailFunction] = (),
+    output_guardrails: Sequence[GuardrailFunction] = (),
+    in_thread: bool = True,
+    is_enabled: ToolCondition = True,
+) -> _ToolDecorator: ...
+@check_names
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: NeedsApproval = False,
+    timeout: float | None = None,
+    on_error: ErrorPolicy = "return",
+    effect: ToolEffect = "idempotent",
+    return_directly: bool = False,
+    strict: bool = False,
+    input_guardrails: Sequence[GuardrailFunction] = (),
+    output_guardrails: Sequence[GuardrailFunction] = (),
+    in_thread: bool = True,
+    is_enabled: ToolCondition = True,
+) -> Any:
     """Make a tool of a function: `@tool`, `@tool(timeout=3)` or `tool(function, name="…")`.
 
     A parameter annotated as `RunContext` receives the context and is hidden from the model. Make it the first one:
@@ -390,15 +425,40 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
     Args:
         function: A function, bound method or callable object, sync, async or an async generator, with annotated
             parameters.
-        **options: See `ToolOptions`.
+        name: The name that the model calls; by default the function's name.
+        description: The description that the model reads; by default the docstring up to its first section.
+        needs_approval: Whether a person must approve calls, or a function `(ctx, arguments) -> bool`.
+        timeout: Maximum seconds per call; waiting for approval does not count.
+        on_error: `"return"` errors to the model, `"raise"` to end the run, or a function `(error) -> text`.
+        effect: Effect of a call outside: `"read"` (none), `"idempotent"` (may happen twice) or `"once"`.
+        return_directly: Whether the result is the agent's answer.
+        strict: Whether the provider is asked to enforce the schema.
+        input_guardrails: Checks `(ctx, arguments)` that run before each call. If one does not pass, the model is told
+            why.
+        output_guardrails: Checks `(ctx, result)` that run after each call. If one does not pass, the result is
+            withheld.
+        in_thread: Whether a sync function runs in a worker thread, where it may block.
+        is_enabled: Whether the model is offered the tool, or a function `(ctx, agent) -> bool` that decides each turn.
 
     Raises:
         SetupError: The function cannot be a tool, or an option is invalid.
     """
-    check_keywords("tool", options, ToolOptions.__annotations__)
-    if function is not None:
-        return FunctionTool(function, **options)
-    return partial(FunctionTool[..., Any, Any], **options)
+    make = partial(
+        FunctionTool[..., Any, Any],
+        name=name,
+        description=description,
+        needs_approval=needs_approval,
+        timeout=timeout,
+        on_error=on_error,
+        effect=effect,
+        return_directly=return_directly,
+        strict=strict,
+        input_guardrails=input_guardrails,
+        output_guardrails=output_guardrails,
+        in_thread=in_thread,
+        is_enabled=is_enabled,
+    )
+    return make if function is None else make(function)
 
 
 @check_arguments

@@ -171,7 +171,9 @@ class GuardrailChecks(Struct):
             copy_changes(self._ctx, changes)
 
     async def _check(self, guardrail: Guardrail, value: Any, on_trip: Callable[[], object] | None) -> GuardrailVerdict:
-        ctx, own, log = self._ctx, self._scope_for(guardrail), self._ctx._run.log
+        ctx = self._ctx
+        own = self._scope_for(guardrail)
+        log = ctx._run.log
         log.announce(own._scope, StepCompleted)
         try:
             returned = guardrail.check(own, value)
@@ -183,7 +185,8 @@ class GuardrailChecks(Struct):
             raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
         if ctx._run.suspended_by:
             ctx._run.check_suspended(f"guardrail `{guardrail.name}`", own._scope)
-        name, changes = f"{PREFIX}{self._stage}:{guardrail.name}", own._take_changes()
+        name = f"{PREFIX}{self._stage}:{guardrail.name}"
+        changes = own._take_changes()
         log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
         self._record_changes(changes)
         if on_trip is not None and not verdict.passed:

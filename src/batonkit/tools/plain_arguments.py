@@ -46,7 +46,10 @@ class PlainArgumentParser:
     def __init__(
         self, tool: str, hints: Mapping[str, Any], *, defaults: Mapping[str, Any], descriptions: Mapping[str, str]
     ) -> None:
-        self._tool, self._hints, self._defaults, self._descriptions = tool, hints, defaults, descriptions
+        self._tool = tool
+        self._hints = hints
+        self._defaults = defaults
+        self._descriptions = descriptions
         fields = [(name, hint, UNSET) if name in defaults else (name, hint) for name, hint in hints.items()]
         kind = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
         self._decode = msgspec.json.Decoder(kind).decode

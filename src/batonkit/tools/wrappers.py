@@ -92,7 +92,8 @@ class ApprovalTool(ToolWrapper):
         # deterministic nor by `always` in the answer to another call of this turn.
         if not await ctx.step("needs_approval", partial(self._must_ask, ctx, parsed)):
             return await self.inner.call(ctx, arguments)
-        name, shown = self.spec.name, _to_shown(arguments)
+        name = self.spec.name
+        shown = _to_shown(arguments)
         if shown is None:
             reason = "JSON has neither NaN nor Infinity, nor halves of surrogate pairs"
             text = f"The arguments of `{name}` do not fit: {reason}. Correct them and call it again."
@@ -183,7 +184,8 @@ class OnceTool(ToolWrapper):
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Record the intent, then call the tool; ask first after an unfinished attempt."""
-        log, attempt = ctx._run.log, 1
+        log = ctx._run.log
+        attempt = 1
         while log.find(keys.intent(ctx._scope, attempt), StepCompleted) is not None:
             # An attempt that was suspended by the tool's own question is known to be over.
             if log.find(keys.pause(ctx._scope, attempt), StepCompleted) is None:

@@ -77,7 +77,8 @@ class DeathCounter:
 
     async def park(self, record: RunRecord, deaths: int) -> bool:
         """Fail a run because its workers keep dying; return whether it was still there to fail."""
-        repository, store = self._repository, self._repository.store
+        repository = self._repository
+        store = repository.store
         error = WorkerDiedError(record.run_id, deaths)
         try:
             lease = await store.acquire(record.run_id, new_id(), ttl=repository.ttl)

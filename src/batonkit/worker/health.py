@@ -75,14 +75,17 @@ def _respond(worker: Worker, request: bytes) -> bytes:
     problem = health_problem(worker)
     match path:
         case _ if method not in (b"GET", b"HEAD"):
-            status, body = "405 Method Not Allowed", "use GET\n"
+            status = "405 Method Not Allowed"
+            body = "use GET\n"
         case b"/healthz":
             status = "503 Service Unavailable" if problem else "200 OK"
             body = f"{problem or 'ok'}\n"
         case b"/metrics":
-            status, body = "200 OK", format_metrics(worker)
+            status = "200 OK"
+            body = format_metrics(worker)
         case _:
-            status, body = "404 Not Found", "there are /healthz and /metrics\n"
+            status = "404 Not Found"
+            body = "there are /healthz and /metrics\n"
     content = body.encode()
     kind = "text/plain; version=0.0.4; charset=utf-8"
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n"

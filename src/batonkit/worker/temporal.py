@@ -24,8 +24,11 @@ except ImportError as missing:
     raise MissingExtraError("the engine `temporal`", "temporal", missing) from missing
 
 _logger = logging.getLogger("baton.worker")
-WORKFLOW, ACTIVITY, WAKE = "baton.run", "baton.drive", "wake"
-_HEARTBEAT, _HEARTBEAT_TIMEOUT = timedelta(seconds=1), timedelta(seconds=5)
+WORKFLOW = "baton.run"
+ACTIVITY = "baton.drive"
+WAKE = "wake"
+_HEARTBEAT = timedelta(seconds=1)
+_HEARTBEAT_TIMEOUT = timedelta(seconds=5)
 _TASK_TIMEOUT = timedelta(seconds=3)
 _NO_LIMIT = timedelta(days=3650)
 _INTERVAL = 0.1

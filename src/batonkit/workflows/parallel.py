@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..agents import AgentContext, AgentHooks, BaseAgent
 from ..agents.activation import FlowOutcome
 from ..agents.hooks import run_with_deadline
-from ..arguments import check_choice
+from ..arguments import check_arguments, check_choice
 from ..context.history import History
 from ..context.run_state import ends_run
 from ..context.values import TrackedValues
@@ -58,6 +58,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         hooks: Hooks for its start, end and handoffs.
     """
 
+    @check_arguments
     def __init__(
         self,
         name: str,
@@ -148,7 +149,8 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         self, ctx: AgentContext[Any], branch: _Branch, *, limit: asyncio.Semaphore | None
     ) -> FlowOutcome | None:
         """Run a branch under the concurrency limit; return None if its error was ignored."""
-        log, inside = ctx._run.log, keys.inside(ctx._scope, branch.place)
+        log = ctx._run.log
+        inside = keys.inside(ctx._scope, branch.place)
         key = keys.failure(inside)
         failed = log.find(key, StepCompleted) if log.has_past else None
         if failed is not None:
@@ -186,7 +188,8 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 if key not in branch.values:
                     ctx.values.delete(key)
                     continue
-                written, reduce = branch.values[key], self.reducers.get(key)
+                written = branch.values[key]
+                reduce = self.reducers.get(key)
                 ctx.values.set(key, written if reduce is None else reduce(ctx.values.get(key), written))
 
 
@@ -195,7 +198,8 @@ async def _wait_for_all(tasks: "Sequence[asyncio.Task[Any]]") -> None:
 
     It does what `gather` does at half the cost per branch.
     """
-    running, cancelled = len(tasks), None
+    running = len(tasks)
+    cancelled = None
     ended = asyncio.get_running_loop().create_future()
 
     def count(_: object) -> None:
@@ -210,7 +214,8 @@ async def _wait_for_all(tasks: "Sequence[asyncio.Task[Any]]") -> None:
         try:
             await ended
         except asyncio.CancelledError as error:
-            cancelled, ended = error, asyncio.get_running_loop().create_future()
+            cancelled = error
+            ended = asyncio.get_running_loop().create_future()
             for task in tasks:
                 task.cancel()
     if cancelled is not None:
@@ -240,7 +245,8 @@ def _unique_names(names: Sequence[str]) -> list[str]:
     """Number branches with the same name: `A`, `A#2`."""
     unique: dict[str, None] = {}
     for name in names:
-        number, free = 1, name
+        number = 1
+        free = name
         while free in unique or (number > 1 and free in names):
             number += 1
             free = f"{name}#{number}"

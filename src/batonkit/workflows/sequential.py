@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import TypeVar
 
 from ..agents import AgentContext, AgentHooks, BaseAgent
+from ..arguments import check_arguments
 from ..context import RunContext
 from ..errors import SetupError
 from ..events import Action, BreakLoop, Origin
@@ -29,6 +30,7 @@ class Workflow(BaseAgent[Any, Out]):
         hooks: Hooks for its start, end and handoffs.
     """
 
+    @check_arguments
     def __init__(
         self,
         name: str,
@@ -101,6 +103,7 @@ class LoopAgent(Workflow[Any]):
         hooks: Hooks for its start, end and handoffs.
     """
 
+    @check_arguments
     def __init__(
         self,
         name: str,
@@ -122,7 +125,8 @@ class LoopAgent(Workflow[Any]):
         Args:
             ctx: The context of the activation.
         """
-        after, iteration = ctx._origin, 0
+        after = ctx._origin
+        iteration = 0
         while not self.max_iterations or iteration < self.max_iterations:
             action, after = await self._run_steps(ctx, after, round=f"{iteration}.")
             if type(action) is BreakLoop:

@@ -75,7 +75,8 @@ class AnthropicStreamParser(EventParser):
             case "content_block_start":
                 self._start_block(event["index"], event["content_block"])
             case "content_block_stop":
-                thinking, self._thinking = self._thinking, {}
+                thinking = self._thinking
+                self._thinking = {}
                 self._close_reasoning(thinking if thinking.get("signature") else None)
             case "message_start":
                 self._response_id = str(event["message"].get("id") or "")
@@ -140,7 +141,8 @@ class AnthropicStreamParser(EventParser):
 
     def _total_usage(self) -> Usage:
         used = self._usage
-        cached, written = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
+        cached = used.get("cache_read_input_tokens", 0)
+        written = used.get("cache_creation_input_tokens", 0)
         return Usage(
             input_tokens=used.get("input_tokens", 0) + cached + written,
             output_tokens=used.get("output_tokens", 0),

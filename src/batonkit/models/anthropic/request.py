@@ -18,6 +18,7 @@ from ...messages import (
     media_of,
     text_of,
 )
+from ...messages.input_parts import parse_data_url
 from .. import encoding
 from ..alternating import CONTINUE, AlternatingTurns, convert_history
 from ..base import ModelRequest, PromptCaching
@@ -174,7 +175,8 @@ def _in_order(text: str, calls: list[Block], reasoning: list[tuple[str, Block]])
             continue
         characters, count = signature.get("after", (0, 0))
         blocks += [_text(text[written:characters]), *calls[called:count], thinking]
-        written, called = max(written, characters), max(called, count)
+        written = max(written, characters)
+        called = max(called, count)
     blocks += [_text(text[written:]), *calls[called:]]
     return _without_blank_text(blocks)
 
@@ -184,7 +186,7 @@ def _without_blank_text(blocks: list[Block]) -> list[Block]:
 
 
 def _url_source(url: str, media_types: tuple[str, ...]) -> Block:
-    data = encoding.parse_data_url(url)
+    data = parse_data_url(url)
     if data is not None and data[0] in media_types:
         return {"type": "base64", "media_type": data[0], "data": data[1]}
     return {"type": "url", "url": url}
@@ -282,7 +284,8 @@ def _tools(request: ModelRequest, called: Iterable[str]) -> tuple[list[Block], B
         # A history with calls requires their tools, even where none may be called any more.
         tools: list[Block] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         return tools, {"type": "none"} if tools else None
-    parallel, wanted = request.settings.parallel_tool_calls, request.tool_choice
+    parallel = request.settings.parallel_tool_calls
+    wanted = request.tool_choice
     choice: Block | None = None
     if wanted is not None:
         choice = {"type": _CHOICES[wanted]} if wanted in _CHOICES else {"type": "tool", "name": wanted}

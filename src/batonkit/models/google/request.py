@@ -21,6 +21,7 @@ from ...messages import (
     ToolSpec,
     text_of,
 )
+from ...messages.input_parts import parse_data_url
 from .. import encoding
 from ..alternating import CONTINUE, AlternatingTurns, convert_history
 from ..base import ModelRequest
@@ -95,7 +96,7 @@ def _part(part: Part) -> Block:
     if isinstance(part, Image | Audio | File):
         if part.url is None:
             return {"inline_data": {"mime_type": part.media_type, "data": part.data or b""}}
-        data = encoding.parse_data_url(part.url)
+        data = parse_data_url(part.url)
         if data is not None:
             return {"inline_data": {"mime_type": data[0] or part.media_type, "data": b64decode(data[1])}}
         return {"file_data": {"mime_type": part.media_type, "file_uri": part.url}}
@@ -196,7 +197,8 @@ _LACKS_WITHOUT_TOOLS = {name: advice for name, advice in LACKS.items() if name !
 
 def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
     """Return the arguments of the SDK call. Raises ModelRequestError."""
-    tools, choice = request.tools, request.tool_choice
+    tools = request.tools
+    choice = request.tool_choice
     settings = require_supported(request.settings, name, LACKS if tools else _LACKS_WITHOUT_TOOLS)
     version = version_of(model)
     texts, contents = as_contents(request.messages, needs_signatures=version >= (3, 0))

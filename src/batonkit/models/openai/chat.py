@@ -66,7 +66,8 @@ class ChatDialect(Dialect, frozen=True):
 
     def encode_result(self, message: ToolMessage, pending: list[Part]) -> Block:
         """Encode a tool result; its media is added to `pending`, because it may contain only text."""
-        text, media = text_of(message.content), media_of(message.content)
+        text = text_of(message.content)
+        media = media_of(message.content)
         pending += about(message.name, media)
         id = fitting_id(message.tool_call_id, _MAX_ID)
         return {"role": "tool", "tool_call_id": id, "content": text or (_MEDIA_FOLLOWS if media else "")}
@@ -251,7 +252,8 @@ class ChatStreamParser(OpenAIStreamParser):
 
     def _take_call(self, call: _Call) -> None:
         function = call.function or _Function()
-        name, arguments = function.name or "", function.arguments or ""
+        name = function.name or ""
+        arguments = function.arguments or ""
         if not isinstance(arguments, str):
             arguments = as_json(arguments)
         position = self._position(call, name)

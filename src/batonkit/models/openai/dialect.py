@@ -85,11 +85,13 @@ class Dialect(Struct, frozen=True):
             if known is not None and known.count <= len(messages):
                 history = known
             messages.forms[id(self)] = history
-            blocks, pending = list[Block](), [*history.pending]
+            blocks = list[Block]()
+            pending = [*history.pending]
             self._encode(messages.source[history.count : len(messages)], blocks, pending)
             # Only now: an error leaves nothing half encoded.
             history.blocks += blocks
-            history.pending, history.count = pending, len(messages)
+            history.pending = pending
+            history.count = len(messages)
         else:
             self._encode(messages, history.blocks, history.pending)
         last = [self._encode_user(tuple(history.pending))] if history.pending else []
@@ -108,7 +110,8 @@ class Dialect(Struct, frozen=True):
             if isinstance(message, UserMessage):
                 encoded.append(self._encode_user(message.content))
                 continue
-            text, media = text_of(message.content), media_of(message.content)
+            text = text_of(message.content)
+            media = media_of(message.content)
             if isinstance(message, AssistantMessage):
                 pending += about("", media)
                 encoded += self.encode_response(message, text)

@@ -36,7 +36,8 @@ def failed_inside(model: str, error: Any) -> ModelError:
 
 def classify(status: int, details: provider_errors.ProviderErrorDetails) -> provider_errors.RejectionReason:
     """Return the reason for an error of OpenAI or a compatible server."""
-    kind, words = details.kind, f"{details.kind} {details.text}"
+    kind = details.kind
+    words = f"{details.kind} {details.text}"
     if status < 500 and _FILTERED.search(kind):
         return "filtered"
     if status == 400 and _BAD_KEY.search(kind):

@@ -72,7 +72,8 @@ class ResponsesDialect(Dialect, frozen=True):
 
     def encode_result(self, message: ToolMessage, pending: list[Part]) -> Block:
         """Encode a tool result, which may contain media."""
-        text, media = text_of(message.content), media_of(message.content)
+        text = text_of(message.content)
+        media = media_of(message.content)
         output = [self.encode_part(part) for part in message.content if not isinstance(part, str)] if media else text
         return {"type": "function_call_output", "call_id": fitting_id(message.tool_call_id, _MAX_ID), "output": output}
 
@@ -87,7 +88,8 @@ class ResponsesDialect(Dialect, frozen=True):
             items.append({"role": "assistant", "content": text})
         for position, call in enumerate(message.tool_calls):
             items += reasoning.get(position, [])
-            name, arguments = fitting_name(call.name), fitting_arguments(call.arguments)
+            name = fitting_name(call.name)
+            arguments = fitting_arguments(call.arguments)
             id = fitting_id(call.id, _MAX_ID)
             items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
         # Reasoning may not stand at the end: the API requires the output that it led to.
@@ -157,7 +159,8 @@ class ResponsesStreamParser(OpenAIStreamParser):
     def take(self, payload: bytes) -> list[Chunk]:
         """Return the chunks of one event."""
         event = self._decode(_decode_event, payload)
-        kind, chunks = event.type, self._begin()
+        kind = event.type
+        chunks = self._begin()
         # Text first: nearly every event is a piece of it.
         if kind in _TEXT_DELTAS:
             self._has_refused = self._has_refused or kind == _TEXT_DELTAS[1]

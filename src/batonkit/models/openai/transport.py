@@ -101,7 +101,8 @@ class AiohttpTransport:
         """Send a request and return its response once it begins."""
         import aiohttp
 
-        endpoint, name = self._endpoint, self._name
+        endpoint = self._endpoint
+        name = self._name
         headers = await endpoint.headers(settings.extra_headers, model=name)
         body = {**body, **settings.extra_body} if settings.extra_body else body
         seconds = settings.timeout or RESPONSE_SECONDS

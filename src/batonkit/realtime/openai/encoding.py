@@ -39,7 +39,8 @@ CUSTOM_VOICE_PREFIX = "voice_"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_TOOLS = 128
 _MAX_INSTRUCTIONS = 65_536
-_MIN_SPEED, _MAX_SPEED = 0.25, 1.5
+_MIN_SPEED = 0.25
+_MAX_SPEED = 1.5
 _MAX_TOKENS = 4096
 _CHOICES = ("auto", "none", "required")
 
@@ -57,7 +58,8 @@ def check_settings(settings: SessionConfig, model: str, voices: Collection[str])
             f"the instructions of {who} have {size:,} characters; `{model}` takes at most {_MAX_INSTRUCTIONS:,}"
         )
     _check_voice(settings, model, voices)
-    speed, most = settings.settings.speed, settings.settings.max_output_tokens
+    speed = settings.settings.speed
+    most = settings.settings.max_output_tokens
     if speed is not None and not _MIN_SPEED <= speed <= _MAX_SPEED:
         raise SetupError(f"the speed for {who} is {speed:g}; `{model}` speaks from {_MIN_SPEED:g} to {_MAX_SPEED:g}")
     if most is not None and not 1 <= most <= _MAX_TOKENS:

@@ -80,7 +80,8 @@ class HTTPBindings:
         """Return the routes of the bindings."""
         routes: list[BaseRoute] = [Route("/", self._handle_call, methods=["POST"])]
         if self.legacy is not None:
-            admit, handle = partial(self._admit_legacy, self.legacy), partial(self._handle_legacy, self.legacy)
+            admit = partial(self._admit_legacy, self.legacy)
+            handle = partial(self._handle_legacy, self.legacy)
             routes += _make_routes(_LEGACY_ROUTES, admit, handle)
         return [*routes, *_make_routes(_ROUTES, self.guard.admit_current, self._handle)]
 
@@ -122,7 +123,8 @@ class HTTPBindings:
         call: dict[str, Any],
     ) -> Response:
         """Dispatch a call of version 0.3, where a streaming method reports its errors as an event."""
-        method, params = str(call["method"]), call.get("params")
+        method = str(call["method"])
+        params = call.get("params")
         legacy.check(request, context)
         if method not in legacy.streams:
             return JSONResponse(_reply(id, v03.legacy_json(await legacy.call(method, params, context))))

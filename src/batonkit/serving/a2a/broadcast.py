@@ -126,7 +126,9 @@ class TaskBroadcast:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        texts, self._texts, self._size = self._texts, {}, 0
+        texts = self._texts
+        self._texts = {}
+        self._size = 0
         for origin, chunks in texts.values():
             self._send(self.projection.apply_text(origin, "".join(chunks)))
 

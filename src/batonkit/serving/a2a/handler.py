@@ -187,7 +187,8 @@ class A2ARequestHandler(RequestHandler):
     ) -> TaskBroadcast:
         validate_proto_required_fields(params)
         validate_history_length(params.configuration)
-        message, principal = params.message, self._principal(context)
+        message = params.message
+        principal = self._principal(context)
         self._check_input_modes(message)
         await self._tasks.validate(message, principal)
         push = None

@@ -184,8 +184,10 @@ class TaskProjection:
         self.task.history.append(message)
 
     def _add_response(self, event: events.Event, content: Content, *, is_answer: bool) -> list[Update]:
-        origin, id = event.origin, self._artifact_id(event.origin)
-        streamed, parts = self._streamed_text.get(origin.id, ""), to_parts(content)
+        origin = event.origin
+        id = self._artifact_id(origin)
+        streamed = self._streamed_text.get(origin.id, "")
+        parts = to_parts(content)
         is_new = id not in self._artifacts
         artifact = self._artifact(id, origin)
         artifact.metadata.CopyFrom(to_struct({**_location(event), "answer": is_answer}))
@@ -366,7 +368,8 @@ class TaskReader:
         if request.status in _STATUSES:
             base["status"] = [_STATUSES[request.status]]
         filters = base.copy()
-        size, cursor = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, _parse_page_token(request.page_token)
+        size = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
+        cursor = _parse_page_token(request.page_token)
         filters.update(order_by="changed", limit=size, cursor=cursor, count_total=True)
         if request.HasField("status_timestamp_after"):
             # Clients see milliseconds.

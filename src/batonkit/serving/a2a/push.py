@@ -124,7 +124,8 @@ class PushNotifier:
         """Store a webhook with its run and return its configuration, with an id if it had none."""
         stored = TaskPushNotificationConfig()
         stored.CopyFrom(subscriber.config)
-        stored.task_id, stored.id = task_id, subscriber.config.id or str(uuid4())
+        stored.task_id = task_id
+        stored.id = subscriber.config.id or str(uuid4())
         note = msgspec.json.encode({"config": MessageToDict(stored), "version": subscriber.version})
         await self._store.put_note(task_id, _PREFIX + stored.id, note)
         return stored

@@ -158,7 +158,8 @@ class TaskService:
         task_id = add_shard_key(str(uuid4()), to_thread(principal, context_id))
         values = {MESSAGE_KEY: _message_info(message, principal)}
         options: Any = {"run_id": task_id, "values": values, "owner": principal.name}
-        input, thread = UserMessage(content_of(message.parts)), to_thread(principal, context_id)
+        input = UserMessage(content_of(message.parts))
+        thread = to_thread(principal, context_id)
         try:
             await self.background.start(input, thread=thread, **options)
         except errors.ThreadBusyError:
@@ -262,7 +263,8 @@ class TaskService:
 
     async def _wait_for_resume(self, projection: TaskProjection) -> AsyncGenerator[Update]:
         """Yield a suspended task's updates; none if another process resumes it."""
-        task_id, subscriber = projection.task.id, TaskSubscriber()
+        task_id = projection.task.id
+        subscriber = TaskSubscriber()
         if self.broadcasts.get(task_id) is not None:
             return
         self.broadcasts.wait(task_id, subscriber)

@@ -31,7 +31,8 @@ from .frontend import TOOLS
 from .messages import from_agui_content, from_agui_messages, new_user_messages, state_values
 from .translation import EventTranslator, is_frontend_call
 
-CONTEXT, PROPS = "agui.context", "agui.props"
+CONTEXT = "agui.context"
+PROPS = "agui.props"
 """Keys of a run's values that hold a request's context and forwarded properties."""
 WHEN_BUSY = "whenBusy"
 """The forwarded property that decides about a message for a thread with an unfinished run."""
@@ -180,7 +181,8 @@ class AGUIEndpoint(Endpoints):
         )
 
     async def _start_or_resume(self, principal: Principal, body: agui.RunAgentInput) -> _ActiveRun:
-        thread, mode = principal.to_store_id(body.thread_id), requested_mode(body, self.when_busy)
+        thread = principal.to_store_id(body.thread_id)
+        mode = requested_mode(body, self.when_busy)
         page = await self.store.list(thread=thread, limit=1)
         last = page.records[0] if page.records else None
         if last is not None and last.status == "suspended":

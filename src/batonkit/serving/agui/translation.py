@@ -116,7 +116,8 @@ class StepTranslator:
 
     def finish(self, id: str, raised: Sequence[events.InterruptRaised] = (), failure: str = "") -> Iterator[Any]:
         """Close an activation, if it is open."""
-        agent, tag = self._active.pop(id, None), self.tag(id)
+        agent = self._active.pop(id, None)
+        tag = self.tag(id)
         if agent is None:
             return
         self._finished.add(id)

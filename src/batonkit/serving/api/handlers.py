@@ -134,7 +134,8 @@ class RunEndpoints(ApiEndpoints):
         return await self._resume(principal, id, record, body.answers, ResumeArgs(message=body.message))
 
     async def _resume_run(self, principal: Principal, request: Request) -> Response:
-        id, parse = path_id(request, "run"), partial(msgspec.json.decode, type=schemas.ResumeBody)
+        id = path_id(request, "run")
+        parse = partial(msgspec.json.decode, type=schemas.ResumeBody)
         body = await self.guard.parse_body(request, parse, default=schemas.ResumeBody())
         args = ResumeArgs[Any](message=body.message, execute_calls=body.execute_calls)
         answers = None if body.dismiss is None else Dismiss(body.dismiss)
@@ -147,7 +148,8 @@ class RunEndpoints(ApiEndpoints):
         return await self.run_response(principal, id, 202)
 
     async def _cancel_run(self, principal: Principal, request: Request) -> Response:
-        id, parse = path_id(request, "run"), partial(msgspec.json.decode, type=schemas.CancelBody)
+        id = path_id(request, "run")
+        parse = partial(msgspec.json.decode, type=schemas.CancelBody)
         body = await self.guard.parse_body(request, parse, default=schemas.CancelBody())
         found = await self.find_run(principal, id)
         status = await self.background.cancel(found.run_id, body.when)
@@ -158,7 +160,8 @@ class RunEndpoints(ApiEndpoints):
     async def _get_thread(self, principal: Principal, request: Request) -> Response:
         id = path_id(request, "thread")
         thread = self.background.runner.thread(principal.to_store_id(id))
-        runs, waiting = await thread.runs(), await thread.waiting()
+        runs = await thread.runs()
+        waiting = await thread.waiting()
         if not runs and not waiting:
             raise ServingError(404, "not_found", "there is no such thread")
         view = schemas.ThreadView(

@@ -106,7 +106,8 @@ class OverviewEndpoints(ApiEndpoints):
     async def _report_usage(self, principal: Principal, request: Request) -> Response:
         query = request.query_params
         by = cast("UsageKey", parse_choice(query.get("by", "day"), "by", _BY))
-        since, until = parse_time(query.get("since"), "since"), parse_time(query.get("until"), "until")
+        since = parse_time(query.get("since"), "since")
+        until = parse_time(query.get("until"), "until")
         records = await _newest(self.store, _MAX_USAGE_RUNS + 1, owner=principal.owner_filter, since=since, until=until)
         covered = records[:_MAX_USAGE_RUNS]
         rows = merge_usage([await self._usage_of(record, by) for record in covered])

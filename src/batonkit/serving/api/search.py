@@ -55,14 +55,17 @@ class RunSearch(Struct, frozen=True):
                     if len(matches) == self.limit:
                         is_last = position == len(page.records) and not page.next_cursor
                         return matches, "" if is_last else f"q{position}:{cursor}"
-            searched, skip, cursor = searched + len(page.records), 0, page.next_cursor
+            searched += len(page.records)
+            skip = 0
+            cursor = page.next_cursor
             if not cursor:
                 break
         return matches, ""
 
     def _page(self, limit: int, cursor: str) -> RunFilters:
         filters = self.filters.copy()
-        filters["limit"], filters["cursor"] = limit, cursor
+        filters["limit"] = limit
+        filters["cursor"] = cursor
         return filters
 
     def _matches(self, record: RunRecord, summary: RunSummary) -> bool:
@@ -88,7 +91,8 @@ def parse_search(query: QueryParams, principal: Principal, *, show_errors: bool)
     Raises:
         ServingError: A parameter is invalid.
     """
-    after, cost = query.get("after", ""), query.get("min_cost", "0")
+    after = query.get("after", "")
+    cost = query.get("min_cost", "0")
     if after and not _CURSOR.fullmatch(after):
         raise ServingError(422, "invalid", "`after` must be the `next` cursor of the previous page")
     if not re.fullmatch(r"\d{1,12}(\.\d{1,9})?", cost, re.ASCII):

@@ -222,7 +222,8 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = monotonic(), "-"
+        started = monotonic()
+        status = "-"
 
         async def record(message: "Message") -> None:
             nonlocal status
@@ -233,7 +234,8 @@ class AccessLog:
         try:
             await self._app(scope, receive, record)
         finally:
-            client, path = scope.get("client") or ("-",), scope.get("raw_path") or scope["path"].encode()
+            client = scope.get("client") or ("-",)
+            path = scope.get("raw_path") or scope["path"].encode()
             # Queries may contain keys. The path is as the client sent it, so control characters are encoded.
             text = path.partition(b"?")[0].decode("ascii", "backslashreplace")
             milliseconds = (monotonic() - started) * 1000

@@ -9,7 +9,10 @@ from ..core import Swarm
 from ..functions import function_in
 from ..types import Agent, Response
 
-_BLUE, _PURPLE, _GREY, _PLAIN = "\033[94m", "\033[95m", "\033[90m", "\033[0m"
+_BLUE = "\033[94m"
+_PURPLE = "\033[95m"
+_GREY = "\033[90m"
+_PLAIN = "\033[0m"
 
 
 def run_demo_loop(
@@ -38,12 +41,14 @@ def run_demo_loop(
             response = swarm.run(agent=agent, messages=messages, context_variables=variables, debug=debug)
             pretty_print_messages(response.messages)
         messages.extend(response.messages)
-        agent, variables = response.agent, response.context_variables
+        agent = response.agent
+        variables = response.context_variables
 
 
 def process_and_print_streaming_response(response: Iterable[dict[str, Any]]) -> Response | None:
     """Print a streamed run as it arrives; return its Response, if there is one."""
-    sender, is_in_text = "", False
+    sender = ""
+    is_in_text = False
     for chunk in response:
         sender = chunk.get("sender") or sender
         text = chunk.get("content")

@@ -79,7 +79,8 @@ class EngineBench:
 
         @agent(name)
         async def echo(ctx: Any) -> None:
-            run_id, text = ctx.run_id, ctx.messages()[-1].content
+            run_id = ctx.run_id
+            text = ctx.messages()[-1].content
             bench.started[run_id] += 1
             if bench.started[run_id] == 1:
                 bench.order.append(run_id)

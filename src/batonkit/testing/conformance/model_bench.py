@@ -120,11 +120,15 @@ _PNG = bytes.fromhex(
     "1f15c4890000000d49444154789c6360000002000154a24f5d0000000049454e44ae426082"
 )
 _PDF = b"%PDF-1.4\n%%EOF\n"
-_WAVE, _BOW = ToolCall("call_1", "wave", '{"times":2}'), ToolCall("call_2", "bow")
-(_HELLO,), _DONE = HELLO, AssistantMessage("Done.")
-_WAVED, _BOWED = ToolMessage("call_1", "wave", "waved"), ToolMessage("call_2", "bow", "bowed")
+_WAVE = ToolCall("call_1", "wave", '{"times":2}')
+_BOW = ToolCall("call_2", "bow")
+(_HELLO,) = HELLO
+_DONE = AssistantMessage("Done.")
+_WAVED = ToolMessage("call_1", "wave", "waved")
+_BOWED = ToolMessage("call_2", "bow", "bowed")
 
-_ASKS_WAVE, _ASKS_BOW = AssistantMessage(tool_calls=(_WAVE,)), AssistantMessage(tool_calls=(_BOW,))
+_ASKS_WAVE = AssistantMessage(tool_calls=(_WAVE,))
+_ASKS_BOW = AssistantMessage(tool_calls=(_BOW,))
 
 HISTORIES: dict[str, tuple[Message, ...]] = {
     "one message": (_HELLO,),
@@ -194,7 +198,8 @@ def essence(messages: Sequence[Message]) -> list[Atom]:
 
 def says_the_same(understood: Sequence[Message], told: Sequence[Message]) -> bool:
     """Return whether a provider received what was sent; arguments that are not JSON may differ."""
-    there, here = essence(understood), essence(told)
+    there = essence(understood)
+    here = essence(told)
     if here[0][:2] == ("text", "said") and there[:1] != here[:1]:
         del there[0]
     if here[-1][:2] == ("text", "said") and there[-1:] != here[-1:]:

@@ -143,7 +143,9 @@ class _AnswerChecks(RealtimeBench[P]):
             await talking.send(AddItem(UserMessage("Hello"), "item_hello"), CreateResponse())
             ended = await talking.until(ResponseEnded)
         kinds = [type(signal) for signal in talking.signals]
-        started, sound, words = talking.all(ResponseStarted)[0], talking.all(AudioChunk), talking.all(TranscriptChunk)
+        started = talking.all(ResponseStarted)[0]
+        sound = talking.all(AudioChunk)
+        words = talking.all(TranscriptChunk)
         assert (ended.response_id, ended.status) == (started.response_id, "completed")
         assert kinds.index(ResponseStarted) < kinds.index(AudioChunk) < kinds.index(AudioEnded)
         assert all(chunk.audio for chunk in sound)
@@ -283,7 +285,8 @@ class _EndChecks(RealtimeBench[P]):
     async def test_conversations_do_not_mix(self) -> None:
         async with self.provider(["One.", "Two."], ()) as provider:
             model = self.model(provider)
-            first, second = await model.connect(SPOKEN), await model.connect(SPOKEN)
+            first = await model.connect(SPOKEN)
+            second = await model.connect(SPOKEN)
             answers: list[object] = []
             for connection in (first, second):
                 async with asyncio.timeout(_PATIENCE):

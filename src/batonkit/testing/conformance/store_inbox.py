@@ -278,7 +278,8 @@ async def threads_without_a_run_are_idle(store: Store) -> None:
 async def a_message_at_the_end_is_noticed(store: Store) -> None:
     """Of a run that ends and a message that arrives, one always learns of the other."""
     for number in range(ROUNDS):
-        run_id, thread = f"r{number}", f"t{number}"
+        run_id = f"r{number}"
+        thread = f"t{number}"
         await store.create(run_id, [b"one"], thread=thread)
         ends = store.append(run_id, 1, [], status="completed")
         comes = store.enqueue(_message(f"m{number}", thread=thread), limit=LIMIT)
@@ -293,7 +294,9 @@ async def a_message_at_the_end_is_noticed(store: Store) -> None:
 async def a_message_leaves_once(store: Store) -> None:
     """Of those that take, withdraw and create a run of a message at once, one succeeds."""
     for number in range(ROUNDS):
-        run_id, thread, message = f"r{number}", f"t{number}", f"m{number}"
+        run_id = f"r{number}"
+        thread = f"t{number}"
+        message = f"m{number}"
         await store.create(run_id, [b"one"], thread=thread)
         await _enqueue(store, message, mode="steer", thread=thread)
         attempts = [store.append(run_id, 1, [b"took"], take=[message]), store.withdraw(message)]

@@ -88,7 +88,8 @@ class ScriptedProvider:
             is_known = not self._transport.has_unread(protocol.ResponseStarted)
             reason = f"`{self.response.id}` is in progress"
             raise CommandRejectedError("conversation_already_has_active_response", reason, is_avoidable=is_known)
-        settings, messages = settings or self.settings, self.conversation.messages()
+        settings = settings or self.settings
+        messages = self.conversation.messages()
         request = ModelRequest(messages, settings.instructions, settings.tools, agent=settings.agent)
         self.response = ScriptedResponse(self._script, self.conversation, settings.settings, self._transport.emit)
         task = asyncio.get_running_loop().create_task(self._play(self.response, request))
@@ -118,7 +119,8 @@ class ScriptedProvider:
         """
         if not self._speech_item:
             raise SetupError("the user has not started to speak; call user_begins first, or user_speaks")
-        item_id, self._speech_item = self._speech_item, ""
+        item_id = self._speech_item
+        self._speech_item = ""
         self._transport.emit(protocol.UserSpeechEnded(item_id, at_ms))
         self._add_speech(heard, item_id, audio)
         detection = self.settings.settings.turn_detection

@@ -131,7 +131,8 @@ class ScriptedResponse:
             tuple([call for item in calls for call in _calls_of(item)]),
         )
         item_ids = tuple([item.id for item in spoken])
-        usage, model = self._final.usage or self._count_tokens(), self._final.model or self._script.model.name
+        usage = self._final.usage or self._count_tokens()
+        model = self._final.model or self._script.model.name
         self._send(ResponseEnded(self.id, status, message, item_ids, reason, error, usage, model))
 
     async def _play_chunk(self, chunk: Any) -> None:
@@ -155,7 +156,8 @@ class ScriptedResponse:
                 raise SetupError(f"a realtime response cannot contain {chunk!r}")
 
     async def _say(self, text: str, audio: bytes | None = None) -> None:
-        script, format = self._script, self._format
+        script = self._script
+        format = self._format
         item = self.items[-1] if self.items else None
         if item is None or item.role != "assistant":
             item = self._open("assistant", AssistantMessage())
