@@ -309,13 +309,14 @@ def has_data_of(record: RunRecord, origin: str) -> bool:
     return origin in record.origins or origin in origins_of(record.owner, record.thread)
 
 
-def check_version(version: int, known: Collection[int], store: str) -> None:
-    """Raise StoreError unless this store can read or migrate a layout of this version."""
-    if version not in known:
-        newest = max(known)
-        maker = "a newer Baton" if version > newest else "an unreleased version of Baton"
-        message = f"its layout is version {version}, made by {maker}; this one reads version {newest}"
-        raise StoreError(message, store=store)
+def check_layout(found: int | None, expected: int, store: str) -> None:
+    """Raise StoreError if the file or the tables of a store have another layout than this version of Baton."""
+    if found != expected:
+        raise StoreError(
+            f"its layout is {found}, but this version of Baton has layout {expected}: it was made by an unreleased "
+            "version, or by a newer one; upgrade Baton, or delete what is there, or point the store elsewhere",
+            store=store,
+        )
 
 
 def check_statuses(status: Collection[RunStatus]) -> tuple[RunStatus, ...]:

@@ -11,12 +11,12 @@ from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
 from msgspec.structs import asdict, replace
 
-from ..arguments import check_arguments, check_choice, check_positive
-from ..errors import RunExistsError, SetupError, StoreError, ThreadBusyError
-from ..events.codec import READER_VERSION
-from . import inbox as inboxes
-from . import records
-from .base import (
+from ...arguments import check_arguments, check_choice, check_positive
+from ...errors import RunExistsError, SetupError, StoreError, ThreadBusyError
+from ...events.codec import READER_VERSION
+from .. import inbox as inboxes
+from .. import records
+from ..base import (
     FINISHED_STATUSES,
     INTERNAL_NOTES,
     InboxState,
@@ -29,9 +29,9 @@ from .base import (
     RunStatus,
     WaitingMessage,
 )
-from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
-from .sqlite_commits import LoopCommitter, ThreadCommitter
-from .sqlite_file import MAX_LINES, VERSION, SQLiteConnection, StoreLockedError, Work
+from ..records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
+from .commits import LoopCommitter, ThreadCommitter
+from .file import MAX_LINES, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 _BATCH = 500
@@ -313,10 +313,6 @@ class SQLiteStore(LeaseMethods):
         while count := await self._write(lambda file: _delete_run(file, file.execute(statement, values).fetchall())):
             deleted += count
         return deleted
-
-    async def layout(self) -> tuple[int, int]:
-        """Return the version of the file's layout, 0 if there is no file, and the newest version."""
-        return self._file.layout_version() if self.path.exists() else 0, VERSION
 
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Renew leases; see `Store.renew`."""

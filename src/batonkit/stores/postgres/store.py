@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, LiteralString, Unpack
 
 from msgspec.structs import asdict
 
-from ..arguments import check_arguments, check_positive
-from ..errors import RunConflictError, RunExistsError, SetupError, ThreadBusyError
-from ..events.codec import READER_VERSION
-from . import inbox as inboxes
-from . import records
-from .base import (
+from ...arguments import check_arguments, check_positive
+from ...errors import RunConflictError, RunExistsError, SetupError, ThreadBusyError
+from ...events.codec import READER_VERSION
+from .. import inbox as inboxes
+from .. import records
+from ..base import (
     FINISHED_STATUSES,
     CancelWhen,
     Lease,
@@ -24,10 +24,10 @@ from .base import (
     RunStatus,
     WaitingMessage,
 )
-from .records import CHANNEL, COLUMNS, NEW_COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
+from ..records import CHANNEL, COLUMNS, NEW_COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
 
 if TYPE_CHECKING:
-    from .postgres_pool import Connection
+    from .pool import Connection
 
 _BATCH = 1000
 """The number of runs that one statement deletes or renews."""
@@ -222,8 +222,8 @@ class PostgresStore(WriteMethods):
     @check_arguments
     def __init__(self, url: str, *, max_connections: int = 10, timeout: float = 10.0) -> None:
         try:
-            from .postgres_commits import PipelineCommitter
-            from .postgres_pool import PostgresPool
+            from .commits import PipelineCommitter
+            from .pool import PostgresPool
         except ImportError as missing:
             raise SetupError(
                 f"PostgresStore needs a package that is not installed ({missing.name or missing}); "
@@ -389,10 +389,6 @@ class PostgresStore(WriteMethods):
         while rows := await self._pool.fetch(_ERASE_OWNER if owner else _ERASE_THREAD, values):
             deleted += len(rows)
         return deleted
-
-    async def layout(self) -> tuple[int, int]:
-        """Return the version of the tables' layout, 0 if there are none, and the newest version."""
-        return await self._pool.layout()
 
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Acquire a lease; see `Store.acquire`."""
