@@ -445,8 +445,6 @@ COLUMNS: LiteralString = (
     "run_id, number, status, seq, thread, previous, owner, created_at, updated_at, changed_at, worker, lease_until, "
     "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox, reader, origins"
 )
-NEW_COLUMNS: LiteralString = COLUMNS.replace("number, ", "")
-"""Columns that `create` sets; the database assigns the number."""
 _NAMES = COLUMNS.split(", ")
 
 
@@ -459,12 +457,6 @@ def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
         return read_at(convert(fields, RunRecord), now)
     except DecodeError as problem:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
-
-
-CHANNEL: LiteralString = "'baton_' || left(md5(current_schema()), 16)"
-"""The name of a PostgreSQL store's channel, which stores in other schemas of the database do not share."""
-ENDED: LiteralString = "status IN ('completed', 'failed', 'cancelled')"
-"""The condition for finished runs, as in the index that `expire` of SQLite uses."""
 
 
 def status_condition(status: Sequence[str], *, mark: LiteralString) -> LiteralString:

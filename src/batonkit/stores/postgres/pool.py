@@ -15,7 +15,7 @@ from psycopg.sql import SQL, Identifier
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from ...errors import SetupError, StoreError
-from ..records import CHANNEL, check_layout
+from ..records import check_layout
 from ..sql_files import read_sql
 
 LAYOUT = 1
@@ -133,11 +133,11 @@ class PostgresPool:
         except Error as failure:
             raise self._to_store_error(failure) from failure
 
-    async def listen(self) -> AsyncGenerator[str]:
-        """Yield the messages of the store's channel, and "" first; see `SupportsChannel.listen`."""
+    async def listen(self, channel: LiteralString) -> AsyncGenerator[str]:
+        """Yield the messages of a channel, whose name a query returns, and "" first; see `SupportsChannel.listen`."""
         try:
             async with await AsyncConnection.connect(self._url, **self._options) as connection:
-                found = await (await connection.execute(f"SELECT {CHANNEL}")).fetchone()
+                found = await (await connection.execute(channel)).fetchone()
                 assert found is not None
                 await connection.execute(SQL("LISTEN {}").format(Identifier(found[0])))
                 yield ""
