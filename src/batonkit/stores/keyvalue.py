@@ -18,8 +18,8 @@ from ..events.codec import READER_VERSION
 from ..wording import type_of
 from . import inbox as inboxes
 from . import records
-from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunFlags, RunRecord, RunStatus, WaitingMessage
 from .records import Append, LeaseMethods, NewLog, keeps_thread_busy, pack_lines, unpack_lines
+from .store import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunFlags, RunRecord, RunStatus, WaitingMessage
 
 T = TypeVar("T")
 
@@ -326,18 +326,18 @@ class KeyValueStore(LeaseMethods):
         return renewed
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note; see `Store.put_note`."""
+        """Set or remove a note; see `SupportsNotes.put_note`."""
         records.check_names(run_id, name=name)
         async with self._lock(f"run {run_id}"):
             await self._get(run_id)
             await self._put_notes(run_id, {name: note})
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return a run's notes; see `Store.notes`."""
+        """Return a run's notes; see `SupportsNotes.notes`."""
         return records.public_notes(await self._all_notes(run_id))
 
     async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
-        """Return one note of several runs; see `Store.read_notes`."""
+        """Return one note of several runs; see `SupportsNotes.read_notes`."""
         found = {run_id: (await self._all_notes(run_id)).get(name) for run_id in run_ids}
         return {run_id: note for run_id, note in found.items() if note is not None}
 
@@ -356,14 +356,14 @@ class KeyValueStore(LeaseMethods):
         return await self._delete_if(run_id, lambda record: True)
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete old runs; see `Store.expire`."""
+        """Delete old runs; see `SupportsRetention.expire`."""
         is_expired = partial(
             records.is_expired, older_than=older_than, status=records.check_statuses(status), now=self._clock()
         )
         return sum([await self._delete_if(run_id, is_expired) for _, run_id in await self._all.entries()])
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread, reading every head; see `Store.erase`."""
+        """Delete everything of an owner or a thread, reading every head; see `SupportsRetention.erase`."""
         origin = records.erased_origin(owner, thread)
         for name in [thread] if thread else await self._inbox_threads():
             for message in await self._read_inbox(name):
@@ -375,7 +375,7 @@ class KeyValueStore(LeaseMethods):
         return erased
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
-        """Add a waiting message; see `Store.enqueue`."""
+        """Add a waiting message; see `SupportsInbox.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)
         thread = message.thread
         async with self._lock(f"message {message.run_id}"), self._locked_thread(thread) as head:
@@ -395,17 +395,17 @@ class KeyValueStore(LeaseMethods):
             return head is not None
 
     async def waiting(self, run_id: str) -> WaitingMessage | None:
-        """Return a waiting message; see `Store.waiting`."""
+        """Return a waiting message; see `SupportsInbox.waiting`."""
         thread = ((await self._client.get(_message(run_id))) or b"").decode()
         messages = await self._read_inbox(thread) if thread else ()
         return next((message for message in messages if message.run_id == run_id), None)
 
     async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
-        """Return the messages of a thread; see `Store.inbox`."""
+        """Return the messages of a thread; see `SupportsInbox.inbox`."""
         return (await self._read_inbox(thread))[:limit]
 
     async def withdraw(self, run_id: str) -> bool:
-        """Remove a waiting message; see `Store.withdraw`."""
+        """Remove a waiting message; see `SupportsInbox.withdraw`."""
         thread = ((await self._client.get(_message(run_id))) or b"").decode()
         if not thread:
             return False
@@ -419,13 +419,13 @@ class KeyValueStore(LeaseMethods):
             return len(left) < len(waiting)
 
     async def notify(self, thread: str) -> bool:
-        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        """Tell a thread's unfinished run what waits; see `SupportsInbox.notify`."""
         async with self._locked_thread(thread) as head:
             await self._tell(head, await self._clean_inbox(thread))
             return head is not None
 
     async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
-        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        """Return threads whose messages wait for no run; see `SupportsInbox.idle_threads`."""
         idle = [waiting for each in await self._inbox_threads() if (waiting := await self._read_inbox(each))]
         oldest = [waiting[0] for waiting in idle if await self._busy_head(waiting[0].thread) is None]
         return [message.thread for message in sorted(oldest, key=lambda message: message.number)[:limit]]

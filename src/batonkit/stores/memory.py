@@ -12,7 +12,8 @@ from ..errors import RunExistsError, ThreadBusyError
 from ..events.codec import READER_VERSION
 from . import inbox as inboxes
 from . import records
-from .base import (
+from .records import Append, LeaseMethods, NewLog
+from .store import (
     FINISHED_STATUSES,
     InboxState,
     Lease,
@@ -23,7 +24,6 @@ from .base import (
     RunStatus,
     WaitingMessage,
 )
-from .records import Append, LeaseMethods, NewLog
 
 
 class MemoryStore(LeaseMethods):
@@ -122,7 +122,7 @@ class MemoryStore(LeaseMethods):
         return sorted(found, key=records.runnable_order)[:limit]
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note; see `Store.put_note`."""
+        """Set or remove a note; see `SupportsNotes.put_note`."""
         records.check_names(run_id, name=name)
         with self._lock:
             self._get(run_id)
@@ -133,12 +133,12 @@ class MemoryStore(LeaseMethods):
                 notes[name] = note
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return a run's notes; see `Store.notes`."""
+        """Return a run's notes; see `SupportsNotes.notes`."""
         with self._lock:
             return records.public_notes(self._notes.get(run_id, {}))
 
     async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
-        """Return one note of several runs; see `Store.read_notes`."""
+        """Return one note of several runs; see `SupportsNotes.read_notes`."""
         with self._lock:
             return {id: self._notes[id][name] for id in run_ids if name in self._notes.get(id, ())}
 
@@ -148,14 +148,14 @@ class MemoryStore(LeaseMethods):
             return self._delete_run(run_id)
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete old runs; see `Store.expire`."""
+        """Delete old runs; see `SupportsRetention.expire`."""
         status, now = records.check_statuses(status), self._clock()
         with self._lock:
             expired = [one for one in self._records.values() if records.is_expired(one, older_than, status, now)]
             return sum(self._delete_run(one.run_id) for one in expired)
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread; see `Store.erase`."""
+        """Delete everything of an owner or a thread; see `SupportsRetention.erase`."""
         origin = records.erased_origin(owner, thread)
         with self._lock:
             for name, waiting in [*self._inboxes.items()]:
@@ -166,7 +166,7 @@ class MemoryStore(LeaseMethods):
             return sum(self._delete_run(one.run_id) for one in erased)
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
-        """Add a waiting message; see `Store.enqueue`."""
+        """Add a waiting message; see `SupportsInbox.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)
         with self._lock:
             if message.run_id in self._records or self._find_message(message.run_id) is not None:
@@ -182,17 +182,17 @@ class MemoryStore(LeaseMethods):
             return busy is not None
 
     async def waiting(self, run_id: str) -> WaitingMessage | None:
-        """Return a waiting message; see `Store.waiting`."""
+        """Return a waiting message; see `SupportsInbox.waiting`."""
         with self._lock:
             return self._find_message(run_id)
 
     async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
-        """Return the messages of a thread; see `Store.inbox`."""
+        """Return the messages of a thread; see `SupportsInbox.inbox`."""
         with self._lock:
             return self._inboxes.get(thread, [])[:limit]
 
     async def withdraw(self, run_id: str) -> bool:
-        """Remove a waiting message; see `Store.withdraw`."""
+        """Remove a waiting message; see `SupportsInbox.withdraw`."""
         with self._lock:
             message = self._find_message(run_id)
             if message is None:
@@ -202,12 +202,12 @@ class MemoryStore(LeaseMethods):
             return True
 
     async def notify(self, thread: str) -> bool:
-        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        """Tell a thread's unfinished run what waits; see `SupportsInbox.notify`."""
         with self._lock:
             return self._notify(thread, inboxes.state_of(self._inboxes.get(thread, ())))
 
     async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
-        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        """Return threads whose messages wait for no run; see `SupportsInbox.idle_threads`."""
         with self._lock:
             idle = [waiting[0] for thread, waiting in self._inboxes.items() if thread not in self._busy]
         return [message.thread for message in sorted(idle, key=lambda message: message.number)[:limit]]

@@ -12,13 +12,15 @@ from msgspec.structs import replace
 
 from ..arguments import check_choice, check_keywords
 from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
-from .base import (
+from .inbox import stronger_request
+from .store import (
     FINISHED_STATUSES,
     INTERNAL_NOTES,
     RUN_STATUSES,
     AppendOptions,
     CancelWhen,
     CreateOptions,
+    FullStore,
     InboxState,
     Lease,
     RecordPage,
@@ -29,7 +31,6 @@ from .base import (
     RunStatus,
     Store,
 )
-from .inbox import stronger_request
 
 T = TypeVar("T")
 
@@ -219,8 +220,8 @@ class LeaseMethods(WriteMethods):
         return self._clock()
 
     async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
-        """Return runs of a thread with a note; see `Store.thread_notes`."""
-        store = cast("Store", self)
+        """Return runs of a thread with a note; see `SupportsNotes.thread_notes`."""
+        store = cast("FullStore", self)
         page = await store.list(thread=thread, limit=limit, cursor=repr(before))
         notes = await store.read_notes([record.run_id for record in page.records], name)
         return [RunNote(one.run_id, one.number, one.seq, notes.get(one.run_id)) for one in page.records]
@@ -255,7 +256,7 @@ def after_renew(record: RunRecord | None, lease: Lease, *, ttl: float, now: floa
 
 
 def public_notes(notes: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the notes that `Store.notes` returns."""
+    """Return the notes that `SupportsNotes.notes` returns."""
     return {name: note for name, note in notes.items() if not name.startswith(INTERNAL_NOTES)}
 
 

@@ -12,7 +12,9 @@ from ...errors import RunConflictError, RunExistsError, SetupError, ThreadBusyEr
 from ...events.codec import READER_VERSION
 from .. import inbox as inboxes
 from .. import records
-from ..base import (
+from ..records import COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
+from ..sql_files import load_queries
+from ..store import (
     FINISHED_STATUSES,
     CancelWhen,
     Lease,
@@ -24,8 +26,6 @@ from ..base import (
     RunStatus,
     WaitingMessage,
 )
-from ..records import COLUMNS, Append, NewLog, WriteMethods, require_run, row_to_record
-from ..sql_files import load_queries
 
 if TYPE_CHECKING:
     from .pool import Connection
@@ -172,23 +172,23 @@ class PostgresStore(WriteMethods):
         return self._to_records(await self._pool.fetch(statement, values))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note; see `Store.put_note`."""
+        """Set or remove a note; see `SupportsNotes.put_note`."""
         records.check_names(run_id, name=name)
         values = {"run_id": run_id, "name": name, "note": note}
         statement = SQL["drop_note"] if note is None else SQL["put_note"]
         require_run(await self._pool.fetch(statement, values) or None, run_id, self)
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return a run's notes; see `Store.notes`."""
+        """Return a run's notes; see `SupportsNotes.notes`."""
         return {name: bytes(note) for name, note in await self._pool.fetch(SQL["notes"], {"run_id": run_id})}
 
     async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
-        """Return one note of several runs; see `Store.read_notes`."""
+        """Return one note of several runs; see `SupportsNotes.read_notes`."""
         rows = await self._pool.fetch(SQL["read_notes"], {"run_ids": [*run_ids], "name": name})
         return {run_id: bytes(note) for run_id, note in rows}
 
     async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
-        """Return runs of a thread with a note; see `Store.thread_notes`."""
+        """Return runs of a thread with a note; see `SupportsNotes.thread_notes`."""
         values = {"thread": thread, "name": name, "before": before, "limit": limit}
         rows = await self._pool.fetch(SQL["thread_notes"], values)
         return [
@@ -200,7 +200,7 @@ class PostgresStore(WriteMethods):
         return bool(await self._pool.fetch(SQL["delete_run"], {"run_id": run_id}))
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete old runs; see `Store.expire`."""
+        """Delete old runs; see `SupportsRetention.expire`."""
         values = {"status": [*records.check_statuses(status)], "older_than": older_than}
         deleted = 0
         while True:
@@ -210,7 +210,7 @@ class PostgresStore(WriteMethods):
                 return deleted
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread; see `Store.erase`."""
+        """Delete everything of an owner or a thread; see `SupportsRetention.erase`."""
         values = {"owner": owner, "thread": thread, "origin": records.erased_origin(owner, thread)}
         await self._pool.fetch(SQL["erase_inbox"], values)
         deleted = 0
@@ -252,7 +252,7 @@ class PostgresStore(WriteMethods):
         return bool(await self._pool.fetch(SQL["request_cancel"], values))
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
-        """Add a waiting message; see `Store.enqueue`."""
+        """Add a waiting message; see `SupportsInbox.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)
         values = asdict(message) | {"write": getrandbits(63)}
         is_told = await self._pool.transact(partial(_enqueue, values=values, limit=limit))
@@ -261,17 +261,17 @@ class PostgresStore(WriteMethods):
         return is_told
 
     async def waiting(self, run_id: str) -> WaitingMessage | None:
-        """Return a waiting message; see `Store.waiting`."""
+        """Return a waiting message; see `SupportsInbox.waiting`."""
         rows = await self._pool.fetch(SQL["message"], {"run_id": run_id})
         return inboxes.row_to_message(rows[0][1:]) if rows else None
 
     async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
-        """Return the messages of a thread; see `Store.inbox`."""
+        """Return the messages of a thread; see `SupportsInbox.inbox`."""
         rows = await self._pool.fetch(SQL["inbox"], {"thread": thread, "limit": limit})
         return [inboxes.row_to_message(row) for row in rows]
 
     async def withdraw(self, run_id: str) -> bool:
-        """Remove a waiting message; see `Store.withdraw`."""
+        """Remove a waiting message; see `SupportsInbox.withdraw`."""
         message = await self.waiting(run_id)
         if message is None:
             return False
@@ -286,7 +286,7 @@ class PostgresStore(WriteMethods):
         return bool(await self._pool.transact(remove))
 
     async def notify(self, thread: str) -> bool:
-        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        """Tell a thread's unfinished run what waits; see `SupportsInbox.notify`."""
 
         async def tell(connection: "Connection") -> bool:
             await connection.execute(SQL["lock_inbox"], {"thread": thread})
@@ -296,7 +296,7 @@ class PostgresStore(WriteMethods):
         return bool(await self._pool.transact(tell))
 
     async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
-        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        """Return threads whose messages wait for no run; see `SupportsInbox.idle_threads`."""
         return [thread for (thread,) in await self._pool.fetch(SQL["idle_threads"], {"limit": limit})]
 
     async def now(self) -> float:

@@ -16,7 +16,9 @@ from ...errors import RunExistsError, SetupError, StoreError, ThreadBusyError
 from ...events.codec import READER_VERSION
 from .. import inbox as inboxes
 from .. import records
-from ..base import (
+from ..records import COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
+from ..sql_files import load_queries
+from ..store import (
     FINISHED_STATUSES,
     InboxState,
     Lease,
@@ -29,8 +31,6 @@ from ..base import (
     WaitingMessage,
     WaitMode,
 )
-from ..records import COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
-from ..sql_files import load_queries
 from .commits import LoopCommitter, ThreadCommitter
 from .file import MAX_LINES, SQLiteConnection, StoreLockedError, Work
 
@@ -202,7 +202,7 @@ class SQLiteStore(LeaseMethods):
         return self._to_records(await self._fetch(SQL["runnable"], values))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note; see `Store.put_note`."""
+        """Set or remove a note; see `SupportsNotes.put_note`."""
         records.check_names(run_id, name=name)
 
         def put(connection: Connection) -> None:
@@ -213,15 +213,15 @@ class SQLiteStore(LeaseMethods):
         await self._write(put)
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return a run's notes; see `Store.notes`."""
+        """Return a run's notes; see `SupportsNotes.notes`."""
         return dict(await self._fetch(SQL["notes"], {"run_id": run_id}))
 
     async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
-        """Return one note of several runs; see `Store.read_notes`."""
+        """Return one note of several runs; see `SupportsNotes.read_notes`."""
         return dict(await self._fetch(SQL["read_notes"], {"run_ids": json.dumps([*run_ids]), "name": name}))
 
     async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
-        """Return runs of a thread with a note; see `Store.thread_notes`."""
+        """Return runs of a thread with a note; see `SupportsNotes.thread_notes`."""
         values = {"thread": thread, "name": name, "before": before, "limit": limit}
         return [RunNote(*row) for row in await self._fetch(SQL["thread_notes"], values)]
 
@@ -235,7 +235,7 @@ class SQLiteStore(LeaseMethods):
         return await self._write(delete)
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete old runs; see `Store.expire`."""
+        """Delete old runs; see `SupportsRetention.expire`."""
         statuses, now, deleted = records.check_statuses(status), self._clock(), 0
         select = SQL["old_ended_runs"] if {*statuses} == {*FINISHED_STATUSES} else SQL["old_runs"]
         values = {"statuses": json.dumps(statuses), "changed_before": now - older_than, "now": now}
@@ -246,7 +246,7 @@ class SQLiteStore(LeaseMethods):
                 return deleted
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread; see `Store.erase`."""
+        """Delete everything of an owner or a thread; see `SupportsRetention.erase`."""
         values, deleted = {"name": owner or thread, "origin": records.erased_origin(owner, thread)}, 0
         drop = SQL["drop_messages_of_owner"] if owner else SQL["drop_messages_of_thread"]
         await self._write(lambda connection: connection.execute(drop, values))
@@ -278,7 +278,7 @@ class SQLiteStore(LeaseMethods):
         return renewed
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
-        """Add a waiting message; see `Store.enqueue`."""
+        """Add a waiting message; see `SupportsInbox.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)
         thread, now = message.thread, self._clock()
 
@@ -296,17 +296,17 @@ class SQLiteStore(LeaseMethods):
         return await self._write(add)
 
     async def waiting(self, run_id: str) -> WaitingMessage | None:
-        """Return a waiting message; see `Store.waiting`."""
+        """Return a waiting message; see `SupportsInbox.waiting`."""
         rows = await self._fetch(SQL["message"], {"run_id": run_id})
         return inboxes.row_to_message(rows[0]) if rows else None
 
     async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
-        """Return the messages of a thread; see `Store.inbox`."""
+        """Return the messages of a thread; see `SupportsInbox.inbox`."""
         rows = await self._fetch(SQL["inbox"], {"thread": thread, "limit": limit})
         return [inboxes.row_to_message(row) for row in rows]
 
     async def withdraw(self, run_id: str) -> bool:
-        """Remove a waiting message; see `Store.withdraw`."""
+        """Remove a waiting message; see `SupportsInbox.withdraw`."""
 
         def remove(connection: Connection) -> bool:
             row = connection.execute(SQL["message"], {"run_id": run_id}).fetchone()
@@ -318,11 +318,11 @@ class SQLiteStore(LeaseMethods):
         return await self._write(remove)
 
     async def notify(self, thread: str) -> bool:
-        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        """Tell a thread's unfinished run what waits; see `SupportsInbox.notify`."""
         return await self._write(lambda connection: self._tell(connection, thread))
 
     async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
-        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        """Return threads whose messages wait for no run; see `SupportsInbox.idle_threads`."""
         return [thread for (thread,) in await self._fetch(SQL["idle_threads"], {"limit": limit})]
 
     def _tell(
