@@ -133,7 +133,7 @@ class InspectionEndpoints(ApiEndpoints):
         body = await self.guard.parse_body(request, parse, default=ForkBody())
         _, events = await self._load(principal, path_id(request, "run"))
         source = run_started_event(events)
-        args, id = self._fork_args(body), body.run_id or new_id(source.run_id)
+        args, id = self._fork_args(body), body.run_id or new_id()
         try:
             forked = fork_events(events, principal.to_store_id(id), at=body.at, edit=body.edit)
         except RunError as error:
