@@ -3,7 +3,7 @@
 import struct
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from struct import pack, unpack_from
-from typing import Any, Literal, LiteralString, TypeVar, Unpack, cast
+from typing import Any, Literal, LiteralString, TypeVar, Unpack
 from zlib import crc32
 
 from msgspec import DecodeError, Struct, convert
@@ -20,13 +20,11 @@ from .store import (
     AppendOptions,
     CancelWhen,
     CreateOptions,
-    FullStore,
     InboxState,
     Lease,
     RecordPage,
     RunFilters,
     RunFlags,
-    RunNote,
     RunRecord,
     RunStatus,
     Store,
@@ -218,13 +216,6 @@ class LeaseMethods(WriteMethods):
     async def now(self) -> float:
         """Return the time; see `Store.now`."""
         return self._clock()
-
-    async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
-        """Return runs of a thread with a note; see `SupportsNotes.thread_notes`."""
-        store = cast("FullStore", self)
-        page = await store.list(thread=thread, limit=limit, cursor=repr(before))
-        notes = await store.read_notes([record.run_id for record in page.records], name)
-        return [RunNote(one.run_id, one.number, one.seq, notes.get(one.run_id)) for one in page.records]
 
     async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
         """Replace a record atomically; return the new one, or None if there is none."""
