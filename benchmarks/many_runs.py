@@ -18,7 +18,8 @@ from typing import Any, cast
 import click
 import psycopg
 
-from batonkit.stores import Lease, PostgresStore, postgres, records
+from batonkit.stores import Lease, PostgresStore, records
+from batonkit.stores.postgres.store import SQL
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -79,7 +80,7 @@ def lists() -> dict[str, tuple[str, Any]]:
 
     def page(*, count: bool = False, **filters: Any) -> tuple[str, Any]:
         query = records.parse_filters(cast("Any", {"limit": 50, **filters}))
-        columns = f"{records.COLUMNS}, {postgres._NOW}"
+        columns = f"{records.COLUMNS}, {SQL['now']}"
         return records.page_queries(query, table="baton_runs", columns=columns, mark="%s")[count]
 
     now = time.time()
@@ -124,13 +125,13 @@ def queries() -> dict[str, tuple[str, Any]]:
     worker = {"limit": 100, "reader": 1}
     return {
         **lists(),
-        "expire": (postgres._EXPIRE, {"status": [*records.FINISHED_STATUSES], "older_than": 300 * 86400.0}),
-        "expire suspended": (postgres._EXPIRE, {"status": ["suspended"], "older_than": 300 * 86400.0}),
-        "runnable": (postgres._RUNNABLE, {**worker, "teams": None}),
-        "runnable of a team": (postgres._RUNNABLE_BY_TEAM, {**worker, "teams": ["team1"]}),
-        "record": (postgres._RECORD, ("run00000500",)),
-        "idle threads": (postgres._IDLE, (100,)),
-        "erase an owner": (postgres._ERASE_OWNER, {"owner": "owner7", "origin": "owner:owner7"}),
+        "expire": (SQL["expire"], {"status": [*records.FINISHED_STATUSES], "older_than": 300 * 86400.0}),
+        "expire suspended": (SQL["expire"], {"status": ["suspended"], "older_than": 300 * 86400.0}),
+        "runnable": (SQL["runnable"], {**worker, "teams": None}),
+        "runnable of a team": (SQL["runnable_by_team"], {**worker, "teams": ["team1"]}),
+        "record": (SQL["record"], {"run_id": "run00000500"}),
+        "idle threads": (SQL["idle_threads"], {"limit": 100}),
+        "erase an owner": (SQL["erase_owner"], {"owner": "owner7", "origin": "owner:owner7"}),
     }
 
 

@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 
 from batonkit.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
-from batonkit.testing.conformance.stores import STORE_CHECKS, StoreCheck, check_name
+from batonkit.testing.conformance import (
+    INBOX_CHECKS,
+    NOTES_CHECKS,
+    RETENTION_CHECKS,
+    STORE_CHECKS,
+    StoreCheck,
+    check_name,
+)
 
 Open = Callable[[], Store]
+ALL_CHECKS = (*STORE_CHECKS, *INBOX_CHECKS, *NOTES_CHECKS, *RETENTION_CHECKS)
 
 
 class Bucket:
@@ -61,6 +69,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
             return partial(KeyValueStore, Shelf())
 
 
-@pytest.mark.parametrize("check", STORE_CHECKS, ids=check_name)
+@pytest.mark.parametrize("check", ALL_CHECKS, ids=check_name)
 async def test_every_store(place: Open, check: StoreCheck) -> None:
     await check(place)

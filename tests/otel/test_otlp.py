@@ -14,9 +14,12 @@ from batonkit.messages import Usage
 from batonkit.models import ModelSettings
 from batonkit.otel import OTelObserver
 from batonkit.otel.metrics import DURATION_BUCKETS, FIRST_CHUNK_BUCKETS, TOKEN_BUCKETS
+from batonkit.otel.stores import MeasuredStore
 from batonkit.stores import MemoryStore
+from batonkit.stores.parts import innermost_store
 from batonkit.testing import ScriptedModel, call, say
 from batonkit.version import __version__
+from batonkit.worker import Worker
 from batonkit.workflows import ParallelAgent
 
 CURRENT: list[OTelObserver] = []
@@ -399,8 +402,10 @@ async def test_calls_of_the_store_and_lost_leases_are_measured() -> None:
     with exporting() as (received, observer):
         model = ScriptedModel([call("take_over"), "Hi"])
         runner = Runner(Agent("A", tools=[take_over]), model=model, store=store, observers=[observer])
-        assert repr(runner) == repr(Runner(Agent("A"), store=store))
-        assert isinstance(runner._require_store("test"), MemoryStore)
+        measured = runner._require_store("test")
+        assert (repr(measured), type(measured)) == ("MeasuredStore(MemoryStore())", MeasuredStore)
+        assert not isinstance(measured, MemoryStore)
+        assert innermost_store(measured) is store
         with pytest.raises(RunConflictError):
             await runner.run("Hi")
         observer.flush()
@@ -409,6 +414,12 @@ async def test_calls_of_the_store_and_lost_leases_are_measured() -> None:
         failed = received.point("baton.store.operation.duration", operation="append", error__type="RunConflictError")
         assert failed.count == 1
         assert received.point("baton.lease.lost", operation="append", store="MemoryStore").sum == 1
+
+
+def test_workers_on_a_measured_store_use_the_engine_of_the_store_inside() -> None:
+    observer = OTelObserver()
+    runner = Runner(Agent("A"), store="postgresql://baton@localhost/runs", observers=[observer])
+    assert Worker(runner).engine.name == "postgres"
 
 
 async def test_a_submitted_run_is_linked_to_the_span_that_submitted_it(tmp_path: Path) -> None:

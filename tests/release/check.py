@@ -65,7 +65,8 @@ def check_wheel(names: Iterable[str]) -> None:
 def check_sdist(names: Iterable[str]) -> None:
     """Check the names in an sdist. Raises ReleaseError if something is missing that a build needs."""
     found = {name.partition("/")[2] for name in names}
-    if missing := {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/batonkit/py.typed"} - found:
+    wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} | {f"src/{name}" for name in package_files()}
+    if missing := wanted - found:
         raise ReleaseError(f"the sdist lacks {', '.join(sorted(missing))}")
 
 

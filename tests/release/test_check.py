@@ -21,11 +21,12 @@ def test_a_wheel_without_studio_or_with_other_files_is_refused() -> None:
         check_wheel([*names, "tests/secret.py"])
 
 
-def test_an_sdist_without_a_licence_is_refused() -> None:
-    names = ["pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/batonkit/py.typed"]
+@pytest.mark.parametrize("lost", ["LICENSE", "src/batonkit/py.typed", "src/batonkit/stores/sqlite/schema.sql"])
+def test_an_sdist_without_a_licence_or_a_file_of_the_package_is_refused(lost: str) -> None:
+    names = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} | {f"src/{name}" for name in package_files()}
     check_sdist([f"batonkit-0.1.0/{name}" for name in names])
-    with pytest.raises(ReleaseError, match="the sdist lacks LICENSE"):
-        check_sdist([f"batonkit-0.1.0/{name}" for name in names if name != "LICENSE"])
+    with pytest.raises(ReleaseError, match=f"the sdist lacks {lost}"):
+        check_sdist([f"batonkit-0.1.0/{name}" for name in names - {lost}])
 
 
 def test_the_changelog_must_have_the_version() -> None:

@@ -13,7 +13,7 @@ from batonkit import Agent, Runner, tool
 from batonkit.errors import RunConflictError, RunExistsError, StoreError, ThreadBusyError
 from batonkit.messages import AssistantMessage, ToolCall, ToolMessage
 from batonkit.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
-from batonkit.stores import Lease, PostgresStore, RunFlags, SQLiteStore, Store
+from batonkit.stores import FullStore, Lease, PostgresStore, RunFlags, SQLiteStore, Store
 
 LIMIT = 60.0
 """Seconds after which a test fails."""
@@ -96,7 +96,7 @@ async def test_a_run_waits_no_more_once_the_others_have_ended(tmp_path: Path) ->
     await store.close()
 
 
-async def test_a_refused_write_fails_alone(store: Store) -> None:
+async def test_a_refused_write_fails_alone(store: FullStore) -> None:
     await create_runs(store, 6)
     await store.acquire("r4", "me", ttl=60)
     outcomes = await together(

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 import pytest
 from msgspec.structs import replace
+from tests.conformance.test_stores import ALL_CHECKS
 
 from batonkit.errors import BatonError, RunConflictError, RunNotFoundError, StoreError
 from batonkit.stores import (
@@ -22,7 +23,7 @@ from batonkit.stores import (
     Store,
     WaitingMessage,
 )
-from batonkit.testing.conformance.stores import STORE_CHECKS, check_name
+from batonkit.testing.conformance import check_name
 
 Append = Callable[..., Any]
 
@@ -411,7 +412,7 @@ BROKEN: dict[type[MemoryStore], str] = {
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
 async def test_a_broken_store_fails_the_check_that_is_for_it(broken: type[MemoryStore]) -> None:
-    (check,) = [check for check in STORE_CHECKS if check_name(check) == BROKEN[broken]]
+    (check,) = [check for check in ALL_CHECKS if check_name(check) == BROKEN[broken]]
     store: Store = broken()
     with pytest.raises((AssertionError, BatonError)):
         await check(lambda: store)
@@ -420,7 +421,7 @@ async def test_a_broken_store_fails_the_check_that_is_for_it(broken: type[Memory
 @pytest.mark.parametrize("broken", [PagesByNumber, IgnoresFences, ForgetsAll], ids=lambda broken: broken.__name__)
 async def test_a_broken_store_passes_the_checks_that_are_for_other_things(broken: type[MemoryStore]) -> None:
     failed: list[str] = []
-    for check in STORE_CHECKS:
+    for check in ALL_CHECKS:
         store = broken()
         try:
             await check(lambda store=store: store)
@@ -431,7 +432,7 @@ async def test_a_broken_store_passes_the_checks_that_are_for_other_things(broken
 
 
 async def test_a_failed_check_says_what_was_wanted_and_found() -> None:
-    (check,) = [check for check in STORE_CHECKS if check_name(check) == "old_runs_expire"]
+    (check,) = [check for check in ALL_CHECKS if check_name(check) == "old_runs_expire"]
     store = ForgetsAll()
     with pytest.raises(AssertionError, match="not been written to for an hour: wanted 0, found 3"):
         await check(lambda: store)

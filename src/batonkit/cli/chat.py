@@ -17,6 +17,7 @@ from ..messages import Usage, UserMessage
 from ..runner import Dismiss, Interrupt, RunResult, RunStream
 from ..runner.backends import new_id
 from ..stores import FINISHED_STATUSES, MemoryStore, RunRecord
+from ..stores.parts import innermost_store
 from ..wording import printable
 from .display import DISMISS, Screen, ask_interrupts, shorten
 from .errors import print_error
@@ -59,7 +60,7 @@ class ChatSession:
         has_store = setup.runner._stored_runs is not None
         self._runner = setup.runner if has_store else setup.runner.with_store("memory:")
         self._store = self._runner._require_store("baton chat")
-        self._is_kept = not isinstance(self._store, MemoryStore)
+        self._is_kept = not isinstance(innermost_store(self._store), MemoryStore)
         self._screen = click.get_current_context().meta[SCREEN] = Screen()
         self._values: Mapping[str, Any] = setup.arguments.values
         self._total = Usage()

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import click
 
-from ..stores import FINISHED_STATUSES, RUN_STATUSES, Store
+from ..stores import FINISHED_STATUSES, RUN_STATUSES, FullStore
 from ..wording import printable
 from . import options
 from .output import write
@@ -50,7 +50,7 @@ def expire(store: str, older_than: float, status: tuple[Any, ...], archive: Path
     """
     from ..stores.retention import expire_runs
 
-    async def delete(opened: Store) -> int:
+    async def delete(opened: FullStore) -> int:
         return await expire_runs(opened, older_than, status=status or FINISHED_STATUSES, archive=archive)
 
     if _confirm("delete all runs that are older?", yes=yes):
@@ -71,7 +71,7 @@ def erase(store: str, owner: str | None, thread: str | None, yes: bool) -> None:
     if bool(owner) == bool(thread):
         raise click.UsageError("pass --owner or --thread")
 
-    async def delete(opened: Store) -> int:
+    async def delete(opened: FullStore) -> int:
         return await (opened.erase(owner=owner) if owner else opened.erase(thread=cast("str", thread)))
 
     what = f"owner {owner}" if owner else f"thread {thread}"

@@ -18,6 +18,7 @@ from ..events import Delta, Event, encode_event, encode_log
 from ..messages import Usage
 from ..runner import Interrupt, RunResult, RunStream
 from ..stores import PostgresStore, SQLiteStore, Store
+from ..stores.parts import innermost_store
 from .display import Screen, format_interrupt, format_value
 from .errors import CANCELLED, SUSPENDED
 from .options import SCREEN, RunArguments, choose_format, json_result, quiet, run_options, target
@@ -136,11 +137,11 @@ def print_interrupts(interrupts: Sequence[Interrupt], setup: RunSetup, *, run_id
 
 def _location_of(store: Store | None) -> str:
     """Return the --store of a runner's own store, or "" if only this process has it."""
-    match store:
-        case SQLiteStore():
-            return os.path.relpath(store.path)
-        case PostgresStore():
-            url = store._pool._url
+    match None if store is None else innermost_store(store):
+        case SQLiteStore() as file:
+            return os.path.relpath(file.path)
+        case PostgresStore() as database:
+            url = database._pool._url
             return url if "://" in url else ""
         case _:
             return ""

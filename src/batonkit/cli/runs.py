@@ -18,7 +18,7 @@ from ..runner import Interrupt, Runner, usage_from_events
 from ..runner.recovery import UNDRIVABLE_NOTE
 from ..runner.result import to_interrupt
 from ..runner.summaries import read_summaries
-from ..stores import RunRecord, Store
+from ..stores import FullStore, RunRecord, Store
 from ..testing.transcripts import format_event
 from ..wording import one_line, printable
 from ..worker.deaths import PARKED_NOTE
@@ -74,7 +74,7 @@ runs_command.add_command(erase)
 def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: bool, as_json: bool) -> None:
     """List runs, the newest first."""
 
-    async def read(opened: Store) -> tuple[list[RunRecord], dict[str, str], dict[str, Usage]]:
+    async def read(opened: FullStore) -> tuple[list[RunRecord], dict[str, str], dict[str, Usage]]:
         records = [*(await opened.list(status=status or None, thread=thread, limit=limit + 1)).records]
         unattended = [one.run_id for one in records if one.status == "running" and not is_driven(one)]
         failed = [one.run_id for one in records if one.status == "failed"]
@@ -116,7 +116,7 @@ def ls(store: str, status: Sequence[Any], thread: str | None, limit: int, cost: 
         write(f"… and more; use --limit {limit * 2} to see more", err=True)
 
 
-async def _read_usage(store: Store, run_ids: Sequence[str]) -> dict[str, Usage]:
+async def _read_usage(store: FullStore, run_ids: Sequence[str]) -> dict[str, Usage]:
     """Return the usage of runs from their summaries, or from their logs if they have none."""
     summaries = await read_summaries(store, run_ids)
     return {
@@ -259,7 +259,7 @@ def _parse_answers(answers: Sequence[str], interrupts: Sequence[Interrupt]) -> d
 def retry(store: str, run_ids: tuple[str, ...]) -> None:
     """Let workers drive runs again that failed or were cancelled."""
 
-    async def restart(opened: Store) -> None:
+    async def restart(opened: FullStore) -> None:
         runner = _log_only_runner(opened)
         for run_id in run_ids:
             record = await get_record(opened, run_id)

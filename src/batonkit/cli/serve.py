@@ -17,6 +17,7 @@ import msgspec
 from ..errors import SetupError
 from ..runner import BackgroundRunner, Runner
 from ..stores import MemoryStore, Store
+from ..stores.parts import innermost_store
 from .errors import TargetError
 from .options import POSITIVE, reload_option, repeated_option, server_options, target
 from .output import write
@@ -237,7 +238,7 @@ def serve_command(
     def notice(url: str) -> str:
         lines = [f"{name}: {url}{PROTOCOLS[name]}" for name in names]
         lines += [f"studio: {app.url(url + STUDIO_PATH)}" for app in studios or ()]
-        if isinstance(runs, MemoryStore):
+        if isinstance(innermost_store(runs), MemoryStore):
             lines.append("runs are stored in memory only; use --store to keep them")
         return "\n".join(lines)
 

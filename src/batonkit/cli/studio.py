@@ -7,6 +7,7 @@ import click
 from ..agents import Agent
 from ..runner import Runner
 from ..stores import MemoryStore
+from ..stores.parts import innermost_store
 from .errors import TargetError
 from .options import reload_option, server_options
 from .serve import make_runner, serve_app, serve_with_reload
@@ -61,7 +62,7 @@ def studio_command(
 
     def notice(url: str) -> str:
         lines = [f"Studio: {apps[0].url(url, place or '')}"]
-        if isinstance(runs, MemoryStore):
+        if isinstance(innermost_store(runs), MemoryStore):
             lines.append("runs are stored in memory only; use --store to keep them")
         return "\n".join(lines)
 

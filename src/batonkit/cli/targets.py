@@ -28,7 +28,7 @@ from ..models import MODEL_ENV_VAR, Model, resolve_model
 from ..realtime import RealtimeAgent, RealtimeRunner
 from ..runner import Interrupt, Runner, RunResult, RunStream
 from ..runner.result import to_interrupt
-from ..stores import FINISHED_STATUSES, RunRecord, SQLiteStore, Store, resolve_store
+from ..stores import FINISHED_STATUSES, FullStore, RunRecord, SQLiteStore, Store, resolve_store
 from ..wording import type_of
 from .display import Screen
 from .errors import TargetError
@@ -235,7 +235,7 @@ store_option = click.option(
 """The option of commands that work on a store."""
 
 
-def with_store(location: str, work: Callable[[Store], Awaitable[T]]) -> T:
+def with_store(location: str, work: Callable[[FullStore], Awaitable[T]]) -> T:
     """Open a store, do some work on it, and close it."""
 
     async def run() -> T:
@@ -248,7 +248,7 @@ def with_store(location: str, work: Callable[[Store], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def open_store(location: str, *, existing: bool = True) -> Store:
+def open_store(location: str, *, existing: bool = True) -> FullStore:
     """Open the store that --store names. Raises TargetError if it does not exist."""
     try:
         store = resolve_store(location)

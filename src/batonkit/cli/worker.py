@@ -11,6 +11,7 @@ import click
 from ..errors import SetupError
 from ..runner import Runner
 from ..stores import MemoryStore
+from ..stores.parts import innermost_store
 from ..worker import Concurrency, Worker
 from ..worker.engines import ENGINES, resolve_engine
 from ..worker.health import serve_health
@@ -38,7 +39,7 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
         runs = runner._require_store("baton worker")
     except SetupError:
         raise TargetError("baton worker needs a store: --store runs.db, or --store postgresql://…") from None
-    if isinstance(runs, MemoryStore):
+    if isinstance(innermost_store(runs), MemoryStore):
         raise TargetError(
             "no other process can submit runs to a store in memory; use --store runs.db or postgresql://…"
         )

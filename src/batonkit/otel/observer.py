@@ -9,7 +9,7 @@ from ..context.run_state import RunState
 from ..errors import SetupError
 from ..events import Event
 from ..runner import EventHandler
-from ..stores import Store
+from ..stores import FullStore
 from ..version import __version__
 from .attributes import SCHEMA_URL, ContentPolicy, Redact
 
@@ -149,7 +149,7 @@ class OTelObserver:
 
         return to_traceparent(get_current_span().get_span_context())
 
-    def measure_store(self, store: Store) -> Store:
+    def measure_store(self, store: FullStore) -> FullStore:
         """Return a store that measures its calls; a runner with this observer calls it.
 
         Args:

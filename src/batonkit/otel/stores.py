@@ -1,38 +1,30 @@
 """A store that measures its calls."""
 
 from collections.abc import Awaitable, Callable
-from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import Any, cast
 
 from ..errors import RunConflictError
-from ..stores import Store
+from ..stores import FullStore, Store, SupportsInbox, SupportsNotes, SupportsRetention
+from ..stores.parts import innermost_store, methods_of
 from .metrics import Metrics
 
-_METHODS = tuple(name for name, method in vars(Store).items() if iscoroutinefunction(method))
-"""The methods of a store, all of which are awaited."""
+_METHODS = [name for part in (Store, SupportsInbox, SupportsNotes, SupportsRetention) for name in methods_of(part)]
 
 
 class MeasuredStore:
     """A wrapper of a store that measures its calls and counts lost leases."""
 
-    def __init__(self, store: Store, metrics: Metrics) -> None:
-        self._store = store
+    def __init__(self, store: FullStore, metrics: Metrics) -> None:
+        self.inner = store
+        """The store that keeps the runs."""
         self._metrics = metrics
-        self._kind = type(store).__name__
+        self._kind = type(innermost_store(store)).__name__
         for name in _METHODS:
             setattr(self, name, self._measured(name, getattr(store, name)))
 
-    @property
-    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - read-only: it cannot change
-        # Code that asks for the kind of the store gets that of the wrapped one.
-        return type(self._store)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
     def __repr__(self) -> str:
-        return repr(self._store)
+        return f"MeasuredStore({self.inner!r})"
 
     def _measured(self, name: str, method: Callable[..., Awaitable[Any]]) -> Any:
         metrics = self._metrics
@@ -58,6 +50,6 @@ class MeasuredStore:
         return measured
 
 
-def measured_store(store: Store, metrics: Metrics) -> Store:
+def measured_store(store: FullStore, metrics: Metrics) -> FullStore:
     """Return a store that measures its calls."""
-    return cast("Store", MeasuredStore(store, metrics))
+    return cast("FullStore", MeasuredStore(store, metrics))

@@ -166,7 +166,7 @@ class RealtimeRunner(Generic[C]):
         """
         check_run_args("RealtimeRunner.connect()", args, "playback")
         _refuse_text_model("RealtimeRunner.connect()", args)
-        run_id = args["run_id"] = args.get("run_id") or new_id(args.get("thread") or "")
+        run_id = args["run_id"] = args.get("run_id") or new_id()
         controller = SessionController(self.model, self.settings, self._options, name=run_id, playback=playback)
         stream = self._runner._for_live(controller).stream(history, **args)
         return RealtimeSession(stream, controller, self._runner)

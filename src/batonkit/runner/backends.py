@@ -27,7 +27,6 @@ from ..log import EventSink, Log
 from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
 from ..messages.types import call_ids_in
 from ..stores import RunRecord
-from ..stores.shards import add_shard_key
 from .arguments import ResumeArgs, RunArgs
 from .journal import SupportsStop
 from .options import encode_given, record_options, restore_options, with_options
@@ -209,7 +208,7 @@ def new_run_started(input: RunInput, args: RunArgs[Any], team: Team, fingerprint
         "run",
         RUN_ORIGIN,
         time(),
-        args.get("run_id") or new_id(args.get("thread") or ""),
+        args.get("run_id") or new_id(),
         team.root,
         (UserMessage(input),) if isinstance(input, str) else tuple(pair_calls_with_results(to_messages(input))),
         to_json_value("the run's values", dict(values)) if values else {},
@@ -272,7 +271,6 @@ _set_process_id()
 os.register_at_fork(after_in_child=_set_process_id)
 
 
-def new_id(thread: str = "") -> str:
+def new_id() -> str:
     """Return a unique id: the start time of this process, a random part and a counter."""
-    id = f"{_process_id}{next(_counter):06x}"
-    return add_shard_key(id, thread) if thread else id
+    return f"{_process_id}{next(_counter):06x}"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ..errors import MessageGoneError, RunExistsError, ThreadBusyError
 from ..events import RunStarted, encode_event
 from ..events.codec import encode_header
-from ..stores import FINISHED_STATUSES, Lease, RunRecord, Store, WaitingMessage, WaitMode
+from ..stores import FINISHED_STATUSES, FullStore, Lease, RunRecord, WaitingMessage, WaitMode
 from .arguments import RunArgs
 from .threads import ThreadState
 from .waiting_messages import ANY_TIME, Schedule, from_message, to_message
@@ -40,7 +40,7 @@ class Inbox:
     out: the driver of the run that has finished, the sender of the message, a caller that waits for it, and recovery.
     """
 
-    def __init__(self, store: Store, prepare: PrepareRun, create: CreateRun) -> None:
+    def __init__(self, store: FullStore, prepare: PrepareRun, create: CreateRun) -> None:
         self.on_promoted: list[Callable[[WaitingMessage], None]] = []
         """Called when a message has become a run, which no worker drives yet."""
         self._store = store

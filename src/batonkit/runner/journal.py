@@ -26,6 +26,7 @@ from ..stores import (
     AppendOptions,
     CancelRequest,
     CancelWhen,
+    FullStore,
     InboxState,
     Lease,
     RunFlags,
@@ -33,6 +34,7 @@ from ..stores import (
     RunStatus,
     Store,
 )
+from ..stores.parts import innermost_store
 from .relay import RunRelay
 from .waiting_messages import user_messages_of
 
@@ -72,7 +74,7 @@ class Journal:
 
     def __init__(
         self,
-        store: Store,
+        store: FullStore,
         *,
         create: CreateRun | None = None,
         lease: Lease | None = None,
@@ -97,7 +99,7 @@ class Journal:
         self.last_heartbeat = 0.0
         self.lease_deadline = lease_deadline
         """The monotonic time until which the lease is valid for certain."""
-        self._store_seconds: float = getattr(store, "timeout", _DEFAULT_STORE_SECONDS)
+        self._store_seconds: float = getattr(innermost_store(store), "timeout", _DEFAULT_STORE_SECONDS)
         self.is_released = False
         """True once the lease has been released."""
         self._seq = seq

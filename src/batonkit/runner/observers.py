@@ -14,7 +14,7 @@ from ..errors import SetupError
 from ..events import Delta, Event
 from ..flow.follow import TeamFlow
 from ..log import EventSink
-from ..stores import Store
+from ..stores import FullStore
 from ..wording import show
 
 _logger = logging.getLogger("baton.runner")
@@ -58,7 +58,7 @@ class TracingObserver(Observer, Protocol):
         """Return the W3C trace context of the current span; "" if there is none."""
         ...
 
-    def measure_store(self, store: Store) -> Store:
+    def measure_store(self, store: FullStore) -> FullStore:
         """Return a store that measures its calls."""
         ...
 
@@ -74,7 +74,7 @@ def current_traceparent(observers: Sequence[Observer]) -> str:
     return "" if tracer is None else tracer.current_traceparent()
 
 
-def measure_store(store: Store, observers: Sequence[Observer]) -> Store:
+def measure_store(store: FullStore, observers: Sequence[Observer]) -> FullStore:
     """Return the store, which measures its calls if runs are traced."""
     tracer = find_tracer(observers)
     return store if tracer is None else tracer.measure_store(store)

@@ -8,7 +8,8 @@ from time import monotonic
 from msgspec import Struct
 
 from ..errors import LogError, MissingOptionsError, ReplayMismatchError, RunNotFoundError, StoreError, TeamChangedError
-from ..stores import RunRecord, Store
+from ..stores import FullStore, RunRecord, SupportsNotes
+from ..stores.parts import has_part
 from .stored_runs import RunRepository
 
 _logger = logging.getLogger("baton.runner")
@@ -36,7 +37,7 @@ class _Delay(Struct, frozen=True):
 class FailedAttempts:
     """The runs that could not be driven, and when each is tried again."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: FullStore) -> None:
         self._store = store
         self._delays: dict[str, _Delay] = {}
 
@@ -77,6 +78,8 @@ class FailedAttempts:
     async def _note(self, run_id: str, reason: str | None) -> None:
         """Keep the reason with the run, where `baton runs` shows it."""
         note = None if reason is None else reason.encode(errors="replace")
+        if not has_part(self._store, SupportsNotes):
+            return
         try:
             await self._store.put_note(run_id, UNDRIVABLE_NOTE, note)
         except (StoreError, RunNotFoundError):

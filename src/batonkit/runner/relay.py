@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from ..errors import StoreError
 from ..events import Delta, ReasoningDelta, TextDelta, encode_event
 from ..stores import Store, SupportsChannel
+from ..stores.parts import innermost_store
 
 _logger = logging.getLogger("baton.runner")
 MAX_PAYLOAD = 7900
@@ -85,7 +86,8 @@ class RunRelay:
     def __init__(self, store: Store) -> None:
         self.is_live = False
         """True while this process listens to the channel."""
-        self._channel = store if isinstance(store, SupportsChannel) else None
+        keeper = innermost_store(store)
+        self._channel = keeper if isinstance(keeper, SupportsChannel) else None
         self._sender = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()

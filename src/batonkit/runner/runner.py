@@ -30,7 +30,7 @@ from ..log import Log
 from ..messages import RunInput
 from ..models import Model, ModelSettings, Prices, resolve_model
 from ..models.prices import check_prices
-from ..stores import Store
+from ..stores import FullStore, Store
 from ..wording import show
 from .arguments import (
     ContextFactory,
@@ -324,7 +324,7 @@ class Runner(StoredRunMethods[C, Out]):
         recorded = await self.events(run) if isinstance(run, str) else list(run)
         source = run_started_event(recorded)
         # The fork is kept beside the other run or, in a new thread, beside the runs of that thread.
-        events = fork_events(recorded, run_id or new_id(thread or source.run_id), at=at, edit=edit)
+        events = fork_events(recorded, run_id or new_id(), at=at, edit=edit)
         repository = self._require_repository("fork(thread=…)") if thread else self._stored_runs
         if repository is None:
             return self.load_log(events)
@@ -492,7 +492,7 @@ class Runner(StoredRunMethods[C, Out]):
     def _require_repository(self, method: str) -> "RunRepository":
         return self._repository or self._no_store(f"Runner.{method}()")
 
-    def _require_store(self, feature: str) -> Store:
+    def _require_store(self, feature: str) -> FullStore:
         """Return the store. Raises SetupError, naming the feature that needs one, if there is none."""
         return (self._stored_runs or self._no_store(feature)).store
 

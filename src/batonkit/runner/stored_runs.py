@@ -40,12 +40,14 @@ from ..log import Log
 from ..stores import (
     FINISHED_STATUSES,
     CancelWhen,
+    CreateOptions,
+    FullStore,
     Lease,
     RunRecord,
     RunStatus,
-    Store,
+    SupportsInbox,
 )
-from ..stores.base import CreateOptions
+from ..stores.parts import require_part
 from ..stores.records import check_is_last, origins_of
 from .answers import resume_events
 from .arguments import ResumeArgs, RunArgs, UserText
@@ -72,7 +74,7 @@ class RunRepository:
 
     def __init__(
         self,
-        store: Store,
+        store: FullStore,
         config: FlowConfig,
         fingerprint: Mapping[str, str],
         *,
@@ -341,6 +343,8 @@ class RunRepository:
     async def submit(self, started: RunStarted, args: RunArgs[Any], schedule: Schedule = ANY_TIME) -> str:
         """Create a run for another worker to drive, or a message that waits for its thread."""
         mode = args.get("when_busy", "error")
+        if mode != "error":
+            require_part(self.store, SupportsInbox, f'when_busy="{mode}"')
         try:
             prepared, _ = await self.prepare(started, args)
             await self.create(prepared, [encode_header(), encode_event(prepared)], schedule=schedule)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from ..errors import StoreError
 from ..events import AgentStarted, Event, RunFailed, RunResumed, UserMessageAdded
 from ..messages import Usage, UserMessage, text_of
-from ..stores import SUMMARY_NOTE, Store
+from ..stores import SUMMARY_NOTE, SupportsNotes
 from .backends import run_started_event
 from .result import total_usage
 
@@ -74,7 +74,7 @@ def summary_note(events: Sequence[Event], before: RunSummary | None = None) -> d
     return {SUMMARY_NOTE: msgspec.json.encode(summarize(events, before))}
 
 
-async def read_summaries(store: Store, run_ids: Sequence[str]) -> Mapping[str, RunSummary]:
+async def read_summaries(store: SupportsNotes, run_ids: Sequence[str]) -> Mapping[str, RunSummary]:
     """Return summaries by run id without reading logs; runs without one are missing.
 
     Args:

@@ -15,10 +15,10 @@ from ..messages import Message
 from ..stores import (
     FINISHED_STATUSES,
     THREAD_NOTE,
+    FullStore,
     RunNote,
     RunRecord,
     RunStatus,
-    Store,
     WaitingMessage,
     iter_records,
 )
@@ -52,7 +52,7 @@ NO_THREAD = ThreadState()
 class ThreadReader:
     """Reads threads from a store and caches their state: finished runs do not change."""
 
-    def __init__(self, store: Store, *, reads_all: bool = True) -> None:
+    def __init__(self, store: FullStore, *, reads_all: bool = True) -> None:
         self._store = store
         self._reads_all = reads_all
         self._cache: OrderedDict[tuple[str, int, bool], ThreadState] = OrderedDict()
@@ -160,7 +160,7 @@ class _RunPages:
     The last two are read alone, because all before them are cached in most cases; the rest in ever larger pages.
     """
 
-    def __init__(self, store: Store, newest: RunRecord) -> None:
+    def __init__(self, store: FullStore, newest: RunRecord) -> None:
         self._store = store
         self._thread, self._before = newest.thread, newest.number
         self._found: dict[str, RunNote] = {}
@@ -195,7 +195,7 @@ class _RunPages:
 class Thread:
     """A conversation in a store; created by `runner.thread(id)`."""
 
-    def __init__(self, id: str, store: Store, reader: ThreadReader) -> None:
+    def __init__(self, id: str, store: FullStore, reader: ThreadReader) -> None:
         self.id = id
         """The thread's id."""
         self._store = store

@@ -13,7 +13,8 @@ from ..flow.fold import history_from_log
 from ..flow.follow import TeamFlow
 from ..flow.tasks import last_active_agent
 from ..log import EventSink, Log, ReadOnlyLog
-from ..stores import RunRecord, WaitMode, iter_records
+from ..stores import RunRecord, SupportsInbox, WaitMode, iter_records
+from ..stores.parts import require_part
 from .arguments import ResumeArgs, RunArgs
 from .backends import FollowedRun, NullBackend, OpenRun, open_run, run_started_event
 from .driving import drive_run
@@ -49,6 +50,7 @@ class WaitingRun:
     def __init__(self, repository: RunRepository, started: RunStarted, args: RunArgs[Any], mode: WaitMode) -> None:
         # Also if nothing has to wait, so that it does not depend on the moment whether a call is refused.
         refuse_unrecorded(f'a message with when_busy="{mode}"', started.options)
+        require_part(repository.store, SupportsInbox, f'when_busy="{mode}"')
         self.run_id = started.run_id
         self.is_waiting = False
         """True while the message waits, or another process drives the run."""

@@ -7,7 +7,7 @@ when a store of that kind is created.
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_exports
-from .base import (
+from .store import (
     FINISHED_STATUSES,
     RUN_STATUSES,
     SUMMARY_NOTE,
@@ -16,6 +16,7 @@ from .base import (
     CancelRequest,
     CancelWhen,
     CreateOptions,
+    FullStore,
     InboxState,
     Lease,
     RecordPage,
@@ -26,6 +27,9 @@ from .base import (
     RunStatus,
     Store,
     SupportsChannel,
+    SupportsInbox,
+    SupportsNotes,
+    SupportsRetention,
     WaitingMessage,
     WaitMode,
 )
@@ -56,6 +60,7 @@ __all__ = [
     "CancelRequest",
     "CancelWhen",
     "CreateOptions",
+    "FullStore",
     "InboxState",
     "KeyValueStore",
     "Lease",
@@ -70,6 +75,9 @@ __all__ = [
     "SQLiteStore",
     "Store",
     "SupportsChannel",
+    "SupportsInbox",
+    "SupportsNotes",
+    "SupportsRetention",
     "WaitMode",
     "WaitingMessage",
     "iter_records",

@@ -7,7 +7,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from ..errors import InboxFullError, MessageGoneError, ThreadBusyError
-from .base import CancelRequest, InboxState, RunRecord, WaitingMessage, WaitMode
+from .store import CancelRequest, InboxState, RunRecord, WaitingMessage, WaitMode
 
 _STRENGTH: dict[CancelRequest, int] = {"": 0, "after_turn": 1, "after_response": 2, "now": 3}
 INBOX_COLUMNS: LiteralString = "run_id, thread, mode, owner, body, number, created_at"

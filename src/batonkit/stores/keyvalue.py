@@ -3,33 +3,35 @@
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import partial
-from typing import Any, NamedTuple, TypeVar, Unpack
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..arguments import check_arguments
-from ..errors import LogError, RunExistsError, SetupError, StoreError, ThreadBusyError
-from ..events.codec import READER_VERSION
+from ..errors import LogError, SetupError, StoreError
 from ..wording import type_of
 from . import inbox as inboxes
-from . import records
-from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunFlags, RunRecord, RunStatus, WaitingMessage
-from .records import Append, LeaseMethods, NewLog, keeps_thread_busy, pack_lines, unpack_lines
+from .memory import RunsInMemory
+from .records import check_layout, join_pieces, keeps_thread_busy, pack_lines, unpack_lines
+from .store import InboxState, RunRecord, WaitingMessage
 
+K = TypeVar("K")
 T = TypeVar("T")
 
-VERSION = 3
-_OLD_VERSION = 2
-"""The version whose heads do not say which messages were taken."""
-INDEX_PAGE_SIZE = 256
+LAYOUT = 1
+MAX_TAIL = 16_384
+"""The size in bytes of the newest lines in the document of a run; more lines become a piece."""
+PAGE_SIZE = 256
+"""The number of runs in one page of the list of runs."""
+_CALLS_AT_ONCE = 32
+_INBOX = "inbox"
+_encode = msgspec.json.Encoder().encode
 
 
-class BlobClient:
+class Documents:
     """Access to a sync or async backend; its failures become StoreError."""
 
     def __init__(self, backend: Any, prefix: str) -> None:
@@ -44,151 +46,100 @@ class BlobClient:
         self.name = f"KeyValueStore({type(backend).__name__})"
 
     async def get(self, key: str) -> bytes | None:
-        """Return the value of a key, or None; an empty value counts as deleted."""
-        found = await self._call("get", self._prefix + key)
+        """Return a document, or None; an empty one counts as deleted."""
+        found = await self._call("get", key)
         if found is None or isinstance(found, bytes | bytearray):
             return bytes(found) if found else None
         raise StoreError(f"get({self._prefix + key!r}) returned {type_of(found)}, not bytes", store=self.name)
 
-    async def read(self, key: str, decode: Callable[[bytes], T], what: str) -> T | None:
-        """Return the decoded value of a key, or None. Raises StoreError if it is damaged."""
-        blob = await self.get(key)
+    async def read(self, key: str, decode: Callable[[bytes], T]) -> T | None:
+        """Return a decoded document, or None. Raises StoreError if it is damaged."""
+        document = await self.get(key)
         try:
-            return None if blob is None else decode(blob)
+            return None if document is None else decode(document)
         except ValueError as problem:
-            raise StoreError(f"cannot read {what}: {problem}", store=self.name) from problem
+            raise StoreError(f"cannot read {self._prefix + key!r}: {problem}", store=self.name) from problem
 
-    async def set(self, key: str, value: bytes) -> None:
-        """Set the value of a key."""
-        await self._call("set", self._prefix + key, value)
+    async def set(self, key: str, document: bytes) -> None:
+        """Write a document."""
+        await self._call("set", key, document)
 
     async def remove(self, key: str) -> None:
-        """Delete a key, or set it to empty bytes if the backend has no `delete`."""
-        if callable(getattr(self._backend, "delete", None)):
-            await self._call("delete", self._prefix + key)
-        else:
-            await self.set(key, b"")
+        """Delete a document, or empty it if the backend has no `delete`."""
+        has_delete = callable(getattr(self._backend, "delete", None))
+        await (self._call("delete", key) if has_delete else self.set(key, b""))
+
+    def missing(self, key: str) -> StoreError:
+        """Return the error for a document that must exist."""
+        return StoreError(f"{self._prefix + key!r} is missing", store=self.name)
 
     async def _call(self, method: str, key: str, *rest: bytes) -> Any:
         try:
-            result = getattr(self._backend, method)(key, *rest)
+            result = getattr(self._backend, method)(self._prefix + key, *rest)
             return await result if inspect.isawaitable(result) else result
         except Exception as failure:
             reason = f"{type(failure).__name__}: {failure}"
-            raise StoreError(f"{method}({key!r}) failed ({reason})", store=self.name) from failure
+            raise StoreError(f"{method}({self._prefix + key!r}) failed ({reason})", store=self.name) from failure
 
 
-class RunHead(NamedTuple):
-    """A run's record, the first lines of its segments, its newest lines, and what it took."""
+class RunPage(Struct, frozen=True):
+    """A page of the list of runs."""
 
-    record: RunRecord
-    segments: Sequence[int]
-    tail: Sequence[bytes]
-    taken: int = 0
-    """The number of the last waiting message that it took; 0 if it took none."""
-
-    def ends(self) -> Sequence[int]:
-        """Return the number of the line after each segment."""
-        return (*self.segments[1:], self.record.seq - len(self.tail)) if self.segments else ()
+    layout: int
+    created: int
+    """The number of runs that had been created when the page was written."""
+    runs: Sequence[str]
 
     def encode(self) -> bytes:
         """Encode to bytes with a checksum."""
-        numbers = _ENCODER.encode((VERSION, self.taken, *self.segments))
-        return pack_lines((_ENCODER.encode(self.record), numbers, *self.tail))
+        return pack_lines([_encode(self)])
 
     @classmethod
-    def decode(cls, blob: bytes) -> "RunHead":
-        """Decode. Raises ValueError if the bytes are damaged or have another layout."""
-        record, numbers, *tail = unpack_lines(blob)
-        version, *segments = _NUMBERS.decode(numbers)
-        if version == _OLD_VERSION:
-            return cls(_RECORD.decode(record), segments, tail)
-        if version != VERSION:
-            raise ValueError(f"its layout is version {version}; this Baton reads version {VERSION}")
-        return cls(_RECORD.decode(record), segments[1:], tail, segments[0])
+    def decode(cls, document: bytes) -> "RunPage":
+        """Decode. Raises ValueError if the bytes are damaged."""
+        (page,) = unpack_lines(document)
+        # Pages of unreleased versions were lists.
+        return msgspec.json.decode(page, type=RunPage) if page.startswith(b"{") else RunPage(0, 0, ())
 
 
-Messages = list[WaitingMessage]
-"""Waiting messages, oldest first."""
-Entry = tuple[int, str]
-"""The number and the id of a run."""
+class RunDocument(Struct, frozen=True):
+    """The document of a run."""
+
+    record: RunRecord | None
+    """The record; None if the run is being deleted."""
+    pieces: Sequence[int] = ()
+    """The first lines of the pieces of its log."""
+    tail: Sequence[bytes] = ()
+    """The lines after the last piece."""
+    notes: Mapping[str, bytes] = {}
+    taken: int = 0
+    """The number of the last waiting message that the run took; 0 if it took none."""
+
+    def encode(self) -> bytes:
+        """Encode to bytes with a checksum."""
+        numbers = _encode((self.taken, len(self.tail), *self.pieces))
+        notes = [part for name, note in self.notes.items() for part in (name.encode(), note)]
+        return pack_lines([_encode(self.record), numbers, *self.tail, *notes])
+
+    @classmethod
+    def decode(cls, document: bytes) -> "RunDocument":
+        """Decode. Raises ValueError if the bytes are damaged."""
+        record, numbers, *rest = unpack_lines(document)
+        taken, count, *pieces = msgspec.json.decode(numbers, type=list[int])
+        notes = dict(zip([name.decode() for name in rest[count::2]], rest[count + 1 :: 2], strict=True))
+        return cls(msgspec.json.decode(record, type=RunRecord | None), pieces, rest[:count], notes, taken)
 
 
-class RunIndex:
-    """The numbers and ids of all runs, or of a thread's, in pages of limited size."""
-
-    def __init__(self, client: BlobClient, name: str) -> None:
-        self._client = client
-        self._name = name
-
-    async def next_number(self) -> int:
-        """Return a number that no run of this index had before."""
-        number = int(await self._client.get(f"{self._name}/created") or b"0") + 1
-        await self._client.set(f"{self._name}/created", b"%d" % number)
-        return number
-
-    async def add(self, entry: Entry) -> None:
-        """Add a run to the last page, or to a new one."""
-        number = await self._last_page()
-        page = await self._load_page(number)
-        if len(page) >= INDEX_PAGE_SIZE:
-            number, page = number + 1, []
-            await self._client.set(f"{self._name}/newest", b"%d" % number)
-        await self._put(number, [*page, entry])
-
-    async def remove(self, entry: Entry) -> None:
-        """Remove a run."""
-        for number in range(await self._last_page(), -1, -1):
-            page = await self._load_page(number)
-            if entry in page:
-                await self._put(number, [other for other in page if other != entry])
-
-    async def entries(self) -> list[Entry]:
-        """Return all entries, oldest first."""
-        pages = [await self._load_page(number) for number in range(await self._last_page() + 1)]
-        return sorted({entry for page in pages for entry in page})
-
-    async def _last_page(self) -> int:
-        return int(await self._client.get(f"{self._name}/newest") or b"0")
-
-    async def _load_page(self, number: int) -> list[Entry]:
-        key = f"{self._name}/{number}"
-        return await self._client.read(key, _decode_entries, f"the list of runs under `{key}`") or []
-
-    async def _put(self, number: int, page: Sequence[Entry]) -> None:
-        await self._client.set(f"{self._name}/{number}", pack_lines([_ENCODER.encode(page)]))
-
-
-_ENCODER = msgspec.json.Encoder()
-_NUMBERS = msgspec.json.Decoder(list[int])
-_RECORD = msgspec.json.Decoder(RunRecord)
-_MESSAGES = msgspec.json.Decoder(list[WaitingMessage])
-
-
-def _decode_entries(blob: bytes) -> list[Entry]:
-    return msgspec.json.decode(unpack_lines(blob)[0], type=list[Entry])
-
-
-def _decode_messages(blob: bytes) -> list[WaitingMessage]:
-    return _MESSAGES.decode(unpack_lines(blob)[0])
-
-
-def _decode_threads(blob: bytes) -> list[str]:
-    return msgspec.json.decode(unpack_lines(blob)[0], type=list[str])
-
-
-MAX_TAIL = 16_384
-"""Maximum size of the lines in a head, in bytes; more lines become a segment."""
-
-
-class KeyValueStore(LeaseMethods):
+class KeyValueStore(RunsInMemory):
     """A store over any object that can get and set bytes by key.
 
-    Such a backend cannot compare and set, so only one process may use it at a time: within it all guarantees of a
-    store hold, but two processes that write to one run at the same moment are not detected.
+    Such a backend cannot compare and set, so only one process may use it at a time, and one KeyValueStore in it: within
+    it all guarantees of a store hold, but two that write to the same documents do not notice each other.
 
-    An append sets one key, the head: the record and the newest lines. A full head becomes a segment, which is set once,
-    so that the size of an append does not grow with the log.
+    The first use reads the records and notes of all runs, which stay in memory; a log is read when it is needed. Each
+    method changes what is in memory and then writes what has changed. Methods that are called meanwhile wait, and write
+    together. There is a document for each run (its record, its notes and the newest lines of its log), one for each
+    full piece of a log, one for 256 ids of runs, and one for all waiting messages.
 
     Args:
         backend: An object with `get(key) -> bytes | None`, `set(key, bytes)` and, if possible, `delete(key)`; its
@@ -199,402 +150,293 @@ class KeyValueStore(LeaseMethods):
 
     @check_arguments
     def __init__(self, backend: Any, *, prefix: str = "baton/", clock: Callable[[], float] = time.time) -> None:
-        self._client = BlobClient(backend, prefix)
         self._clock = clock
-        self._all = RunIndex(self._client, "runs")
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._documents = Documents(backend, prefix)
+        self._is_read = False
+        """False if the documents must be read: at first, and after a write that failed."""
+        self._reading: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[Mapping[str, StoreError]] | None = None
+        """Writes what has changed; returns the failures by the ids of runs and messages."""
+        self._is_writing = False
+        """True once it has begun: what changes from then on is written by the next one."""
+        self._forget()
 
     def __repr__(self) -> str:
-        return self._client.name
-
-    async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
-        async with self._lock(f"run {record.run_id}"), self._thread_lock(record.thread):
-            if await self._find(record.run_id) is not None:
-                raise RunExistsError(record.run_id)
-            await self._check_not_busy(record)
-            waiting = await self._clean_inbox(record.thread) if record.thread else ()
-            oldest = waiting[0].run_id if waiting else ""
-            inboxes.check_turn(record.thread, oldest, record.run_id, from_inbox=from_inbox)
-            last = records.check_previous(record.thread, await self._last_run(record.thread), previous)
-            # Setting the head creates the run: if that fails, the index has a run too many, which does no harm.
-            async with self._lock("index"):
-                record = replace(
-                    record,
-                    number=await self._all.next_number(),
-                    previous=last,
-                    inbox=inboxes.state_of(waiting[1:]) if from_inbox else "",
-                )
-                for index in self._indexes(record.thread):
-                    await index.add((record.number, record.run_id))
-            if log.forked_from:
-                # After it was indexed: an `erase` that deletes the other run meanwhile finds this one.
-                record = records.after_fork(record, (await self._get(log.forked_from)).record)
-            await self._claim_thread(record)
-            # Before the head: a run that exists has its notes.
-            if log.notes:
-                await self._put_notes(record.run_id, log.notes)
-            await self._put(RunHead(record, (), ()), log.lines)
-            if from_inbox:
-                await self._set_inbox(record.thread, waiting[1:])
-                await self._client.remove(_message(record.run_id))
-        return records.to_lease(record)
-
-    async def _append(self, change: Append) -> RunFlags:
-        async with self._lock(f"run {change.run_id}"):
-            head = await self._get(change.run_id)
-            record = change.apply(head.record, self._clock())
-            is_revived = keeps_thread_busy(record.status) and not keeps_thread_busy(head.record.status)
-            async with self._thread_lock(record.thread if is_revived or change.take else ""):
-                if is_revived:
-                    await self._check_not_busy(record)
-                    if record.thread:
-                        records.check_is_last(record.run_id, await self._last_run(record.thread))
-                    await self._claim_thread(record)
-                if change.take:
-                    return await self._append_taking(change, record, head)
-                if change.notes:
-                    await self._put_notes(change.run_id, change.notes)
-                await self._put(RunHead(record, head.segments, head.tail, head.taken), change.lines)
-        return records.to_flags(record)
-
-    async def _append_taking(self, change: Append, record: RunRecord, head: RunHead) -> RunFlags:
-        waiting, count = await self._clean_inbox(record.thread), len(change.take)
-        inboxes.check_taken(change.take, [message.run_id for message in waiting[:count]])
-        record = replace(record, inbox=inboxes.state_of(waiting[count:]))
-        if change.notes:
-            await self._put_notes(change.run_id, change.notes)
-        # The head says which messages were taken, in case the process dies before the inbox is set.
-        await self._put(RunHead(record, head.segments, head.tail, waiting[count - 1].number), change.lines)
-        await self._set_inbox(record.thread, waiting[count:])
-        for run_id in change.take:
-            await self._client.remove(_message(run_id))
-        return records.to_flags(record)
+        return self._documents.name
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
-        head = await self._get(run_id)
-        needed = [segment for segment, end in zip(head.segments, head.ends(), strict=True) if end > start]
-        pieces = await asyncio.gather(*(self._client.get(_segment(run_id, first)) for first in needed))
-        found: list[tuple[int, bytes]] = []
-        for first, piece in zip(needed, pieces, strict=True):
-            if piece is None:
-                raise LogError(first, f"the segment that starts there is missing from {self._client.name}")
-            found.append((first, piece))
-        if head.tail:
-            found.append((head.record.seq - len(head.tail), pack_lines(head.tail)))
-        return records.join_pieces(found, start=start, end=head.record.seq)
-
-    async def record(self, run_id: str) -> RunRecord | None:
-        """Return a run's record; see `Store.record`."""
-        head = await self._find(run_id)
-        return None if head is None else records.read_at(head.record, self._clock())
-
-    async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
-        """Return a page of records, reading every head that the index cannot rule out."""
-        query = records.parse_filters(filters)
-        entries = await self._indexes(query.thread)[-1].entries()
-        if query.count_total or query.order_by == "changed":
-            found = [await self._record_at(entry) for entry in entries]
-            return records.select_page(query, [record for record in found if record is not None])
-        page: list[RunRecord] = []
-        for entry in entries if query.oldest_first else reversed(entries):
-            record = await self._record_at(entry) if query.is_beyond((entry[0],)) else None
-            if record is not None and query.accepts(record):
-                page.append(record)
-                if len(page) > query.limit:
-                    break
-        return records.make_page(query, page)
-
-    async def runnable(
-        self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
-    ) -> Sequence[RunRecord]:
-        """Return the runs to drive, reading every head."""
-        now = self._clock()
-        found = [await self._record_at(entry) for entry in await self._all.entries()]
-        due = [record for record in found if record is not None and records.is_runnable(record, teams, reader, now)]
-        return sorted(due, key=records.runnable_order)[:limit]
-
-    async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
-        """Renew leases; see `Store.renew`."""
-        renewed: dict[str, Lease] = {}
-        for lease in leases:
-            record = await self._update_record(
-                lease.run_id, partial(records.after_renew, lease=lease, ttl=ttl, now=self._clock())
-            )
-            if record is not None:
-                renewed[lease.run_id] = records.to_lease(record)
-        return renewed
-
-    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note; see `Store.put_note`."""
-        records.check_names(run_id, name=name)
-        async with self._lock(f"run {run_id}"):
-            await self._get(run_id)
-            await self._put_notes(run_id, {name: note})
-
-    async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return a run's notes; see `Store.notes`."""
-        return records.public_notes(await self._all_notes(run_id))
-
-    async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
-        """Return one note of several runs; see `Store.read_notes`."""
-        found = {run_id: (await self._all_notes(run_id)).get(name) for run_id in run_ids}
-        return {run_id: note for run_id, note in found.items() if note is not None}
-
-    async def _all_notes(self, run_id: str) -> dict[str, bytes]:
-        pairs = await self._client.read(_notes(run_id), unpack_lines, f"the notes of run `{run_id}`") or ()
-        return {name.decode(): note for name, note in zip(pairs[::2], pairs[1::2], strict=True)}
-
-    async def _put_notes(self, run_id: str, changes: Mapping[str, bytes | None]) -> None:
-        """Set or remove notes of a run, which must be locked."""
-        notes: dict[str, bytes | None] = {**await self._all_notes(run_id), **changes}
-        pairs = [part for name, note in notes.items() if note is not None for part in (name.encode(), note)]
-        await self._client.set(_notes(run_id), pack_lines(pairs))
-
-    async def delete(self, run_id: str) -> bool:
-        """Delete a run; see `Store.delete`."""
-        return await self._delete_if(run_id, lambda record: True)
-
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete old runs; see `Store.expire`."""
-        is_expired = partial(
-            records.is_expired, older_than=older_than, status=records.check_statuses(status), now=self._clock()
-        )
-        return sum([await self._delete_if(run_id, is_expired) for _, run_id in await self._all.entries()])
-
-    async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread, reading every head; see `Store.erase`."""
-        origin = records.erased_origin(owner, thread)
-        for name in [thread] if thread else await self._inbox_threads():
-            for message in await self._read_inbox(name):
-                if not owner or message.owner == owner:
-                    await self.withdraw(message.run_id)
-        has_data, erased = partial(records.has_data_of, origin=origin), 0
-        while count := sum([await self._delete_if(run_id, has_data) for _, run_id in await self._all.entries()]):
-            erased += count
-        return erased
-
-    async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
-        """Add a waiting message; see `Store.enqueue`."""
-        records.check_names(message.run_id, thread=message.thread, owner=message.owner)
-        thread = message.thread
-        async with self._lock(f"message {message.run_id}"), self._locked_thread(thread) as head:
-            if await self._find(message.run_id) is not None or await self.waiting(message.run_id) is not None:
-                raise RunExistsError(message.run_id)
-            waiting = await self._clean_inbox(thread)
-            inboxes.check_room(thread, len(waiting), limit)
-            async with self._lock("index"):
-                number = int(await self._client.get("messages/created") or b"0") + 1
-                await self._client.set("messages/created", b"%d" % number)
-            await self._client.set(_message(message.run_id), thread.encode())
-            waiting.append(replace(message, number=number, created_at=self._clock()))
-            await self._set_inbox(thread, waiting)
-            if head is not None:
-                record = inboxes.after_enqueue(head.record, inboxes.state_of(waiting), message.mode)
-                await self._put(head._replace(record=record), ())
-            return head is not None
-
-    async def waiting(self, run_id: str) -> WaitingMessage | None:
-        """Return a waiting message; see `Store.waiting`."""
-        thread = ((await self._client.get(_message(run_id))) or b"").decode()
-        messages = await self._read_inbox(thread) if thread else ()
-        return next((message for message in messages if message.run_id == run_id), None)
-
-    async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
-        """Return the messages of a thread; see `Store.inbox`."""
-        return (await self._read_inbox(thread))[:limit]
-
-    async def withdraw(self, run_id: str) -> bool:
-        """Remove a waiting message; see `Store.withdraw`."""
-        thread = ((await self._client.get(_message(run_id))) or b"").decode()
-        if not thread:
-            return False
-        async with self._locked_thread(thread) as head:
-            waiting = await self._clean_inbox(thread)
-            left = [message for message in waiting if message.run_id != run_id]
-            if len(left) < len(waiting):
-                await self._set_inbox(thread, left)
-                await self._client.remove(_message(run_id))
-                await self._tell(head, left)
-            return len(left) < len(waiting)
-
-    async def notify(self, thread: str) -> bool:
-        """Tell a thread's unfinished run what waits; see `Store.notify`."""
-        async with self._locked_thread(thread) as head:
-            await self._tell(head, await self._clean_inbox(thread))
-            return head is not None
-
-    async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
-        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
-        idle = [waiting for each in await self._inbox_threads() if (waiting := await self._read_inbox(each))]
-        oldest = [waiting[0] for waiting in idle if await self._busy_head(waiting[0].thread) is None]
-        return [message.thread for message in sorted(oldest, key=lambda message: message.number)[:limit]]
+        lines = await super().load(run_id, start=start)
+        self._drop_lines(run_id)
+        return lines
 
     async def close(self) -> None:
-        """Do nothing: the backend belongs to its creator."""
+        """Forget what was read; the backend belongs to its creator."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        self._is_read = False
 
-    async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
-        async with self._lock(f"run {run_id}"):
-            head = await self._find(run_id)
-            record = None if head is None else update(head.record)
-            if head is not None and record is not None:
-                await self._put(head._replace(record=record), ())
-            return record
+    def _forget(self) -> None:
+        super().__init__(self._clock)
+        self._changed: set[str] = set()
+        """The runs to write."""
+        self._pages: list[list[str]] = []
+        """The ids of all stored runs."""
+        self._page_of: dict[str, int] = {}
+        """The number of the page with each stored run."""
+        self._pieces: dict[str, Sequence[int]] = {}
+        """The first lines of the stored pieces of each run."""
+        self._packed: dict[str, int] = {}
+        """The number of lines of each stored run that are in pieces."""
+        self._taken: dict[str, int] = {}
+        """The number of the last message that each run took."""
+        self._stored_messages: dict[str, WaitingMessage] = {}
 
-    async def _put(self, head: RunHead, lines: Sequence[bytes]) -> None:
-        """Set a head with additional lines; a segment is set before the head that refers to it."""
-        tail = (*head.tail, *lines)
-        if sum(map(len, tail)) > MAX_TAIL:
-            first = head.record.seq - len(tail)
-            await self._client.set(_segment(head.record.run_id, first), pack_lines(tail))
-            head = RunHead(head.record, (*head.segments, first), (), head.taken)
-        else:
-            head = head._replace(tail=tail)
-        await self._client.set(f"head/{head.record.run_id}", head.encode())
+    def _touch(self, run_id: str) -> None:
+        self._changed.add(run_id)
 
-    async def _delete_if(self, run_id: str, condition: Callable[[RunRecord], bool]) -> bool:
-        """Delete a run whose record fulfils a condition; return whether it was deleted."""
-        async with self._lock(f"run {run_id}"):
-            head = await self._find(run_id)
-            if head is None or not condition(head.record):
-                return False
-            for key in (f"head/{run_id}", _notes(run_id), *(_segment(run_id, first) for first in head.segments)):
-                await self._client.remove(key)
-            async with self._lock("index"):
-                for index in self._indexes(head.record.thread):
-                    await index.remove((head.record.number, run_id))
-            return True
+    def _drop_messages(self, thread: str, count: int, *, by: str = "") -> InboxState:
+        if count:
+            self._taken[by] = self._inboxes[thread][count - 1].number
+        return super()._drop_messages(thread, count, by=by)
 
-    @asynccontextmanager
-    async def _locked_thread(self, thread: str) -> AsyncGenerator[RunHead | None]:
-        """Lock a thread and its unfinished run; yields the head of that run, if there is one."""
+    def _delete_run(self, run_id: str) -> bool:
+        self._packed.pop(run_id, None)
+        self._taken.pop(run_id, None)
+        return super()._delete_run(run_id)
+
+    def _drop_lines(self, run_id: str) -> None:
+        """Do not keep the lines of a finished run in memory, once they are written."""
+        record = self._records.get(run_id)
+        if record is not None and not keeps_thread_busy(record.status) and run_id not in self._changed:
+            self._lines.pop(run_id, None)
+
+    async def _open(self, *, lines_of: str = "") -> None:
         while True:
-            head = await self._busy_head(thread)
-            lock = nullcontext() if head is None else self._lock(f"run {head.record.run_id}")
-            async with lock, self._thread_lock(thread):
-                found = await self._busy_head(thread)
-                # The run may have ended, or another one begun, before the locks were acquired.
-                if (found is None) == (head is None) and (
-                    found is None or head is None or found.record.run_id == head.record.run_id
-                ):
-                    yield found
-                    return
-
-    async def _busy_head(self, thread: str) -> RunHead | None:
-        """Return the head of a thread's unfinished run."""
-        head = await self._last_busy(thread)
-        return head if head is not None and keeps_thread_busy(head.record.status) else None
-
-    async def _last_busy(self, thread: str) -> RunHead | None:
-        run_id = ((await self._client.get(_busy(thread))) or b"").decode() if thread else ""
-        head = await self._find(run_id) if run_id else None
-        return head if head is not None and head.record.thread == thread else None
-
-    async def _inbox_threads(self) -> Sequence[str]:
-        return await self._client.read("inboxes", _decode_threads, "the list of inboxes") or ()
-
-    async def _read_inbox(self, thread: str) -> Messages:
-        """Return the messages of a thread, without those that a run has taken."""
-        return await self._without_taken(thread, await self._stored_inbox(thread))
-
-    async def _clean_inbox(self, thread: str) -> Messages:
-        """Remove messages that were taken, and return the others; the thread must be locked."""
-        stored = await self._stored_inbox(thread)
-        messages = await self._without_taken(thread, stored)
-        if len(stored) > len(messages):
-            await self._set_inbox(thread, messages)
-        return messages
-
-    async def _stored_inbox(self, thread: str) -> Messages:
-        return await self._client.read(_inbox(thread), _decode_messages, f"the inbox of thread `{thread}`") or []
-
-    async def _without_taken(self, thread: str, stored: Messages) -> Messages:
-        last = await self._last_busy(thread) if stored else None
-        if last is None:
-            return stored
-        run_id, taken = last.record.run_id, last.taken
-        return [message for message in stored if message.number > taken and message.run_id != run_id]
-
-    async def _set_inbox(self, thread: str, messages: Sequence[WaitingMessage]) -> None:
-        async with self._lock("index"):
-            threads = await self._inbox_threads()
-            if messages and thread not in threads:
-                await self._client.set("inboxes", pack_lines([_ENCODER.encode([*threads, thread])]))
-            if messages:
-                await self._client.set(_inbox(thread), pack_lines([_ENCODER.encode(messages)]))
+            if self._is_writing and self._writing is not None:
+                await asyncio.wait([self._writing])
+            elif not self._is_read:
+                self._reading = self._reading or asyncio.create_task(self._read_all(), name="baton read")
+                await _result_of(self._reading)
+            elif lines_of in self._records and lines_of not in self._lines:
+                await self._read_lines(lines_of)
+            else:
                 return
-            await self._client.remove(_inbox(thread))
-            left = [other for other in threads if other != thread]
-            await self._client.set("inboxes", pack_lines([_ENCODER.encode(left)]))
 
-    async def _tell(self, head: RunHead | None, waiting: Sequence[WaitingMessage]) -> None:
-        """Set `inbox` of a run, which must be locked."""
-        if head is not None:
-            await self._put(head._replace(record=replace(head.record, inbox=inboxes.state_of(waiting))), ())
+    async def _read_all(self) -> None:
+        try:
+            pages: list[RunPage] = []
+            while (page := await self._documents.read(_page(len(pages)), RunPage.decode)) is not None:
+                check_layout(page.layout, LAYOUT, self._documents.name)
+                pages.append(page)
+            documents = await _each(self._read_run, [run_id for page in pages for run_id in page.runs])
+            messages = await self._documents.read(_INBOX, _decode_messages) or ()
+            self._forget()
+            self._pages = [[*page.runs] for page in pages]
+            self._page_of = {run_id: number for number, page in enumerate(self._pages) for run_id in page}
+            self._created = max((page.created for page in pages), default=0)
+            self._keep_runs(documents)
+            self._keep_messages(messages)
+            self._is_read = True
+        finally:
+            self._reading = None
 
-    async def _check_not_busy(self, record: RunRecord) -> None:
-        """Raise ThreadBusyError if the thread of a run has another unfinished one."""
-        if not record.thread or not keeps_thread_busy(record.status):
+    def _keep_runs(self, documents: Mapping[str, RunDocument]) -> None:
+        stored: list[RunRecord] = []
+        for run_id, document in documents.items():
+            self._pieces[run_id] = document.pieces
+            if document.record is not None:
+                stored.append(document.record)
+                self._notes[run_id] = dict(document.notes)
+                self._packed[run_id] = document.record.seq - len(document.tail)
+                self._taken[run_id] = document.taken
+        for record in sorted(stored, key=lambda record: record.number):
+            self._put(record)
+        # The rest of a run that a process was deleting when it died goes with the next write.
+        self._changed = {run_id for run_id, document in documents.items() if document.record is None}
+
+    def _keep_messages(self, messages: Iterable[WaitingMessage]) -> None:
+        for message in messages:
+            self._stored_messages[message.run_id] = message
+            # A process may have died after a run had taken the message, and before it left the inbox.
+            if all(self._taken[run_id] < message.number for run_id in self._threads.get(message.thread, ())):
+                self._inboxes.setdefault(message.thread, []).append(message)
+        numbers = [message.number for message in self._stored_messages.values()]
+        self._enqueued = max([*numbers, *self._taken.values()], default=0)
+        for thread, run_id in self._busy.items():
+            state = inboxes.state_of(self._inboxes.get(thread, ()))
+            self._records[run_id] = replace(self._records[run_id], inbox=state)
+
+    async def _read_run(self, run_id: str) -> RunDocument:
+        document = await self._documents.read(_run(run_id), RunDocument.decode)
+        if document is None:
+            raise self._documents.missing(_run(run_id))
+        return document
+
+    async def _read_lines(self, run_id: str) -> None:
+        document = await self._read_run(run_id)
+        pieces = await _each(lambda first: self._documents.get(_piece(run_id, first)), document.pieces)
+        found: list[tuple[int, bytes]] = []
+        for first, piece in pieces.items():
+            if piece is None:
+                raise LogError(first, f"the piece that starts there is missing from {self._documents.name}")
+            found.append((first, piece))
+        record, known = document.record, self._records.get(run_id)
+        if record is not None and document.tail:
+            found.append((record.seq - len(document.tail), pack_lines(document.tail)))
+        # Otherwise the run was changed meanwhile, and is read again if its lines are not in memory.
+        if record is not None and known is not None and record.seq == known.seq and run_id not in self._lines:
+            self._lines[run_id] = join_pieces(found, start=0, end=record.seq)
+
+    async def _save(self, *ids: str) -> None:
+        if not self._changed and self._waiting_by_id() == self._stored_messages:
             return
-        busy = ((await self._client.get(_busy(record.thread))) or b"").decode()
-        head = await self._find(busy) if busy and busy != record.run_id else None
-        if head is not None and head.record.thread == record.thread and keeps_thread_busy(head.record.status):
-            raise ThreadBusyError(record.thread, busy, head.record.status)
+        self._writing = self._writing or asyncio.create_task(self._write_changes(), name="baton write")
+        # If this task is cancelled, the changes are written nevertheless.
+        failures = await _result_of(self._writing)
+        for id in ids:
+            if id in failures:
+                raise _copy(failures[id])
 
-    async def _claim_thread(self, record: RunRecord) -> None:
-        if record.thread and keeps_thread_busy(record.status):
-            await self._client.set(_busy(record.thread), record.run_id.encode())
+    async def _write_changes(self) -> Mapping[str, StoreError]:
+        self._is_writing = True
+        changed, self._changed = self._changed, set()
+        failures: dict[str, StoreError] = {}
+        is_complete = False
+        try:
+            await self._write_all(changed, failures)
+            is_complete = not failures
+        finally:
+            # After a failure only the documents say what was written.
+            self._is_read = self._is_read and is_complete
+            self._is_writing, self._writing = False, None
+        for run_id in changed:
+            self._drop_lines(run_id)
+        return failures
 
-    async def _last_run(self, thread: str) -> str:
-        if thread:
-            for entry in reversed(await self._indexes(thread)[-1].entries()):
-                if await self._record_at(entry) is not None:
-                    return entry[1]
-        return ""
+    async def _write_all(self, changed: set[str], failures: dict[str, StoreError]) -> None:
+        """Write changes in an order that leaves every run and message whole if the process dies."""
+        messages = self._waiting_by_id()
+        if messages.keys() - self._stored_messages.keys():
+            # First, with the messages that runs take: the document of the run says that it took them.
+            arrived = self._write_messages({**self._stored_messages, **messages})
+            await _attempt(arrived, failures, [*messages, *changed])
+            if failures:
+                return
+        await _each(lambda run_id: _attempt(self._write_run(run_id), failures, [run_id]), changed)
+        # A new run exists once it is in the list.
+        for number, run_ids in self._changed_pages(changed - failures.keys()).items():
+            await _attempt(self._write_page(number), failures, run_ids)
+        gone = self._stored_messages.keys() - messages.keys()
+        if gone:
+            await _attempt(self._write_messages(messages), failures, gone - self._records.keys())
 
-    async def _record_at(self, entry: Entry) -> RunRecord | None:
-        """Return the record of an entry, unless the run was deleted or created again since."""
-        record = await self.record(entry[1])
-        return record if record is not None and record.number == entry[0] else None
+    async def _write_run(self, run_id: str) -> None:
+        record, old_pieces = self._records.get(run_id), self._pieces.pop(run_id, ())
+        pieces: Sequence[int] = ()
+        if record is not None:
+            pieces = await self._write_log(record, old_pieces if run_id in self._packed else ())
+        elif run_id in self._page_of:
+            # From here on the run does not exist; if the process dies, the next one removes the rest.
+            await self._documents.set(_run(run_id), RunDocument(None, old_pieces).encode())
+        for first in {*old_pieces} - {*pieces}:
+            await self._documents.remove(_piece(run_id, first))
 
-    async def _find(self, run_id: str) -> RunHead | None:
-        return await self._client.read(f"head/{run_id}", RunHead.decode, f"the head of run `{run_id}`")
+    async def _write_log(self, record: RunRecord, pieces: Sequence[int]) -> Sequence[int]:
+        """Write the document of a run, and a piece if it has many new lines; return the first lines of its pieces."""
+        run_id, packed = record.run_id, self._packed.get(record.run_id, 0)
+        lines = self._lines.get(run_id)
+        tail = lines[packed:] if lines is not None else (await self._read_run(run_id)).tail
+        if sum(map(len, tail)) > MAX_TAIL:
+            await self._documents.set(_piece(run_id, packed), pack_lines(tail))
+            pieces, packed, tail = (*pieces, packed), record.seq, ()
+        document = RunDocument(record, pieces, tail, self._notes.get(run_id, {}), self._taken.get(run_id, 0))
+        await self._documents.set(_run(run_id), document.encode())
+        self._pieces[run_id], self._packed[run_id] = pieces, packed
+        return pieces
 
-    async def _get(self, run_id: str) -> RunHead:
-        return records.require_run(await self._find(run_id), run_id, self)
+    def _changed_pages(self, changed: Collection[str]) -> Mapping[int, Collection[str]]:
+        """Assign new runs to pages of the list; return the changed runs of each page that lacks or has one too many."""
+        pages: dict[int, set[str]] = {}
+        for run_id in changed:
+            if run_id in self._records and run_id not in self._page_of:
+                if not self._pages or len(self._pages[-1]) >= PAGE_SIZE:
+                    self._pages.append([])
+                self._pages[-1].append(run_id)
+                self._page_of[run_id] = len(self._pages) - 1
+                pages.setdefault(self._page_of[run_id], set()).add(run_id)
+            elif run_id not in self._records and run_id in self._page_of:
+                pages.setdefault(self._page_of[run_id], set()).add(run_id)
+        return pages
 
-    def _indexes(self, thread: str | None) -> tuple[RunIndex, ...]:
-        return (self._all, RunIndex(self._client, f"thread/{thread}")) if thread else (self._all,)
+    async def _write_page(self, number: int) -> None:
+        """Write a page of the list of runs, without deleted ones, whose documents are removed then."""
+        deleted = [run_id for run_id in self._pages[number] if run_id not in self._records]
+        self._pages[number] = [run_id for run_id in self._pages[number] if run_id in self._records]
+        await self._documents.set(_page(number), RunPage(LAYOUT, self._created, self._pages[number]).encode())
+        for run_id in deleted:
+            del self._page_of[run_id]
+            await self._documents.remove(_run(run_id))
 
-    def _thread_lock(self, thread: str) -> AbstractAsyncContextManager[Any]:
-        return self._lock(f"thread {thread}") if thread else nullcontext()
+    async def _write_messages(self, messages: Mapping[str, WaitingMessage]) -> None:
+        await self._documents.set(_INBOX, pack_lines([_encode([*messages.values()])]))
+        self._stored_messages = {**messages}
 
-    def _lock(self, name: str) -> asyncio.Lock:
-        """Return a lock that exists while it is held.
-
-        Take locks in the order message, run, thread, index.
-        """
-        if (lock := self._locks.get(name)) is None:
-            lock = self._locks[name] = asyncio.Lock()
-        return lock
-
-
-def _segment(run_id: str, first: int) -> str:
-    # The number first, so that no run id can look like the segment of another run.
-    return f"segment/{first}/{run_id}"
-
-
-def _busy(thread: str) -> str:
-    return f"busy/{thread}"
-
-
-def _inbox(thread: str) -> str:
-    return f"inbox/{thread}"
-
-
-def _message(run_id: str) -> str:
-    return f"message/{run_id}"
+    def _waiting_by_id(self) -> dict[str, WaitingMessage]:
+        return {message.run_id: message for message in self._messages()}
 
 
-def _notes(run_id: str) -> str:
-    return f"notes/{run_id}"
+def _page(number: int) -> str:
+    return f"runs/{number}"
+
+
+def _run(run_id: str) -> str:
+    return f"run/{run_id}"
+
+
+def _piece(run_id: str, first: int) -> str:
+    # The number first, so that no run id can look like the piece of another run.
+    return f"piece/{first}/{run_id}"
+
+
+def _decode_messages(document: bytes) -> list[WaitingMessage]:
+    return msgspec.json.decode(unpack_lines(document)[0], type=list[WaitingMessage])
+
+
+async def _each(work: Callable[[K], Coroutine[Any, Any, T]], keys: Collection[K]) -> dict[K, T]:
+    """Return the results by key; at most 32 calls are in progress. Raises the first failure, once all have ended."""
+    limit = asyncio.Semaphore(_CALLS_AT_ONCE)
+
+    async def limited(key: K) -> T:
+        async with limit:
+            return await work(key)
+
+    results = await asyncio.gather(*map(limited, keys), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return dict(zip(keys, cast("list[T]", results), strict=True))
+
+
+async def _attempt(work: Coroutine[Any, Any, None], failures: dict[str, StoreError], ids: Iterable[str]) -> None:
+    """Do something; a failure is that of these ids."""
+    try:
+        await work
+    except StoreError as failure:
+        failures.update(dict.fromkeys(ids, failure))
+
+
+async def _result_of(task: "asyncio.Task[T]") -> T:
+    """Return the result of a task for one of several that wait; it goes on if this one is cancelled."""
+    await asyncio.wait([task])
+    failure = None if task.cancelled() else task.exception()
+    if isinstance(failure, StoreError):
+        raise _copy(failure)
+    return task.result()
+
+
+def _copy(failure: StoreError) -> StoreError:
+    """Return an error of its own for each waiter, because raising it adds a traceback and notes."""
+    copy = StoreError(str(failure))
+    copy.store, copy.__cause__ = failure.store, failure
+    return copy

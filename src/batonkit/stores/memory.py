@@ -12,31 +12,28 @@ from ..errors import RunExistsError, ThreadBusyError
 from ..events.codec import READER_VERSION
 from . import inbox as inboxes
 from . import records
-from .base import (
+from .records import Append, LeaseMethods, NewLog
+from .store import (
     FINISHED_STATUSES,
     InboxState,
     Lease,
     RecordPage,
     RunFilters,
     RunFlags,
+    RunNote,
     RunRecord,
     RunStatus,
     WaitingMessage,
 )
-from .records import Append, LeaseMethods, NewLog
 
 
-class MemoryStore(LeaseMethods):
-    """A store in memory; its runs are lost when the process ends.
+class RunsInMemory(LeaseMethods):
+    """The methods of a store whose records, notes and messages are in memory.
 
-    No method waits, so that each is atomic for other tasks; the lock is for other threads.
-
-    Args:
-        clock: Returns the time, for tests.
+    Between `_open` and `_save` no method waits, so that each is atomic for other tasks; the lock is for other threads.
     """
 
-    @check_arguments
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._records: dict[str, RunRecord] = {}
         self._lines: dict[str, list[bytes]] = {}
@@ -51,10 +48,20 @@ class MemoryStore(LeaseMethods):
         self._enqueued = 0
         self._lock = Lock()
 
-    def __repr__(self) -> str:
-        return "MemoryStore()"
+    async def _open(self, *, lines_of: str = "") -> None:
+        """Do nothing; a store that also writes what is in memory reads it here, with the lines of one run."""
+
+    async def _save(self, *ids: str) -> None:
+        """Do nothing; a store that also writes what is in memory writes here what has changed.
+
+        It raises the failure to write one of these runs or messages.
+        """
+
+    def _touch(self, run_id: str) -> None:
+        """Do nothing; a store that also writes what is in memory notes here that a run has changed."""
 
     async def _create(self, record: RunRecord, log: NewLog, previous: str | None, *, from_inbox: bool) -> Lease:
+        await self._open()
         with self._lock:
             if record.run_id in self._records:
                 raise RunExistsError(record.run_id)
@@ -66,15 +73,17 @@ class MemoryStore(LeaseMethods):
             if log.forked_from:
                 record = records.after_fork(record, self._get(log.forked_from))
             self._created += 1
-            state = self._drop_messages(record.thread, 1) if from_inbox else ""
+            state = self._drop_messages(record.thread, 1, by=record.run_id) if from_inbox else ""
             record = replace(record, number=self._created, previous=last, inbox=state)
             self._put(record)
             self._lines[record.run_id] = list(log.lines)
             if log.notes:
                 self._notes[record.run_id] = dict(log.notes)
+        await self._save(record.run_id)
         return records.to_lease(record)
 
     async def _append(self, change: Append) -> RunFlags:
+        await self._open(lines_of=change.run_id)
         now, state = self._clock(), None
         with self._lock:
             known = self._get(change.run_id)
@@ -92,22 +101,26 @@ class MemoryStore(LeaseMethods):
             if change.notes:
                 self._notes.setdefault(change.run_id, {}).update(change.notes)
             if change.take:
-                self._drop_messages(record.thread, len(change.take))
+                self._drop_messages(record.thread, len(change.take), by=change.run_id)
+        await self._save(record.run_id)
         return records.to_flags(record)
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """Load lines; see `Store.load`."""
+        await self._open(lines_of=run_id)
         with self._lock:
             self._get(run_id)
             return self._lines[run_id][start:]
 
     async def record(self, run_id: str) -> RunRecord | None:
         """Return a run's record; see `Store.record`."""
+        await self._open()
         record = self._records.get(run_id)
         return None if record is None else records.read_at(record, self._clock())
 
     async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
         """Return a page of records; see `Store.list`."""
+        await self._open()
         query = records.parse_filters(filters)
         with self._lock:
             return records.select_page(query, self._all())
@@ -116,14 +129,16 @@ class MemoryStore(LeaseMethods):
         self, *, teams: Collection[str] | None = None, limit: int = 100, reader: int = READER_VERSION
     ) -> Sequence[RunRecord]:
         """Return the runs to drive; see `Store.runnable`."""
+        await self._open()
         now = self._clock()
         with self._lock:
             found = [record for record in self._all() if records.is_runnable(record, teams, reader, now)]
         return sorted(found, key=records.runnable_order)[:limit]
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note; see `Store.put_note`."""
+        """Set or remove a note; see `SupportsNotes.put_note`."""
         records.check_names(run_id, name=name)
+        await self._open()
         with self._lock:
             self._get(run_id)
             notes = self._notes.setdefault(run_id, {})
@@ -131,43 +146,68 @@ class MemoryStore(LeaseMethods):
                 notes.pop(name, None)
             else:
                 notes[name] = note
+            self._touch(run_id)
+        await self._save(run_id)
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return a run's notes; see `Store.notes`."""
+        """Return a run's notes; see `SupportsNotes.notes`."""
+        await self._open()
         with self._lock:
             return records.public_notes(self._notes.get(run_id, {}))
 
     async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
-        """Return one note of several runs; see `Store.read_notes`."""
+        """Return one note of several runs; see `SupportsNotes.read_notes`."""
+        await self._open()
         with self._lock:
             return {id: self._notes[id][name] for id in run_ids if name in self._notes.get(id, ())}
 
+    async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
+        """Return runs of a thread with a note; see `SupportsNotes.thread_notes`."""
+        await self._open()
+        with self._lock:
+            runs = [self._records[run_id] for run_id in reversed(self._threads.get(thread, ()))]
+            earlier = [run for run in runs if run.number < before][:limit]
+            return [
+                RunNote(run.run_id, run.number, run.seq, self._notes.get(run.run_id, {}).get(name)) for run in earlier
+            ]
+
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""
+        await self._open()
         with self._lock:
-            return self._delete_run(run_id)
+            is_deleted = self._delete_run(run_id)
+        await self._save(run_id)
+        return is_deleted
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete old runs; see `Store.expire`."""
+        """Delete old runs; see `SupportsRetention.expire`."""
+        await self._open()
         status, now = records.check_statuses(status), self._clock()
         with self._lock:
-            expired = [one for one in self._records.values() if records.is_expired(one, older_than, status, now)]
-            return sum(self._delete_run(one.run_id) for one in expired)
+            expired = [one.run_id for one in self._records.values() if records.is_expired(one, older_than, status, now)]
+            for run_id in expired:
+                self._delete_run(run_id)
+        await self._save(*expired)
+        return len(expired)
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread; see `Store.erase`."""
+        """Delete everything of an owner or a thread; see `SupportsRetention.erase`."""
+        await self._open()
         origin = records.erased_origin(owner, thread)
         with self._lock:
-            for name, waiting in [*self._inboxes.items()]:
-                kept = [one for one in waiting if one.owner != owner] if owner else waiting if name != thread else []
-                self._inboxes[name] = kept
-                self._notify(name, self._drop_messages(name, 0))
-            erased = [one for one in self._records.values() if records.has_data_of(one, origin)]
-            return sum(self._delete_run(one.run_id) for one in erased)
+            messages = [one for one in self._messages() if (one.owner == owner if owner else one.thread == thread)]
+            for message in messages:
+                self._withdraw(message)
+            erased = [one.run_id for one in self._records.values() if records.has_data_of(one, origin)]
+            for run_id in erased:
+                self._delete_run(run_id)
+        await self._save(*erased, *[message.run_id for message in messages])
+        return len(erased)
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
-        """Add a waiting message; see `Store.enqueue`."""
+        """Add a waiting message; see `SupportsInbox.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)
+        await self._open()
         with self._lock:
             if message.run_id in self._records or self._find_message(message.run_id) is not None:
                 raise RunExistsError(message.run_id)
@@ -178,62 +218,75 @@ class MemoryStore(LeaseMethods):
             busy = self._busy.get(message.thread)
             if busy is not None:
                 state = inboxes.state_of(waiting)
-                self._records[busy] = inboxes.after_enqueue(self._records[busy], state, message.mode)
-            return busy is not None
+                self._put(inboxes.after_enqueue(self._records[busy], state, message.mode))
+        await self._save(message.run_id)
+        return busy is not None
 
     async def waiting(self, run_id: str) -> WaitingMessage | None:
-        """Return a waiting message; see `Store.waiting`."""
+        """Return a waiting message; see `SupportsInbox.waiting`."""
+        await self._open()
         with self._lock:
             return self._find_message(run_id)
 
     async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
-        """Return the messages of a thread; see `Store.inbox`."""
+        """Return the messages of a thread; see `SupportsInbox.inbox`."""
+        await self._open()
         with self._lock:
             return self._inboxes.get(thread, [])[:limit]
 
     async def withdraw(self, run_id: str) -> bool:
-        """Remove a waiting message; see `Store.withdraw`."""
+        """Remove a waiting message; see `SupportsInbox.withdraw`."""
+        await self._open()
         with self._lock:
             message = self._find_message(run_id)
-            if message is None:
-                return False
-            self._inboxes[message.thread].remove(message)
-            self._notify(message.thread, self._drop_messages(message.thread, 0))
-            return True
+            if message is not None:
+                self._withdraw(message)
+        await self._save(run_id)
+        return message is not None
+
+    def _withdraw(self, message: WaitingMessage) -> None:
+        self._inboxes[message.thread].remove(message)
+        self._notify(message.thread, self._drop_messages(message.thread, 0))
 
     async def notify(self, thread: str) -> bool:
-        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        """Tell a thread's unfinished run what waits; see `SupportsInbox.notify`."""
+        await self._open()
         with self._lock:
-            return self._notify(thread, inboxes.state_of(self._inboxes.get(thread, ())))
+            is_told = self._notify(thread, inboxes.state_of(self._inboxes.get(thread, ())))
+            busy = self._busy.get(thread, "")
+        await self._save(busy)
+        return is_told
 
     async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
-        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
+        """Return threads whose messages wait for no run; see `SupportsInbox.idle_threads`."""
+        await self._open()
         with self._lock:
             idle = [waiting[0] for thread, waiting in self._inboxes.items() if thread not in self._busy]
         return [message.thread for message in sorted(idle, key=lambda message: message.number)[:limit]]
 
-    async def close(self) -> None:
-        """Do nothing; the runs stay."""
-
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Renew leases; see `Store.renew`."""
+        await self._open()
         renewed: dict[str, Lease] = {}
         now = self._clock()
         with self._lock:
             for lease in leases:
                 record = records.after_renew(self._records.get(lease.run_id), lease, ttl=ttl, now=now)
                 if record is not None:
-                    self._records[lease.run_id] = record
+                    self._put(record)
                     renewed[lease.run_id] = records.to_lease(record)
+        await self._save(*renewed)
         return renewed
 
     async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
+        await self._open()
         with self._lock:
             record = self._records.get(run_id)
             updated = None if record is None else update(record)
             if updated is not None:
-                self._records[run_id] = updated
-            return updated
+                self._put(updated)
+        await self._save(run_id)
+        return updated
 
     def _get(self, run_id: str) -> RunRecord:
         return records.require_run(self._records.get(run_id), run_id, self)
@@ -243,10 +296,13 @@ class MemoryStore(LeaseMethods):
         return [records.read_at(record, now) for record in self._records.values()]
 
     def _find_message(self, run_id: str) -> WaitingMessage | None:
-        return next((one for waiting in self._inboxes.values() for one in waiting if one.run_id == run_id), None)
+        return next((one for one in self._messages() if one.run_id == run_id), None)
 
-    def _drop_messages(self, thread: str, count: int) -> InboxState:
-        """Remove the oldest messages of a thread; return the state of what is left."""
+    def _messages(self) -> Sequence[WaitingMessage]:
+        return [message for waiting in self._inboxes.values() for message in waiting]
+
+    def _drop_messages(self, thread: str, count: int, *, by: str = "") -> InboxState:
+        """Remove the oldest messages of a thread, which a run takes; return the state of what is left."""
         waiting = self._inboxes[thread]
         del waiting[:count]
         if not waiting:
@@ -256,7 +312,7 @@ class MemoryStore(LeaseMethods):
     def _notify(self, thread: str, state: InboxState) -> bool:
         busy = self._busy.get(thread)
         if busy is not None:
-            self._records[busy] = replace(self._records[busy], inbox=state)
+            self._put(replace(self._records[busy], inbox=state))
         return busy is not None
 
     def _last_run(self, thread: str) -> str:
@@ -277,12 +333,14 @@ class MemoryStore(LeaseMethods):
             elif self._busy.get(record.thread) == record.run_id:
                 del self._busy[record.thread]
         self._records[record.run_id] = record
+        self._touch(record.run_id)
 
     def _delete_run(self, run_id: str) -> bool:
         record = self._records.pop(run_id, None)
         if record is None:
             return False
-        del self._lines[run_id]
+        self._touch(run_id)
+        self._lines.pop(run_id, None)
         self._notes.pop(run_id, None)
         if record.thread:
             self._threads[record.thread].remove(run_id)
@@ -291,3 +349,21 @@ class MemoryStore(LeaseMethods):
         if self._busy.get(record.thread) == run_id:
             del self._busy[record.thread]
         return True
+
+
+class MemoryStore(RunsInMemory):
+    """A store in memory; its runs are lost when the process ends.
+
+    Args:
+        clock: Returns the time, for tests.
+    """
+
+    @check_arguments
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock)
+
+    def __repr__(self) -> str:
+        return "MemoryStore()"
+
+    async def close(self) -> None:
+        """Do nothing; the runs stay."""

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from struct import pack, unpack_from
-from typing import Any, Literal, LiteralString, TypeVar, Unpack, cast
+from typing import Any, Literal, LiteralString, TypeVar, Unpack
 from zlib import crc32
 
 from msgspec import DecodeError, Struct, convert
@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from ..arguments import check_choice, check_keywords
 from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
-from .base import (
+from .inbox import stronger_request
+from .store import (
     FINISHED_STATUSES,
     INTERNAL_NOTES,
     RUN_STATUSES,
@@ -24,12 +25,10 @@ from .base import (
     RecordPage,
     RunFilters,
     RunFlags,
-    RunNote,
     RunRecord,
     RunStatus,
     Store,
 )
-from .inbox import stronger_request
 
 T = TypeVar("T")
 
@@ -218,13 +217,6 @@ class LeaseMethods(WriteMethods):
         """Return the time; see `Store.now`."""
         return self._clock()
 
-    async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
-        """Return runs of a thread with a note; see `Store.thread_notes`."""
-        store = cast("Store", self)
-        page = await store.list(thread=thread, limit=limit, cursor=repr(before))
-        notes = await store.read_notes([record.run_id for record in page.records], name)
-        return [RunNote(one.run_id, one.number, one.seq, notes.get(one.run_id)) for one in page.records]
-
     async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
         """Replace a record atomically; return the new one, or None if there is none."""
         raise NotImplementedError
@@ -255,7 +247,7 @@ def after_renew(record: RunRecord | None, lease: Lease, *, ttl: float, now: floa
 
 
 def public_notes(notes: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the notes that `Store.notes` returns."""
+    """Return the notes that `SupportsNotes.notes` returns."""
     return {name: note for name, note in notes.items() if not name.startswith(INTERNAL_NOTES)}
 
 
@@ -309,13 +301,14 @@ def has_data_of(record: RunRecord, origin: str) -> bool:
     return origin in record.origins or origin in origins_of(record.owner, record.thread)
 
 
-def check_version(version: int, known: Collection[int], store: str) -> None:
-    """Raise StoreError unless this store can read or migrate a layout of this version."""
-    if version not in known:
-        newest = max(known)
-        maker = "a newer Baton" if version > newest else "an unreleased version of Baton"
-        message = f"its layout is version {version}, made by {maker}; this one reads version {newest}"
-        raise StoreError(message, store=store)
+def check_layout(found: int | None, expected: int, store: str) -> None:
+    """Raise StoreError if the file or the tables of a store have another layout than this version of Baton."""
+    if found != expected:
+        raise StoreError(
+            f"its layout is {found}, but this version of Baton has layout {expected}: it was made by an unreleased "
+            "version, or by a newer one; upgrade Baton, or delete what is there, or point the store elsewhere",
+            store=store,
+        )
 
 
 def check_statuses(status: Collection[RunStatus]) -> tuple[RunStatus, ...]:
@@ -444,8 +437,6 @@ COLUMNS: LiteralString = (
     "run_id, number, status, seq, thread, previous, owner, created_at, updated_at, changed_at, worker, lease_until, "
     "lease_seconds, fence, cancel_requested, team, priority, wake_at, inbox, reader, origins"
 )
-NEW_COLUMNS: LiteralString = COLUMNS.replace("number, ", "")
-"""Columns that `create` sets; the database assigns the number."""
 _NAMES = COLUMNS.split(", ")
 
 
@@ -458,12 +449,6 @@ def row_to_record(row: Sequence[Any], *, now: float, store: str) -> RunRecord:
         return read_at(convert(fields, RunRecord), now)
     except DecodeError as problem:
         raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
-
-
-CHANNEL: LiteralString = "'baton_' || left(md5(current_schema()), 16)"
-"""The name of a PostgreSQL store's channel, which stores in other schemas of the database do not share."""
-ENDED: LiteralString = "status IN ('completed', 'failed', 'cancelled')"
-"""The condition for finished runs, as in the index that `expire` of SQLite uses."""
 
 
 def status_condition(status: Sequence[str], *, mark: LiteralString) -> LiteralString:

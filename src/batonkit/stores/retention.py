@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import RunConflictError, RunNotFoundError, SetupError
-from .base import FINISHED_STATUSES, SUMMARY_NOTE, RunRecord, RunStatus, Store
+from .parts import with_all_parts
 from .records import check_statuses, iter_records
+from .store import FINISHED_STATUSES, SUMMARY_NOTE, FullStore, RunRecord, RunStatus, Store
 
 _BATCH = 100
 _LEASE_SECONDS = 60.0
@@ -54,12 +55,12 @@ async def expire_runs(
         SetupError: The archive exists.
     """
     if archive is None:
-        return await store.expire(older_than, status=status)
+        return await with_all_parts(store).expire(older_than, status=status)
     until, deleted = await store.now() - older_than, 0
     try:
         with Path(archive).open("xb") as raw, gzip.open(raw, "wb") as packed:  # noqa: ASYNC230 - small batches.
             async for batch in _batches(store, until, check_statuses(status)):
-                deleted += await _archive_batch(store, batch, until, raw, packed)
+                deleted += await _archive_batch(with_all_parts(store), batch, until, raw, packed)
     except FileExistsError:
         raise SetupError(f"the archive `{os.fspath(archive)}` exists; choose another file") from None
     return deleted
@@ -78,7 +79,7 @@ async def _batches(store: Store, until: float, status: Collection[RunStatus]) ->
 
 
 async def _archive_batch(
-    store: Store, batch: Sequence[RunRecord], until: float, raw: IO[bytes], packed: gzip.GzipFile
+    store: FullStore, batch: Sequence[RunRecord], until: float, raw: IO[bytes], packed: gzip.GzipFile
 ) -> int:
     """Write runs to the archive, and delete those that no one has changed meanwhile."""
     archived: list[str] = []

@@ -7,19 +7,21 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import SetupError, quote_names
 from ..wording import type_of
-from .base import Store
+from .parts import with_all_parts
+from .store import FullStore, Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _SUGGESTIONS = {"memory": "memory:", "sqlite": "sqlite:///runs.db", "postgres": "postgresql://host/database"}
 EXAMPLES = "a path such as runs.db, sqlite:///runs.db, postgresql://user@host/database or memory:"
 
 
-def resolve_store(where: "str | os.PathLike[str] | Store") -> Store:
+def resolve_store(where: "str | os.PathLike[str] | Store") -> FullStore:
     """Return the store at an address.
 
     Args:
         where: A path, a URL such as `sqlite:///runs.db`, `postgresql://user@host/database` or `memory:`, or a store,
-            which is returned unchanged.
+            which is returned unchanged if it has an inbox, notes and retention. One that lacks some is returned in a
+            wrapper, in which they are empty and refuse to keep anything.
 
     Raises:
         SetupError: It is neither a valid address nor a store.
@@ -44,15 +46,15 @@ def resolve_store(where: "str | os.PathLike[str] | Store") -> Store:
             raise SetupError(f"there is no store for {other}: addresses; use {EXAMPLES}")
 
 
-def _check_store(store: Any) -> Store:
+def _check_store(store: Any) -> FullStore:
     if isinstance(store, Store):
-        return store
+        return with_all_parts(store)
     if callable(getattr(store, "get", None)) and callable(getattr(store, "set", None)):
         raise SetupError(f"{type_of(store)} has get and set; wrap it: KeyValueStore(…)")
     raise SetupError(f"{type_of(store)} is not a store; use {EXAMPLES}, or an object with the methods of Store")
 
 
-def _memory(url: str) -> Store:
+def _memory(url: str) -> FullStore:
     from .memory import MemoryStore
 
     if url.partition(":")[2].strip("/"):
@@ -60,7 +62,7 @@ def _memory(url: str) -> Store:
     return MemoryStore()
 
 
-def _sqlite_url(url: str) -> Store:
+def _sqlite_url(url: str) -> FullStore:
     split = urlsplit(url)
     if split.netloc or not split.path.startswith("/"):
         raise SetupError(
@@ -70,7 +72,7 @@ def _sqlite_url(url: str) -> Store:
     return _sqlite(unquote(split.path[1:]), options)
 
 
-def _sqlite(path: str, options: dict[str, str]) -> Store:
+def _sqlite(path: str, options: dict[str, str]) -> FullStore:
     from .sqlite import SQLiteStore
 
     if not path or path.endswith(("/", os.sep)):
@@ -86,7 +88,7 @@ def _sqlite(path: str, options: dict[str, str]) -> Store:
     return SQLiteStore(path, durability=cast("Any", durability), timeout=timeout)
 
 
-def _postgres(url: str) -> Store:
+def _postgres(url: str) -> FullStore:
     from .postgres import PostgresStore
 
     return PostgresStore(url)

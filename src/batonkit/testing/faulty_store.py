@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ..arguments import check_choice
 from ..errors import StoreError
-from ..stores import Lease, RecordPage, RunRecord, Store
+from ..stores import Lease, RecordPage, RunRecord, Store, SupportsInbox, SupportsNotes, SupportsRetention
+from ..stores.parts import with_all_parts
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -60,7 +61,7 @@ def _faulty(method: F) -> F:
 
     @wraps(method)
     async def call(store: "FaultyStore", *args: Any, **kwargs: Any) -> Any:
-        forward = getattr(store.inner, method.__name__)
+        forward = getattr(store._parts, method.__name__)
         return await store._call(cast("Operation", method.__name__), lambda: forward(*args, **kwargs))
 
     return cast("F", call)
@@ -78,6 +79,7 @@ class FaultyStore:
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         """The store that keeps the runs."""
+        self._parts = with_all_parts(inner)
         self.calls: list[Operation] = []
         """The operations that were called, in order."""
         self.time_offset = 0.0
@@ -170,24 +172,24 @@ class FaultyStore:
     load = _faulty(Store.load)
     record = _faulty(Store.record)
     list = _faulty(Store.list)
-    put_note = _faulty(Store.put_note)
-    notes = _faulty(Store.notes)
-    read_notes = _faulty(Store.read_notes)
-    thread_notes = _faulty(Store.thread_notes)
+    put_note = _faulty(SupportsNotes.put_note)
+    notes = _faulty(SupportsNotes.notes)
+    read_notes = _faulty(SupportsNotes.read_notes)
+    thread_notes = _faulty(SupportsNotes.thread_notes)
     delete = _faulty(Store.delete)
-    expire = _faulty(Store.expire)
-    erase = _faulty(Store.erase)
+    expire = _faulty(SupportsRetention.expire)
+    erase = _faulty(SupportsRetention.erase)
     acquire = _faulty(Store.acquire)
     renew = _faulty(Store.renew)
     release = _faulty(Store.release)
     request_cancel = _faulty(Store.request_cancel)
     runnable = _faulty(Store.runnable)
-    enqueue = _faulty(Store.enqueue)
-    waiting = _faulty(Store.waiting)
-    inbox = _faulty(Store.inbox)
-    withdraw = _faulty(Store.withdraw)
-    notify = _faulty(Store.notify)
-    idle_threads = _faulty(Store.idle_threads)
+    enqueue = _faulty(SupportsInbox.enqueue)
+    waiting = _faulty(SupportsInbox.waiting)
+    inbox = _faulty(SupportsInbox.inbox)
+    withdraw = _faulty(SupportsInbox.withdraw)
+    notify = _faulty(SupportsInbox.notify)
+    idle_threads = _faulty(SupportsInbox.idle_threads)
     now = _faulty(Store.now)
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from ..arguments import check_choice
 from ..errors import SetupError, quote_names
 from ..stores import Store
+from ..stores.parts import innermost_store
 from ..wording import type_of
 from .engine import Engine
 
@@ -23,7 +24,7 @@ def resolve_engine(engine: object, store: Store, *, address: str | None = None) 
     if engine is not None and not isinstance(engine, str):
         raise SetupError(f"Worker(engine=…) is {type_of(engine)}; give an engine, or one of: {quote_names([*ENGINES])}")
     if engine is None:
-        is_postgres = type(store).__name__ == "PostgresStore"
+        is_postgres = type(innermost_store(store)).__name__ == "PostgresStore"
         engine = "postgres" if is_postgres and find_spec("procrastinate") is not None else "local"
     check_choice("Worker(engine=…)", engine, ENGINES)
     if address is not None and engine != "temporal":

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from ..errors import MissingExtraError, SetupError, StoreError
 from ..runner.recovery import FailedAttempts, RunnablePoller
 from ..stores import RunRecord, Store
+from ..stores.parts import innermost_store
 from .engine import RunDriver
 from .limits import NO_LIMITS
 
@@ -67,9 +68,10 @@ class PostgresEngine:
     has_limits = True
 
     def __init__(self, store: Store) -> None:
-        if not isinstance(store, PostgresStore):
-            raise SetupError(f"the engine `postgres` needs a PostgresStore; {store!r} works with `local`")
-        self._store = store
+        keeper = innermost_store(store)
+        if not isinstance(keeper, PostgresStore):
+            raise SetupError(f"the engine `postgres` needs a PostgresStore; {keeper!r} works with `local`")
+        self._store = keeper
         self._schema: QueueSchema | None = None
         self._stopping = asyncio.Event()
         self._paused = asyncio.Event()

@@ -1,6 +1,6 @@
 """The schema of the PostgreSQL engine: procrastinate's tables beside the store's, and functions that fill them.
 
-The queue holds no state of runs, so a new layout replaces the old one: the store says which runs need a job.
+`queue_schema.sql` creates it. It holds no state of runs: the store says which runs need a job.
 """
 
 from collections.abc import Mapping
@@ -10,145 +10,17 @@ from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-LAYOUT = 3
-"""The version of this schema; raise it with every change below, and with procrastinate's own schema."""
+from ..errors import SetupError
+from ..stores.sql_files import read_sql
+
+LAYOUT = 1
+"""The layout of this schema; raise it with every change of it, and of procrastinate's own schema."""
 TASK = "baton.drive"
 """The name of procrastinate's task."""
 ANY_TEAM = "any"
 """The queue of runs whose team is unknown."""
 _LOCK = 4_210_773_301
 _OWNER_LOCK = 1_111_577_680
-
-_TABLES = """
-CREATE TABLE {queue}.baton_settings(
-    id integer PRIMARY KEY DEFAULT 1 CHECK (id = 1), layout integer NOT NULL,
-    is_paused boolean NOT NULL DEFAULT false, per_owner integer, total integer);
-INSERT INTO {queue}.baton_settings(layout) VALUES ({layout});
-CREATE INDEX baton_jobs_by_owner ON {queue}.procrastinate_jobs((args ->> 'owner')) WHERE status IN ('todo', 'doing');
-"""
-# A waiting job is moved forward instead of doubled. It is never put back once it was fetched, only deleted, so the
-# queueing lock cannot be in the way.
-_ADD = """
-CREATE FUNCTION {queue}.baton_add(
-    a_run text, an_owner text, a_team text, a_priority integer, due timestamptz) RETURNS void
-LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
-    INSERT INTO procrastinate_jobs(queue_name, task_name, priority, queueing_lock, args, scheduled_at)
-    VALUES (coalesce(nullif(a_team, ''), {any_team}), {task}, a_priority, a_run,
-        jsonb_build_object('run_id', a_run, 'owner', an_owner), due)
-    ON CONFLICT (queueing_lock) WHERE status = 'todo' DO UPDATE
-    SET scheduled_at = CASE WHEN excluded.scheduled_at IS NULL THEN NULL
-            ELSE least(procrastinate_jobs.scheduled_at, excluded.scheduled_at) END,
-        priority = excluded.priority, queue_name = excluded.queue_name
-$$;
-"""
-# The runs with a live lease, and those with a job that is about to get one; all owners for NULL. The job of a run that
-# has just been driven is left out, as is that of the run that asks. Their leases are not: a second job of a run ends at
-# once while the first one drives it.
-_BUSY = """
-CREATE FUNCTION {queue}.baton_busy(an_owner text, besides text[]) RETURNS bigint
-LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
-    SELECT count(*) FROM (
-        SELECT queueing_lock FROM procrastinate_jobs
-        WHERE status IN ('todo', 'doing') AND (scheduled_at IS NULL OR scheduled_at <= clock_timestamp())
-            AND (an_owner IS NULL OR args ->> 'owner' = an_owner) AND queueing_lock <> ALL(besides)
-        UNION
-        SELECT run_id FROM {store}.baton_runs WHERE status = 'running' AND worker <> ''
-            AND (an_owner IS NULL OR owner = an_owner) AND lease_until > extract(epoch FROM clock_timestamp())
-    ) AS busy
-$$;
-"""
-# The lock of all owners comes before that of one, so that two transactions never wait for each other.
-_OFFER = """
-CREATE FUNCTION {queue}.baton_offer(
-    a_run text, an_owner text, a_team text, a_priority integer, besides text) RETURNS boolean
-LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
-DECLARE
-    most record;
-BEGIN
-    SELECT per_owner, total INTO most FROM baton_settings;
-    IF most.total IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock({lock}, 0);
-        IF baton_busy(NULL, ARRAY[a_run, besides]) >= most.total THEN
-            RETURN false;
-        END IF;
-    END IF;
-    IF most.per_owner IS NOT NULL AND an_owner <> '' THEN
-        PERFORM pg_advisory_xact_lock({lock}, hashtext(an_owner));
-        IF baton_busy(an_owner, ARRAY[a_run, besides]) >= most.per_owner THEN
-            RETURN false;
-        END IF;
-    END IF;
-    PERFORM baton_add(a_run, an_owner, a_team, a_priority, NULL);
-    RETURN true;
-END
-$$;
-"""
-_ADMIT = """
-CREATE FUNCTION {queue}.baton_admit(an_owner text, besides text) RETURNS void
-LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
-DECLARE
-    most record;
-    waiting record;
-BEGIN
-    SELECT per_owner, total INTO most FROM baton_settings;
-    IF most.per_owner IS NULL AND most.total IS NULL THEN
-        RETURN;
-    END IF;
-    FOR waiting IN
-        SELECT r.run_id, r.owner, q.team, q.priority
-        FROM {store}.baton_runnable q JOIN {store}.baton_runs r ON r.number = q.run
-        WHERE q.wake_at = 0 AND (most.total IS NOT NULL OR r.owner = an_owner) AND NOT EXISTS (
-            SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = r.run_id AND status = 'todo')
-        ORDER BY q.priority DESC, q.run
-    LOOP
-        IF NOT baton_offer(waiting.run_id, waiting.owner, waiting.team, waiting.priority, besides) THEN
-            EXIT WHEN most.total IS NULL OR baton_busy(NULL, ARRAY[besides]) >= most.total;
-        END IF;
-    END LOOP;
-END
-$$;
-"""
-_DROP_STALLED = """
-CREATE FUNCTION {queue}.baton_drop_stalled(seconds float8) RETURNS void
-LANGUAGE sql SET search_path = {queue}, pg_temp AS $$
-    DELETE FROM procrastinate_jobs j WHERE status = 'doing' AND NOT EXISTS (
-        SELECT 1 FROM procrastinate_workers w
-        WHERE w.id = j.worker_id AND w.last_heartbeat >= clock_timestamp() - make_interval(secs => seconds))
-$$;
-"""
-_ENQUEUE = """
-CREATE FUNCTION {queue}.baton_enqueue() RETURNS trigger
-LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
-DECLARE
-    run record;
-BEGIN
-    SELECT run_id, owner INTO run FROM {store}.baton_runs WHERE number = NEW.run;
-    IF NEW.wake_at > 0 THEN
-        PERFORM baton_add(run.run_id, run.owner, NEW.team, NEW.priority, to_timestamp(NEW.wake_at));
-    ELSE
-        PERFORM baton_offer(run.run_id, run.owner, NEW.team, NEW.priority, '');
-    END IF;
-    RETURN NULL;
-END
-$$;
-"""
-_TRIGGER = """
-CREATE OR REPLACE TRIGGER baton_enqueue AFTER INSERT OR UPDATE OF wake_at ON {store}.baton_runnable
-FOR EACH ROW EXECUTE FUNCTION {queue}.baton_enqueue()"""
-
-# A deleted run leaves nothing here: its owner may have been erased.
-_FORGET = """
-CREATE FUNCTION {queue}.baton_forget() RETURNS trigger
-LANGUAGE plpgsql SET search_path = {queue}, pg_temp AS $$
-BEGIN
-    DELETE FROM procrastinate_jobs WHERE queueing_lock = OLD.run_id AND status = 'todo';
-    RETURN NULL;
-END
-$$;
-"""
-_FORGET_TRIGGER = """
-CREATE OR REPLACE TRIGGER baton_forget AFTER DELETE ON {store}.baton_runs
-FOR EACH ROW WHEN (OLD.status IN ('running', 'suspended')) EXECUTE FUNCTION {queue}.baton_forget()"""
 
 
 class QueueSchema:
@@ -171,26 +43,31 @@ class QueueSchema:
         return SQL(statement).format(**self._names)  # pyright: ignore[reportArgumentType] - only our own statements
 
     async def create(self, connection: AsyncConnection[Any]) -> None:
-        """Create or replace the schema unless it has this layout or a newer one."""
+        """Create the schema unless it exists. Raises SetupError if it has another layout."""
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        if await self._layout(connection) >= LAYOUT:
+        layout = await self._layout(connection)
+        if layout == LAYOUT:
             return
-        # In the order in which writers lock the tables, so that neither waits for the other: see the triggers below.
+        if layout is not None:
+            raise SetupError(
+                f"the queue in the schema `{self.name}` has layout {layout}, but this version of Baton has layout "
+                f"{LAYOUT}: it was made by an unreleased version, or by a newer one; upgrade Baton, or stop all "
+                f'workers and DROP SCHEMA "{self.name}" CASCADE, which loses no run'
+            )
+        # In the order in which writers lock the tables, so that neither waits for the other: see the triggers.
         await connection.execute(self.format("LOCK TABLE {store}.baton_runs, {store}.baton_runnable"))
-        await connection.execute(self.format("DROP SCHEMA IF EXISTS {queue} CASCADE"))
         await connection.execute(self.format("CREATE SCHEMA {queue}"))
         await connection.execute(self.format("SET LOCAL search_path = {queue}"))
         await connection.execute(SchemaManager.get_schema().encode())
-        functions = (_ADD, _BUSY, _OFFER, _ADMIT, _DROP_STALLED, _ENQUEUE, _FORGET)
-        for statement in (_TABLES, *functions, _TRIGGER, _FORGET_TRIGGER):
-            await connection.execute(self.format(statement))
+        await connection.execute(self.format(read_sql(__file__, "queue_schema.sql")))
 
-    async def _layout(self, connection: AsyncConnection[Any]) -> int:
-        """Return the version of the schema in the database; 0 if there is none."""
-        cursor = await connection.execute("SELECT to_regclass(%s)", (f'"{self.name}".baton_settings',))
-        row = await cursor.fetchone()
-        if row is None or row[0] is None:
-            return 0
-        cursor = await connection.execute(self.format("SELECT layout FROM {queue}.baton_settings"))
-        row = await cursor.fetchone()
+    async def _layout(self, connection: AsyncConnection[Any]) -> int | None:
+        """Return the layout of the schema in the database; None if there is none."""
+        table = await (
+            await connection.execute("SELECT to_regclass(%s)", (f'"{self.name}".baton_settings',))
+        ).fetchone()
+        if table is None or table[0] is None:
+            return None
+        settings = await connection.execute(self.format("SELECT layout FROM {queue}.baton_settings"))
+        row = await settings.fetchone()
         return 0 if row is None else row[0]

@@ -13,7 +13,8 @@ from ..arguments import check_arguments, check_positive
 from ..errors import RunConflictError, RunNotFoundError, SetupError
 from ..runner import Runner
 from ..runner.recovery import FailedAttempts
-from ..stores import RunRecord
+from ..stores import RunRecord, SupportsNotes
+from ..stores.parts import require_part
 from .deaths import SUSPECT_AFTER, DeathCounter, has_died
 from .engine import Engine, Outcome
 from .engines import resolve_engine
@@ -90,6 +91,7 @@ class Worker:
         """The runner of the team."""
         self.store = runner._require_store("Worker()")
         """The store of the runs."""
+        require_part(self.store, SupportsNotes, "Worker()")
         self.engine = resolve_engine(engine, self.store)
         """The engine that delivers the runs."""
         self.concurrency = concurrency

@@ -4,10 +4,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.conformance.test_stores import Open
+from tests.conformance.test_stores import ALL_CHECKS, Open
 
 from batonkit.stores import PostgresStore, SQLiteStore
-from batonkit.testing.conformance.stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name
+from batonkit.testing.conformance import (
+    CHANNEL_CHECKS,
+    SHARED_INBOX_CHECKS,
+    SHARED_STORE_CHECKS,
+    StoreCheck,
+    check_name,
+)
 
 
 @pytest.fixture(params=["sqlite", "sqlite-power", "postgres"])
@@ -21,11 +27,11 @@ def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
             return partial(PostgresStore, request.getfixturevalue("postgres_url"))
 
 
-@pytest.mark.parametrize("check", STORE_CHECKS, ids=check_name)
+@pytest.mark.parametrize("check", [*ALL_CHECKS, *CHANNEL_CHECKS], ids=check_name)
 async def test_postgres(postgres_url: str, check: StoreCheck) -> None:
     await check(partial(PostgresStore, postgres_url))
 
 
-@pytest.mark.parametrize("check", SHARED_STORE_CHECKS, ids=check_name)
+@pytest.mark.parametrize("check", [*SHARED_STORE_CHECKS, *SHARED_INBOX_CHECKS], ids=check_name)
 async def test_stores_that_processes_share(shared_place: Open, check: StoreCheck) -> None:
     await check(shared_place)

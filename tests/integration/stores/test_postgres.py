@@ -11,11 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 from tests.postgres import PostgresAddress, PostgresServer
-from tests.stores.older_layouts import LAYOUT_6_ORIGINS, LAYOUT_6_RUNS
 
 from batonkit.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
-from batonkit.stores import PostgresStore, Store, WaitingMessage, postgres_pool
-from batonkit.stores.records import pack_lines
+from batonkit.stores import PostgresStore, Store
+from batonkit.stores.postgres import pool as postgres_pool
 
 
 @asynccontextmanager
@@ -160,90 +159,6 @@ async def test_a_read_only_server_raises_a_store_error_on_writes(postgres_url: s
             await store.append("r", 1, [b"1"])
 
 
-async def test_older_tables_are_migrated_with_their_content(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for statement in postgres_pool._LAYOUT:
-            connection.execute(statement)
-        for number, thread in enumerate(["", "t", "", "t", "u", "t"], 1):
-            values = (f"run{number}", "completed", 1, thread, 100.0, 200.0 + number, "", 0.0, 1, "", 0)
-            row = connection.execute(
-                "INSERT INTO baton_runs(run_id, status, seq, thread, created_at, updated_at, "
-                "worker, lease_until, fence, cancel_requested, last_write) "
-                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING number",
-                values,
-            ).fetchone()
-            assert row is not None
-            connection.execute("INSERT INTO baton_pieces VALUES (%s, 0, %s)", (row[0], pack_lines([b"0"])))
-    async with _open_store(postgres_url) as store, _open_store(postgres_url) as other:
-        both = [each.list(owner="", count_total=True) for each in (store, other)]
-        assert [page.total for page in await asyncio.gather(*both)] == [6, 6]
-        records = (await store.list(oldest_first=True)).records
-        assert [record.previous for record in records] == ["", "", "", "run2", "", "run4"]
-        assert [record.changed_at for record in records] == [201.0, 202.0, 203.0, 204.0, 205.0, 206.0]
-        await store.create("new", [], thread="t", previous="run6")
-        await other.put_note("run1", "n", b"note")
-        assert await store.notes("run1") == {"n": b"note"}
-        assert [*await store.load("run1")] == [b"0"]
-
-
-async def test_tables_without_an_inbox_are_migrated(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for statement in (*postgres_pool._LAYOUT, *postgres_pool._FROM_3):
-            connection.execute(statement)
-        connection.execute(
-            "INSERT INTO baton_runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until, fence, "
-            "cancel_requested, last_write) VALUES ('r', 'running', 0, 't', 1, 1, '', 0, 1, '', 0)"
-        )
-    async with _open_store(postgres_url) as store:
-        assert await store.enqueue(WaitingMessage(run_id="m", thread="t", mode="steer"), limit=1) is True
-        assert (await store.append("r", 0, [b"one"])).inbox == "steer"
-
-
-async def test_tables_of_layout_5_are_migrated_with_what_is_runnable(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for statement in (*postgres_pool._LAYOUT, *postgres_pool._FROM_3, *postgres_pool._FROM_4):
-            connection.execute(statement)
-        for run_id, status, lease_until, wake_at in (
-            ("left", "running", 1.0, 0.0),
-            ("held", "running", 4e9, 0.0),
-            ("waits", "suspended", 0.0, 0.0),
-            ("due", "suspended", 0.0, 1.0),
-            ("done", "completed", 0.0, 0.0),
-        ):
-            connection.execute(
-                """INSERT INTO baton_runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until,
-                    lease_seconds, fence, cancel_requested, last_write, wake_at)
-                VALUES (%s, %s, 0, '', 1, 1, 'old', %s, 4e9, 1, '', 0, %s)""",
-                (run_id, status, lease_until, wake_at),
-            )
-    async with _open_store(postgres_url) as store:
-        assert [run.run_id for run in await store.runnable()] == ["left", "due"]
-        lease = await store.acquire("left", "new", ttl=60)
-        assert [run.run_id for run in await store.runnable()] == ["due"]
-        assert (await store.renew([lease], ttl=60)).keys() == {"left"}
-        assert await store.expire(0) == 1
-
-
-async def test_forks_of_layout_6_are_migrated(postgres_url: str) -> None:
-    layout = (postgres_pool._LAYOUT, postgres_pool._FROM_3, postgres_pool._FROM_4, postgres_pool._FROM_5)
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for statement in sum(layout, ()):
-            connection.execute(statement)
-        for number, (run_id, owner, summary) in enumerate(LAYOUT_6_RUNS, 1):
-            connection.execute(
-                """INSERT INTO baton_runs(run_id, status, seq, thread, created_at, updated_at, worker, lease_until,
-                    fence, cancel_requested, last_write, owner)
-                VALUES (%s, 'completed', 0, '', 1, 1, '', 0, 1, '', 0, %s)""",
-                (run_id, owner),
-            )
-            connection.execute(
-                "INSERT INTO baton_notes(run, name, note) VALUES (%s, 'baton.summary', %s)", (number, summary)
-            )
-    async with _open_store(postgres_url) as store:
-        assert {one.run_id: {*one.origins} for one in (await store.list()).records} == LAYOUT_6_ORIGINS
-        assert await store.erase(owner="ada") == 3
-
-
 async def test_no_index_has_a_column_that_renewals_or_appends_change(postgres_url: str) -> None:
     # Each of them would turn HOT updates into changes of every index.
     async with _open_store(postgres_url) as store:
@@ -259,16 +174,19 @@ async def test_no_index_has_a_column_that_renewals_or_appends_change(postgres_ur
     assert options == (["fillfactor=50"],)
 
 
-async def test_a_newer_layout_is_refused(postgres_url: str) -> None:
+@pytest.mark.parametrize("change", ["UPDATE baton_layout SET version = 7", "DELETE FROM baton_layout"])
+async def test_tables_with_another_layout_are_refused_and_kept(postgres_url: str, change: str) -> None:
     async with _open_store(postgres_url) as store:
         await store.create("r", [])
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("UPDATE baton_layout SET version = 8")
+        connection.execute(change.encode())
     async with _open_store(postgres_url) as store:
         with pytest.raises(
-            StoreError, match="its layout is version 8, made by a newer Baton; this one reads version 7"
+            StoreError, match=r"its layout is (7|None), but this version of Baton has layout 1: it was made by an unrel"
         ):
             await store.load("r")
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT run_id FROM baton_runs").fetchall() == [("r",)]
 
 
 async def test_removed_tables_raise_and_are_created_again(postgres_url: str) -> None:
@@ -336,7 +254,7 @@ def test_a_missing_package_error_has_the_pip_command(monkeypatch: pytest.MonkeyP
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real_import(name, *rest, **more)
 
-    monkeypatch.delitem(sys.modules, "batonkit.stores.postgres_pool", raising=False)
+    monkeypatch.delitem(sys.modules, "batonkit.stores.postgres.pool", raising=False)
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(
         SetupError, match=r"a package that is not installed \(psycopg\); pip install 'batonkit\[postgres\]'"

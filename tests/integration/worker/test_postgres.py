@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+import pytest
 
 from batonkit import Runner
 from batonkit.agents import agent
+from batonkit.errors import SetupError
 from batonkit.stores import PostgresStore
 from batonkit.worker import Concurrency, PostgresEngine, Worker
 
@@ -42,6 +44,19 @@ async def test_a_queue_is_made_while_a_run_is_submitted(postgres_url: str) -> No
         await writer.execute("LOCK TABLE baton_runnable IN ROW EXCLUSIVE MODE")
         await writer.commit()
     assert await starting is False
+    await store.close()
+
+
+async def test_a_queue_with_another_layout_is_refused_with_what_to_do(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+    await PostgresEngine(store).is_paused()
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+        queue = (await (await connection.execute("SELECT 'baton_queue_' || current_schema()")).fetchone() or ("",))[0]
+        await connection.execute(f'UPDATE "{queue}".baton_settings SET layout = 3'.encode())
+        with pytest.raises(SetupError, match=rf'has layout 3, but this .* DROP SCHEMA "{queue}" CASCADE, which loses'):
+            await PostgresEngine(store).is_paused()
+        await connection.execute(f'DROP SCHEMA "{queue}" CASCADE'.encode())
+    assert await PostgresEngine(store).is_paused() is False
     await store.close()
 
 

@@ -21,7 +21,7 @@ from ...a2a.parts import AUTH_REQUIRED, TERMINAL, interrupt_kind, to_interrupt_p
 from ...errors import StoreError
 from ...events import keys
 from ...messages import Content, Data, UserMessage, is_empty
-from ...stores import RecordPage, RunFilters, RunRecord, RunStatus, Store, iter_records
+from ...stores import FullStore, RecordPage, RunFilters, RunRecord, RunStatus, iter_records
 from ...stores.records import parse_filters, select_page
 from ..http.auth import Principal
 
@@ -327,7 +327,7 @@ _AMBIGUOUS_STATES = frozenset(state for state, status in _STATUSES.items() if [*
 class TaskReader:
     """Loads and lists the tasks of a store."""
 
-    def __init__(self, store: Store, *, show_errors: bool = False) -> None:
+    def __init__(self, store: FullStore, *, show_errors: bool = False) -> None:
         self.store = store
         self._show_errors = show_errors
 

@@ -18,6 +18,8 @@ from a2a.utils.errors import InvalidParamsError
 from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict, MessageToJson, ParseDict
 
+from ...stores import SupportsNotes
+from ...stores.parts import require_part
 from .projection import STOPPED, TaskReader, Update
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ class PushNotifier:
     """Stores the webhooks of tasks, and delivers updates to them in the order of each task."""
 
     def __init__(self, reader: TaskReader, *, policy: PushPolicy, delays: Sequence[float]) -> None:
+        require_part(reader.store, SupportsNotes, "a2a_app()")
         self._store = reader.store
         self._reader = reader
         self._policy = policy

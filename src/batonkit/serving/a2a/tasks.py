@@ -20,7 +20,6 @@ from ...events.types import payload_fields
 from ...messages import UserMessage
 from ...runner import BackgroundRunner
 from ...stores import RunRecord
-from ...stores.shards import add_shard_key
 from ..http.auth import Principal
 from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber
 from .projection import MESSAGE_KEY, TaskProjection, TaskReader, Update, parallel_thread, to_context_id, to_thread
@@ -155,7 +154,7 @@ class TaskService:
     ) -> TaskBroadcast:
         """Start a task in the context that the message names, or in a new one."""
         context_id = message.context_id or str(uuid4())
-        task_id = add_shard_key(str(uuid4()), to_thread(principal, context_id))
+        task_id = str(uuid4())
         values = {MESSAGE_KEY: _message_info(message, principal)}
         options: Any = {"run_id": task_id, "values": values, "owner": principal.name}
         input = UserMessage(content_of(message.parts))

@@ -64,7 +64,7 @@ class RunEndpoints(ApiEndpoints):
         if key and not _IDEMPOTENCY_KEY.fullmatch(key):
             raise ServingError(422, "invalid", "`Idempotency-Key` must be 1 to 255 visible ASCII characters")
         thread = principal.to_store_id(body.thread) if body.thread else ""
-        id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id(thread))
+        id = body.run_id or (f"key-{sha256(key.encode()).hexdigest()[:40]}" if key else new_id())
         args = RunArgs[Any](
             values=body.values,
             limits=self._limits(body.limits),

@@ -134,7 +134,7 @@ class InspectionEndpoints(ApiEndpoints):
         _, events = await self._load(principal, path_id(request, "run"))
         source = run_started_event(events)
         args = self._fork_args(body)
-        id = body.run_id or new_id(source.run_id)
+        id = body.run_id or new_id()
         try:
             forked = fork_events(events, principal.to_store_id(id), at=body.at, edit=body.edit)
         except RunError as error:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from starlette.datastructures import QueryParams
 
 from ...runner import RunSummary, read_summaries
-from ...stores import RUN_STATUSES, RunFilters, RunRecord, RunStatus, Store
+from ...stores import RUN_STATUSES, FullStore, RunFilters, RunRecord, RunStatus
 from ..http.auth import Principal
 from ..http.errors import ServingError
 from . import schemas
@@ -35,14 +35,14 @@ class RunSearch(Struct, frozen=True):
     min_cost: float = 0.0
     show_errors: bool = False
 
-    async def find(self, store: Store) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
+    async def find(self, store: FullStore) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
         """Return a page of runs with their summaries, and the cursor of the next page. Reads no log."""
         if not self.words and not self.agent and not self.forked_from and not self.min_cost:
             page = await store.list(**self._page(self.limit, self.cursor))
             return await self._with_summaries(store, page.records), page.next_cursor
         return await self._search(store)
 
-    async def _search(self, store: Store) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
+    async def _search(self, store: FullStore) -> tuple[list[tuple[RunRecord, RunSummary]], str]:
         skip, cursor = (int(found[1]), found[2]) if (found := _SKIP.fullmatch(self.cursor)) else (0, self.cursor)
         matches: list[tuple[RunRecord, RunSummary]] = []
         searched = 0
@@ -78,7 +78,9 @@ class RunSearch(Struct, frozen=True):
         text = " ".join([summary.text, record.run_id, record.thread, summary.error, *summary.agents]).lower()
         return all(word in text for word in self.words)
 
-    async def _with_summaries(self, store: Store, records: Sequence[RunRecord]) -> list[tuple[RunRecord, RunSummary]]:
+    async def _with_summaries(
+        self, store: FullStore, records: Sequence[RunRecord]
+    ) -> list[tuple[RunRecord, RunSummary]]:
         found = await read_summaries(store, [record.run_id for record in records])
         summaries = [found.get(record.run_id, NO_SUMMARY) for record in records]
         shown = [schemas.public_summary(summary, show_errors=self.show_errors) for summary in summaries]

@@ -16,12 +16,27 @@ pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("model_be
 from .engines import ENGINE_CHECKS, EngineCheck, EnginePlace  # noqa: E402
 from .models import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
 from .realtime import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
-from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name  # noqa: E402
+from .stores import (  # noqa: E402
+    CHANNEL_CHECKS,
+    INBOX_CHECKS,
+    NOTES_CHECKS,
+    RETENTION_CHECKS,
+    SHARED_INBOX_CHECKS,
+    SHARED_STORE_CHECKS,
+    STORE_CHECKS,
+    StoreCheck,
+    check_name,
+)
 
 __all__ = [
+    "CHANNEL_CHECKS",
     "ENGINE_CHECKS",
+    "INBOX_CHECKS",
     "MODEL_CAPABILITIES",
+    "NOTES_CHECKS",
     "REALTIME_CAPABILITIES",
+    "RETENTION_CHECKS",
+    "SHARED_INBOX_CHECKS",
     "SHARED_STORE_CHECKS",
     "STORE_CHECKS",
     "EngineCheck",

@@ -1,18 +1,20 @@
 """Checks of stores: messages that wait for a thread."""
 
 import asyncio
+from collections.abc import Callable
 
-from ...errors import (
-    InboxFullError,
-    MessageGoneError,
-    RunConflictError,
-    RunExistsError,
-    RunNotFoundError,
-    SetupError,
-    ThreadBusyError,
+from ...errors import InboxFullError, MessageGoneError, RunConflictError, RunExistsError, ThreadBusyError
+from ...stores import CancelWhen, RunFlags, WaitingMessage, WaitMode
+from .store_checks import (
+    StoreWithInbox,
+    expect,
+    expect_error,
+    expect_log,
+    expect_same,
+    inbox_check,
+    known,
+    opened,
 )
-from ...stores import CancelWhen, RunFlags, Store, WaitingMessage, WaitMode
-from .store_checks import Open, add_check, expect, expect_error, expect_log, expect_same, known, opened, store_check
 
 LIMIT = 100
 ROUNDS = 20
@@ -22,17 +24,17 @@ def _message(run_id: str, mode: WaitMode = "queue", thread: str = "t") -> Waitin
     return WaitingMessage(run_id=run_id, thread=thread, mode=mode, owner="ann", body=run_id.encode() + b"\x00\xff")
 
 
-async def _enqueue(store: Store, *run_ids: str, mode: WaitMode = "queue", thread: str = "t") -> None:
+async def _enqueue(store: StoreWithInbox, *run_ids: str, mode: WaitMode = "queue", thread: str = "t") -> None:
     for run_id in run_ids:
         await store.enqueue(_message(run_id, mode, thread), limit=LIMIT)
 
 
-async def _ids(store: Store, thread: str = "t") -> list[str]:
+async def _ids(store: StoreWithInbox, thread: str = "t") -> list[str]:
     return [message.run_id for message in await store.inbox(thread)]
 
 
-@add_check
-async def messages_wait_in_order(open: Open) -> None:
+@inbox_check.opening
+async def messages_wait_in_order(open: Callable[[], StoreWithInbox]) -> None:
     """Messages are kept in the order in which they came, and another store reads them."""
     async with opened(open) as store:
         await store.create("r", [b"one"], thread="t")
@@ -54,53 +56,8 @@ async def messages_wait_in_order(open: Open) -> None:
         expect_same((await later.waiting("r"), await later.waiting("none")), (None, None), "messages that do not wait")
 
 
-@store_check
-async def a_person_can_be_erased(store: Store) -> None:
-    """`erase` deletes the runs, notes and messages of an owner or a thread, and nothing else."""
-    for number, (owner, thread) in enumerate((("ada", "t"), ("ada", ""), ("bob", "t"), ("bob", "u"))):
-        await store.create(f"r{number}", [b"one"], owner=owner, thread=thread, notes={"baton.summary": b"x"})
-        if thread == "t":
-            await store.append(f"r{number}", 1, [], status="completed")
-    await store.create("live", [b"one"], owner="ada", worker="me", ttl=60)
-    for owner in ("ada", "bob"):
-        await store.enqueue(WaitingMessage(run_id=f"for {owner}", thread="u", owner=owner), limit=10)
-    expect_same(await store.erase(owner="ada"), 3, "the number of erased runs of an owner")
-    left = {record.run_id for record in (await store.list()).records}
-    expect_same(left, {"r2", "r3"}, "the runs that are left")
-    expect_same([one.run_id for one in await store.inbox("u")], ["for bob"], "the messages that are left")
-    expect_same({*await store.read_notes(["r0", "r1", "r2", "r3"], "baton.summary")}, {"r2", "r3"}, "the notes")
-    expect_same([one.run_id for one in await store.runnable()], ["r3"], "the runnable runs that are left")
-    expect_same(await store.erase(thread="u"), 1, "the number of erased runs of a thread")
-    expect_same([*await store.inbox("u")], [], "the messages of an erased thread")
-    expect_same(await store.erase(owner="nobody"), 0, "the number of erased runs of an unknown owner")
-    await expect_error(store.erase(), SetupError, "erase() without a name")
-
-
-@store_check
-async def forks_are_erased_with_a_person(store: Store) -> None:
-    """`erase` deletes forks of a person's runs, and forks of those."""
-    await store.create("r", [b"one"], owner="ada", thread="t", status="completed")
-    await store.create("fork", [b"one"], forked_from="r", status="completed")
-    await store.create("of bob", [b"one"], owner="bob", forked_from="fork")
-    await store.create("copy", [b"one"], forked_from="of bob")
-    await store.create("import", [b"one"], origins=("owner:ada",))
-    await store.create("other", [b"one"], owner="ad", thread="owner:ada")
-    await store.create("like", [b"one"], origins=('owner:a","owner:ada',))
-    record = await store.record("copy")
-    found = {*record.origins} if record is not None else None
-    expect_same(found, {"owner:ada", "thread:t", "owner:bob"}, "the origins of a fork of forks")
-    for run_id in ("r", "fork"):
-        await store.delete(run_id)
-    expect_same(await store.erase(thread="t"), 2, "the number of forks of a thread's run")
-    expect_same(await store.erase(owner="ada"), 1, "the number of forks of an owner's run")
-    left = {one.run_id for one in (await store.list()).records}
-    expect_same(left, {"other", "like"}, "the runs that are left")
-    await expect_error(store.create("late", [], forked_from="r"), RunNotFoundError, "a fork of a deleted run")
-    expect_same(await store.record("late"), None, "a fork of a deleted run")
-
-
-@store_check
-async def a_message_has_an_id_of_its_own(store: Store) -> None:
+@inbox_check
+async def a_message_has_an_id_of_its_own(store: StoreWithInbox) -> None:
     """The id of a message is neither that of a run nor that of another message."""
     await store.create("r", [], thread="t")
     await _enqueue(store, "a")
@@ -110,8 +67,8 @@ async def a_message_has_an_id_of_its_own(store: Store) -> None:
     expect_same(await _ids(store) + await _ids(store, "t2"), ["a"], "the messages")
 
 
-@store_check
-async def an_inbox_has_a_limit(store: Store) -> None:
+@inbox_check
+async def an_inbox_has_a_limit(store: StoreWithInbox) -> None:
     """No more than the given number of messages wait for a thread."""
     await store.create("r", [], thread="t")
     for number in range(3):
@@ -124,8 +81,8 @@ async def an_inbox_has_a_limit(store: Store) -> None:
     expect_same(await _ids(store), ["m0", "m2", "m4"], "the messages after one was withdrawn")
 
 
-@store_check
-async def writes_tell_what_waits(store: Store) -> None:
+@inbox_check
+async def writes_tell_what_waits(store: StoreWithInbox) -> None:
     """Append, renew, acquire and the record show whether messages wait or steer."""
     lease = await store.create("r", [b"one"], thread="t", worker="me", ttl=60)
     expect_same(await store.append("r", 1, [b"two"], fence=lease.fence), RunFlags(), "the flags of a quiet thread")
@@ -144,8 +101,8 @@ async def writes_tell_what_waits(store: Store) -> None:
     expect_same(await store.append("s", 1, []), RunFlags(), "the flags of another thread")
 
 
-@store_check
-async def a_message_to_no_run_is_for_its_sender(store: Store) -> None:
+@inbox_check
+async def a_message_to_no_run_is_for_its_sender(store: StoreWithInbox) -> None:
     """`enqueue` and `notify` tell whether an unfinished run will look after the messages."""
     expect_same(await store.enqueue(_message("a"), limit=LIMIT), False, "enqueue in a thread without runs")
     expect_same(await store.notify("t"), False, "notify in a thread without runs")
@@ -158,8 +115,8 @@ async def a_message_to_no_run_is_for_its_sender(store: Store) -> None:
     expect_same((await known(store, "a")).inbox, "steer", "`inbox` after notify")
 
 
-@store_check
-async def a_preempting_message_cancels(store: Store) -> None:
+@inbox_check
+async def a_preempting_message_cancels(store: StoreWithInbox) -> None:
     """A message that preempts requests the cancellation of the running run after its turn."""
     await store.create("r", [b"one"], thread="t")
     await _enqueue(store, "a", mode="preempt")
@@ -173,8 +130,8 @@ async def a_preempting_message_cancels(store: Store) -> None:
     expect_same((await known(store, "s")).cancel_requested, "", "the request to a suspended run")
 
 
-@store_check
-async def cancel_requests_have_an_order(store: Store) -> None:
+@inbox_check
+async def cancel_requests_have_an_order(store: StoreWithInbox) -> None:
     """A request for an earlier time replaces one for a later time, and not the other way round."""
     await store.create("r", [])
     requests: tuple[tuple[CancelWhen, CancelWhen], ...] = (
@@ -189,8 +146,8 @@ async def cancel_requests_have_an_order(store: Store) -> None:
         expect_same((await known(store, "r")).cancel_requested, wanted, f"`cancel_requested` after {when!r}")
 
 
-@store_check
-async def the_oldest_message_becomes_a_run(store: Store) -> None:
+@inbox_check
+async def the_oldest_message_becomes_a_run(store: StoreWithInbox) -> None:
     """A message becomes a run and leaves the inbox at once; no other run overtakes it."""
     await store.create("r", [b"one"], thread="t")
     await _enqueue(store, "a", "b")
@@ -219,8 +176,8 @@ async def the_oldest_message_becomes_a_run(store: Store) -> None:
     expect_same((await known(store, "b")).inbox, "steer", "`inbox` of a run before a message that steers")
 
 
-@store_check
-async def a_run_takes_the_oldest_messages(store: Store) -> None:
+@inbox_check
+async def a_run_takes_the_oldest_messages(store: StoreWithInbox) -> None:
     """`append` with `take` removes the oldest messages, in order, or writes nothing."""
     lease = await store.create("r", [b"one"], thread="t", worker="me", ttl=60)
     await _enqueue(store, "a", "b", mode="steer")
@@ -240,8 +197,8 @@ async def a_run_takes_the_oldest_messages(store: Store) -> None:
     await expect_log(store, "r", [b"one", b"two", b"three", b"four"])
 
 
-@store_check
-async def a_message_can_be_withdrawn(store: Store) -> None:
+@inbox_check
+async def a_message_can_be_withdrawn(store: StoreWithInbox) -> None:
     """A withdrawn message is gone, and only a waiting one can be withdrawn."""
     await store.create("r", [b"one"], thread="t")
     await _enqueue(store, "a", mode="steer")
@@ -254,8 +211,8 @@ async def a_message_can_be_withdrawn(store: Store) -> None:
     expect_same(await _ids(store), ["a"], "a message whose id was used by one that was withdrawn")
 
 
-@store_check
-async def threads_without_a_run_are_idle(store: Store) -> None:
+@inbox_check
+async def threads_without_a_run_are_idle(store: StoreWithInbox) -> None:
     """Threads whose messages wait for no unfinished run are listed, the longest waiting first."""
     await _enqueue(store, "a", "b", thread="t1")
     await store.create("r", [b"one"], thread="t2")
@@ -274,8 +231,8 @@ async def threads_without_a_run_are_idle(store: Store) -> None:
     expect_same(list(await store.idle_threads()), ["t1", "t2"], "the idle threads after one run was deleted")
 
 
-@store_check
-async def a_message_at_the_end_is_noticed(store: Store) -> None:
+@inbox_check
+async def a_message_at_the_end_is_noticed(store: StoreWithInbox) -> None:
     """Of a run that ends and a message that arrives, one always learns of the other."""
     for number in range(ROUNDS):
         run_id = f"r{number}"
@@ -290,8 +247,8 @@ async def a_message_at_the_end_is_noticed(store: Store) -> None:
         expect(bool(flags.inbox) or not is_told, "neither the run nor the sender of the message learned of the other")
 
 
-@store_check
-async def a_message_leaves_once(store: Store) -> None:
+@inbox_check
+async def a_message_leaves_once(store: StoreWithInbox) -> None:
     """Of those that take, withdraw and create a run of a message at once, one succeeds."""
     for number in range(ROUNDS):
         run_id = f"r{number}"

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ...errors import BatonError, RunConflictError, RunExistsError, RunNotFoundError
-from ...stores import FINISHED_STATUSES, Lease, RecordPage, RunStatus, Store
-from .store_checks import Open, add_check, expect, expect_error, expect_log, expect_same, known, opened, store_check
+from ...stores import Lease, RecordPage, RunStatus, Store
+from .store_checks import Open, expect, expect_error, expect_log, expect_same, known, opened, store_check
 
 _ODD_LINES = (b"", b"\n", b"a\nb\r\n", b"\x00\xff\xfe", '{"text":"日本語 🏃"}'.encode(), b'{"plain":1}')
 _ODD_NAMES = ("a", "a/0", "a/1", "a b", "é", "日本語", "🏃", "per%cent", "quo'te\"s", "under_score", "A", "x" * 200)
@@ -159,7 +159,7 @@ async def a_deleted_run_is_gone(store: Store) -> None:
     await expect_log(store, "other", [b"stays"])
 
 
-@add_check
+@store_check.opening
 async def a_closed_store_can_be_used_again(open: Open) -> None:
     """A closed store reopens, and others find what was written."""
     async with opened(open) as store:
@@ -292,33 +292,6 @@ async def pages_are_stable_while_runs_come_and_go(store: Store) -> None:
             expect(len(seen) < 100, "the pages do not come to an end")
         expect_same(seen[: len(before)], before, "runs on pages that were there before the first")
         expect_same(len(set(seen)), len(seen), "how many runs stand on pages, each counted once")
-
-
-@store_check
-async def old_runs_expire(store: Store) -> None:
-    """Runs that ended long ago expire; other statuses can be named."""
-    for number, status in enumerate((*FINISHED_STATUSES, "running", "suspended")):
-        await store.create(f"r{number}", [b"x" * 20_000], thread=f"t{number}")
-        await store.append(f"r{number}", 1, [b"y"], status=status)
-    expect_same(await store.expire(3600), 0, "runs that have not been written to for an hour")
-    expect_same(await store.expire(0), 3, "runs that expire")
-    expect_same(await _ids(store), {"r3", "r4"}, "runs that are left")
-    expect_same(await store.expire(0, status=("suspended",)), 1, "suspended runs that expire")
-    expect_same(await store.expire(0, status=()), 0, "runs of no status that expire")
-    expect_same(await _ids(store), {"r3"}, "runs that are left at last")
-    await store.create("r0", [b"new"])
-    expect_same(list(await store.load("r0")), [b"new"], "the log of an id that expired")
-
-
-@store_check
-async def a_run_whose_lease_is_held_does_not_expire(store: Store) -> None:
-    """A run with a valid lease does not expire."""
-    await store.create("r", [b"one"])
-    await store.append("r", 1, [], status="cancelled")
-    lease = await store.acquire("r", "me", ttl=60)
-    expect_same(await store.expire(0), 0, "runs that expire while a worker holds their lease")
-    await store.release(lease)
-    expect_same(await store.expire(0), 1, "runs that expire after the lease was released")
 
 
 async def _create(store: Store, names: Any) -> None:

@@ -1,28 +1,47 @@
-"""The conformance suite for stores, one function per check, and checks of concurrent use.
+"""The conformance suites for stores, one for each protocol; one function per check.
 
 A check is an async function of `open`, which opens a store at a location that was empty before the check:
 
-    @pytest.mark.parametrize("check", STORE_CHECKS, ids=check_name)
+    @pytest.mark.parametrize("check", [*STORE_CHECKS, *NOTES_CHECKS], ids=check_name)
     async def test_my_store(check: StoreCheck, tmp_path: Path) -> None:
         await check(partial(MyStore, tmp_path / "runs"))
 
 `open` may be called several times; the check closes what it returns. A store in memory may return the same object. For
-`SHARED_STORE_CHECKS`, `open` must be picklable, because other processes call it.
+`SHARED_STORE_CHECKS` and `SHARED_INBOX_CHECKS`, `open` must be picklable, because other processes call it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from ...errors import MessageGoneError, RunConflictError, RunExistsError, StoreError, ThreadBusyError
 from ...stores import Store, WaitingMessage
-from . import store_inbox as store_inbox  # Adds its checks.
-from . import store_logs as store_logs  # Adds its checks.
-from .store_checks import CHECKS, Open, StoreCheck, check_name, expect, expect_log, expect_same, opened, store_check
+from . import store_channel as store_channel  # These add their checks.
+from . import store_inbox as store_inbox
+from . import store_leases as store_leases
+from . import store_logs as store_logs
+from . import store_notes as store_notes
+from . import store_retention as store_retention
+from .store_checks import (
+    Open,
+    StoreCheck,
+    StoreWithInbox,
+    channel_check,
+    check_name,
+    expect,
+    expect_log,
+    expect_same,
+    inbox_check,
+    notes_check,
+    opened,
+    retention_check,
+    store_check,
+)
 
-Work: TypeAlias = Callable[[Open, int], Coroutine[Any, Any, list[str]]]
+OpenWithInbox: TypeAlias = Callable[[], StoreWithInbox]
+Work: TypeAlias = Callable[[Any, int], Coroutine[Any, Any, list[str]]]
 """The work of one process; returns the lines that it reports."""
 
 TASKS = 20
@@ -103,7 +122,7 @@ async def processes_create_a_run_once(open: Open) -> None:
         expect_same(wins, sorted(f"{what} {number}" for number in range(LINES)), f"who won {what}, over all processes")
 
 
-async def processes_share_an_inbox(open: Open) -> None:
+async def processes_share_an_inbox(open: OpenWithInbox) -> None:
     """Processes that send and take messages handle each one once."""
     async with opened(open) as store:
         await store.create("inbox", [], thread="shared inbox")
@@ -141,9 +160,8 @@ async def _count_wins(open: Open, me: int) -> list[str]:
     return won
 
 
-async def _exchange_messages(open: Open, me: int) -> list[str]:
-    sent = 0
-    took = list[str]()
+async def _exchange_messages(open: OpenWithInbox, me: int) -> list[str]:
+    sent, took = 0, list[str]()
     async with opened(open) as store:
         while True:
             if sent < LINES:
@@ -153,8 +171,7 @@ async def _exchange_messages(open: Open, me: int) -> list[str]:
             waiting = [message.run_id for message in await store.inbox("shared inbox", limit=2)]
             if not waiting and sent == LINES:
                 return took
-            seq = len(await store.load("inbox"))
-            lines = [run_id.encode() for run_id in waiting]
+            seq, lines = len(await store.load("inbox")), [run_id.encode() for run_id in waiting]
             taking = store.append("inbox", seq, lines, take=waiting)
             if await _succeeds(taking, (RunConflictError, MessageGoneError)):
                 took += waiting
@@ -177,25 +194,46 @@ async def _one_winner(attempts: Sequence[Awaitable[object]], refusal: type[Store
     return winners[0]
 
 
-async def _in_processes(work: Work, open: Open) -> list[list[str]]:
+async def _in_processes(work: Work, open: Callable[[], Store]) -> list[list[str]]:
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as processes:
         calls = [loop.run_in_executor(processes, _run, work, open, number) for number in range(PROCESSES)]
         return await asyncio.gather(*calls)
 
 
-def _run(work: Work, open: Open, me: int) -> list[str]:
+def _run(work: Work, open: Callable[[], Store], me: int) -> list[str]:
     return asyncio.run(work(open, me))
 
 
-STORE_CHECKS: tuple[StoreCheck, ...] = tuple(CHECKS)
-"""The checks that every store must pass."""
+STORE_CHECKS: tuple[StoreCheck, ...] = tuple(store_check.checks)
+"""The checks that every store must pass: logs, records, leases and threads."""
 
-SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = (
-    processes_share_a_log,
-    processes_create_a_run_once,
-    processes_share_an_inbox,
-)
+INBOX_CHECKS: tuple[StoreCheck, ...] = tuple(inbox_check.checks)
+"""The checks of `SupportsInbox`."""
+
+NOTES_CHECKS: tuple[StoreCheck, ...] = tuple(notes_check.checks)
+"""The checks of `SupportsNotes`."""
+
+RETENTION_CHECKS: tuple[StoreCheck, ...] = tuple(retention_check.checks)
+"""The checks of `SupportsRetention`."""
+
+CHANNEL_CHECKS: tuple[StoreCheck, ...] = tuple(channel_check.checks)
+"""The checks of `SupportsChannel`."""
+
+SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = (processes_share_a_log, processes_create_a_run_once)
 """Additional checks for stores that several processes share."""
 
-__all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "check_name"]
+SHARED_INBOX_CHECKS: tuple[StoreCheck, ...] = (cast("StoreCheck", processes_share_an_inbox),)
+"""Additional checks for stores that several processes share and that keep messages."""
+
+__all__ = [
+    "CHANNEL_CHECKS",
+    "INBOX_CHECKS",
+    "NOTES_CHECKS",
+    "RETENTION_CHECKS",
+    "SHARED_INBOX_CHECKS",
+    "SHARED_STORE_CHECKS",
+    "STORE_CHECKS",
+    "StoreCheck",
+    "check_name",
+]

@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TypeVar
 
-from ..errors import BatonError
-from .sqlite_file import SQLiteConnection, Work
+from ...errors import BatonError
+from .file import SQLiteConnection, Work
 
 T = TypeVar("T")
 Outcome = tuple[Any, BatonError | None]

@@ -11,14 +11,15 @@ from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
 from msgspec.structs import asdict, replace
 
-from ..arguments import check_arguments, check_choice, check_positive
-from ..errors import RunExistsError, SetupError, StoreError, ThreadBusyError
-from ..events.codec import READER_VERSION
-from . import inbox as inboxes
-from . import records
-from .base import (
+from ...arguments import check_arguments, check_choice, check_positive
+from ...errors import RunExistsError, SetupError, StoreError, ThreadBusyError
+from ...events.codec import READER_VERSION
+from .. import inbox as inboxes
+from .. import records
+from ..records import COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
+from ..sql_files import load_queries
+from ..store import (
     FINISHED_STATUSES,
-    INTERNAL_NOTES,
     InboxState,
     Lease,
     RecordPage,
@@ -28,76 +29,16 @@ from .base import (
     RunRecord,
     RunStatus,
     WaitingMessage,
+    WaitMode,
 )
-from .records import COLUMNS, NEW_COLUMNS, Append, LeaseMethods, NewLog, require_run, row_to_record
-from .sqlite_commits import LoopCommitter, ThreadCommitter
-from .sqlite_file import MAX_LINES, VERSION, SQLiteConnection, StoreLockedError, Work
+from .commits import LoopCommitter, ThreadCommitter
+from .file import MAX_LINES, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 _BATCH = 500
 """The number of runs that one statement changes."""
 
-_CREATE = f"INSERT INTO runs({NEW_COLUMNS}) VALUES (:{NEW_COLUMNS.replace(', ', ', :')})"
-_ADD_PIECE = f"INSERT INTO pieces VALUES (? * {MAX_LINES} + ?, ?)"
-_ADVANCED = "seq = seq + ?1, updated_at = ?2, reader = max(reader, ?3)"
-_CHANGED = """
-    status = coalesce(?7, status), changed_at = iif(coalesce(?7, status) = status, changed_at, ?2),
-    wake_at = coalesce(?8, wake_at), cancel_requested = coalesce(?9, cancel_requested),
-    lease_until = iif(?10 AND coalesce(?9, cancel_requested) = '', 0.0, lease_until)"""
-_OF_WRITER = "run_id = ?4 AND seq = ?5 AND fence = coalesce(?6, fence) RETURNING number, cancel_requested, inbox"
-# For nearly every append. It sets no column that an index has, so that two pages change instead of six.
-_ADVANCE_RUN = f"UPDATE runs SET {_ADVANCED} WHERE {_OF_WRITER}"
-_CHANGE_RUN = f"UPDATE runs SET {_ADVANCED}, {_CHANGED} WHERE {_OF_WRITER}"
-_LEASE = """
-UPDATE runs SET worker = :worker, lease_until = :lease_until, lease_seconds = :lease_seconds, fence = :fence,
-    cancel_requested = :cancel_requested, inbox = :inbox
-WHERE run_id = :run_id"""
-_RENEW = """
-UPDATE runs SET lease_until = :until, lease_seconds = :ttl FROM json_each(:leases) AS lease
-WHERE run_id = lease.value ->> 0 AND fence = lease.value ->> 1 AND lease_until > 0
-RETURNING run_id, worker, fence, cancel_requested, inbox"""
-_RECORD = f"SELECT {COLUMNS} FROM runs WHERE run_id = ?"
-_LAST_RUN = "SELECT run_id FROM runs WHERE thread = ? AND thread <> '' ORDER BY number DESC LIMIT 1"
-_RUNNABLE = f"""
-SELECT {COLUMNS} FROM runs
-WHERE (status = 'running' OR (status = 'suspended' AND wake_at > 0)) AND wake_at <= :now
-    AND NOT lease_until - :now BETWEEN 1e-9 AND lease_seconds + 1 AND reader <= :reader
-    AND (:teams IS NULL OR team IN (SELECT value FROM json_each(:teams)))
-ORDER BY priority DESC, number LIMIT :limit"""
-_BUSY = "SELECT run_id, status FROM runs WHERE thread = ? AND status IN ('running', 'suspended')"
-_NUMBER = "SELECT number, seq FROM runs WHERE run_id = ?"
-_FROM = "SELECT coalesce(max(place), ?1) FROM pieces WHERE place BETWEEN ?1 AND ?2"
-# The cast makes a damaged row come as bytes, so that the checksum detects it.
-_LOAD = "SELECT place - ?, coalesce(CAST(lines AS BLOB), x'') FROM pieces WHERE place BETWEEN ? AND ? ORDER BY place"
-_PUT_NOTE = """
-INSERT INTO notes(run, name, note) SELECT number, ?, ? FROM runs WHERE run_id = ?
-ON CONFLICT(run, name) DO UPDATE SET note = excluded.note"""
-_DROP_NOTE = "DELETE FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) AND name = ?"
-_NOTES = f"""
-SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?)
-    AND name NOT LIKE '{INTERNAL_NOTES}%' ORDER BY notes.number"""
-_READ_NOTES = """
-SELECT run_id, note FROM json_each(?1) JOIN runs ON run_id = value JOIN notes ON run = runs.number AND name = ?2"""
-_THREAD_NOTES = """
-SELECT run_id, runs.number, seq, note FROM runs LEFT JOIN notes ON run = runs.number AND name = ?
-WHERE thread = ? AND thread <> '' AND runs.number < ? ORDER BY runs.number DESC LIMIT ?"""
-_ENQUEUE = "INSERT INTO inbox(run_id, thread, mode, owner, body, created_at) VALUES (?, ?, ?, ?, ?, ?)"
-_MESSAGE = f"SELECT {inboxes.INBOX_COLUMNS} FROM inbox WHERE run_id = ?"
-_INBOX = f"SELECT {inboxes.INBOX_COLUMNS} FROM inbox WHERE thread = ? ORDER BY number LIMIT ?"
-_OLDEST = "SELECT run_id, mode FROM inbox WHERE thread = ? ORDER BY number LIMIT ?"
-_COUNT_MESSAGES = "SELECT count(*) FROM inbox WHERE thread = ?"
-_DROP_MESSAGE = "DELETE FROM inbox WHERE run_id = ?"
-_IDLE = """
-SELECT thread FROM inbox WHERE NOT EXISTS (
-    SELECT 1 FROM runs WHERE runs.thread = inbox.thread AND runs.thread <> '' AND status IN ('running', 'suspended'))
-GROUP BY thread ORDER BY min(number) LIMIT ?"""
-_FORKS_OF = """
-SELECT number FROM runs WHERE origins <> '[]' AND EXISTS (SELECT 1 FROM json_each(origins) WHERE value = ?)"""
-_DELETE_RUN = (
-    "DELETE FROM runs WHERE number = ?1",
-    "DELETE FROM notes WHERE run = ?1",
-    f"DELETE FROM pieces WHERE place BETWEEN ?1 * {MAX_LINES} AND ?1 * {MAX_LINES} + {MAX_LINES - 1}",
-)
+SQL = load_queries(__file__, columns=COLUMNS, inbox_columns=inboxes.INBOX_COLUMNS, max_lines=str(MAX_LINES))
 
 
 class SQLiteStore(LeaseMethods):
@@ -146,14 +87,12 @@ class SQLiteStore(LeaseMethods):
         def insert(connection: Connection) -> Lease:
             source = self._get(connection, log.forked_from) if log.forked_from else None
             new = record if source is None else records.after_fork(record, source)
-            found = connection.execute(_LAST_RUN, (record.thread,)).fetchone() if record.thread else None
-            last, state = found[0] if found is not None else "", ""
-            oldest = connection.execute(_OLDEST, (record.thread, 2)).fetchall() if record.thread else ()
-            if from_inbox:
-                state = inboxes.inbox_state(oldest[1][1] if len(oldest) > 1 else None)
+            last = _last_run(connection, record.thread)
+            oldest = _oldest_messages(connection, record.thread, limit=2) if record.thread else ()
+            state = inboxes.inbox_state(oldest[1][1] if len(oldest) > 1 else None) if from_inbox else ""
+            values = {**asdict(new), "previous": last, "inbox": state, "origins": json.dumps(new.origins)}
             try:
-                values = {**asdict(new), "previous": last, "inbox": state, "origins": json.dumps(new.origins)}
-                number = connection.execute(_CREATE, values).lastrowid
+                number = connection.execute(SQL["create_run"], values).lastrowid
             except IntegrityError:
                 if self._find(connection, record.run_id) is not None:
                     raise RunExistsError(record.run_id) from None
@@ -162,34 +101,45 @@ class SQLiteStore(LeaseMethods):
             inboxes.check_turn(record.thread, first, record.run_id, from_inbox=from_inbox)
             records.check_previous(record.thread, last, previous)
             if from_inbox:
-                connection.execute(_DROP_MESSAGE, (record.run_id,))
+                connection.execute(SQL["drop_message"], {"run_id": record.run_id})
             if piece:
-                connection.execute(_ADD_PIECE, (number, 0, piece))
+                connection.execute(SQL["add_piece"], {"run": number, "first": 0, "lines": piece})
             _put_notes(connection, record.run_id, log.notes)
             return records.to_lease(record)
 
         return await self._write_run(record.run_id, insert)
 
     async def _append(self, change: Append) -> RunFlags:
-        run_id, seq, lines = change.run_id, change.expected_seq, change.lines
-        piece = self._pack(seq, lines)
-        update, values = _ADVANCE_RUN, (len(lines), self._clock(), change.reader, run_id, seq, change.fence)
-        if change.status is not None or change.wake_at is not None or change.release:
-            update, values = _CHANGE_RUN, (*values, change.status, change.wake_at, change.no_cancel, change.release)
+        run_id, seq = change.run_id, change.expected_seq
+        piece = self._pack(seq, change.lines)
+        changes_record = change.status is not None or change.wake_at is not None or change.release
+        statement = SQL["append_and_change"] if changes_record else SQL["append"]
+        values = {
+            "run_id": run_id,
+            "expected_seq": seq,
+            "count": len(change.lines),
+            "fence": change.fence,
+            "now": self._clock(),
+            "reader": change.reader,
+            "status": change.status,
+            "wake_at": change.wake_at,
+            "no_cancel": change.no_cancel,
+            "release": change.release,
+        }
 
         def add(connection: Connection) -> RunFlags:
             before = self._find(connection, run_id) if change.may_revive else None
             try:
-                updated = connection.execute(update, values).fetchone()
+                updated = connection.execute(statement, values).fetchone()
             except IntegrityError:
                 _raise_thread_busy(connection, self._get(connection, run_id).thread)
             if updated is None:
                 change.check(self._get(connection, run_id))
                 raise self._damaged(run_id)
             if before is not None and before.thread and not records.keeps_thread_busy(before.status):
-                records.check_is_last(run_id, connection.execute(_LAST_RUN, (before.thread,)).fetchone()[0])
+                records.check_is_last(run_id, _last_run(connection, before.thread))
             if piece:
-                connection.execute(_ADD_PIECE, (updated[0], seq, piece))
+                connection.execute(SQL["add_piece"], {"run": updated[0], "first": seq, "lines": piece})
             if change.notes:
                 _put_notes(connection, run_id, change.notes)
             if change.take:
@@ -200,11 +150,11 @@ class SQLiteStore(LeaseMethods):
 
     def _take(self, connection: Connection, run_id: str, take: Sequence[str]) -> InboxState:
         thread, count = self._get(connection, run_id).thread, len(take)
-        oldest = connection.execute(_OLDEST, (thread, count + 1)).fetchall()
+        oldest = _oldest_messages(connection, thread, limit=count + 1)
         inboxes.check_taken(take, [row[0] for row in oldest[:count]])
-        connection.executemany(_DROP_MESSAGE, [(taken,) for taken in take])
+        connection.executemany(SQL["drop_message"], [{"run_id": taken} for taken in take])
         state = inboxes.inbox_state(oldest[count][1] if len(oldest) > count else None)
-        connection.execute("UPDATE runs SET inbox = ? WHERE run_id = ?", (state, run_id))
+        connection.execute(SQL["set_inbox"], {"run_id": run_id, "inbox": state})
         return state
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
@@ -214,16 +164,16 @@ class SQLiteStore(LeaseMethods):
 
     def _select_pieces(self, run_id: str, start: int) -> Work[tuple[int, Sequence[tuple[int, bytes]]] | None]:
         def pieces(connection: Connection) -> tuple[int, Sequence[tuple[int, bytes]]] | None:
-            row = connection.execute(_NUMBER, (run_id,)).fetchone()
+            row = connection.execute(SQL["log_position"], {"run_id": run_id}).fetchone()
             if row is None:
                 return None
             number, seq = row
             if not isinstance(number, int) or not isinstance(seq, int):
                 raise self._damaged(run_id)
-            origin = number * MAX_LINES
-            # The line may be in the middle of a piece that starts before it.
-            (place,) = connection.execute(_FROM, (origin, origin + start)).fetchone() if start else (origin,)
-            return seq, connection.execute(_LOAD, (origin, place, origin + MAX_LINES - 1)).fetchall()
+            origin = place = number * MAX_LINES
+            if start:
+                (place,) = connection.execute(SQL["first_place"], {"origin": origin, "start": start}).fetchone()
+            return seq, connection.execute(SQL["load"], {"origin": origin, "place": place}).fetchall()
 
         return pieces
 
@@ -249,74 +199,71 @@ class SQLiteStore(LeaseMethods):
         """Return the runs to drive; see `Store.runnable`."""
         names = None if teams is None else json.dumps([*teams])
         values = {"now": self._clock(), "limit": limit, "teams": names, "reader": reader}
-        return self._to_records(await self._read(lambda connection: connection.execute(_RUNNABLE, values).fetchall()))
+        return self._to_records(await self._fetch(SQL["runnable"], values))
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note; see `Store.put_note`."""
+        """Set or remove a note; see `SupportsNotes.put_note`."""
         records.check_names(run_id, name=name)
 
         def put(connection: Connection) -> None:
             self._get(connection, run_id)
-            values = (run_id, name) if note is None else (name, note, run_id)
-            connection.execute(_DROP_NOTE if note is None else _PUT_NOTE, values)
+            statement = SQL["drop_note"] if note is None else SQL["put_note"]
+            connection.execute(statement, {"run_id": run_id, "name": name, "note": note})
 
         await self._write(put)
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return a run's notes; see `Store.notes`."""
-        return dict(await self._read(lambda connection: connection.execute(_NOTES, (run_id,)).fetchall()))
+        """Return a run's notes; see `SupportsNotes.notes`."""
+        return dict(await self._fetch(SQL["notes"], {"run_id": run_id}))
 
     async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
-        """Return one note of several runs; see `Store.read_notes`."""
-        values = (json.dumps([*run_ids]), name)
-        return dict(await self._read(lambda connection: connection.execute(_READ_NOTES, values).fetchall()))
+        """Return one note of several runs; see `SupportsNotes.read_notes`."""
+        return dict(await self._fetch(SQL["read_notes"], {"run_ids": json.dumps([*run_ids]), "name": name}))
 
     async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
-        """Return runs of a thread with a note; see `Store.thread_notes`."""
-        values = (name, thread, before, limit)
-        rows = await self._read(lambda connection: connection.execute(_THREAD_NOTES, values).fetchall())
-        return [RunNote(*row) for row in rows]
+        """Return runs of a thread with a note; see `SupportsNotes.thread_notes`."""
+        values = {"thread": thread, "name": name, "before": before, "limit": limit}
+        return [RunNote(*row) for row in await self._fetch(SQL["thread_notes"], values)]
 
     async def delete(self, run_id: str) -> bool:
         """Delete a run; see `Store.delete`."""
 
         def delete(connection: Connection) -> bool:
-            rows = connection.execute("SELECT number FROM runs WHERE run_id = ?", (run_id,)).fetchall()
-            return _delete_run(connection, rows) > 0
+            row = connection.execute(SQL["log_position"], {"run_id": run_id}).fetchone()
+            return _delete_runs(connection, [] if row is None else [row[0]]) > 0
 
         return await self._write(delete)
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete old runs; see `Store.expire`."""
-        statuses, now = records.check_statuses(status), self._clock()
-        # The index of finished runs serves these statuses only as literals.
-        condition = records.ENDED if {*statuses} == {*FINISHED_STATUSES} else ""
-        statuses, condition = ((), condition) if condition else (statuses, records.status_condition(statuses, mark="?"))
-        matching = f"{condition} AND changed_at <= ? AND lease_until <= ?"
-        statement = f"SELECT number FROM runs WHERE {matching} LIMIT {_BATCH}"
-        values, deleted = (*statuses, now - older_than, now), 0
-        # In batches, so that other writers need not wait for all of them.
+        """Delete old runs; see `SupportsRetention.expire`."""
+        statuses, now, deleted = records.check_statuses(status), self._clock(), 0
+        select = SQL["old_ended_runs"] if {*statuses} == {*FINISHED_STATUSES} else SQL["old_runs"]
+        values = {"statuses": json.dumps(statuses), "changed_before": now - older_than, "now": now}
         while True:
-            count = await self._write(lambda file: _delete_run(file, file.execute(statement, values).fetchall()))
+            count = await self._delete_some(select, values)
             deleted += count
             if count < _BATCH:
                 return deleted
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete everything of an owner or a thread; see `Store.erase`."""
-        origin = records.erased_origin(owner, thread)
-        condition, name = ("owner = ? AND owner <> ''", owner) if owner else ("thread = ? AND thread <> ''", thread)
-        statement = f"SELECT number FROM runs WHERE {condition} UNION {_FORKS_OF} LIMIT {_BATCH}"
-        await self._write(lambda file: file.execute(f"DELETE FROM inbox WHERE {condition}", (name,)))
-        values, deleted = (name, origin), 0
+        """Delete everything of an owner or a thread; see `SupportsRetention.erase`."""
+        values, deleted = {"name": owner or thread, "origin": records.erased_origin(owner, thread)}, 0
+        drop = SQL["drop_messages_of_owner"] if owner else SQL["drop_messages_of_thread"]
+        await self._write(lambda connection: connection.execute(drop, values))
+        select = SQL["runs_of_owner"] if owner else SQL["runs_of_thread"]
         # Until none is left: a run may be forked meanwhile.
-        while count := await self._write(lambda file: _delete_run(file, file.execute(statement, values).fetchall())):
+        while count := await self._delete_some(select, values):
             deleted += count
         return deleted
 
-    async def layout(self) -> tuple[int, int]:
-        """Return the version of the file's layout, 0 if there is no file, and the newest version."""
-        return self._file.layout_version() if self.path.exists() else 0, VERSION
+    async def _delete_some(self, select: str, values: Mapping[str, object]) -> int:
+        """Delete a batch of runs, so that other writers need not wait for all of them; return their number."""
+
+        def delete(connection: Connection) -> int:
+            rows = connection.execute(select, {**values, "limit": _BATCH}).fetchall()
+            return _delete_runs(connection, [number for (number,) in rows])
+
+        return await self._write(delete)
 
     async def renew(self, leases: Sequence[Lease], *, ttl: float) -> Mapping[str, Lease]:
         """Renew leases; see `Store.renew`."""
@@ -325,24 +272,23 @@ class SQLiteStore(LeaseMethods):
             until = self._clock() + ttl
             batch = json.dumps([(lease.run_id, lease.fence) for lease in leases[start : start + _BATCH]])
             values = {"until": until, "ttl": ttl, "leases": batch}
-            rows = await self._write(lambda file, values=values: file.execute(_RENEW, values).fetchall())
+            rows = await self._write(lambda file, values=values: file.execute(SQL["renew"], values).fetchall())
             for run_id, worker, fence, cancel_requested, inbox in rows:
                 renewed[run_id] = Lease(run_id, worker, fence, until, cancel_requested, inbox)
         return renewed
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
-        """Add a waiting message; see `Store.enqueue`."""
+        """Add a waiting message; see `SupportsInbox.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)
         thread, now = message.thread, self._clock()
 
         def add(connection: Connection) -> bool:
             if self._find(connection, message.run_id) is not None:
                 raise RunExistsError(message.run_id)
-            values = (message.run_id, thread, message.mode, message.owner, message.body, now)
-            (count,) = connection.execute(_COUNT_MESSAGES, (thread,)).fetchone()
+            (count,) = connection.execute(SQL["count_messages"], {"thread": thread}).fetchone()
             inboxes.check_room(thread, count, limit)
             try:
-                connection.execute(_ENQUEUE, values)
+                connection.execute(SQL["enqueue"], asdict(message) | {"created_at": now})
             except IntegrityError:
                 raise RunExistsError(message.run_id) from None
             return self._tell(connection, thread, lambda run, state: inboxes.after_enqueue(run, state, message.mode))
@@ -350,46 +296,46 @@ class SQLiteStore(LeaseMethods):
         return await self._write(add)
 
     async def waiting(self, run_id: str) -> WaitingMessage | None:
-        """Return a waiting message; see `Store.waiting`."""
-        row = await self._read(lambda connection: connection.execute(_MESSAGE, (run_id,)).fetchone())
-        return None if row is None else inboxes.row_to_message(row)
+        """Return a waiting message; see `SupportsInbox.waiting`."""
+        rows = await self._fetch(SQL["message"], {"run_id": run_id})
+        return inboxes.row_to_message(rows[0]) if rows else None
 
     async def inbox(self, thread: str, *, limit: int = 100) -> Sequence[WaitingMessage]:
-        """Return the messages of a thread; see `Store.inbox`."""
-        rows = await self._read(lambda connection: connection.execute(_INBOX, (thread, limit)).fetchall())
+        """Return the messages of a thread; see `SupportsInbox.inbox`."""
+        rows = await self._fetch(SQL["inbox"], {"thread": thread, "limit": limit})
         return [inboxes.row_to_message(row) for row in rows]
 
     async def withdraw(self, run_id: str) -> bool:
-        """Remove a waiting message; see `Store.withdraw`."""
+        """Remove a waiting message; see `SupportsInbox.withdraw`."""
 
         def remove(connection: Connection) -> bool:
-            row = connection.execute(_MESSAGE, (run_id,)).fetchone()
+            row = connection.execute(SQL["message"], {"run_id": run_id}).fetchone()
             if row is not None:
-                connection.execute(_DROP_MESSAGE, (run_id,))
+                connection.execute(SQL["drop_message"], {"run_id": run_id})
                 self._tell(connection, inboxes.row_to_message(row).thread)
             return row is not None
 
         return await self._write(remove)
 
     async def notify(self, thread: str) -> bool:
-        """Tell a thread's unfinished run what waits; see `Store.notify`."""
+        """Tell a thread's unfinished run what waits; see `SupportsInbox.notify`."""
         return await self._write(lambda connection: self._tell(connection, thread))
 
     async def idle_threads(self, *, limit: int = 100) -> Sequence[str]:
-        """Return threads whose messages wait for no run; see `Store.idle_threads`."""
-        rows = await self._read(lambda connection: connection.execute(_IDLE, (limit,)).fetchall())
-        return [row[0] for row in rows]
+        """Return threads whose messages wait for no run; see `SupportsInbox.idle_threads`."""
+        return [thread for (thread,) in await self._fetch(SQL["idle_threads"], {"limit": limit})]
 
     def _tell(
         self, connection: Connection, thread: str, update: Callable[[RunRecord, InboxState], RunRecord] | None = None
     ) -> bool:
         """Set `inbox` of the thread's unfinished run; return whether there is one."""
-        busy = connection.execute(_BUSY, (thread,)).fetchone() if thread else None
+        busy = connection.execute(SQL["busy_run"], {"thread": thread}).fetchone() if thread else None
         if busy is None:
             return False
-        oldest = connection.execute(_OLDEST, (thread, 1)).fetchone()
-        run, state = self._get(connection, busy[0]), inboxes.inbox_state(None if oldest is None else oldest[1])
-        connection.execute(_LEASE, asdict(update(run, state) if update is not None else replace(run, inbox=state)))
+        oldest = _oldest_messages(connection, thread, limit=1)
+        run, state = self._get(connection, busy[0]), inboxes.inbox_state(oldest[0][1] if oldest else None)
+        updated = update(run, state) if update is not None else replace(run, inbox=state)
+        connection.execute(SQL["update_lease"], asdict(updated))
         return True
 
     async def close(self) -> None:
@@ -412,6 +358,9 @@ class SQLiteStore(LeaseMethods):
             return await self._group.write(work)
         return await self._retry_locked(self._file.write, work)
 
+    async def _fetch(self, statement: str, values: Mapping[str, object]) -> Sequence[Any]:
+        return await self._read(lambda connection: connection.execute(statement, values).fetchall())
+
     async def _read(self, work: Work[T]) -> T:
         return await self._retry_locked(self._file.read, work)
 
@@ -432,7 +381,7 @@ class SQLiteStore(LeaseMethods):
             known = self._find(connection, run_id)
             new = None if known is None else update(known)
             if new is not None:
-                connection.execute(_LEASE, asdict(new))
+                connection.execute(SQL["update_lease"], asdict(new))
             return new
 
         return await self._write(write)
@@ -443,7 +392,7 @@ class SQLiteStore(LeaseMethods):
         return records.pack_lines(lines) if lines else b""
 
     def _find(self, connection: Connection, run_id: str) -> RunRecord | None:
-        row = connection.execute(_RECORD, (run_id,)).fetchone()
+        row = connection.execute(SQL["record"], {"run_id": run_id}).fetchone()
         return None if row is None else self._to_records([row])[0]
 
     def _to_records(self, rows: Sequence[Sequence[Any]]) -> Sequence[RunRecord]:
@@ -459,18 +408,28 @@ class SQLiteStore(LeaseMethods):
         )
 
 
+def _last_run(connection: Connection, thread: str) -> str:
+    row = connection.execute(SQL["last_run"], {"thread": thread}).fetchone() if thread else None
+    return "" if row is None else row[0]
+
+
+def _oldest_messages(connection: Connection, thread: str, *, limit: int) -> Sequence[tuple[str, WaitMode]]:
+    """Return the ids and modes of the messages that have waited longest."""
+    return connection.execute(SQL["oldest_messages"], {"thread": thread, "limit": limit}).fetchall()
+
+
 def _put_notes(connection: Connection, run_id: str, notes: Mapping[str, bytes]) -> None:
     for name, note in notes.items():
-        connection.execute(_PUT_NOTE, (name, note, run_id))
+        connection.execute(SQL["put_note"], {"run_id": run_id, "name": name, "note": note})
 
 
-def _delete_run(connection: Connection, rows: Sequence[tuple[int]]) -> int:
-    for (number,) in rows:
-        for statement in _DELETE_RUN:
-            connection.execute(statement, (number,))
-    return len(rows)
+def _delete_runs(connection: Connection, numbers: Sequence[int]) -> int:
+    for number in numbers:
+        for statement in (SQL["delete_run"], SQL["delete_notes"], SQL["delete_pieces"]):
+            connection.execute(statement, {"number": number})
+    return len(numbers)
 
 
 def _raise_thread_busy(connection: Connection, thread: str) -> NoReturn:
-    run_id, status = connection.execute(_BUSY, (thread,)).fetchone()
+    run_id, status = connection.execute(SQL["busy_run"], {"thread": thread}).fetchone()
     raise ThreadBusyError(thread, run_id, status)

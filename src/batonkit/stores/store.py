@@ -1,6 +1,8 @@
 """The contract of a store: the records and lines it keeps, and its guarantees.
 
-A run is stored as lines, each one event as JSON, and a record. A store never reads the lines. It guarantees:
+A run is stored as lines, each one event as JSON, and a record. A store never reads the lines. `Store` is what every
+store has; the protocols `SupportsInbox`, `SupportsNotes`, `SupportsRetention` and `SupportsChannel` are parts that a
+store may have in addition. Every store guarantees:
 
 1. `append` is atomic and succeeds only if the run has exactly `expected_seq` lines: of two writers, one gets
    RunConflictError.
@@ -11,17 +13,9 @@ A run is stored as lines, each one event as JSON, and a record. A store never re
    a worker's. A lease that has more than its seconds left is not valid: the clock was set back. `append` can end the
    lease in the transaction that sets the status, so that no reader sees a run that has stopped and is still leased.
 4. Failures of the store itself (unreachable, full, locked, read-only) raise StoreError, and nothing has been written.
-5. Notes are bytes by name beside the log; the last write wins. They need no lease, do not change the record, and are
-   deleted with the run. `create` and `append` can write notes in the transaction of their lines.
-6. Runs are ordered by a number that the store assigns at creation, not by time. The runs of a thread form a chain:
+5. Runs are ordered by a number that the store assigns at creation, not by time. The runs of a thread form a chain:
    `create` with `previous` checks and inserts atomically, so that a run has at most one successor.
-7. A request to cancel stays with the run until the run has finished; acquiring the lease does not clear it.
-8. The messages that wait for a thread are its inbox, ordered by a number that the store assigns. A message leaves the
-   inbox in the same transaction that records what became of it: `create` turns the oldest one into a run, `append`
-   takes the oldest ones into a run in progress, `withdraw` removes one. No message leaves it twice.
-9. While messages wait, only `create` with `from_inbox` adds a run to the thread. `enqueue` and `notify` set `inbox` of
-   the thread's unfinished run before they return True, and every later `append` and `renew` of that run returns it. So
-   either the run's last append shows that messages wait, or `enqueue` returns False and its caller looks after them.
+6. A request to cancel stays with the run until the run has finished; acquiring the lease does not clear it.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -43,11 +37,10 @@ FINISHED_STATUSES: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 
 SUMMARY_NOTE = "baton.summary"
 """The name of the note that summarises a run, for lists that do not read logs."""
-"""The name of the note with the state of a run and the number of lines that it covers."""
 THREAD_NOTE = "baton.thread"
 """The name of the note with what later runs of its thread need of a run, and the number of lines that it covers."""
 INTERNAL_NOTES = "baton."
-"""The prefix of the names of notes that `Store.notes` leaves out."""
+"""The prefix of the names of notes that `SupportsNotes.notes` leaves out."""
 
 CancelWhen: TypeAlias = Literal["now", "after_response", "after_turn"]
 """When a run is to be cancelled, the earliest first."""
@@ -233,7 +226,7 @@ class CreateOptions(TypedDict, total=False):
     wake_at: float
     """The time before which it is not driven."""
     from_inbox: bool
-    """Remove the waiting message with this run id, which must be the oldest of the thread."""
+    """Remove the waiting message with this run id, which must be the oldest of the thread; see `SupportsInbox`."""
     reader: int
     """The version that a reader of its log must have; 1 by default."""
     forked_from: str
@@ -241,7 +234,7 @@ class CreateOptions(TypedDict, total=False):
     origins: tuple[str, ...]
     """More `origins`, for a copy of a run that is not in the store."""
     notes: Mapping[str, bytes]
-    """Notes to write in the same transaction."""
+    """Notes to write in the same transaction; see `SupportsNotes`."""
 
 
 class AppendOptions(TypedDict, total=False):
@@ -254,39 +247,21 @@ class AppendOptions(TypedDict, total=False):
     wake_at: float | None
     """The time at which a worker drives the run next; unchanged by default, 0 for none."""
     take: Sequence[str]
-    """Ids of waiting messages to remove: the oldest ones of the run's thread, in order."""
+    """Ids of waiting messages to remove: the oldest ones of the run's thread, in order; see `SupportsInbox`."""
     reader: int
     """The version that a reader of the log must have, if it is newer than before; not changed by default."""
     notes: Mapping[str, bytes]
-    """Notes to write in the same transaction."""
+    """Notes to write in the same transaction; see `SupportsNotes`."""
     release: bool
     """End the lease in the same transaction, unless the holder has yet to cancel the run; False by default."""
 
 
 @runtime_checkable
-class SupportsChannel(Protocol):
-    """A store with a channel for short messages between its processes; they may be lost."""
-
-    async def publish(self, messages: Sequence[str]) -> None:
-        """Send messages to all processes that listen, in as few statements as possible.
-
-        Args:
-            messages: The messages, each of at most 7,999 bytes.
-        """
-        ...
-
-    def listen(self) -> AsyncIterator[str]:
-        """Receive messages, also those of this process; the first item is "", once it listens.
-
-        Raises:
-            StoreError: The connection is lost.
-        """
-        ...
-
-
-@runtime_checkable
 class Store(Protocol):
-    """A place for the logs of runs. All methods may be called from several tasks at once."""
+    """A place for the logs of runs, with leases for those who drive them.
+
+    All methods may be called from several tasks at once.
+    """
 
     async def create(self, run_id: str, lines: Sequence[bytes], **options: Unpack[CreateOptions]) -> Lease:
         """Create a run with a lease with fence 1.
@@ -363,50 +338,6 @@ class Store(Protocol):
         """
         ...
 
-    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Set or remove a note of a run.
-
-        Args:
-            run_id: The run.
-            name: The note's name.
-            note: Its new content; None removes it.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-        """
-
-    async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """Return the notes of a run by name, oldest first; empty if there is no such run.
-
-        Notes whose names begin with `baton.` may be large and are left out; see `read_notes`.
-
-        Args:
-            run_id: The run.
-        """
-        ...
-
-    async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
-        """Return one note of each of several runs, by run id; runs without it are missing.
-
-        Args:
-            run_ids: The runs.
-            name: The note's name.
-        """
-        ...
-
-    async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
-        """Return runs of a thread, newest first, each with one note.
-
-        It takes as few statements as possible.
-
-        Args:
-            thread: The thread.
-            name: The note's name.
-            before: Only runs with a smaller number.
-            limit: The maximum number of runs.
-        """
-        ...
-
     async def delete(self, run_id: str) -> bool:
         """Delete a run.
 
@@ -415,35 +346,6 @@ class Store(Protocol):
 
         Returns:
             Whether it existed.
-        """
-        ...
-
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
-        """Delete runs whose status has not changed for some time; runs with a valid lease are kept.
-
-        Args:
-            older_than: Seconds since the last change of status.
-            status: Delete only runs with one of these statuses.
-
-        Returns:
-            The number of deleted runs.
-        """
-        ...
-
-    async def erase(self, *, owner: str = "", thread: str = "") -> int:
-        """Delete all runs, also those in progress, and messages of an owner or a thread.
-
-        Forks of such runs are deleted as well, also if the runs themselves were deleted before.
-
-        Args:
-            owner: The owner; "" for none.
-            thread: The thread; "" for none.
-
-        Returns:
-            The number of deleted runs.
-
-        Raises:
-            SetupError: Not exactly one of them is given.
         """
         ...
 
@@ -508,6 +410,27 @@ class Store(Protocol):
             reader: The version of the worker: runs with a newer `reader` are left out.
         """
         ...
+
+    async def now(self) -> float:
+        """Return the time of the store's clock, in seconds since the epoch."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections and files. The store remains usable: it opens them again when needed."""
+
+
+@runtime_checkable
+class SupportsInbox(Protocol):
+    """A store that keeps messages for threads with an unfinished run, for `when_busy="queue"` and its like.
+
+    1. The messages that wait for a thread are its inbox, ordered by a number that the store assigns. A message leaves
+       the inbox in the same transaction that records what became of it: `create` turns the oldest one into a run,
+       `append` takes the oldest ones into a run in progress, `withdraw` removes one. No message leaves it twice.
+    2. While messages wait, only `create` with `from_inbox` adds a run to the thread. `enqueue` and `notify` set `inbox`
+       of the thread's unfinished run before they return True, and every later `append` and `renew` of that run returns
+       it. So either the run's last append shows that messages wait, or `enqueue` returns False and its caller looks
+       after them.
+    """
 
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
         """Add a message to the inbox of its thread, and tell the thread's unfinished run.
@@ -574,9 +497,115 @@ class Store(Protocol):
         """
         ...
 
-    async def now(self) -> float:
-        """Return the time of the store's clock, in seconds since the epoch."""
+
+@runtime_checkable
+class SupportsNotes(Protocol):
+    """A store that keeps bytes by name beside each log, such as summaries of runs and the webhooks of A2A tasks.
+
+    The last write of a name wins. Notes need no lease, do not change the record, and are deleted with the run. `create`
+    and `append` write their `notes` in the transaction of their lines.
+    """
+
+    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
+        """Set or remove a note of a run.
+
+        Args:
+            run_id: The run.
+            name: The note's name.
+            note: Its new content; None removes it.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+        """
+
+    async def notes(self, run_id: str) -> Mapping[str, bytes]:
+        """Return the notes of a run by name, oldest first; empty if there is no such run.
+
+        Notes whose names begin with `baton.` may be large and are left out; see `read_notes`.
+
+        Args:
+            run_id: The run.
+        """
         ...
 
-    async def close(self) -> None:
-        """Close connections and files. The store remains usable: it opens them again when needed."""
+    async def read_notes(self, run_ids: Sequence[str], name: str) -> Mapping[str, bytes]:
+        """Return one note of each of several runs, by run id; runs without it are missing.
+
+        Args:
+            run_ids: The runs.
+            name: The note's name.
+        """
+        ...
+
+    async def thread_notes(self, thread: str, name: str, *, before: int, limit: int = 100) -> Sequence[RunNote]:
+        """Return runs of a thread, newest first, each with one note.
+
+        It takes as few statements as possible.
+
+        Args:
+            thread: The thread.
+            name: The note's name.
+            before: Only runs with a smaller number.
+            limit: The maximum number of runs.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsRetention(Protocol):
+    """A store that deletes many runs at once."""
+
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
+        """Delete runs whose status has not changed for some time; runs with a valid lease are kept.
+
+        Args:
+            older_than: Seconds since the last change of status.
+            status: Delete only runs with one of these statuses.
+
+        Returns:
+            The number of deleted runs.
+        """
+        ...
+
+    async def erase(self, *, owner: str = "", thread: str = "") -> int:
+        """Delete all runs, also those in progress, and messages of an owner or a thread.
+
+        Forks of such runs are deleted as well, also if the runs themselves were deleted before.
+
+        Args:
+            owner: The owner; "" for none.
+            thread: The thread; "" for none.
+
+        Returns:
+            The number of deleted runs.
+
+        Raises:
+            SetupError: Not exactly one of them is given.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsChannel(Protocol):
+    """A store with a channel for short messages between its processes; they may be lost."""
+
+    async def publish(self, messages: Sequence[str]) -> None:
+        """Send messages to all processes that listen, in as few statements as possible.
+
+        Args:
+            messages: The messages, each of at most 7,999 bytes.
+        """
+        ...
+
+    def listen(self) -> AsyncIterator[str]:
+        """Receive messages, also those of this process; the first item is "", once it listens.
+
+        Raises:
+            StoreError: The connection is lost.
+        """
+        ...
+
+
+@runtime_checkable
+class FullStore(Store, SupportsInbox, SupportsNotes, SupportsRetention, Protocol):
+    """A store with the parts that runners use; `resolve_store` returns one for any store."""

@@ -1,16 +1,14 @@
-"""`baton store`, `baton runs expire` and `baton runs erase`."""
+"""`baton runs expire` and `baton runs erase`."""
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batonkit.stores import SQLiteStore, sqlite_file
+from batonkit.stores import SQLiteStore
 from batonkit.stores.retention import read_archive
 
 Invoke = Callable[..., Any]
@@ -74,17 +72,3 @@ def test_an_owner_or_a_thread_is_erased(baton: Invoke) -> None:
     assert (result.stderr, run_ids()) == ("erased 2 runs of owner ada\n", ["r0"])
     result = baton("runs", "erase", "--store", "runs.db", "--thread", "t0", "--yes")
     assert (result.stderr, run_ids()) == ("erased 1 run of thread t0\n", [])
-
-
-def test_an_older_layout_is_shown_and_migrated(baton: Invoke) -> None:
-    layout = sqlite_file._LAYOUT + sqlite_file._FROM_3 + sqlite_file._FROM_4
-    with closing(sqlite3.connect("runs.db")) as connection:
-        connection.executescript(layout + "PRAGMA user_version = 5")
-    command = ("store", "migrate", "--store", "runs.db")
-    newest = sqlite_file.VERSION
-    for _ in range(2):
-        dry = baton(*command, "--dry-run")
-        assert dry.stdout == f"the layout of version 5 would be migrated to version {newest}\n"
-    assert baton(*command).stdout == f"the layout of version 5 was migrated to version {newest}\n"
-    assert baton(*command).stdout == f"the layout is version {newest}, which is the newest\n"
-    assert baton("store", "migrate", "--store", "memory:").exit_code != 0

@@ -1,4 +1,4 @@
-"""Connection pools for one PostgreSQL database, its schema and migrations. The only module that imports psycopg."""
+"""Connection pools for one PostgreSQL database, which create its tables. The only module that imports psycopg."""
 
 import asyncio
 import os
@@ -10,116 +10,18 @@ from typing import Any, LiteralString, TypeVar
 from weakref import WeakSet
 
 from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, Error, IntegrityError, OperationalError, errors
-from psycopg import Connection as SyncConnection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL, Identifier
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from ..errors import SetupError, StoreError
-from .records import CHANNEL, ENDED, check_version
+from ...errors import SetupError, StoreError
+from ..records import check_layout
+from ..sql_files import read_sql
 
-VERSION = 7
+LAYOUT = 1
+"""The layout that `schema.sql` creates."""
 _LOCK = 0x4241544F
-"""The advisory lock for migrations: "BATO"."""
-_LAYOUT: tuple[LiteralString, ...] = (
-    """CREATE TABLE baton_runs(
-        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_id text COLLATE "C" NOT NULL,
-        status text NOT NULL, seq integer NOT NULL, thread text NOT NULL,
-        created_at float8 NOT NULL, updated_at float8 NOT NULL, worker text NOT NULL,
-        lease_until float8 NOT NULL, fence integer NOT NULL, cancel_requested text NOT NULL, last_write bigint NOT NULL,
-        owner text NOT NULL DEFAULT '', CONSTRAINT baton_run_ids UNIQUE (run_id)) WITH (fillfactor = 80)""",
-    "CREATE INDEX baton_runs_by_time ON baton_runs(created_at, run_id)",
-    "CREATE INDEX baton_runs_by_status ON baton_runs(status, created_at, run_id)",
-    "CREATE INDEX baton_runs_by_thread ON baton_runs(thread, created_at, run_id) WHERE thread <> ''",
-    "CREATE INDEX baton_runs_by_owner ON baton_runs(owner, created_at, run_id) WHERE owner <> ''",
-    """CREATE UNIQUE INDEX baton_busy_threads ON baton_runs(thread)
-        WHERE thread <> '' AND status IN ('running', 'suspended')""",
-    """CREATE TABLE baton_pieces(
-        run bigint NOT NULL REFERENCES baton_runs ON DELETE CASCADE, first integer NOT NULL, lines bytea NOT NULL,
-        PRIMARY KEY (run, first))""",
-    """CREATE TABLE baton_notes(
-        number bigint GENERATED ALWAYS AS IDENTITY, run bigint NOT NULL REFERENCES baton_runs ON DELETE CASCADE,
-        name text NOT NULL, note bytea NOT NULL, PRIMARY KEY (run, name))""",
-    "CREATE TABLE baton_layout(version integer NOT NULL)",
-    "INSERT INTO baton_layout VALUES (3)",
-)
-_FROM_3: tuple[LiteralString, ...] = (
-    """ALTER TABLE baton_runs ADD COLUMN previous text COLLATE "C" NOT NULL DEFAULT '',
-        ADD COLUMN changed_at float8 NOT NULL DEFAULT 0, ADD COLUMN lease_seconds float8 NOT NULL DEFAULT 0,
-        ADD COLUMN team text NOT NULL DEFAULT '', ADD COLUMN priority integer NOT NULL DEFAULT 0,
-        ADD COLUMN wake_at float8 NOT NULL DEFAULT 0""",
-    """UPDATE baton_runs r SET changed_at = updated_at, previous = coalesce((
-        SELECT e.run_id FROM baton_runs e WHERE e.thread = r.thread AND e.thread <> '' AND e.number < r.number
-        ORDER BY e.number DESC LIMIT 1), '')""",
-    "DROP INDEX baton_runs_by_time, baton_runs_by_status, baton_runs_by_thread, baton_runs_by_owner",
-    "CREATE INDEX baton_runs_by_time ON baton_runs(created_at)",
-    "CREATE INDEX baton_runs_by_change ON baton_runs(changed_at, number)",
-    "CREATE INDEX baton_runs_by_status ON baton_runs(status, number)",
-    "CREATE INDEX baton_runs_by_thread ON baton_runs(thread, number) WHERE thread <> ''",
-    "CREATE INDEX baton_runs_by_owner ON baton_runs(owner, number) WHERE owner <> ''",
-    "CREATE UNIQUE INDEX baton_thread_chains ON baton_runs(thread, previous) WHERE thread <> ''",
-    """CREATE INDEX baton_open_runs ON baton_runs(priority, number)
-        WHERE status = 'running' OR (status = 'suspended' AND wake_at > 0)""",
-    "INSERT INTO baton_layout VALUES (4)",
-)
-_FROM_4: tuple[LiteralString, ...] = (
-    "ALTER TABLE baton_runs ADD COLUMN inbox text NOT NULL DEFAULT ''",
-    """CREATE TABLE baton_inbox(
-        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_id text COLLATE "C" NOT NULL UNIQUE,
-        thread text NOT NULL, mode text NOT NULL, owner text NOT NULL, body bytea NOT NULL, created_at float8 NOT NULL,
-        last_write bigint NOT NULL)""",
-    "CREATE INDEX baton_inbox_by_thread ON baton_inbox(thread, number)",
-    "INSERT INTO baton_layout VALUES (5)",
-)
-_FROM_5: tuple[LiteralString, ...] = (
-    "ALTER TABLE baton_runs ADD COLUMN reader integer NOT NULL DEFAULT 1",
-    # No index may have `lease_until`, `updated_at` or `seq`, also not in its condition: renewals and appends stay HOT.
-    f"CREATE INDEX baton_runs_ended ON baton_runs(changed_at) WHERE {ENDED}",
-    "CREATE INDEX baton_runs_driven ON baton_runs(number) WHERE status = 'running' AND worker <> ''",
-    """CREATE TABLE baton_runnable(
-        run bigint PRIMARY KEY REFERENCES baton_runs ON DELETE CASCADE, team text NOT NULL, priority integer NOT NULL,
-        wake_at float8 NOT NULL)""",
-    "CREATE INDEX baton_runnable_now ON baton_runnable(priority DESC, run) WHERE wake_at = 0",
-    "CREATE INDEX baton_runnable_by_team ON baton_runnable(team, priority DESC, run) WHERE wake_at = 0",
-    "CREATE INDEX baton_runnable_later ON baton_runnable(wake_at) WHERE wake_at > 0",
-    """INSERT INTO baton_runnable SELECT number, team, priority, wake_at FROM baton_runs
-        WHERE status = 'running' AND lease_until <= extract(epoch FROM clock_timestamp())
-            OR (status = 'suspended' AND wake_at > 0)""",
-    "DROP INDEX baton_open_runs",
-    "INSERT INTO baton_layout VALUES (6)",
-)
-_FROM_6: tuple[LiteralString, ...] = (
-    # Half of a page is free, so that one statement can renew the leases of all its runs with HOT updates.
-    "ALTER TABLE baton_runs SET (fillfactor = 50)",
-    "ALTER TABLE baton_runs ADD COLUMN origins text[] NOT NULL DEFAULT '{}'",
-    "CREATE INDEX baton_runs_by_origin ON baton_runs USING gin (origins) WHERE origins <> '{}'",
-    # Forks of this layout are known by their summaries, whose last field it is.
-    r"""WITH RECURSIVE links AS (
-        SELECT run AS fork, r.number AS source FROM baton_notes JOIN baton_runs r ON run_id =
-            substring(convert_from(note, 'UTF8') FROM '"forked_from":"([^"\\]*)@[0-9]+"}$')
-        WHERE name = 'baton.summary'
-    ), ancestors AS (
-        SELECT fork, source FROM links UNION
-        SELECT a.fork, l.source FROM ancestors a JOIN links l ON l.fork = a.source
-    )
-    UPDATE baton_runs SET origins = known.origins FROM (
-        SELECT fork, array_agg(DISTINCT origin) AS origins FROM ancestors JOIN baton_runs ON number = source,
-            LATERAL (VALUES ('owner:' || owner), ('thread:' || thread)) AS o(origin)
-        WHERE origin NOT IN ('owner:', 'thread:') GROUP BY fork) AS known
-    WHERE number = fork""",
-    "DROP INDEX baton_runs_by_time, baton_runs_by_owner, baton_runs_ended",
-    "CREATE INDEX baton_runs_by_time ON baton_runs(created_at, number)",
-    "CREATE INDEX baton_runs_by_status_and_time ON baton_runs(status, created_at, number)",
-    "CREATE INDEX baton_runs_by_status_and_change ON baton_runs(status, changed_at, number)",
-    "CREATE INDEX baton_runs_by_owner ON baton_runs(owner, number)",
-    "INSERT INTO baton_layout VALUES (7)",
-)
-_STEPS = {3: _FROM_3, 4: _FROM_4, 5: _FROM_5, 6: _FROM_6}
-_MIGRATIONS: dict[int, tuple[LiteralString, ...]] = {
-    version: sum([step for known, step in _STEPS.items() if known >= version], ()) for version in _STEPS
-}
-_MIGRATIONS[0] = _LAYOUT + sum(_STEPS.values(), ())
-"""The statements that bring the tables from a version to the newest one; version 0 has no tables."""
+"""The advisory lock of the process that creates the tables: "BATO"."""
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -182,14 +84,6 @@ class PostgresPool:
         """Run a statement, which may be executed twice if the connection is lost; return its rows."""
         return await self.change(statement, values) or []
 
-    def fetch_sync(self, statement: LiteralString, values: Values) -> list[Row]:
-        """Run a statement without an event loop, on a connection of its own; return its rows."""
-        try:
-            with SyncConnection.connect(self._url, **self._options) as connection:
-                return connection.execute(statement, values, binary=True).fetchall()
-        except Error as failure:
-            raise self._to_store_error(failure) from failure
-
     async def change(self, statement: LiteralString, values: Values, *, since: float | None = None) -> list[Row] | None:
         """Like `fetch`, but return None if the statement violates a unique constraint."""
         return await self._run(lambda connection: execute(connection, statement, values), since=since)
@@ -239,19 +133,11 @@ class PostgresPool:
         except Error as failure:
             raise self._to_store_error(failure) from failure
 
-    async def layout(self) -> tuple[int, int]:
-        """Return the version of the tables, without migrating them, and the newest version."""
+    async def listen(self, channel: LiteralString) -> AsyncGenerator[str]:
+        """Yield the messages of a channel, whose name a query returns, and "" first; see `SupportsChannel.listen`."""
         try:
             async with await AsyncConnection.connect(self._url, **self._options) as connection:
-                return await self._limited(self._version(connection), [connection]), VERSION
-        except Error as failure:
-            raise self._to_store_error(failure) from failure
-
-    async def listen(self) -> AsyncGenerator[str]:
-        """Yield the messages of the store's channel, and "" first; see `SupportsChannel.listen`."""
-        try:
-            async with await AsyncConnection.connect(self._url, **self._options) as connection:
-                found = await (await connection.execute(f"SELECT {CHANNEL}")).fetchone()
+                found = await (await connection.execute(channel)).fetchone()
                 assert found is not None
                 await connection.execute(SQL("LISTEN {}").format(Identifier(found[0])))
                 yield ""
@@ -341,7 +227,7 @@ class PostgresPool:
         async with self._opening.setdefault(loop, asyncio.Lock()):
             if (known := self._pools.get(loop)) is not None:
                 return known[0]
-            await self._migrate()
+            await self._create_tables()
             connections: WeakSet[AsyncConnection[Row]] = WeakSet()
 
             async def remember(connection: AsyncConnection[Row]) -> None:
@@ -376,29 +262,28 @@ class PostgresPool:
         for loop in [loop for loop in self._opening if loop.is_closed()]:
             del self._opening[loop]
 
-    async def _migrate(self) -> None:
-        """Create or migrate the tables; concurrent processes wait for each other."""
+    async def _create_tables(self) -> None:
+        """Create the tables unless they exist; concurrent processes wait for each other."""
         try:
             async with await AsyncConnection.connect(self._url, **self._options) as connection:
-                if await self._limited(self._version(connection), [connection]) == VERSION:
+                if await self._limited(self._has_tables(connection), [connection]):
                     return
                 # Taken before the transaction, so that it sees what other processes created.
                 await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
                 async with connection.transaction():
-                    for statement in _MIGRATIONS.get(await self._version(connection), ()):
-                        await connection.execute(statement)
+                    if not await self._has_tables(connection):
+                        await connection.execute(read_sql(__file__, "schema.sql").encode())
         except Error as failure:
             raise self._to_store_error(failure) from failure
 
-    async def _version(self, connection: AsyncConnection[Row]) -> int:
-        """Return the version of the tables' layout; 0 if there are none."""
-        found = await (await connection.execute("SELECT to_regclass('baton_layout')")).fetchone()
-        if found is None or found[0] is None:
-            return 0
-        row = await (await connection.execute("SELECT max(version) FROM baton_layout")).fetchone()
-        version = row[0] if row is not None and row[0] is not None else 0
-        check_version(version, {VERSION, *_MIGRATIONS}, self.name)
-        return version
+    async def _has_tables(self, connection: AsyncConnection[Row]) -> bool:
+        """Return whether the schema has Baton's tables. Raises StoreError if they have another layout."""
+        table = await (await connection.execute("SELECT to_regclass('baton_layout')")).fetchone()
+        if table is None or table[0] is None:
+            return False
+        layout = await (await connection.execute("SELECT max(version) FROM baton_layout")).fetchone()
+        check_layout(layout[0] if layout is not None else None, LAYOUT, self.name)
+        return True
 
     async def _explain_timeout(self, pool: Pool) -> StoreError:
         """Return the reason why the pool has no connection, found by connecting again."""

@@ -7,8 +7,8 @@ from time import monotonic
 from types import CoroutineType
 from typing import Any, LiteralString
 
-from ..errors import StoreError
-from .postgres_pool import PostgresPool, Row, Values
+from ...errors import StoreError
+from .pool import PostgresPool, Row, Values
 
 _MAX_GROUP = 500
 """The number of statements in one transaction."""
