@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.unfinished import recover
 
 from batonkit import Agent, Limits, Runner, tool
 from batonkit.context import RunContext
@@ -81,7 +82,7 @@ async def check_messages(plan: list[str], arrivals: dict[int, WaitMode]) -> None
     store = SendingStore(arrivals)
     runner = store.runner = make_runner(plan, store)
     result = await runner.run("begin", thread="t")
-    while await runner.recover():
+    while await recover(runner):
         pass
     assert await runner.thread("t").waiting() == []
     messages = await runner.thread("t").messages()
@@ -91,13 +92,13 @@ async def check_messages(plan: list[str], arrivals: dict[int, WaitMode]) -> None
     assert said == ["begin", *store.sent]
     assert tuple(entry.message for entry in history_from_log(result.events)) == result.messages
     for record in await runner.thread("t").runs():
-        events = await runner.events(record.run_id)
-        replayed = await runner.replay(record.run_id)
+        events = await runner.runs.events(record.run_id)
+        replayed = await runner.runs.replay(record.run_id)
         assert replayed.events == tuple(events)
         for position, event in enumerate(events):
             if isinstance(event, UserMessageAdded):
                 # A copy of the run up to the message reads it at the same place.
-                fork = await runner.fork(record.run_id, at=position + 1)
+                fork = await runner.runs.fork(record.run_id, at=position + 1)
                 again = await runner.resume(fork)
                 assert [one.key for one in again.events if isinstance(one, UserMessageAdded)][-1] == event.key
 

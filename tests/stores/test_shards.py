@@ -33,7 +33,7 @@ async def test_runs_of_a_thread_are_generated_with_its_key() -> None:
     await runner.submit("hi", thread="customer-7")
     runs = (await store.list()).records
     assert {shard_key(record.run_id) for record in runs} == {shard_key("customer-7")}
-    fork = await runner.fork(runs[0].run_id)
+    fork = await runner.runs.fork(runs[0].run_id)
     assert shard_key(fork) == shard_key("customer-7")
     assert "~" not in (alone := (await runner.run("hi")).run_id)
-    assert shard_key(await runner.fork(alone)) == shard_key(alone)
+    assert shard_key(await runner.runs.fork(alone)) == shard_key(alone)

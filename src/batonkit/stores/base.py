@@ -128,7 +128,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     cancel_requested: CancelRequest = ""
     """A request to cancel the run; cleared when the run has finished."""
     team: str = ""
-    """The hash of the team that it was created by, `Runner.fingerprint`; "" if not known."""
+    """The hash of the team that it was created by, `Team.fingerprint`; "" if not known."""
     priority: int = 0
     """Runs with a higher priority are driven first."""
     wake_at: float = 0.0

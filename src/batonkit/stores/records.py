@@ -158,7 +158,7 @@ def check_previous(thread: str, last: str, previous: str | None) -> str:
 def check_is_last(run_id: str, last: str) -> None:
     """Raise RunConflictError if a run that is to continue is not the last one of its thread."""
     if run_id != last:
-        reason = f"run `{last}` follows it; resume a copy: runner.fork({run_id!r})"
+        reason = f"run `{last}` follows it; resume a copy: runner.runs.fork({run_id!r})"
         raise RunConflictError(run_id, reason, problem="is not the last one of its thread")
 
 

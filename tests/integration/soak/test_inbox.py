@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.conftest import PROFILE
+from tests.unfinished import recover
 
 from batonkit import Agent, Runner, tool
 from batonkit.errors import BatonError, RunConflictError
@@ -85,7 +86,7 @@ async def work(url: str, log_path: Path) -> None:
 async def drive(runner: Runner[Any, Any]) -> None:
     while True:
         with suppress(BatonError):  # The other process was faster.
-            await runner.recover(max_concurrency=4)
+            await recover(runner, max_concurrency=4)
         await asyncio.sleep(0.01)
 
 
@@ -155,7 +156,7 @@ def kill(worker: int) -> None:
 async def finish_all(runner: Runner[Any, Any], store: Store) -> None:
     async with asyncio.timeout(TIME_LIMIT):
         while [r async for r in iter_records(store, status=["running"])] or await any_waiting(store):
-            await runner.recover()
+            await recover(runner)
             await asyncio.sleep(0.05)
 
 
@@ -167,7 +168,7 @@ async def handled(runner: Runner[Any, Any], thread: str) -> tuple[list[str], int
     """Return the messages of a thread in the order in which its runs handled them, and how many steered one."""
     texts, steered = list[str](), 0
     for record in await runner.thread(thread).runs():
-        for event in await runner.events(record.run_id):
+        for event in await runner.runs.events(record.run_id):
             if isinstance(event, RunStarted):
                 texts += [text_of(message.content) for message in event.input]
             elif isinstance(event, UserMessageAdded):
