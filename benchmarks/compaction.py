@@ -83,7 +83,7 @@ async def resume_from(events: Sequence[Event], length: int) -> tuple[int, float]
     model = Steps(TURNS - done)
     runner = runner_of(model)
     start = time.process_time()
-    result = await runner.resume(runner.load_log(recorded))
+    result = await runner.resume(await runner.runs.load(recorded))
     if result.output != "done":
         raise SystemExit(f"resumed from event {length}, the run ended with {result.output!r}")
     return model.longest, time.process_time() - start

@@ -155,7 +155,7 @@ async def _measure_resume(found: Durability, folder: Path, rounds: int) -> None:
     assert waiting.status == "suspended"
     samples: list[float] = []
     for _ in range(rounds):
-        fork = await runner().fork("r")
+        fork = await runner().runs.fork("r")
         script.model_calls = len(replies) - 1
         other = runner()
         gc.collect()

@@ -244,7 +244,7 @@ async def _resume_cost(path: Path, rounds: int, events: int, compaction: Compact
     for number in range(rounds):
         copy = Path(shutil.copy(path, path.with_suffix(f".{number}.db")))
         async with runner(Answering(), copy) as resumed:
-            await resumed._repository_with("r").record("r")
+            await resumed._repository.record("r")
             gc.collect()
             started = time.process_time()
             await resumed.resume("r")
@@ -265,7 +265,7 @@ async def _long_thread(folder: Path, rounds: int) -> list[Growth]:
     path = folder / "thread.db"
     await _add_runs(path, THREAD_RUNS, None)
     async with Runner(Agent("A"), model=Answering(), store=path) as runner:
-        sizes = [len(encode_log(await runner.events(f"r{number:04}"))) for number in (9, THREAD_RUNS - 1)]
+        sizes = [len(encode_log(await runner.runs.events(f"r{number:04}"))) for number in (9, THREAD_RUNS - 1)]
     cold, compacted = await _next_run(path, rounds, None), list[float]()
     for count in (THREAD_RUNS // 4, THREAD_RUNS):
         path = folder / f"compacted-{count}.db"

@@ -118,7 +118,7 @@ async def finished(store: Store, run_ids: Sequence[str], statuses: Sequence[str]
 
 async def first_event(runner: Runner[Any, Any], run_id: str, kind: type[Any], *, last: bool = False) -> float:
     """Return the time of a run's first or last event of a kind."""
-    times = [event.timestamp for event in await runner.events(run_id) if isinstance(event, kind)]
+    times = [event.timestamp for event in await runner.runs.events(run_id) if isinstance(event, kind)]
     return times[-1 if last else 0]
 
 
@@ -145,7 +145,7 @@ async def answer_to_resumed(site: Site, count: int) -> Figure:
                 run_id = await runner.submit("ask")
                 await finished(store, [run_id], ["suspended"])
                 called = time.time()
-                await runner.answer(run_id, True)
+                await runner.runs.answer(run_id, True)
                 await finished(store, [run_id])
                 waits.append(await first_event(runner, run_id, StepCompleted) - called)
                 assert await first_event(runner, run_id, InterruptRaised) < called
@@ -159,7 +159,7 @@ async def throughput(site: Site, count: int) -> Figure:
         with site.workers(3):
             await finished(runner._require_store("benchmark"), run_ids)
         begun = [await first_event(runner, run_id, AgentStarted) for run_id in run_ids]
-        ended = [(await runner.events(run_id))[-1].timestamp for run_id in run_ids]
+        ended = [(await runner.runs.events(run_id))[-1].timestamp for run_id in run_ids]
     # From the sixtieth start to the last end, with all workers up: ideal are 60 runs at once without a gap.
     seconds = max(ended) - sorted(begun)[CONCURRENCY * 3 - 1]
     ideal = (count - CONCURRENCY * 3) * CALLS * CALL_SECONDS / (CONCURRENCY * 3) + CALLS * CALL_SECONDS
@@ -179,7 +179,7 @@ async def other_owner(site: Site, count: int) -> Figure:
                 await finished(store, [run_id])
                 waits.append(await first_event(runner, run_id, AgentStarted) - called)
             for run_id in busy:
-                await runner.cancel(run_id)
+                await runner.runs.cancel(run_id)
     return percentiles(waits, share=1.0)
 
 
@@ -192,7 +192,7 @@ async def take_over(site: Site, count: int) -> Figure:
                 run_id = await runner.submit("long")
 
                 async def has_begun(run_id: str = run_id) -> bool:
-                    return any(isinstance(event, StepCompleted) for event in await runner.events(run_id))
+                    return any(isinstance(event, StepCompleted) for event in await runner.runs.events(run_id))
 
                 await until(has_begun)
                 before = await store.record(run_id)
@@ -206,7 +206,7 @@ async def take_over(site: Site, count: int) -> Figure:
 
                     await until(is_taken)
                     waits.append(time.time() - killed)
-                    await runner.cancel(run_id)
+                    await runner.runs.cancel(run_id)
                     await finished(store, [run_id])
     return percentiles(waits, share=1.0)
 

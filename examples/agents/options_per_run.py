@@ -49,7 +49,7 @@ async def main() -> None:
 
     # Strings, numbers and names are recorded with the run: another process drives it with the same options.
     run_id = await runner.submit("Where is it?", model="scripted:small", agent_options=options)
-    print(f"another worker: {(await Runner(desk, model=large, store=store).drive(run_id)).status}")
+    print(f"another worker: {(await Runner(desk, model=large, store=store).runs.drive(run_id)).status}")
     try:
         await runner.submit("Where is it?", model=small)
     except SetupError as error:

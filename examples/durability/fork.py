@@ -44,12 +44,12 @@ async def main() -> None:
     for number, event in enumerate(first.events, start=1):
         print(f"{number:>3}  {event.key:<18} {type(event).__name__}")
 
-    await runner.fork("first", edit={"1/m1.0/ask1!": "07:10"}, run_id="second")
+    await runner.runs.fork("first", edit={"1/m1.0/ask1!": "07:10"}, run_id="second")
     second = await runner.resume("second")
     print(f"first:  {first.output}\nsecond: {second.output}")
     print(f"the model and the search were not asked again for what both have: {searches} search")
 
-    replayed = await runner.replay("first")
+    replayed = await runner.runs.replay("first")
     print(f"replayed with no effects allowed: {replayed.output}")
 
 

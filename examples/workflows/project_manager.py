@@ -52,7 +52,7 @@ async def main() -> None:
         print(f"{' → '.join(question.path)} asks {question.payload!r}: {answer}")
         # Hours later, in another process: all it needs is the log, and nothing in it is done again.
         later = Runner(manager, model=model)
-        result = await later.resume(later.load_log(decode_log(encode_log(result.events))), {question.id: answer})
+        result = await later.resume(await later.runs.load(decode_log(encode_log(result.events))), {question.id: answer})
     print(f"{result.output} ({result.usage.total.model_calls} model calls, {len(result.events)} events)")
 
 

@@ -447,23 +447,17 @@ class NotEncodableError(RunError):
 
 
 class RunNotFoundError(RunError):
-    """No such run in the store, or none that waits to be resumed by this runner.
+    """There is no such run.
 
     Attributes:
         run_id: The run.
-        waiting: The runs that wait in this runner, if it has no store.
-        store: The store, "" if there is none.
+        store: The store; "" if that is not told.
     """
 
-    def __init__(self, run_id: str, waiting: Sequence[str] = (), *, store: str = "") -> None:
-        super().__init__(
-            f"there is no run `{run_id}` in {store}; list the runs to see which there are"
-            if store
-            else f"no run `{run_id}` waits to be resumed: it is finished, or belongs to another runner; "
-            f"waiting here: {quote_names(waiting[:5])}{nearest(run_id, waiting)}"
-        )
+    def __init__(self, run_id: str, *, store: str = "") -> None:
+        where = f" in {store}" if store else ""
+        super().__init__(f"there is no run `{run_id}`{where}; list the runs to see which there are")
         self.run_id = run_id
-        self.waiting = tuple(waiting)
         self.store = store
 
 

@@ -1412,6 +1412,40 @@ export interface components {
                 string | null
             ];
             timestamp: number;
+            /** @default null */
+            opens: components["schemas"]["OpenedHistory"] | null;
+            /** @default rewritten */
+            policy: string;
+            /** @default false */
+            hides_transfers: boolean;
+            /** @default [] */
+            reads: ([
+                number,
+                number,
+                "bare" | "rewritten" | "same"
+            ] | (components["schemas"]["SystemMessage"] | components["schemas"]["UserMessage"] | components["schemas"]["AssistantMessage"] | components["schemas"]["ToolMessage"]))[];
+            /** @default null */
+            value_changes: components["schemas"]["ValueChanges"] | null;
+        };
+        /**
+         * OpenedHistory
+         * @description The beginning of the history of a nested flow, if it is not that of the agent around it.
+         */
+        OpenedHistory: {
+            /** @enum {unknown} */
+            kind: "branch" | "new";
+            /** @default [] */
+            input: (components["schemas"]["SystemMessage"] | components["schemas"]["UserMessage"] | components["schemas"]["AssistantMessage"] | components["schemas"]["ToolMessage"])[];
+        };
+        /**
+         * ValueChanges
+         * @description Changes to the run's values, recorded in the event of the step that made them.
+         */
+        ValueChanges: {
+            /** @default {} */
+            written: Record<string, never>;
+            /** @default [] */
+            removed: string[];
         };
         /**
          * AgentResponded
@@ -1458,16 +1492,8 @@ export interface components {
             speech: components["schemas"]["SpeechInterval"] | null;
             /** @default  */
             response_id: string;
-        };
-        /**
-         * ValueChanges
-         * @description Changes to the run's values, recorded in the event of the step that made them.
-         */
-        ValueChanges: {
-            /** @default {} */
-            written: Record<string, never>;
-            /** @default [] */
-            removed: string[];
+            /** @default  */
+            correction: string;
         };
         /**
          * TokenLogprob
@@ -1481,32 +1507,19 @@ export interface components {
         };
         /**
          * RequestRecord
-         * @description The request that a response answers, without what the log has elsewhere.
+         * @description The parts of the request that a response answers which the log does not have elsewhere.
          *
-         *         `batonkit.flow.requests` restores the request. Contents are named by their hashes; those that no other event has are
-         *         in `contents` of the first record that names them.
+         *         The messages are what the agent read of the log. `batonkit.flow.requests` restores the request.
          */
         RequestRecord: {
             /** @default  */
-            base: string;
-            /** @default  */
-            base_run: string;
-            /** @default 0 */
-            kept: number;
-            /** @default [] */
-            added: string[];
-            /** @default  */
-            digest: string;
-            /** @default 0 */
-            start: number;
-            /** @default  */
-            start_digest: string;
-            /** @default rewritten */
-            policy: string;
-            /** @default 0 */
-            entries: number;
-            /** @default  */
             parts: string;
+            /** @default null */
+            messages: ([
+                number,
+                number,
+                "bare" | "rewritten" | "same"
+            ] | string)[] | null;
             /** @default {} */
             contents: Record<string, never>;
         };
@@ -1646,6 +1659,8 @@ export interface components {
             /** @default false */
             is_unknown_tool: boolean;
             /** @default false */
+            is_disabled: boolean;
+            /** @default false */
             is_task_call: boolean;
         };
         /**
@@ -1702,6 +1717,8 @@ export interface components {
             reason: string;
             /** @default null */
             value_changes: components["schemas"]["ValueChanges"] | null;
+            /** @default false */
+            shows_payload: boolean;
         };
         /**
          * TaskOpened

@@ -343,7 +343,7 @@ async def test_a_thread_continues_in_the_same_context_also_after_a_restart(tmp_p
             remote = RemoteAgent(url, name="Echo", description="Echoes.")
             async with _router(remote, tmp_path / "here.db") as runner:
                 result = await runner.run(text, thread=thread)
-                assert (await runner.replay(result.run_id)).output == result.output
+                assert (await runner.runs.replay(result.run_id)).output == result.output
             await remote.close()
             return result.output
 

@@ -210,7 +210,7 @@ async def test_streamed_text_is_delivered_immediately_and_not_again_after_a_resu
 
     assert await texts(runner.stream("hi", run_id="r")) == ["one ", "two"]
     assert await texts(runner.stream_resume("r", "yes")) == ["three"]
-    assert [event.message.content for event in await runner.events("r") if isinstance(event, AgentResponded)] == [
+    assert [event.message.content for event in await runner.runs.events("r") if isinstance(event, AgentResponded)] == [
         "one two",
         "three",
     ]
@@ -226,4 +226,4 @@ async def test_a_declined_task_ends_the_run_with_its_reason() -> None:
     runner = Runner(Specialist(), store="memory:")
     with pytest.raises(TaskDeclinedError, match="not my field"):
         await runner.run("hi", run_id="r")
-    assert transcript(await runner.events("r"))[-1] == "run failed with TaskDeclinedError: not my field"
+    assert transcript(await runner.runs.events("r"))[-1] == "run failed with TaskDeclinedError: not my field"

@@ -188,7 +188,7 @@ async def test_a_function_is_called_once_across_resumes_and_replays() -> None:
     assert (result.output, len(model.requests)) == ("enough", 2)
     # Each decision runs to its question and once more with the answer; recorded ones do not run again.
     assert calls == [1, 1, 1, 1]
-    replayed = await runner.replay(result.events)
+    replayed = await runner.runs.replay(result.events)
     assert (replayed.output, replayed.values["decided"], len(calls)) == ("enough", 4, 4)
     assert sum(isinstance(event, StepCompleted) for event in result.events) == 2
 
@@ -204,7 +204,7 @@ async def test_a_behavior_waits_for_interrupts_of_tools() -> None:
 async def test_a_fork_decides_again_after_an_edited_result() -> None:
     runner = Runner(Agent("A", tools=TOOLS, model=ScriptedModel([ROME]), tool_use_behavior="stop_on_first"))
     result = await runner.run("hi")
-    forked = await runner.fork(result.events, edit={"1/m1.0": "rain"})
+    forked = await runner.runs.fork(result.events, edit={"1/m1.0": "rain"})
     assert (await runner.resume(forked)).output == "rain"
 
 

@@ -333,7 +333,7 @@ async def test_a_tool_result_can_contain_values() -> None:
     runner, _ = make_runner(find, calls=["find"])
     result = await runner.run("hi")
     assert result.values == {"where": "here"}
-    assert (await runner.replay(result.events)).values == {"where": "here"}
+    assert (await runner.runs.replay(result.events)).values == {"where": "here"}
 
 
 async def test_a_transfer_of_a_tool_to_an_unknown_agent_ends_the_run() -> None:

@@ -121,7 +121,7 @@ async def test_on_handoff_is_called_once_even_across_resumes_and_replays() -> No
     assert callback.calls == [()]
     result = await runner.resume(suspended.run_id, "yes")
     assert (result.output, callback.calls) == ("B is done", [()])
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert callback.calls == [()]
 
 

@@ -202,9 +202,9 @@ async def test_the_summarizer_counts_for_the_limits_and_a_replay_raises_the_same
     with pytest.raises(LimitError) as raised:
         await runner.run("go", run_id="r")
 
-    events = await runner.events("r")
+    events = await runner.runs.events("r")
     with pytest.raises(LimitError) as replayed:
-        await runner.replay(decode_log(encode_log(events)))
+        await runner.runs.replay(decode_log(encode_log(events)))
     assert str(replayed.value).partition("\n")[0] == str(raised.value).partition("\n")[0]
 
 
@@ -240,7 +240,7 @@ async def test_failed_summaries_replay_with_their_model_calls_and_the_values_tha
 
     calls = [event.failed_calls for event in result.events if isinstance(event, AgentResponded)]
     assert sorted(calls) == [0] * 8 + [1]
-    replayed = await runner.replay(decode_log(encode_log(result.events)))
+    replayed = await runner.runs.replay(decode_log(encode_log(result.events)))
     assert replayed.values == result.values == {"failures": 1}
     assert replayed._run.meter.model_calls == result._run.meter.model_calls == 12
 
@@ -311,7 +311,7 @@ async def test_a_function_may_use_steps_values_and_interrupts() -> None:
 
     assert [event.text for event in compactions(result.events)] == [HEADING + "Ada: all"]
     assert (asked, result.values) == (["step"], {"note": "all"})
-    assert (await runner.replay(decode_log(encode_log(result.events)))).values == {"note": "all"}
+    assert (await runner.runs.replay(decode_log(encode_log(result.events)))).values == {"note": "all"}
 
 
 # --- one history: threads, forks, branches, nested runs
@@ -339,7 +339,7 @@ async def test_later_runs_of_a_thread_read_the_summary() -> None:
     assert seen[2][0] == HEADING + "facts 0"
     assert seen[4] == [HEADING + "facts 0 1 2", "3 " + "z" * 60, "yes " + "y" * 40, "4 " + "z" * 60]
     assert len(await runner.thread("t").messages()) == 10
-    replayed = await runner.replay(results[-1].run_id)
+    replayed = await runner.runs.replay(results[-1].run_id)
     assert (replayed.output, replayed.events) == (results[-1].output, results[-1].events)
 
 
@@ -383,14 +383,14 @@ async def test_a_fork_after_a_summary_reads_it() -> None:
     result = await runner.run("go", run_id="r")
     at = next(place for place, event in enumerate(result.events) if isinstance(event, HistoryCompacted)) + 1
 
-    fork = await runner.fork(result.events, at=at, run_id="fork")
+    fork = await runner.runs.fork(result.events, at=at, run_id="fork")
     model.fast_forward(result.events[:at])
     again = await runner.resume(fork)
     assert again.output == "done"
     assert [event.upto for event in compactions(again.events)] == [EventRef("fork", "1/m3"), EventRef("fork", "1/m6")]
     assert texts(model.requests[9].messages)[0] == HEADING + "first"
 
-    edited = await runner.fork(result.events, edit={"1/m6/compact": "edited"}, run_id="edited")
+    edited = await runner.runs.fork(result.events, edit={"1/m6/compact": "edited"}, run_id="edited")
     model.fast_forward(result.events[:at])
     await runner.resume(edited)
     assert texts(model.requests[-4].messages)[0] == "edited"
@@ -544,7 +544,7 @@ async def test_stored_requests_are_restored_with_their_summaries() -> None:
     runner, model = chat(*["yes " + "y" * 40] * 4)
     results = [await runner.run(f"{number} " + "z" * 60, thread="t") for number in range(4)]
 
-    restored = [(await runner.requests(result.run_id))["1/m1"] for result in results]
+    restored = [(await runner.runs.requests(result.run_id))["1/m1"] for result in results]
     assert [each.messages for each in restored] == [tuple(request.messages) for request in model.requests]
     assert restored[-1].sources[0].key == "1/m1/compact"
 
@@ -560,7 +560,7 @@ async def test_a_summary_whose_response_is_missing_is_a_mismatch() -> None:
     broken = encode_log(result.events).replace(b'"upto":{"run_id":"r","key":"1/m', b'"upto":{"run_id":"r","key":"9/m')
 
     with pytest.raises(ReplayMismatchError, match="a summary up to 9/m"):
-        await runner.replay(decode_log(broken))
+        await runner.runs.replay(decode_log(broken))
 
 
 async def test_a_compacted_run_survives_crashes_after_every_event() -> None:

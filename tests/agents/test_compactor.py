@@ -56,7 +56,7 @@ async def test_a_long_activation_resumes_from_any_point() -> None:
         recorded = decode_log(encode_log(result.events[:length]))
         resumed, rest = long_run(300)
         rest.fast_forward(recorded)
-        again = await resumed.resume(resumed.load_log(recorded))
+        again = await resumed.resume(await resumed.runs.load(recorded))
         assert [list(request.messages) for request in rest.requests] == [
             list(request.messages) for request in model.requests[len(model.requests) - len(rest.requests) :]
         ]

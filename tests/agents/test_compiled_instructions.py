@@ -99,5 +99,5 @@ async def test_the_steps_of_an_instructions_function_belong_to_its_turn() -> Non
     runner = Runner(agent, model=model, store=store)
     assert (await runner.resume("r")).output == "done"
     assert [request.instructions for request in model.requests] == ["turn 3", "turn 4"]
-    assert (await runner.replay("r")).output == "done"
+    assert (await runner.runs.replay("r")).output == "done"
     assert turns == [1, 2, 3, 4]

@@ -109,7 +109,7 @@ async def test_conditions_are_recorded_and_stay_the_same_after_a_resume() -> Non
     assert [event.content for event in result.events if isinstance(event, ToolReturned)] == ["True", "refunded"]
     assert [each.disabled_tools for each in responses(result.events)] == [(), ("refund",)]
     settings["is_on"] = True
-    assert (await runner.replay(result.events)).output == "done"
+    assert (await runner.runs.replay(result.events)).output == "done"
 
 
 async def test_a_forced_tool_that_is_disabled_is_not_forced() -> None:
@@ -158,7 +158,7 @@ async def test_tools_of_a_toolset_have_conditions() -> None:
     runner = Runner(Agent("A", model=model, tools=[Tools()]), store="memory:")
     result = await runner.run("hi")
     assert tool_names(model) == [["look_up"], ["look_up"]]
-    assert (await runner.replay(result.run_id)).output == "done"
+    assert (await runner.runs.replay(result.run_id)).output == "done"
 
 
 async def test_values_that_a_condition_writes_are_recorded_with_the_turn() -> None:
@@ -169,7 +169,7 @@ async def test_values_that_a_condition_writes_are_recorded_with_the_turn() -> No
     runner = Runner(Agent("A", model=ScriptedModel([call("refund"), "done"]), tools=[refund(count)]))
     result = await runner.run("hi")
     assert result.values["turns"] == 2
-    assert (await runner.replay(result.events)).values["turns"] == 2
+    assert (await runner.runs.replay(result.events)).values["turns"] == 2
 
 
 async def test_an_error_in_is_enabled_ends_the_run_and_names_the_tool() -> None:

@@ -112,7 +112,7 @@ async def test_recorded_calls_are_replayed_without_loading_the_toolset() -> None
     runner = Runner(Agent("A", tools=[toolset], model=model))
     result = await runner.run("hi")
     empty = FakeToolset()
-    replayed = await Runner(Agent("A", tools=[empty], model=model)).replay(result.events)
+    replayed = await Runner(Agent("A", tools=[empty], model=model)).runs.replay(result.events)
     assert replayed.output == "done"
     assert (empty.load_count, empty.close_count) == (0, 0)
 
@@ -125,7 +125,7 @@ async def test_an_unrecorded_call_is_executed_when_the_run_is_resumed() -> None:
     position = next(index for index, event in enumerate(result.events) if isinstance(event, AgentResponded))
     later = FakeToolset(look_up)
     runner = Runner(Agent("A", tools=[later], model=ScriptedModel(["done"])))
-    resumed = await runner.resume(runner.load_log(result.events[: position + 1]))
+    resumed = await runner.resume(await runner.runs.load(result.events[: position + 1]))
     assert resumed.output == "done"
     assert later.load_count == 2
 
@@ -137,7 +137,7 @@ async def test_a_suspended_call_does_not_load_its_toolset() -> None:
     result = await runner.run("hi")
     assert result.status == "suspended"
     assert (toolset.load_count, toolset.close_count) == (1, 1)
-    assert (await runner.replay(result.events)).status == "suspended"
+    assert (await runner.runs.replay(result.events)).status == "suspended"
     assert (await runner.resume(result.run_id)).status == "suspended"
     assert toolset.load_count == 1
     assert (await runner.resume(result.run_id, True)).output == "done"
@@ -150,9 +150,9 @@ async def test_a_call_of_an_unknown_tool_is_still_an_error_in_a_replay() -> None
     runner = Runner(Agent("A", tools=[FakeToolset(look_up)], model=model))
     with pytest.raises(UnknownToolError):
         await runner.run("hi", run_id="r")
-    events = await runner.events("r")
+    events = await runner.runs.events("r")
     with pytest.raises(UnknownToolError):
-        await runner.replay([event for event in events if type(event).__name__ != "RunFailed"])
+        await runner.runs.replay([event for event in events if type(event).__name__ != "RunFailed"])
 
 
 @pytest.mark.parametrize("own", [look_up, None])

@@ -77,7 +77,7 @@ async def test_a_passing_guardrail_changes_nothing_and_its_verdict_is_in_the_res
     # It checks the messages that the agent reads, once per activation and not in every turn.
     assert [[text_of(message.content) for message in messages] for messages in check.seen] == [["go"]]
     assert len(model.requests) == 2
-    replayed = await runner.replay(result.events)
+    replayed = await runner.runs.replay(result.events)
     assert (replayed.output, len(check.seen)) == ("done", 1)
 
 
@@ -232,7 +232,7 @@ async def test_all_guardrails_finish_and_the_first_in_the_list_decides(mode: Any
     assert isinstance(error, GuardrailTrippedError)
     assert error.reason == "first"
     assert [said.name for said in result.guardrail_results] == ["second", "third", "first"]
-    again = Runner(desk).load_log(result.events)
+    again = await Runner(desk).runs.load(result.events)
     assert again == result.run_id
     with pytest.raises(GuardrailTrippedError, match="first"):
         await runner.resume(result.run_id)
@@ -330,14 +330,14 @@ async def test_a_negative_verdict_is_final_after_a_resume(mode: Any) -> None:
     # Also in another process, and if the first one died before all verdicts were recorded.
     shortened = [event for event in decode_log(encode_log(result.events)) if "unrecorded" not in event.key]
     other = Runner(with_guardrails(Agent("Desk", model=model), input_guardrails=[unrecorded, check], mode=mode))
-    other.load_log(shortened)
+    await other.runs.load(shortened)
     with pytest.raises(GuardrailTrippedError) as caught:
         await other.resume(result.run_id)
     assert isinstance(error, GuardrailTrippedError)
     assert (str(caught.value), caught.value.verdict) == (str(error), error.verdict)
     assert (len(check.seen), len(unrecorded.seen), len(model.requests)) == (1, 1, asked)
     with pytest.raises(GuardrailTrippedError):
-        await runner.replay(result.events)
+        await runner.runs.replay(result.events)
 
 
 @MODES
@@ -358,7 +358,7 @@ async def test_guardrails_do_not_run_again_after_an_interrupt_of_the_agent(mode:
         GuardrailVerdict(True, info=1),
         GuardrailVerdict(True),
     ]
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert (len(before.seen), len(after.seen)) == (1, 1)
 
 
@@ -388,7 +388,7 @@ async def test_each_guardrail_can_interrupt_with_its_own_question(mode: Any) -> 
     assert [each.payload for each in result.interrupts] == ["third"]
     result = await runner.resume(result.run_id, "yes")
     assert (result.output, [said.name for said in result.guardrail_results]) == ("done", ["first", "second"])
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
 
 
 @MODES
@@ -404,7 +404,7 @@ async def test_values_a_guardrail_writes_are_recorded_with_its_verdict(mode: Any
     assert recorded.value_changes is not None
     assert recorded.value_changes.written == {"mood": "calm"}
     other = Runner(with_guardrails(Agent("Desk", model=model, tools=[ask]), input_guardrails=[check], mode=mode))
-    other.load_log(decode_log(encode_log(result.events)))
+    await other.runs.load(decode_log(encode_log(result.events)))
     assert (await other.resume(result.run_id, "yes")).values == {"mood": "calm"}
 
 
@@ -412,7 +412,7 @@ async def test_a_replay_without_a_recorded_verdict_does_not_call_the_guardrail()
     result = await Runner(Agent("Desk", model=ScriptedModel(["hi"]))).run("go")
     check = RecordingGuardrail("new")
     with pytest.raises(ReplayMismatchError):
-        await Runner(with_guardrails(Agent("Desk"), input_guardrails=[check]), model=ScriptedModel([])).replay(
+        await Runner(with_guardrails(Agent("Desk"), input_guardrails=[check]), model=ScriptedModel([])).runs.replay(
             result.events
         )
     assert check.seen == []
@@ -526,7 +526,7 @@ async def test_a_guarded_agent_keeps_the_settings_of_the_agent() -> None:
     # history="none": it checks only the messages that the agent reads.
     assert [list(messages) for messages in check.seen] == [list(model.requests[1].messages)]
     assert [spec.name for spec in model.requests[1].tools] == ["ask", "transfer_to_agent", "to_expert"]
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
 
 
 async def test_functions_of_a_guarded_agent_can_return_agents() -> None:
@@ -568,7 +568,7 @@ async def test_guardrails_combine_with_then_transfer_on_both_sides(mode: Any) ->
     )
     result = await runner.run("go")
     assert (result.output, [said.agent for said in result.guardrail_results]) == ("well done", ["Worker"])
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
 
     check = RecordingGuardrail("j", GuardrailVerdict(False, "sloppy"))
     model = ScriptedModel({"Worker": ["work"], "Boss": ["who did that?"]})
@@ -588,7 +588,7 @@ async def test_guardrails_combine_with_then_transfer_on_both_sides(mode: Any) ->
             "For context: [Worker] `transfer_to_agent` tool returned result: successfully transferred to agent [Boss].",
         ]
     )
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     with pytest.raises(SetupError, match=r"then_transfer\(with_guardrails\(…\), to=…\)"):
         with_guardrails(then_transfer(Agent("Worker"), to="Boss"), output_guardrails=[check])
 

@@ -54,7 +54,7 @@ async def test_the_arguments_leave_the_same_log_as_the_wrapper(parallel: bool) -
         runner = Runner(agent)
         suspended = await runner.run("go")
         results.append(await runner.resume(suspended.run_id, "yes"))
-        await runner.replay(results[-1].events)
+        await runner.runs.replay(results[-1].events)
     assert keys_of(results[0].events) == keys_of(results[1].events)
     assert results[0].guardrail_results == results[1].guardrail_results
     assert [(said.stage, said.name) for said in results[0].guardrail_results] == [("input", "j"), ("output", "short")]

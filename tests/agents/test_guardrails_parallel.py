@@ -230,7 +230,7 @@ async def test_an_agent_that_never_calls_its_model_is_checked_before_it_finishes
     )
     result = await runner.run("go")
     assert result.output == "from memory"
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
 
 
 async def test_parallel_guardrails_can_be_nested() -> None:
@@ -349,4 +349,4 @@ async def test_middleware_inside_parallel_guardrails_keeps_its_recorded_results(
     result = await runner.run("go")
     result = await runner.resume(result.run_id, "yes")
     assert (result.output, len(model.requests), len(check.seen)) == ("final", 2, 1)
-    assert (await runner.replay(result.events)).output == "final"
+    assert (await runner.runs.replay(result.events)).output == "final"

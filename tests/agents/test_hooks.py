@@ -147,7 +147,7 @@ async def test_hooks_are_not_called_again_after_a_resume_or_in_a_replay() -> Non
     new = [entry for entry in hooks.lines[len(before) :] if not entry.startswith("tool start")]
     assert new == ["tool end ask yes", "model start B 7", "model end B", "agent end B done", "run end B done"]
     count = len(hooks.lines)
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert len(hooks.lines) == count
 
 
@@ -246,16 +246,16 @@ async def test_values_written_by_a_hook_are_not_recorded_with_the_tool_result() 
         def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> None:
             ctx.values.set("started", 1)
 
-    def new_runner() -> Runner:
-        steps = [call("look_up", city="Rome"), "Sunny."]
-        return Runner(Agent("A", tools=[look_up]), model=ScriptedModel(steps), hooks=WritingHooks())
+    def new_runner(model: ScriptedModel) -> Runner:
+        return Runner(Agent("A", tools=[look_up]), model=model, hooks=WritingHooks())
 
-    uninterrupted = await new_runner().run("Go.")
+    steps = [call("look_up", city="Rome"), "Sunny."]
+    uninterrupted = await new_runner(ScriptedModel(steps)).run("Go.")
     position = next(index for index, event in enumerate(uninterrupted.events) if isinstance(event, ToolReturned))
-    runner = new_runner()
-    assert isinstance(runner.model, ScriptedModel)
-    runner.model.fast_forward(uninterrupted.events[:position])
-    resumed = await runner.resume(runner.load_log(uninterrupted.events[:position]))
+    model = ScriptedModel(steps)
+    model.fast_forward(uninterrupted.events[:position])
+    runner = new_runner(model)
+    resumed = await runner.resume(await runner.runs.load(uninterrupted.events[:position]))
     returned = [
         event for result in (uninterrupted, resumed) for event in result.events if isinstance(event, ToolReturned)
     ]

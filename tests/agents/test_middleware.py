@@ -317,7 +317,9 @@ async def test_a_response_is_recorded_before_its_middleware_suspends_the_run(ver
     result = await Runner(Agent("A", model=model, middleware=[AskAfter(calls)]), store=store).resume("r", verdict)
     assert result.output == ("draft" if verdict else "withheld")
     assert (len(model.requests), result.usage.total.input_tokens, result.values["asked"]) == (1, 5, "draft")
-    replayed = await Runner(Agent("A", model=model, middleware=[AskAfter(calls)]), store=store).replay(result.events)
+    replayed = await Runner(Agent("A", model=model, middleware=[AskAfter(calls)]), store=store).runs.replay(
+        result.events
+    )
     assert (replayed.output, calls["model"]) == (result.output, 2)
     assert [e.response_id for e in replayed.events if isinstance(e, AgentResponded)] == ["r1" if verdict else ""]
 
@@ -339,7 +341,7 @@ async def test_middleware_does_not_run_again_for_recorded_calls() -> None:
     # The activation and the suspended tool call run again; recorded calls do not.
     assert order == ["+m activation", "+m tool", "-m tool", "+m model", "-m model", "-m activation"]
     order.clear()
-    await Runner(inner).replay(result.events)
+    await Runner(inner).runs.replay(result.events)
     assert order == ["+m activation", "-m activation"]
 
 
@@ -518,7 +520,7 @@ async def test_an_activation_that_fails_can_be_handled_and_replays() -> None:
     assert (result.output, result.status) == ("Sorry: down", "completed")
     # The messages of the failed attempt are not part of the history.
     assert [message.content for message in result.messages] == ["hi", "Sorry: down"]
-    replayed = await one_agent(ScriptedModel([]), OnError(), tools=[look]).replay(result.events)
+    replayed = await one_agent(ScriptedModel([]), OnError(), tools=[look]).runs.replay(result.events)
     assert (replayed.output, replayed.messages) == (result.output, result.messages)
 
 
@@ -541,7 +543,7 @@ async def test_an_agent_can_be_run_again_by_middleware() -> None:
         "1/mw:again/2/m1",
         "1/mw:again/3/m1",
     ]
-    replayed = await one_agent(ScriptedModel([]), Retry(), tools=[look]).replay(result.events)
+    replayed = await one_agent(ScriptedModel([]), Retry(), tools=[look]).runs.replay(result.events)
     assert replayed.messages == result.messages
     # The replay raises the recorded errors again.
     assert seen == [(True, "down")] * 4
@@ -607,7 +609,7 @@ async def test_values_set_by_middleware_survive_a_replay() -> None:
 
     runner = one_agent(ScriptedModel([call("look"), "x"]), SetValues(), tools=[look])
     result = await runner.run("hi")
-    replayed = await runner.replay(result.events)
+    replayed = await runner.runs.replay(result.events)
     assert (result.values, replayed.values) == ({"model": 1, "tool": 2},) * 2
 
 
@@ -739,7 +741,7 @@ async def test_a_failed_next_counts_as_a_model_call_in_the_log() -> None:
         result = await Runner(agent, limits=Limits(model_calls=4)).run("hi")
         assert [e.model_calls for e in result.events if isinstance(e, AgentResponded)] == [2, 2]
         with pytest.raises(LimitError):
-            await Runner(agent, limits=Limits(model_calls=3)).replay(result.events)
+            await Runner(agent, limits=Limits(model_calls=3)).runs.replay(result.events)
 
 
 async def test_a_tool_error_that_middleware_has_seen_is_raised_again_by_a_resume() -> None:

@@ -38,7 +38,7 @@ async def test_values_changed_by_a_failed_agent_are_kept_after_a_resume() -> Non
     (failed,) = [event for event in suspended.events if isinstance(event, StepCompleted)]
     assert failed.value_changes == ValueChanges({"written": True}, ("deleted",))
     other = make_runner(ScriptedModel({"Boss": ["noted"]}))
-    result = await other.resume(other.load_log(decode_log(encode_log(suspended.events))), "yes")
+    result = await other.resume(await other.runs.load(decode_log(encode_log(suspended.events))), "yes")
     assert (result.output, result.values) == ("noted", suspended.values)
 
 

@@ -10,10 +10,13 @@ import msgspec
 from tests.architecture.shape import PACKAGE
 
 from batonkit.mcp import TokenStore
-from batonkit.stores import Store
+from batonkit.stores import FullStore
 
-PROTOCOLS: tuple[type, ...] = (Store, TokenStore)
-"""Protocols whose docstrings hold for the classes that implement them."""
+PROTOCOLS: dict[str, tuple[type, ...]] = {
+    "TokenStore": (TokenStore,),
+    "Store": inspect.getmro(FullStore),
+}
+"""Protocols whose docstrings hold for the classes that implement them, by the end of their names."""
 
 NOT_FOR_PROGRAMS = frozenset(
     {"__init__", "__main__", "__pycache__", "cli", "py", "arguments", "lazy", "propagation", "version", "wording"}
@@ -139,6 +142,9 @@ def _field_docstrings(owner: type) -> set[str]:
 
 def _inherited_doc(owner: type, member: str) -> str:
     """Join the docstrings of a method in a class, its bases and the protocol that it implements."""
-    owners = (*owner.__mro__, *(protocol for protocol in PROTOCOLS if owner.__name__.endswith(protocol.__name__)))
+    owners = (
+        *owner.__mro__,
+        *(each for end, parts in PROTOCOLS.items() if owner.__name__.endswith(end) for each in parts),
+    )
     docs = (inspect.getdoc(vars(base)[member]) for base in owners if member in vars(base))
     return "\n".join(doc for doc in docs if doc)

@@ -127,7 +127,7 @@ new_handoff: Any = handoff
             lambda: new_runner(A).run_sync("hi", run_id=["x"]),
             "Runner.run_sync() has run_id=['x']; give a string or None",
         ),
-        (lambda: asyncio.run(new_runner(A).fork("x", at="x")), "Runner.fork() has at='x'; give an integer or None"),
+        (lambda: asyncio.run(new_runner(A).runs.fork("x", at="x")), "Runs.fork() has at='x'; give an integer or None"),
     ],
 )
 def test_a_mistake_is_named_with_what_to_write(mistake: Callable[[], Any], message: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from operator import attrgetter
 from typing import Any
 
 import click
@@ -479,7 +480,7 @@ def on_runner(method: str) -> Callable[..., Any]:
 
     def called(*args: Any, **options: Any) -> Any:
         async def run() -> Any:
-            made = getattr(new_runner(), method)(*args, **options)
+            made = attrgetter(method)(new_runner())(*args, **options)
             if inspect.isawaitable(made):
                 return await made
             if hasattr(made, "__aenter__"):
@@ -512,18 +513,20 @@ METHODS = tuple(
         ("submit", {"input": "hi"}, {**RUN_ARGS, "not_before": "object?", "priority": "integer"}),
         ("resume", {"run_id": "x"}, {"run_id": "nothing", "answers": "nothing", **RESUME_ARGS}),
         ("stream_resume", {"run_id": "x"}, {"run_id": "nothing", "answers": "nothing", **RESUME_ARGS}),
-        ("drive", {"run_id": "x"}, {"run_id": "nothing", "accept_changes": "flag", "worker": "text?"}),
-        ("stream_drive", {"run_id": "x"}, {"run_id": "nothing", "accept_changes": "flag", "worker": "text?"}),
-        ("answer", {"run_id": "x", "answers": 1}, {"run_id": "nothing", "answers": "nothing", "values": "nothing?"}),
-        ("cancel", {"run_id": "x"}, {"run_id": "nothing", "when": "choice"}),
-        ("recover", {}, {"max_concurrency": "count"}),
-        ("fork", {"run": "x"}, {"run": "nothing", "at": "nothing", "edit": "nothing", "run_id": "nothing"}),
-        ("replay", {"run": "x"}, {"run": "nothing"}),
-        ("events", {"run_id": "x"}, {"run_id": "nothing"}),
-        ("watch", {"run_id": "x"}, {"run_id": "nothing", "after": "nothing"}),
-        ("load_log", {}, {"events": "nothing"}),
+        ("runs.drive", {"run_id": "x"}, {"run_id": "nothing", "accept_changes": "flag", "worker": "text?"}),
+        ("runs.stream_drive", {"run_id": "x"}, {"run_id": "nothing", "accept_changes": "flag", "worker": "text?"}),
+        (
+            "runs.answer",
+            {"run_id": "x", "answers": 1},
+            {"run_id": "nothing", "answers": "nothing", "values": "nothing?"},
+        ),
+        ("runs.cancel", {"run_id": "x"}, {"run_id": "nothing", "when": "choice"}),
+        ("runs.fork", {"run": "x"}, {"run": "nothing", "at": "nothing", "edit": "nothing", "run_id": "nothing"}),
+        ("runs.replay", {"run": "x"}, {"run": "nothing"}),
+        ("runs.events", {"run_id": "x"}, {"run_id": "nothing"}),
+        ("runs.watch", {"run_id": "x"}, {"run_id": "nothing", "after": "nothing"}),
+        ("runs.load", {}, {"events": "nothing"}),
         ("thread", {}, {"id": "text"}),
-        ("with_store", {}, {"store": "address"}),
     )
 )
 

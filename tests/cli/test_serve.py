@@ -75,7 +75,7 @@ def test_an_impossible_store_is_reported_at_the_start(write: Write, baton: Invok
 
 def test_a_lease_is_an_option_for_agents(write: Write, baton: Invoke) -> None:
     write(TEAM)
-    assert make_runner("desk:desk", store=None, model=None, lease=5).lease_seconds == 5
+    assert make_runner("desk:desk", store=None, model=None, lease=5)._repository.ttl == 5
     assert "lease_seconds=5" in baton("serve", "desk:runner", "--lease", "5").stderr
 
 

@@ -208,7 +208,7 @@ async def test_calls_at_once_that_write_the_same_value_come_to_the_same_on_a_rep
     runner = Runner(Agent("A", tools=[early, late]), model=ScriptedModel([[call("early"), call("late")], "done"]))
     result = await runner.run("go")
     assert result.values == {"x": "late"}
-    assert (await runner.replay(result.events)).values == {"x": "late"}
+    assert (await runner.runs.replay(result.events)).values == {"x": "late"}
 
 
 def test_watched_values_know_what_was_done_to_them() -> None:

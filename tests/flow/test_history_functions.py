@@ -89,7 +89,7 @@ async def test_every_owner_accepts_every_form(make: Callable[..., Runner[Any, An
     # A tool reads the history before its call, and the request.
     assert [text_of(message.content) for message in seen] == [read.replace("3", "2") if is_tool else read]
     assert result.status == "completed"
-    await runner.replay(result.events, context="me")
+    await runner.runs.replay(result.events, context="me")
 
 
 @OWNERS
@@ -163,7 +163,7 @@ async def test_a_step_of_a_history_function_is_executed_once() -> None:
     assert (result.output, summaries) == ("read summary 1", [3])
     steps = [event for event in result.events if isinstance(event, StepCompleted)]
     assert [(step.name, step.key) for step in steps] == [("summary", "2/history/step:summary")]
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert summaries == [3]
 
 

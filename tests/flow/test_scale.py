@@ -128,7 +128,7 @@ async def test_ten_thousand_transfers_do_not_recurse() -> None:
     assert (result.status, result.output) == ("completed", "done")
     assert sum(isinstance(event, ControlTransferred) for event in result.events) == 10_000
     assert len(result.events[-2].path) == 10_001
-    assert (await runner.replay(result.events)).output == "done"
+    assert (await runner.runs.replay(result.events)).output == "done"
 
 
 # --- reading histories

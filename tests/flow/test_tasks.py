@@ -440,7 +440,7 @@ async def test_a_task_in_a_workflow_asks_the_user_with_an_interrupt() -> None:
     ]
     # The history from the log alone is the same.
     assert await runner.thread("t").messages() == result.messages
-    replayed = await runner.replay(result.events)
+    replayed = await runner.runs.replay(result.events)
     assert replayed.messages == result.messages
 
 

@@ -132,8 +132,8 @@ async def test_accepts_is_called_once_per_call_across_resume_and_replay() -> Non
     suspended = await runner.run("hi")
     assert len(accepts.calls) == 2
     other = Runner(Agent("A", handoffs=[b]), model=model)
-    result = await other.resume(other.load_log(decode_log(encode_log(suspended.events))), "yes")
-    await other.replay(result.events)
+    result = await other.resume(await other.runs.load(decode_log(encode_log(suspended.events))), "yes")
+    await other.runs.replay(result.events)
     assert (result.output, len(accepts.calls)) == ("done", 2)
     assert [event.result for event in result.events if isinstance(event, StepCompleted)] == ["closed", True]
 
@@ -165,7 +165,7 @@ async def test_accepts_can_use_the_context_and_the_values() -> None:
     runner = Runner(Agent("A", model=model, handoffs=[Agent("B", accepts=accepts)]))
     result = await runner.run("hi", context={"is_open": False})
     assert (result.output, result.values) == ("I stay", {"asked": 1})
-    assert (await runner.replay(result.events)).values == {"asked": 1}
+    assert (await runner.runs.replay(result.events)).values == {"asked": 1}
 
 
 async def test_a_custom_agent_can_decline() -> None:

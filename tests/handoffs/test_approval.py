@@ -55,7 +55,7 @@ class Scenario:
 
     async def resume_log(self, result: RunResult[Any], answers: Any) -> RunResult[Any]:
         """Resume a run of another scenario from its encoded log."""
-        run_id = self.runner.load_log(decode_log(encode_log(result.events)))
+        run_id = await self.runner.runs.load(decode_log(encode_log(result.events)))
         return await self.runner.resume(run_id, answers)
 
 
@@ -288,7 +288,7 @@ async def test_the_target_can_decline_input_that_an_approval_changed() -> None:
     result = await runner.resume(suspended.run_id, Approval(True, arguments={"subject": "heating"}))
     assert (result.output, recorded, seen) == ("I stay", [], ["rent", "heating"])
     assert text_of(model.requests[-1].messages[-1].content) == "Not transferred: [B] declined: only rent"
-    assert (await runner.replay(result.events)).output == "I stay"
+    assert (await runner.runs.replay(result.events)).output == "I stay"
     assert seen == ["rent", "heating"]
 
 

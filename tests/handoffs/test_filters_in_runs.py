@@ -105,7 +105,7 @@ async def test_the_target_continues_with_the_filtered_messages() -> None:
     a = Agent("A", handoffs=[handoff(Agent("B", tools=[ask]), input_filter=replace_by_text("Only this."))])
     suspended = await Runner(a, model=model).run("hi")
     other = Runner(a, model=model)
-    await other.resume(other.load_log(decode_log(encode_log(suspended.events))), "yes")
+    await other.resume(await other.runs.load(decode_log(encode_log(suspended.events))), "yes")
     assert request_texts(model, 1) == ["Only this."]
     assert request_texts(model, 2) == ["Only this.", "", "yes"]
 
@@ -122,7 +122,7 @@ async def test_a_step_in_a_filter_runs_once() -> None:
     result = await run_and_answer(runner)
     assert done == ["summed up"]
     assert request_texts(model, 2) == ["summary 1"]
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert done == ["summed up"]
 
 
@@ -427,7 +427,7 @@ async def test_a_summary_is_requested_once_across_resume_and_replay() -> None:
     writer = ScriptedModel(["In short: the sky was seen."], name="writer")
     runner, model = make_runner(summarize(writer))
     result = await run_and_answer(runner)
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert len(writer.requests) == 1
     assert "Summary of the conversation so far: In short: the sky was seen." in request_texts(model, 2)
     assert "the sky seen" not in "".join(request_texts(model, 2))

@@ -109,7 +109,7 @@ async def test_every_hook_is_called_once_with_its_arguments(is_async: bool) -> N
     a = Agent("A", tools=[work], handoffs=[Agent("B", tools=[ask], hooks=agent_hooks("b"))], hooks=agent_hooks("a"))
     runner = Runner(a, model=model, hooks=set_hooks(RunHooks(), RUN_HOOKS, record, is_async=is_async))
     result = await run_to_completion(runner)
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert [line for line in recorded if line.startswith("on_")] == snapshot(
         [
             "on_run_start A",
@@ -394,7 +394,7 @@ async def test_values_set_by_a_hook_are_recorded(name: str) -> None:
     result = await run_to_completion(runner)
     assert recorded
     assert result.values == dict.fromkeys(recorded, True)
-    assert (await runner.replay(result.events)).values == result.values
+    assert (await runner.runs.replay(result.events)).values == result.values
 
 
 @pytest.mark.parametrize("name", ["on_agent_start", "on_model_start", "on_model_end", "on_handoff", "on_agent_end"])
@@ -409,7 +409,7 @@ async def test_a_step_in_a_hook_runs_once(name: str) -> None:
     runner = Runner(a, model=model, hooks=set_hooks(RunHooks(), [name], step, is_async=True))
     result = await run_to_completion(runner)
     before = len(done)
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert len(done) == before > 0
 
 
@@ -544,6 +544,6 @@ async def test_a_run_can_be_resumed_with_other_hooks(first: Any, then: Any) -> N
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
     suspended = await Runner(a, model=model, hooks=first).run("hi")
     other = Runner(a, model=model, hooks=then)
-    result = await other.resume(other.load_log(suspended.events), "yes")
+    result = await other.resume(await other.runs.load(suspended.events), "yes")
     assert result.output == "done"
-    assert (await other.replay(result.events)).output == "done"
+    assert (await other.runs.replay(result.events)).output == "done"

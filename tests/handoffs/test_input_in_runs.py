@@ -451,7 +451,7 @@ async def test_values_set_by_a_callback_are_recorded() -> None:
     expected = {"count": 1, "subject": "rent", "by": "A"}
     assert suspended.values == expected
     other = Runner(a, model=ScriptedModel({"B": ["done"]}))
-    run_id = other.load_log(decode_log(encode_log(suspended.events)))
+    run_id = await other.runs.load(decode_log(encode_log(suspended.events)))
     assert (await other.resume(run_id, "yes")).values == expected
 
 
@@ -473,6 +473,6 @@ async def test_a_step_in_a_callback_runs_once() -> None:
     done.append("tried again")
     suspended = await runner.resume(live.run_id)
     result = await runner.resume(live.run_id, "yes")
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert (suspended.agent, result.output) == ("B", "done")
     assert done == ["booked", "mailed number 1", "tried again"]

@@ -156,7 +156,7 @@ async def test_values_set_by_a_condition_are_recorded_with_the_turn() -> None:
     assert suspended.values == {"asked": 1}
     result = await runner.resume(suspended.run_id, "yes")
     assert result.values == {"asked": 2}
-    assert (await runner.replay(result.events)).values == {"asked": 2}
+    assert (await runner.runs.replay(result.events)).values == {"asked": 2}
 
 
 # --- conditions that raise
@@ -237,11 +237,11 @@ async def test_a_resumed_turn_uses_the_recorded_conditions(was_on: bool) -> None
     assert response.disabled_handoffs == (() if was_on else ("transfer_to_b",))
 
     other = Runner(team(not was_on), model=model)
-    result = await other.resume(other.load_log(decode_log(encode_log(suspended.events))), "yes")
+    result = await other.resume(await other.runs.load(decode_log(encode_log(suspended.events))), "yes")
     assert result.output == ("B is here" if was_on else "I stay")
     assert len([event for event in result.events if isinstance(event, ControlTransferred)]) == was_on
 
-    replayed = await Runner(team(not was_on, must_not_evaluate=True), model=model).replay(result.events)
+    replayed = await Runner(team(not was_on, must_not_evaluate=True), model=model).runs.replay(result.events)
     assert replayed.output == result.output
     assert transcript(replayed.events) == transcript(result.events)
 
@@ -275,7 +275,7 @@ async def test_a_step_in_a_condition_runs_once_per_turn() -> None:
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, "yes")
     assert len(looked_up) == 2
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert len(looked_up) == 2
 
 
@@ -318,7 +318,7 @@ async def test_handoffs_that_exclude_each_other_may_share_a_name(is_day: bool) -
     assert seen == ([] if is_day else ["lamp"])
     response = next(event for event in result.events if isinstance(event, AgentResponded))
     assert response.disabled_handoffs == (("transfer_to_desk#2",) if is_day else ("transfer_to_desk",))
-    assert (await runner.replay(result.events)).output == result.output
+    assert (await runner.runs.replay(result.events)).output == result.output
 
 
 @pytest.mark.parametrize("is_day", [True, False])

@@ -52,10 +52,9 @@ class Scenario(RunHooks):
         """The number of calls by name."""
         return Counter(name for name, _ in self.calls)
 
-    async def run_to_completion(self, recorded: Iterable[Event] = ()) -> RunResult[Any]:
-        """Run the team, or resume recorded events, and answer interrupts until the run is completed."""
-        events = list(recorded)
-        live = self.runner.stream_resume(self.runner.load_log(events)) if events else self.runner.stream("hi")
+    async def run_to_completion(self, resumed: str | None = None) -> RunResult[Any]:
+        """Run the team, or resume a run, and answer interrupts until the run is completed."""
+        live = self.runner.stream("hi") if resumed is None else self.runner.stream_resume(resumed)
         for _ in range(4):
             await live._drive()
             if live.result.status == "completed":
@@ -217,7 +216,7 @@ async def test_a_failure_in_any_callback_repeats_no_recorded_step(broken: str) -
     with pytest.raises((CallbackError, ModelError), match=broken):
         await live._drive()
     recorded = list(live.result.events)
-    result = await scenario.run_to_completion(recorded)
+    result = await scenario.run_to_completion(live.run_id)
     assert list(result.events[: len(recorded)]) == recorded
     assert steps_of(result.events) == steps_of(expected.events)
     # The filter is not an effect: it is called each time the target's history is built.
@@ -255,7 +254,7 @@ async def test_a_crash_after_any_event_repeats_no_recorded_step(needs_approval: 
         resumed = Scenario(
             responses=[event for event in recorded if isinstance(event, AgentResponded)], needs_approval=needs_approval
         )
-        result = await resumed.run_to_completion(recorded)
+        result = await resumed.run_to_completion(await resumed.runner.runs.load(recorded))
         assert steps_of(result.events) == steps_of(expected.events)
         for name in set(complete.counts) - {"filter"}:
             assert resumed.counts[name] == (not is_recorded(name, recorded)), (length, name)
@@ -265,7 +264,7 @@ async def test_a_replay_calls_nothing() -> None:
     scenario = Scenario(needs_approval=True)
     result = await scenario.run_to_completion()
     before = Counter(scenario.counts)
-    replayed = await scenario.runner.replay(result.events)
+    replayed = await scenario.runner.runs.replay(result.events)
     assert steps_of(replayed.events) == steps_of(result.events)
     assert scenario.counts == before
 

@@ -49,7 +49,7 @@ def _steps() -> dict[str, list[Any]]:
 async def test_usage_is_grouped_by_agent_edge_model_and_tool() -> None:
     runner = _runner(_steps())
     result = await runner.run("refund A-1")
-    events = await runner.events(result.run_id)
+    events = await runner.runs.events(result.run_id)
 
     agents = {row.name: (row.count, row.usage.input_tokens) for row in usage_by(events, "agent")}
     assert agents == {"Desk": (2, 30), "Refunds": (2, 70)}
@@ -68,7 +68,7 @@ async def test_failures_of_an_agent_are_errors_of_its_tools_and_failed_runs() ->
     runner = _runner(steps)
     with pytest.raises(ModelError):
         await runner.run("refund A-1", run_id="failed")
-    rows = usage_by(await runner.events("failed"), "agent")
+    rows = usage_by(await runner.runs.events("failed"), "agent")
     assert {row.name: (row.count, row.failures) for row in rows} == {"Desk": (2, 0), "Refunds": (1, 2)}
 
 
@@ -76,7 +76,7 @@ async def test_failures_of_an_agent_are_errors_of_its_tools_and_failed_runs() ->
 async def test_the_estimate_for_the_policy_of_a_run_is_what_its_agents_read(policy: Any) -> None:
     runner = _runner(_steps(), history=policy)
     result = await runner.run("refund A-1")
-    events, requests = await runner.events(result.run_id), await runner.requests(result.run_id)
+    events, requests = await runner.runs.events(result.run_id), await runner.runs.requests(result.run_id)
     estimates = {each.policy: each.tokens for each in estimate_policies(events)}
     read = sum(estimate_tokens([each for each in request.messages if each]) for request in requests.values())
     assert estimates[policy] == read
@@ -86,7 +86,7 @@ async def test_the_estimate_for_the_policy_of_a_run_is_what_its_agents_read(poli
 async def test_two_runs_are_compared_up_to_the_first_difference() -> None:
     runner = _runner({"Desk": ["Hello.", "Bye."], "Refunds": []})
     first, second = await runner.run("hi", run_id="a"), await runner.run("hi", run_id="b")
-    ours, theirs = await runner.events("a"), await runner.events("b")
+    ours, theirs = await runner.runs.events("a"), await runner.runs.events("b")
     compared = compare_runs(("a", ours), ("b", theirs))
     assert (compared.first.output, compared.second.output) == (first.output, second.output) == ("Hello.", "Bye.")
     assert type(ours[compared.shared]).__name__ == "AgentResponded"
@@ -114,7 +114,7 @@ async def test_a_handoff_says_what_the_receiver_got_of_each_message(
 ) -> None:
     runner = _runner(_steps(), **options)
     result = await runner.run("refund A-1")
-    requests, events = await runner.requests(result.run_id), await runner.events(result.run_id)
+    requests, events = await runner.runs.requests(result.run_id), await runner.runs.events(result.run_id)
     view = view_compared(requests, events, "1/to/m1" if "1/to/m1" in requests else [*requests][2])
     assert view.agent == "Refunds"
     assert view.handoff is not None
@@ -128,7 +128,7 @@ async def test_a_handoff_says_what_the_receiver_got_of_each_message(
 async def test_requests_of_one_agent_keep_the_cache_prefix() -> None:
     runner = _runner(_steps())
     result = await runner.run("refund A-1")
-    requests, events = await runner.requests(result.run_id), await runner.events(result.run_id)
+    requests, events = await runner.runs.requests(result.run_id), await runner.runs.events(result.run_id)
     second = view_compared(requests, events, [*requests][1])
     assert second.handoff is None
     assert second.cache is not None

@@ -62,7 +62,7 @@ async def test_an_approved_call_runs_once_before_the_transfer() -> None:
         ]
     )
     assert (paid, result.values) == ([5, 40], {"refunded": 45})
-    replayed = await runner.replay(decode_log(encode_log(result.events)))
+    replayed = await runner.runs.replay(decode_log(encode_log(result.events)))
     assert (replayed.output, replayed.values, paid) == (result.output, result.values, [5, 40])
 
 

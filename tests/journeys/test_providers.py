@@ -122,7 +122,7 @@ async def run_script(
         runner = Runner(team(), model=later, store=store, prices=False)
     result, rest = await run_until_stopped(runner, stream=stream, resumed=suspended.run_id)
     if store is not None:
-        assert [encode_event(event) for event in await runner.events(result.run_id)] == [
+        assert [encode_event(event) for event in await runner.runs.events(result.run_id)] == [
             encode_event(event) for event in result.events
         ]
         await runner.close()

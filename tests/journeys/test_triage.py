@@ -101,7 +101,7 @@ async def test_a_large_refund_is_approved_in_another_process() -> None:
 
     other_model = ScriptedModel({"Refunds": ["It is on its way."]}, stream=True)
     other = Runner(triage_team(), model=other_model)
-    run_id = other.load_log(decode_log(encode_log(suspended.events)))
+    run_id = await other.runs.load(decode_log(encode_log(suspended.events)))
     async with other.stream_resume(run_id, True, context=recorded) as live:
         delivered = [event async for event in live]
     assert transcript(delivered) == snapshot(
@@ -127,7 +127,7 @@ async def test_a_large_refund_is_approved_in_another_process() -> None:
     assert texts_of(request) == snapshot(["Give me my money back", "For context: [Triage] said: Let me see.."])
     # What the filter hides from the target is still in the result's messages.
     assert "4111 1111 1111 1111" in "".join(text_of(message.content) for message in live.result.messages)
-    replayed = await other.replay(live.result.events)
+    replayed = await other.runs.replay(live.result.events)
     assert (replayed.output, replayed.values, len(recorded)) == ("It is on its way.", {"order": "X1"}, 1)
 
 

@@ -70,7 +70,7 @@ class Execution:
         """Resume a run from its log, or from the store, in a new runner, and run it to its end."""
         self.runner = self.new_runner()
         self.responses = sum(isinstance(event, AgentResponded) and bool(event.model) for event in events)
-        run_id = RUN_ID if self.store is not None else self.runner.load_log(events)
+        run_id = RUN_ID if self.store is not None else await self.runner.runs.load(events)
         return await self._run_to_end(self.runner.stream_resume(run_id, agent_options=self.agent_options), None)
 
     async def _run_to_end(self, live: RunStream[Any], deliver_to: list[Event | Delta] | None) -> RunResult[Any]:

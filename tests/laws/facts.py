@@ -176,11 +176,11 @@ class Thread:
     async def fork(self, run_id: str, pick: int) -> tuple[int, list[str]]:
         """Fork a run at some event and run the fork to its end; return the place, and what all its models said."""
         runner = self.new_runner()
-        events = await runner.events(run_id)
+        events = await runner.runs.events(run_id)
         at = 1 + pick % (len(events) - 1)
         self.model.run = len(self.conversation.runs) - 1
         self.model.taken = sum(isinstance(event, AgentResponded) and event.agent in NAMES for event in events[:at])
-        result = await runner.resume(await runner.fork(run_id, at=at))
+        result = await runner.resume(await runner.runs.fork(run_id, at=at))
         return at, [event.text for event in result.events if isinstance(event, AgentResponded)]
 
 

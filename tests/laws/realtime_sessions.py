@@ -148,7 +148,7 @@ class SessionExecution:
         """Resume the session with a new runner that has only the log; the user sends one more message."""
         runner = self._runner(store)
         if store is None:
-            runner.text_runner.load_log(events)
+            await runner.text_runner.runs.load(events)
         session = runner.resume(RUN_ID, playback=_playback())
         with suppress(BatonError):
             async with session, _consume_events(session) as consumer:
@@ -161,7 +161,7 @@ class SessionExecution:
     async def resume_with_clock(self, events: Sequence[Event], *, store: Store) -> RunResult[Any]:
         """Resume the session in a normal event loop with a store that needs I/O."""
         runner = self._runner(store)
-        await runner.text_runner.fork(events, run_id=RUN_ID)
+        await runner.text_runner.runs.fork(events, run_id=RUN_ID)
         self.environment.has_open_gates = self._never_pauses = True
         session = runner.resume(RUN_ID)
         with suppress(BatonError):

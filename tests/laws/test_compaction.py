@@ -112,7 +112,7 @@ def test_replaying_a_compacted_workflow_reproduces_it(tree: Tree, compaction: Co
 
     for own in (compaction, None):
         replaying = WorkflowTeam(tree, answers_inline=True, compaction=own)
-        replayed = run_in_loop(replaying.runner().replay(decode_log(encode_log(ended.events))))
+        replayed = run_in_loop(replaying.runner().runs.replay(decode_log(encode_log(ended.events))))
 
         assert replayed.events == ended.events
         assert summary_of(replayed) == summary_of(ended.result)

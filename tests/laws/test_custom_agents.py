@@ -96,7 +96,7 @@ class CustomTeam:
 
     async def resume_from(self, events: list[Event]) -> RunResult[Any]:
         runner = self.runner()
-        return await self._answer_all(runner, await runner.resume(runner.load_log(events)))
+        return await self._answer_all(runner, await runner.resume(await runner.runs.load(events)))
 
     async def _answer_all(self, runner: Runner[Any, Any], result: RunResult[Any]) -> RunResult[Any]:
         while result.status == "suspended":
@@ -164,7 +164,7 @@ def test_replaying_custom_agents_reproduces_the_run(programs: tuple[Program, Pro
         return
     before = team.steps_taken.copy()
 
-    replayed = run_in_loop(team.runner().replay(result.events))
+    replayed = run_in_loop(team.runner().runs.replay(result.events))
 
     assert team.steps_taken == before
     assert replayed.events == result.events

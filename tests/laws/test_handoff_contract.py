@@ -53,7 +53,7 @@ class HandoffContract(RuleBasedStateMachine):
     def answer_unknown_interrupt(self) -> None:
         before = self.run.live.events
         with pytest.raises(AnswerError):
-            self.run.resume({"unknown/ask1": True})
+            self.run.refuse_to_resume({"unknown/ask1": True})
         assert self.run.live.events == before
 
     @precondition(lambda self: self.run.status in ("failed", "cancelled"))

@@ -104,7 +104,7 @@ def test_replaying_a_run_with_middleware_reproduces_it(scenario: Scenario, middl
     result = run_in_loop(execution.run())
     assume(result.status == "completed")
     before = execution.environment.effects.copy(), len(execution.model.requests)
-    replayed = run_in_loop(execution.new_runner().replay(result.events))
+    replayed = run_in_loop(execution.new_runner().runs.replay(result.events))
     assert (execution.environment.effects, len(execution.model.requests)) == before
     assert (replayed.events, _summary(replayed)) == (result.events, _summary(result))
 

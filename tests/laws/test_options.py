@@ -53,5 +53,5 @@ def test_options_of_a_run_equal_those_of_the_agents(scenario: Scenario, data: st
     other = Execution(_stripped(scenario))
     resumed = run_in_loop(other.resume_from(decode_log(encode_log(result.events[:length]))))
     assert _summary(resumed) == _summary(expected)
-    replayed = run_in_loop(Execution(_stripped(scenario)).runner.replay(result.events))
+    replayed = run_in_loop(Execution(_stripped(scenario)).runner.runs.replay(result.events))
     assert _summary(replayed) == _summary(expected)

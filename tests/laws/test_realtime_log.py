@@ -46,7 +46,9 @@ def test_a_replayed_session_has_the_same_log(plan: SessionPlan) -> None:
     before = execution.environment.effects.copy(), len(execution.model.requests), len(execution.model.connections)
     if result.status == "completed":
         replayed = run_in_loop(
-            make_realtime_runner(plan.setup, execution.environment, execution.model).text_runner.replay(result.events)
+            make_realtime_runner(plan.setup, execution.environment, execution.model).text_runner.runs.replay(
+                result.events
+            )
         )
         assert replayed.events == result.events
         assert _comparable(replayed) == _comparable(result)

@@ -120,7 +120,7 @@ def test_the_log_records_whether_an_exit_or_a_transfer_was_followed() -> None:
     session, runner = without_a_clock(run_session())
     result = session.result
     assert (result.status, result.output) == ("completed", "the end")
-    replayed = without_a_clock(runner.text_runner.replay(result.events))
+    replayed = without_a_clock(runner.text_runner.runs.replay(result.events))
     assert (replayed.status, replayed.output, replayed.messages) == ("completed", "the end", result.messages)
 
 
@@ -149,7 +149,7 @@ def test_the_chosen_transfer_stays_the_same_after_a_crash() -> None:
         gate.set()
         model = ScriptedRealtimeModel(["I am B."])
         runner = _make_runner(model, wait)
-        async with runner.resume(runner.text_runner.load_log(events)) as session:
+        async with runner.resume(await runner.text_runner.runs.load(events)) as session:
             await session.wait_until_idle()
         return session
 
@@ -173,7 +173,7 @@ def test_messages_recorded_before_an_error_survive_a_resume() -> None:
 
     async def resume_session(events: tuple[Event, ...]) -> RealtimeSession:
         runner = _make_runner(ScriptedRealtimeModel([]), multiple_transfers="error")
-        session = runner.resume(runner.text_runner.load_log(events))
+        session = runner.resume(await runner.text_runner.runs.load(events))
         with suppress(BatonError):
             async with session:
                 pass
@@ -202,7 +202,7 @@ def test_unfinished_calls_beside_an_error_are_in_the_history_after_a_resume() ->
 
     async def resume_session(events: tuple[Event, ...]) -> RealtimeSession:
         runner = _make_runner(ScriptedRealtimeModel([]), multiple_transfers="error")
-        session = runner.resume(runner.text_runner.load_log(events))
+        session = runner.resume(await runner.text_runner.runs.load(events))
         with suppress(BatonError):
             async with session:
                 await rest()

@@ -112,7 +112,7 @@ async def test_two_interrupts_can_be_answered_one_by_one() -> None:
 async def test_replaying_a_run_with_an_interrupt_reproduces_it() -> None:
     runner = Runner(Agent("A", tools=[ask]), model=ScriptedModel([call("ask"), "done"]))
     result = await runner.resume((await runner.run("go")).run_id, "yes")
-    replayed = await runner.replay(result.events)
+    replayed = await runner.runs.replay(result.events)
 
     assert (replayed.output, replayed.events) == (result.output, result.events)
 
@@ -176,7 +176,7 @@ async def test_a_tool_that_returns_a_looked_up_agent_works_after_a_restart() -> 
     a = Agent("A", tools=[fetch, ask])
     result = await Runner(a, extra_agents=[b], model=model).run("go")
     runner = Runner(a, extra_agents=[b], model=model)
-    result = await runner.resume(runner.load_log(result.events), "yes")
+    result = await runner.resume(await runner.runs.load(result.events), "yes")
 
     assert (result.agent, result.output) == ("B", "done")
 
@@ -196,7 +196,7 @@ async def test_a_replay_gives_the_values_that_concurrent_tools_wrote() -> None:
     runner = Runner(Agent("A", tools=[slow, fast]), model=ScriptedModel([[call("slow"), call("fast")], "done"]))
     result = await runner.run("go")
 
-    assert (await runner.replay(result.events)).values == result.values
+    assert (await runner.runs.replay(result.events)).values == result.values
 
 
 async def test_a_replay_makes_no_model_request() -> None:
@@ -204,7 +204,7 @@ async def test_a_replay_makes_no_model_request() -> None:
     runner = Runner(Agent("A"), model=model)
     result = await runner.run("go")
     with pytest.raises(BatonError):
-        await runner.replay([event for event in result.events[:2] if not isinstance(event, AgentResponded)])
+        await runner.runs.replay([event for event in result.events[:2] if not isinstance(event, AgentResponded)])
 
     assert len(model.requests) == 1
 
@@ -221,7 +221,7 @@ async def test_a_replay_runs_no_tool() -> None:
     result = await runner.run("go")
     until_said = next(i for i, event in enumerate(result.events) if isinstance(event, AgentResponded)) + 1
     with pytest.raises(BatonError):
-        await runner.replay(result.events[:until_said])
+        await runner.runs.replay(result.events[:until_said])
 
     assert ran == [1]
 
@@ -246,7 +246,7 @@ async def test_a_replay_does_not_continue_a_tool_whose_interrupt_was_answered() 
     result = await runner.resume((await runner.run("go")).run_id, "yes")
     until_answered = next(i for i, event in enumerate(result.events) if isinstance(event, InterruptAnswered)) + 1
     with pytest.raises(BatonError):
-        await runner.replay(result.events[:until_answered])
+        await runner.runs.replay(result.events[:until_answered])
 
     assert ran == [1]
 

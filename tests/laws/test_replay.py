@@ -21,7 +21,7 @@ def test_replaying_a_completed_run_reproduces_it(scenario: Scenario) -> None:
     assume(result.status == "completed")
     before = execution.environment.effects.copy(), len(execution.model.requests)
 
-    replayed = run_in_loop(execution.new_runner().replay(result.events))
+    replayed = run_in_loop(execution.new_runner().runs.replay(result.events))
 
     assert (execution.environment.effects, len(execution.model.requests)) == before
     assert replayed.events == result.events
@@ -37,7 +37,7 @@ def test_replaying_a_failed_run_raises_the_same_error(scenario: Scenario) -> Non
     before = execution.environment.effects.copy(), len(execution.model.requests)
 
     with pytest.raises(BatonError) as again:
-        run_in_loop(execution.new_runner().replay(result.events))
+        run_in_loop(execution.new_runner().runs.replay(result.events))
 
     assert (execution.environment.effects, len(execution.model.requests)) == before
     assert (type(again.value), str(again.value)) == (type(result.error), str(result.error))
@@ -61,6 +61,6 @@ def test_replaying_any_prefix_of_a_log_has_no_effects(scenario: Scenario) -> Non
 
 async def _replay(execution: Execution, events: Sequence[Event]) -> None:
     try:
-        await execution.new_runner().replay(events)
+        await execution.new_runner().runs.replay(events)
     except BatonError:
         return

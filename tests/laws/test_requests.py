@@ -40,7 +40,7 @@ def _describe(request: ModelRequest | RecordedRequest) -> str:
 
 def check_requests(runner: Runner[Any, Any], run_id: str, sent: Sequence[ModelRequest], status: str) -> None:
     """Compare the restored requests with those that were sent."""
-    restored, events = run_in_loop(runner.requests(run_id)), run_in_loop(runner.events(run_id))
+    restored, events = run_in_loop(runner.runs.requests(run_id)), run_in_loop(runner.runs.events(run_id))
     responses = [event for event in events if isinstance(event, AgentResponded) and event.model]
     assert [*restored] == [event.key for event in responses]
     lost = Counter(map(_describe, sent))
@@ -85,7 +85,7 @@ def test_the_requests_of_any_thread_are_restored_also_after_runs_were_deleted(
     run_in_loop(thread.run_all())
     run_ids = [f"r{number}" for number in range(len(conversation.runs))]
     runner = thread.new_runner()
-    whole = {run_id: run_in_loop(runner.requests(run_id)) for run_id in run_ids}
+    whole = {run_id: run_in_loop(runner.runs.requests(run_id)) for run_id in run_ids}
     restored = [request for requests in whole.values() for request in requests.values()]
     assert Counter(map(_describe, restored)) == Counter(map(_describe, thread.model.requests))
 
@@ -93,7 +93,7 @@ def test_the_requests_of_any_thread_are_restored_also_after_runs_were_deleted(
     for run_id in run_ids[:deleted]:
         run_in_loop(thread.store.delete(run_id))
     for run_id in run_ids[deleted:]:
-        for key, request in run_in_loop(runner.requests(run_id)).items():
+        for key, request in run_in_loop(runner.runs.requests(run_id)).items():
             before = whole[run_id][key]
             remaining = iter(before.messages)
             assert all(message in remaining for message in request.messages), "nothing else, in the same order"

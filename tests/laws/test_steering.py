@@ -1,10 +1,11 @@
 """Laws of messages that steer a run: each is read once, at the recorded place, whatever the agents do."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.unfinished import recover
 
 from batonkit import Agent, Limits, Runner, tool
 from batonkit.context import RunContext
@@ -14,7 +15,7 @@ from batonkit.flow.fold import history_from_log
 from batonkit.messages import UserMessage, pair_calls_with_results, text_of
 from batonkit.runner import Dismiss
 from batonkit.runner.waiting_messages import to_message
-from batonkit.stores import AppendOptions, MemoryStore, RunFlags, Store, WaitMode
+from batonkit.stores import AppendOptions, FullStore, MemoryStore, RunFlags, Store, WaitMode
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call, transfer_to
 
 LIMIT = 100
@@ -81,7 +82,7 @@ async def check_messages(plan: list[str], arrivals: dict[int, WaitMode]) -> None
     store = SendingStore(arrivals)
     runner = store.runner = make_runner(plan, store)
     result = await runner.run("begin", thread="t")
-    while await runner.recover():
+    while await recover(runner):
         pass
     assert await runner.thread("t").waiting() == []
     messages = await runner.thread("t").messages()
@@ -91,13 +92,13 @@ async def check_messages(plan: list[str], arrivals: dict[int, WaitMode]) -> None
     assert said == ["begin", *store.sent]
     assert tuple(entry.message for entry in history_from_log(result.events)) == result.messages
     for record in await runner.thread("t").runs():
-        events = await runner.events(record.run_id)
-        replayed = await runner.replay(record.run_id)
+        events = await runner.runs.events(record.run_id)
+        replayed = await runner.runs.replay(record.run_id)
         assert replayed.events == tuple(events)
         for position, event in enumerate(events):
             if isinstance(event, UserMessageAdded):
                 # A copy of the run up to the message reads it at the same place.
-                fork = await runner.fork(record.run_id, at=position + 1)
+                fork = await runner.runs.fork(record.run_id, at=position + 1)
                 again = await runner.resume(fork)
                 assert [one.key for one in again.events if isinstance(one, UserMessageAdded)][-1] == event.key
 
@@ -111,7 +112,7 @@ async def test_a_steered_run_survives_a_crash_after_every_event() -> None:
             for text in ("louder", "softer"):
                 started = runner._run_started(text, {"thread": "t", "run_id": text})
                 try:
-                    await store.enqueue(to_message(started, "steer", "active"), limit=LIMIT)
+                    await cast("FullStore", store).enqueue(to_message(started, "steer", "active"), limit=LIMIT)
                 except RunExistsError:
                     continue  # An earlier attempt of this call has sent it.
             return "seen"

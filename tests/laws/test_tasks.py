@@ -66,7 +66,7 @@ async def _talk(
         assert result.status == "completed"
         check_requests(oracle, model.requests, skipped=before)
         # The log alone has what each agent read.
-        recorded = (await runner.requests(f"r{number}")).values()
+        recorded = (await runner.runs.requests(f"r{number}")).values()
         assert [each.messages for each in recorded] == [tuple(request.messages) for request in model.requests]
         thread = runner.thread("t")
         assert await thread.active_agent() == oracle.active
@@ -109,8 +109,8 @@ async def _crash_everywhere(turns: tuple[Turn, ...], pick: int, compaction: Comp
         store = await uncrashed.cut(f"r{number}", length)
         model = ScriptedModel({name: steps[taken[name] :] for name, steps in oracle.script.items()})
         runner = make_runner(model, store, compaction=compaction)
-        assert (await runner.drive(f"r{number}")).status == "completed"
-        assert _summary(await runner.events(f"r{number}")) == _summary(original.events), f"after {length} events"
+        assert (await runner.runs.drive(f"r{number}")).status == "completed"
+        assert _summary(await runner.runs.events(f"r{number}")) == _summary(original.events), f"after {length} events"
         # The conversation goes on as if nothing had happened.
         for place, turn in enumerate(turns[number + 1 :], start=number + 1):
             start = "root" if turn.starts_at_root else "active"
@@ -150,13 +150,13 @@ async def _fork_everywhere(turns: tuple[Turn, ...], pick: int, compaction: Compa
         _count(original.events[:length], taken)
         model = ScriptedModel({name: steps[taken[name] :] for name, steps in oracle.script.items()})
         runner = make_runner(model, store, compaction=compaction)
-        fork = await runner.fork(f"r{number}", at=length)
+        fork = await runner.runs.fork(f"r{number}", at=length)
         result = await runner.resume(fork)
         assert _summary(result.events) == _summary(original.events), f"at {length}"
         assert [task.agent for task in result.open_tasks] == [task.agent for task in original.open_tasks]
         skipped = sum(taken.values())
         check_requests(oracle, model.requests, skipped=skipped, stop=skipped + model_calls(original, length))
-        replayed = await runner.replay(fork)
+        replayed = await runner.runs.replay(fork)
         assert replayed.messages == result.messages
 
 

@@ -32,8 +32,7 @@ class WholeThread(Thread):
 
     def new_runner(self) -> Runner[Any, Any]:
         runner = super().new_runner()
-        assert runner._stored_runs is not None
-        runner._stored_runs.threads._reads_all = True
+        runner._repository.threads._reads_all = True
         return runner
 
 

@@ -74,7 +74,7 @@ def test_replaying_a_completed_workflow_reproduces_it(tree: Tree, order: Random)
     assume(uncrashed.result.status == "completed")
     before = team.steps_taken.copy()
 
-    replayed = EndedRun(run_in_loop(team.runner().replay(decode_log(encode_log(uncrashed.events)))))
+    replayed = EndedRun(run_in_loop(team.runner().runs.replay(decode_log(encode_log(uncrashed.events)))))
 
     assert team.steps_taken == before
     assert replayed.events == uncrashed.events

@@ -7,7 +7,7 @@ from zlib import crc32
 import msgspec
 
 from batonkit.runner.threads import ThreadReader, ThreadState
-from batonkit.stores import RunNote, Store
+from batonkit.stores import FullStore, RunNote
 
 Change = Callable[[bytes], bytes | None]
 """Returns the note that is read instead of a stored one."""
@@ -35,7 +35,7 @@ CHANGES: dict[str, Change] = {
 class ChangedNotes:
     """A store whose notes are changed when they are read."""
 
-    def __init__(self, inner: Store, change: Change) -> None:
+    def __init__(self, inner: FullStore, change: Change) -> None:
         self._inner = inner
         self._change = change
         self.loads = 0
@@ -67,16 +67,16 @@ def describe(state: ThreadState) -> Any:
     return entries, shared, state.last_run, state.first_run, state.is_whole, *rest
 
 
-async def check_notes(store: Store, thread: str = "t") -> None:
+async def check_notes(store: FullStore, thread: str = "t") -> None:
     """Check that a thread is the same with its notes, without them, and with notes that must be ignored."""
     all_entries: list[Any] = []
     for reads_all in (True, False):
         intact = ChangedNotes(store, lambda note: note)
-        expected = describe(await ThreadReader(cast("Store", intact), reads_all=reads_all).latest(thread))
+        expected = describe(await ThreadReader(cast("FullStore", intact), reads_all=reads_all).latest(thread))
         assert intact.loads == 0, "the notes of all runs are used"
         all_entries = all_entries or expected[0]
         assert expected[0] == all_entries[len(all_entries) - len(expected[0]) :], "the newest entries are read"
         for name, change in CHANGES.items():
-            changed = cast("Store", ChangedNotes(store, change))
+            changed = cast("FullStore", ChangedNotes(store, change))
             found = describe(await ThreadReader(changed, reads_all=reads_all).latest(thread))
             assert found == expected, f"the thread differs if its notes are {name}"

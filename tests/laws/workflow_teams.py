@@ -221,7 +221,7 @@ async def run_to_end(
     """Start or resume a run and drive it to its end; with `order`, answer some interrupts at a time, in any order."""
     runner = team.runner()
     if is_stored or events:
-        live = runner.stream_resume(runner.load_log(events) if events else RUN_ID)
+        live = runner.stream_resume(await runner.runs.load(events) if events else RUN_ID)
     else:
         live = runner.stream("go", run_id=RUN_ID)
     while True:

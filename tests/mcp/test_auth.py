@@ -90,7 +90,7 @@ async def test_user_authorization_suspends_the_run() -> None:
         assert servers.requests == ["register", "authorize read", "authorization_code"]
         # The next run and a replay need no authorization.
         assert await call_tools(toolset, ("read", {})) == ["read"]
-        assert (await runner.replay(result.events)).output == "done"
+        assert (await runner.runs.replay(result.events)).output == "done"
         assert len(servers.requests) == 3
 
 
@@ -104,7 +104,7 @@ async def test_the_redirect_can_be_answered_in_another_process_and_the_log_has_n
         first, second = make_runner(), make_runner()
         result = await first.run("hi")
         answers = await authorize_all(result)
-        result = await second.resume(second.load_log(result.events), answers)
+        result = await second.resume(await second.runs.load(result.events), answers)
         assert tool_results(result) == ["read"]
         assert servers.requests == ["register", "authorize read", "authorization_code"]
         log = encode_log(result.events).decode()
@@ -125,7 +125,7 @@ async def test_the_redirect_of_an_unknown_authorization_leads_to_a_new_interrupt
         result = await first.run("hi")
         answers = await authorize_all(result)
         # The other process does not have the authorization, which was kept in memory.
-        result = await second.resume(second.load_log(result.events), answers)
+        result = await second.resume(await second.runs.load(result.events), answers)
         [question] = result.interrupts
         assert question.id not in answers
         assert tool_results(await second.resume(result.run_id, await authorize_all(result))) == ["read"]

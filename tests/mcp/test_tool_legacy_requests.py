@@ -64,7 +64,7 @@ async def test_a_suspended_call_gets_the_answer_and_runs_once() -> None:
     # Fields that the user leaves out have the default of the schema.
     assert tool_results(result) == ["hat 7 blue"]
     assert call_log == ["started hat", "ended hat"]
-    assert (await runner.replay(result.events)).output == "done"
+    assert (await runner.runs.replay(result.events)).output == "done"
 
 
 async def test_a_call_can_make_several_requests() -> None:
@@ -90,7 +90,7 @@ async def test_a_call_is_repeated_after_a_restart_only_if_idempotent(name: str, 
     result = await first.run("hi")
     await toolset.close()
     second, _ = runner_with_calls(legacy_toolset(server))
-    resumed = await second.resume(second.load_log(result.events), {"size": 7})
+    resumed = await second.resume(await second.runs.load(result.events), {"size": 7})
     [content] = tool_results(resumed)
     assert str(content).startswith(expected)
     assert call_log.count("started hat") == executions

@@ -75,11 +75,11 @@ async def test_an_elicitation_suspends_the_run_and_its_answer_is_sent_with_the_s
     assert step.result["requestState"]
     # Another toolset needs only the log.
     other, _ = runner_with_calls(MCPToolset(server))
-    resumed = await other.resume(other.load_log(result.events), {"size": 7})
+    resumed = await other.resume(await other.runs.load(result.events), {"size": 7})
     assert tool_results(resumed) == ["hat: 7"]
     # The SDK resolves the request in every round; a third time would mean that the state was lost.
     assert call_log == ["asked", "asked", "ordered hat"]
-    assert (await other.replay(resumed.events)).output == "done"
+    assert (await other.runs.replay(resumed.events)).output == "done"
 
 
 async def test_an_elicitation_survives_a_crash_after_every_event() -> None:
@@ -150,7 +150,7 @@ async def test_sampling_must_be_allowed_and_is_recorded() -> None:
     assert tool_results(result) == ["blue by scripted"]
     request: ModelRequest = model.requests[1]
     assert (request.instructions, request.settings.max_tokens, request.tools) == ("Be brief.", 10, ())
-    assert (await runner.replay(result.events)).output == "done"
+    assert (await runner.runs.replay(result.events)).output == "done"
     assert len(model.requests) == 3
 
 

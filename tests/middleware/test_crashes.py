@@ -130,5 +130,5 @@ async def test_a_replay_of_the_team_gives_the_same_outcome() -> None:
     suspended = await runner.run("I am ada@example.org, pay me.")
     result = await runner.resume(suspended.run_id, "yes")
     assert (result.agent, result.output) == ("Billing", "Paid ada@example.org.")
-    replayed = await new_team(None).replay(result.events)
+    replayed = await new_team(None).runs.replay(result.events)
     assert (replayed.output, replayed.messages) == (result.output, result.messages)

@@ -128,7 +128,7 @@ async def test_a_recorded_cost_is_never_computed_again() -> None:
     result = await Runner(team_of("x:small", "x:large"), prices=PRICES).run("hi")
     log = decode_log(encode_log(result.events))
     expensive = PriceTable({name: ModelPrice(input=9, output=9) for name in ("x:small", "x:large")})
-    replayed = await Runner(team_of("x:small", "x:large"), prices=expensive).replay(log)
+    replayed = await Runner(team_of("x:small", "x:large"), prices=expensive).runs.replay(log)
     assert replayed.usage.total == result.usage.total
     assert replayed._run.meter.cost == pytest.approx(result.usage.total.cost)
 
@@ -137,7 +137,7 @@ async def test_a_limit_on_the_cost_stops_the_run_with_every_provider() -> None:
     runner = Runner(team_of("x:small", "x:large"), prices=PRICES, limits=Limits(cost=200e-6))
     with pytest.raises(LimitError, match=r"limit of 0.0002 cost"):
         await runner.run("hi", run_id="r1")
-    used = [event.usage for event in await runner.events("r1") if isinstance(event, AgentResponded)]
+    used = [event.usage for event in await runner.runs.events("r1") if isinstance(event, AgentResponded)]
     assert [usage.cost for usage in used if usage is not None] == pytest.approx([120e-6, 240e-6])
 
 

@@ -236,10 +236,10 @@ async def test_log_probabilities_are_recorded_with_the_response() -> None:
     model = ScriptedModel([ModelResponse(AssistantMessage("Yes"), logprobs=logprobs), say("No")], stream=True)
     runner = Runner(Agent("Clerk"), model=model, store="memory:")
     result = await runner.run("Well?")
-    stored = await runner.events(result.run_id)
+    stored = await runner.runs.events(result.run_id)
     for events in (result.events, stored):
         assert [event.logprobs for event in events if isinstance(event, AgentResponded)] == [logprobs]
-    replayed = await runner.replay(result.run_id)
+    replayed = await runner.runs.replay(result.run_id)
     assert replayed.output == "Yes"
     async with runner.stream("Well?") as run:
         events = [event async for event in run]

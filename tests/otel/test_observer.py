@@ -138,7 +138,7 @@ async def test_a_model_call_has_the_id_of_its_response(stream: bool) -> None:
     runner = office(live, [first, "It is sunny."], stream=stream)
     result = await runner.run("Hi")
     assert [e.response_id for e in result.events if isinstance(e, AgentResponded)] == ["resp_1", ""]
-    assert (await runner.replay(result.events)).events == result.events
+    assert (await runner.runs.replay(result.events)).events == result.events
     OTelObserver(later.provider).export(decode_log(encode_log(result.events)))
     for traced in (live, later):
         chats = [span for span in traced.spans if span.name == "chat scripted"]
@@ -593,7 +593,7 @@ async def test_stored_run_is_traced_by_its_worker() -> None:
     runner = office(traced, {"A": [call("transfer_to_b")], "B": ["Done."]}, store=store)
     run_id = await runner.submit("Hi", thread="t1")
     assert traced.spans == []
-    assert (await runner.drive(run_id)).status == "completed"
+    assert (await runner.runs.drive(run_id)).status == "completed"
     assert traced.tree() == snapshot(
         [
             "invoke_workflow A",
@@ -661,7 +661,7 @@ async def test_spans_of_tools_are_inside_a_run_that_was_submitted(caplog: pytest
     team = ParallelAgent("Both", sub_agents=[Agent("Left", tools=[fetch]), Agent("Right", tools=[fetch])])
     runner = Runner(team, model=model, store=MemoryStore(), observers=[OTelObserver(traced.provider)])
     run_id = await runner.submit("Hi")
-    assert (await runner.drive(run_id)).status == "completed"
+    assert (await runner.runs.drive(run_id)).status == "completed"
     tools = [span for span in traced.spans if span.name == "execute_tool fetch"]
     parents = [span.parent for span in traced.spans if span.name == "GET /"]
     assert sorted(parent.span_id for parent in parents if parent is not None) == sorted(map(id_of, tools))

@@ -430,7 +430,7 @@ async def test_a_submitted_run_is_linked_to_the_span_that_submitted_it(tmp_path:
         ) as runner:
             with own_span("request"):
                 run_id = await runner.submit("Hi")
-            assert (await runner.drive(run_id)).status == "completed"
+            assert (await runner.runs.drive(run_id)).status == "completed"
         observer.flush()
         request = received.named("request")
         assert received.named("invoke_workflow A").links == [(request.trace, request.id)]

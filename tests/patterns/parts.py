@@ -25,5 +25,5 @@ async def resume_in_new_runner(
 ) -> RunResult[Any]:
     """Resume a run in a new runner that has only the encoded log."""
     runner = make()
-    run_id = runner.load_log(decode_log(encode_log(suspended.events)))
+    run_id = await runner.runs.load(decode_log(encode_log(suspended.events)))
     return await runner.resume(run_id, answers)

@@ -155,12 +155,12 @@ async def test_a_run_can_be_resumed_after_every_event(make: Any) -> None:
     for length in range(1, len(events)):
         executed.clear()
         runner = runner_for(make)
-        result = await runner.resume(runner.load_log(events[:length]))
+        result = await runner.resume(await runner.runs.load(events[:length]))
         assert (result.status, result.output) == ("completed", complete.output)
         assert (result.values, _texts(result)) == (complete.values, _texts(complete)), f"after {length} events"
         assert not set(executed) & _recorded(events[:length]), f"executed again after {length} events"
     assert [entry.message for entry in history_from_log(events)] == [*complete.messages]
-    replayed = await runner_for(make).replay(events)
+    replayed = await runner_for(make).runs.replay(events)
     assert (replayed.output, replayed.values) == (complete.output, complete.values)
 
 

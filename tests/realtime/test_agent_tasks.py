@@ -114,7 +114,7 @@ async def test_the_next_session_of_a_thread_continues_the_task(backend: Backend)
     messages = [text_of(message.content) for message in await thread.messages()]
     assert messages.count("two") == 1
     for record in await thread.runs():
-        replayed = await runner.text_runner.replay(record.run_id)
+        replayed = await runner.text_runner.runs.replay(record.run_id)
         assert replayed.status == "completed"
 
 
@@ -132,7 +132,7 @@ async def test_a_session_that_ends_during_a_digression_ends(backend: Backend) ->
     thread = runner.text_runner.thread("t")
     assert await thread.active_agent() == "Booking"
     (record,) = await thread.runs()
-    assert (await runner.text_runner.replay(record.run_id)).status == "completed"
+    assert (await runner.text_runner.runs.replay(record.run_id)).status == "completed"
 
 
 def test_return_to_without_a_task_is_refused_by_name() -> None:

@@ -40,7 +40,7 @@ async def test_a_disabled_tool_is_hidden_refused_and_offered_once_it_is_enabled(
     hidden = [each.disabled_tools for each in recorder.of_type(AgentResponded) if each.tool_calls]
     assert hidden == [("balance",), ("balance",), ()]
     assert "configure" in backend.commands(), "the model is told of the tool once it is enabled"
-    replayed = await runner.text_runner.replay([event for event in recorder.events if isinstance(event, Event)])
+    replayed = await runner.text_runner.runs.replay([event for event in recorder.events if isinstance(event, Event)])
     assert replayed.status == "completed"
 
 

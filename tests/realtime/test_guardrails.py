@@ -97,12 +97,12 @@ async def test_calls_of_a_stopped_response_are_not_executed_also_not_after_a_res
     assert backend.commands().count("result") == 2
     history = [text_of(message.content) for message in recorder.session.result.messages]
     assert [text_of(entry.message.content) for entry in history_from_log(recorder.session.log.events)] == history
-    replayed = await runner.text_runner.replay(recorder.session.log.events)
+    replayed = await runner.text_runner.runs.replay(recorder.session.log.events)
     assert [text_of(message.content) for message in replayed.messages] == history
     # Resume the run from its log right after the response.
     position = next(index for index, event in enumerate(log) if isinstance(event, AgentResponded))
     other_runner = make_runner(desk, model)
-    run_id = other_runner.text_runner.load_log(log[: position + 1])
+    run_id = await other_runner.text_runner.runs.load(log[: position + 1])
     async with record_session(other_runner.resume(run_id)) as recorder:
         await recorder.wait_for(AgentResponded, where=lambda response: response.text == "I did nothing.")
     assert calls == 0

@@ -148,7 +148,7 @@ async def test_a_session_can_be_replayed(backend: Backend) -> None:
         await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Hello.")
         await recorder.session.send_text("Are you Billing?")
         await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Yes.")
-    replayed = await runner.text_runner.replay(recorder.session.log.events)
+    replayed = await runner.text_runner.runs.replay(recorder.session.log.events)
     assert calls == 1
     assert replayed.messages == recorder.session.result.messages
     assert [entry.message for entry in history_from_log(recorder.session.log.events)] == list(replayed.messages)

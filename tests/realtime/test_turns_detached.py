@@ -51,7 +51,7 @@ async def test_a_tool_of_an_earlier_response_does_not_delay_a_transfer() -> None
     assert [m.content for m in messages if isinstance(m, ToolMessage)] == ["found", '{"assistant":"Billing"}']
     events = recorder.session.result.events
     assert [entry.message for entry in history_from_log(events)] == list(messages)
-    assert (await runner.text_runner.replay(events)).messages == messages
+    assert (await runner.text_runner.runs.replay(events)).messages == messages
     assert model.complaints == []
 
 
@@ -87,7 +87,7 @@ async def test_a_function_that_returns_an_agent_too_late_does_not_transfer() -> 
     )
     assert refused.content == "Not transferred to [Sales]: [Triage] is no longer the active agent."
     messages = recorder.session.result.messages
-    assert (await runner.text_runner.replay(recorder.session.result.events)).messages == messages
+    assert (await runner.text_runner.runs.replay(recorder.session.result.events)).messages == messages
     assert model.complaints == []
 
 

@@ -82,14 +82,14 @@ async def test_an_invalid_answer_is_refused_and_nothing_is_written(schema: Any, 
     stored_runner, plain_runner = runner_asking_for(schema, answers, store), runner_asking_for(schema, answers)
     for runner in (stored_runner, plain_runner):
         waiting = await runner.run("hi", run_id="r")
-        before, expected = await runner.events("r"), {waiting.interrupts[0].id: answer}
+        before, expected = await runner.runs.events("r"), {waiting.interrupts[0].id: answer}
         with pytest.raises(AnswerError, match="does not fit its schema") as caught:
             await runner.resume("r", expected)
         assert problem in str(caught.value)
         if runner is stored_runner:
             with pytest.raises(AnswerError, match="does not fit its schema"):
-                await runner.answer("r", expected)
-        assert await runner.events("r") == before
+                await runner.runs.answer("r", expected)
+        assert await runner.runs.events("r") == before
         assert (await runner.resume("r")).interrupts == waiting.interrupts
     record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("suspended", 0.0)
@@ -151,9 +151,9 @@ async def test_values_passed_with_an_answer_apply_from_then_on() -> None:
     runner = Runner(a, store=store)
     await runner.run("hi", run_id="r", values={"who": "ann"})
     await runner.resume("r", "x", values={"who": "bob"})
-    await runner.answer("r", "y", values={"who": "cleo"})
-    assert (await runner.drive("r")).status == "completed"
-    result = await runner.replay("r")
+    await runner.runs.answer("r", "y", values={"who": "cleo"})
+    assert (await runner.runs.drive("r")).status == "completed"
+    result = await runner.runs.replay("r")
     assert result.output == "ann bob cleo"
     assert dict(result.values) == {"who": "cleo", "mine": "kept"}
     answered = [event.values for event in await load_events(store, "r") if isinstance(event, InterruptAnswered)]

@@ -76,9 +76,12 @@ async def test_public_objects_show_only_public_attributes() -> None:
         *("subscribe", "take_over"),
     }
     assert _public(runner) == {
-        *("answer", "cancel", "close", "drive", "events", "fork", "lease_seconds", "limits", "list_unfinished"),
-        *("load_log", "model", "record", "recover", "replay", "requests", "resume", "run", "run_sync", "stream"),
-        *("fingerprint", "stream_drive", "stream_resume", "submit", "team", "thread", "watch", "with_store"),
+        *("close", "resume", "run", "run_sync", "runs", "stream", "stream_resume", "submit", "team", "thread"),
+        *("with_store",),
+    }
+    assert _public(runner.runs) == {
+        *("answer", "cancel", "delete", "drive", "events", "fork", "get", "list", "load", "replay", "requests"),
+        *("stream_drive", "watch"),
     }
 
 

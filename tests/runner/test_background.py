@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.unfinished import list_unfinished
 
 from batonkit import Agent, RunContext, Runner, agent, tool
 from batonkit.agents import AgentContext
@@ -43,7 +44,7 @@ async def test_every_subscriber_gets_every_event_once() -> None:
     gate.set()
     received, received_late = await early, await late
 
-    recorded = await background.runner.events(run_id)
+    recorded = await background.runner.runs.events(run_id)
     assert received == [*enumerate(recorded, 1)]
     assert received_late == received[3:]
     assert await _collect(background, run_id) == received, "a stopped run is read from the store"
@@ -205,7 +206,7 @@ async def test_release_all_leaves_runs_to_other_workers() -> None:
     with pytest.raises(RunConflictError):
         await second.take_over(run_id)
     await first.release_all()
-    assert [record.run_id for record in await second.runner.list_unfinished()] == [run_id]
+    assert [record.run_id for record in await list_unfinished(second.runner)] == [run_id]
 
     gate.set()
     await second.take_over(run_id)
@@ -246,8 +247,10 @@ async def test_drain_lets_turns_finish_and_leaves_runs_to_other_workers() -> Non
     record = await store.record(run_id)
     assert record is not None
     assert record.status == "running"
-    assert isinstance((await first.runner.events(run_id))[-1], ToolReturned), "the turn is stored, and nothing after it"
-    assert [each.run_id for each in await second.runner.list_unfinished()] == [run_id]
+    assert isinstance((await first.runner.runs.events(run_id))[-1], ToolReturned), (
+        "the turn is stored, and nothing after it"
+    )
+    assert [each.run_id for each in await list_unfinished(second.runner)] == [run_id]
     await second.take_over(run_id)
     received = [event for _, event in await _collect(second, run_id)]
     assert isinstance(received[-1], RunCompleted)
@@ -264,7 +267,7 @@ async def test_drain_releases_turns_that_do_not_finish_in_time() -> None:
     first, second = BackgroundRunner(Runner(silent, store=store)), BackgroundRunner(Runner(silent, store=store))
     run_id = await first.start("go")
     await first.drain(0.01)
-    assert [record.run_id for record in await second.runner.list_unfinished()] == [run_id]
+    assert [record.run_id for record in await list_unfinished(second.runner)] == [run_id]
     first.start_recovery()
     with pytest.raises(ShuttingDownError):
         await first.take_over(run_id)
@@ -290,7 +293,7 @@ async def test_drain_releases_a_run_that_is_just_being_created() -> None:
     await asyncio.sleep(0)
     gate.set()
     await draining
-    assert [record.run_id for record in await background.runner.list_unfinished()] == [await starting]
+    assert [record.run_id for record in await list_unfinished(background.runner)] == [await starting]
 
 
 async def test_a_requested_cancellation_wins_over_drain() -> None:
@@ -311,7 +314,7 @@ async def test_a_requested_cancellation_wins_over_drain() -> None:
     await asyncio.sleep(0)
     gate.set()
     await draining
-    assert isinstance((await background.runner.events(run_id))[-1], RunCancelled)
+    assert isinstance((await background.runner.runs.events(run_id))[-1], RunCancelled)
 
 
 async def test_a_run_that_was_cancelled_meanwhile_is_not_taken_over() -> None:
@@ -321,7 +324,7 @@ async def test_a_run_that_was_cancelled_meanwhile_is_not_taken_over() -> None:
 
     background = BackgroundRunner(Runner(silent, store="memory:"))
     run_id = await background.runner.submit("go")
-    await background.runner.cancel(run_id)
+    await background.runner.runs.cancel(run_id)
     with pytest.raises(RunConflictError, match="it is cancelled"):
         await background.take_over(run_id)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.runner.recording_store import ManualClock, get_record, load_events
+from tests.unfinished import list_unfinished, recover
 from tests.waiting import until
 
 from batonkit import Agent, RunContext, Runner, SetupError, tool
@@ -44,8 +45,8 @@ async def test_the_deadline_is_resolved_once_by_the_clock_of_the_store() -> None
     record = await get_record(store, "r")
     assert (raised.deadline, record.wake_at, result.interrupts[0].deadline) == (clock.now + 3600,) * 3
     clock.now += 60
-    assert (await asking(store).drive("r")).wake_at == raised.deadline
-    assert await asking(store).list_unfinished() == []
+    assert (await asking(store).runs.drive("r")).wake_at == raised.deadline
+    assert await list_unfinished(asking(store)) == []
 
 
 async def test_an_interrupt_that_expires_gets_the_default_answer() -> None:
@@ -53,8 +54,8 @@ async def test_an_interrupt_that_expires_gets_the_default_answer() -> None:
     await asking(store, on_expiry=Default("no")).run("hi", run_id="r")
     clock.now += 3601
     runner = asking(store, "done", on_expiry=Default("no"))
-    assert [run.run_id for run in await runner.list_unfinished()] == ["r"]
-    assert (await runner.drive("r")).status == "completed"
+    assert [run.run_id for run in await list_unfinished(runner)] == ["r"]
+    assert (await runner.runs.drive("r")).status == "completed"
     events = await load_events(store, "r")
     assert [event.answer for event in events if isinstance(event, InterruptAnswered) and event.expired] == ["no"]
     assert transcript(events)[4:8] == [
@@ -81,7 +82,7 @@ async def test_an_interrupt_that_expires_without_a_default_raises_an_error_that_
     runner = Runner(Agent("A", model=ScriptedModel([call("ask"), "done"]), tools=[ask]), store=store)
     await runner.run("hi", run_id="r")
     clock.now += 3601
-    assert (await runner.drive("r")).status == "completed"
+    assert (await runner.runs.drive("r")).status == "completed"
     assert "A: ask -> no answer to 1/m1.0/ask1" in transcript(await load_events(store, "r"))
 
 
@@ -95,7 +96,7 @@ async def test_an_agent_that_is_not_answered_in_time_fails() -> None:
     runner = Runner(a, store=store)
     await runner.run("hi", run_id="r")
     clock.now += 5
-    assert (await runner.drive("r")).status == "failed"
+    assert (await runner.runs.drive("r")).status == "failed"
     with pytest.raises(InterruptExpiredError):
         await runner.resume("r")
 
@@ -106,26 +107,26 @@ async def test_an_answer_after_the_deadline_is_refused() -> None:
     await asking(store).run("hi", run_id="r")
     clock.now += 3600
     before = await store.load("r")
-    for late in (asking(store).answer("r", "yes"), asking(store).resume("r", {"1/m1.0/ask1": "yes"})):
+    for late in (asking(store).runs.answer("r", "yes"), asking(store).resume("r", {"1/m1.0/ask1": "yes"})):
         with pytest.raises(AnswerError, match=r"`1/m1\.0/ask1` was not answered by .*, and cannot be answered now"):
             await late
     assert await store.load("r") == before
     with pytest.raises(InterruptExpiredError):
         await asking(store).resume("r")
     with pytest.raises(AnswerError, match="exactly one open interrupt"):
-        await asking(store).answer("r", "yes")
+        await asking(store).runs.answer("r", "yes")
 
 
 async def test_an_answer_in_time_prevents_the_expiry() -> None:
     clock, store = clocked()
     await asking(store).run("hi", run_id="r")
     clock.now += 3599
-    await asking(store).answer("r", "yes")
+    await asking(store).runs.answer("r", "yes")
     assert (await get_record(store, "r")).wake_at == 0.0
     clock.now += 3600
     runner = asking(store, "done")
-    assert [run.run_id for run in await runner.list_unfinished()] == ["r"]
-    assert (await runner.drive("r")).status == "completed"
+    assert [run.run_id for run in await list_unfinished(runner)] == ["r"]
+    assert (await runner.runs.drive("r")).status == "completed"
     assert [event.answer for event in await load_events(store, "r") if isinstance(event, InterruptAnswered)] == ["yes"]
 
 
@@ -144,7 +145,7 @@ async def test_the_other_interrupts_stay_open_when_one_expires() -> None:
     await runner(calls).run("hi", run_id="r")
     for hour in (1, 2):
         clock.now += 3600
-        driven = await runner().drive("r")
+        driven = await runner().runs.drive("r")
         left = [each.payload for each in driven.interrupts]
         assert (driven.status, left) == ("suspended", [2, 0] if hour == 1 else [0])
     assert (await get_record(store, "r")).wake_at == 0.0
@@ -171,11 +172,11 @@ async def test_a_run_sleeps_until_a_worker_wakes_it() -> None:
 
     runner = Runner(a, store=store)
     await runner.submit("hi", run_id="r")
-    asleep = await runner.drive("r")
+    asleep = await runner.runs.drive("r")
     assert (asleep.status, asleep.wake_at) == ("suspended", clock.now + 3600)
     assert asleep.interrupts[0].payload == {"kind": "sleep"}
     clock.now += 3600
-    assert await runner.recover() == {"r": "completed"}
+    assert await recover(runner) == {"r": "completed"}
 
 
 async def test_a_run_without_a_store_expires_when_it_is_resumed() -> None:
@@ -198,8 +199,8 @@ async def test_a_run_that_was_answered_in_part_is_recovered_at_once() -> None:
     calls = [call("ask", hours=hours) for hours in (1, 2)]
     runner = Runner(Agent("A", model=ScriptedModel([calls]), tools=[ask]), store=store)
     result = await runner.run("hi", run_id="r")
-    await runner.answer("r", {result.interrupts[1].id: "yes"})
-    assert [run.run_id for run in await runner.list_unfinished()] == ["r"]
+    await runner.runs.answer("r", {result.interrupts[1].id: "yes"})
+    assert [run.run_id for run in await list_unfinished(runner)] == ["r"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.runner.recording_store import ManualClock, RecordingStore, get_record, load_events
+from tests.unfinished import list_unfinished, recover
 
 from batonkit import Agent, RunContext, Runner, SetupError, tool
 from batonkit.errors import RunConflictError
@@ -41,7 +42,7 @@ class Hanging:
 async def driving(team: Hanging, runner: Runner[Any, Any], **options: Any) -> "asyncio.Task[DriveResult]":
     """Submit a run, and drive it until its tool hangs."""
     await runner.submit("go", run_id="r")
-    task = asyncio.create_task(runner.drive("r", **options))
+    task = asyncio.create_task(runner.runs.drive("r", **options))
     await team.started.wait()
     return task
 
@@ -56,7 +57,7 @@ async def test_cancelling_the_task_that_drives_releases_the_run() -> None:
     assert (record.status, record.is_leased, record.lease_until) == ("running", False, 0.0)
     assert not [event for event in await load_events(store, "r") if isinstance(event, RunCancelled)]
     team.gate.set()
-    assert (await team.runner(store, "done").drive("r")).status == "completed"
+    assert (await team.runner(store, "done").runs.drive("r")).status == "completed"
     assert team.executions == 2
 
 
@@ -85,7 +86,7 @@ async def test_a_timeout_around_drive_releases_the_run() -> None:
     async def drive_for_a_while() -> None:
         async with asyncio.timeout(None) as limit:
             team.started = _Rescheduling(limit)
-            await runner.drive("r")
+            await runner.runs.drive("r")
 
     with pytest.raises(TimeoutError):
         await drive_for_a_while()
@@ -125,7 +126,7 @@ async def test_a_request_to_cancel_is_recorded_wherever_the_run_is_driven(monkey
     monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 0.005)
     store, team = RecordingStore(), Hanging()
     task = await driving(team, team.runner(store))
-    assert await team.runner(store).cancel("r") == "running"
+    assert await team.runner(store).runs.cancel("r") == "running"
     assert (await task).status == "cancelled"
     assert isinstance((await load_events(store, "r"))[-1], RunCancelled)
 
@@ -141,7 +142,7 @@ async def test_a_tool_that_raises_cancelled_error_does_not_release_the_run() -> 
     runner = Runner(Agent("A", model=ScriptedModel([call("give_up")]), tools=[give_up]), store=store)
     await runner.submit("go", run_id="r")
     with pytest.raises(asyncio.CancelledError):
-        await runner.drive("r")
+        await runner.runs.drive("r")
     assert (await get_record(store, "r")).status == "cancelled"
 
 
@@ -151,7 +152,7 @@ async def test_a_driver_that_is_cancelled_while_it_acquires_the_lease_releases_i
     runner = team.runner(store)
     await runner.submit("go", run_id="r")
     store.hang("acquire")
-    task = asyncio.create_task(runner.drive("r"))
+    task = asyncio.create_task(runner.runs.drive("r"))
     await store.wait_until_hanging()
     task.cancel()
     await asyncio.sleep(0)
@@ -166,12 +167,12 @@ async def test_leaving_the_stream_of_a_driven_run_releases_it() -> None:
     store, team = RecordingStore(), Hanging()
     runner = team.runner(store)
     await runner.submit("go", run_id="r")
-    async with runner.stream_drive("r") as stream:
+    async with runner.runs.stream_drive("r") as stream:
         await team.started.wait()
     record = await get_record(store, "r")
     assert (record.status, record.is_leased, stream.run_id) == ("running", False, "r")
     team.started.clear()
-    async with team.runner(store).stream_drive("r") as stream:
+    async with team.runner(store).runs.stream_drive("r") as stream:
         await team.started.wait()
         await stream.cancel()
     assert (await get_record(store, "r")).status == "cancelled"
@@ -182,11 +183,11 @@ async def test_an_attempt_takes_the_lease_of_a_dead_one_at_once_and_the_zombie_i
     zombie = await driving(team, team.runner(store), worker="job-7")
     assert (await get_record(store, "r")).worker == "job-7"
     with pytest.raises(RunConflictError, match="`job-7` holds its lease"):
-        await team.runner(store).drive("r")
+        await team.runner(store).runs.drive("r")
     with pytest.raises(RunConflictError, match="`job-7` holds its lease"):
-        await team.runner(store).drive("r", worker="job-8")
+        await team.runner(store).runs.drive("r", worker="job-8")
     team.started.clear()
-    second = asyncio.create_task(team.runner(store, "done").drive("r", worker="job-7"))
+    second = asyncio.create_task(team.runner(store, "done").runs.drive("r", worker="job-7"))
     await team.started.wait()
     team.gate.set()
     with pytest.raises(RunConflictError):
@@ -200,7 +201,7 @@ async def test_a_process_that_drives_a_run_does_not_take_it_from_itself() -> Non
     runner = team.runner(store)
     task = await driving(team, runner, worker="job-7")
     with pytest.raises(RunConflictError, match="this process drives it already"):
-        await runner.drive("r", worker="job-7")
+        await runner.runs.drive("r", worker="job-7")
     team.gate.set()
     assert (await task).status == "completed"
 
@@ -213,11 +214,11 @@ async def test_drive_returns_the_open_interrupts() -> None:
 
     runner = Runner(Agent("A", model=ScriptedModel([call("ask"), "done"]), tools=[ask]), store="memory:")
     await runner.submit("go", run_id="r")
-    first, again = await runner.drive("r"), await runner.drive("r")
+    first, again = await runner.runs.drive("r"), await runner.runs.drive("r")
     assert first == again
     assert (first.status, first.wake_at, [each.payload for each in first.interrupts]) == ("suspended", 0.0, ["Really?"])
-    await runner.answer("r", "yes")
-    assert await runner.drive("r") == DriveResult("completed")
+    await runner.runs.answer("r", "yes")
+    assert await runner.runs.drive("r") == DriveResult("completed")
 
 
 @pytest.mark.parametrize("moment", [timedelta(minutes=5), datetime.fromtimestamp(1_000_300, UTC)])
@@ -227,13 +228,13 @@ async def test_a_run_is_not_driven_before_its_time(moment: "datetime | timedelta
     store = MemoryStore(clock=clock)
     runner = Runner(Agent("A", model=ScriptedModel(["done"])), store=store)
     await runner.submit("go", run_id="r", not_before=moment)
-    assert await runner.drive("r") == DriveResult("running", 1_000_300.0)
-    assert await runner.recover() == {}
+    assert await runner.runs.drive("r") == DriveResult("running", 1_000_300.0)
+    assert await recover(runner) == {}
     clock.now += 299.9
-    assert await runner.list_unfinished() == []
+    assert await list_unfinished(runner) == []
     clock.now += 0.2
-    assert await runner.recover() == {"r": "completed"}
-    assert await runner.drive("r") == DriveResult("completed")
+    assert await recover(runner) == {"r": "completed"}
+    assert await runner.runs.drive("r") == DriveResult("completed")
 
 
 async def test_a_time_without_a_zone_is_refused() -> None:
@@ -245,12 +246,12 @@ async def test_a_time_without_a_zone_is_refused() -> None:
 async def test_runs_are_recorded_with_team_and_priority_and_returned_by_them() -> None:
     store = MemoryStore()
     one, two = (Runner(Agent(name, model=ScriptedModel(["done"])), store=store) for name in ("A", "B"))
-    assert one.fingerprint == Runner(Agent("A")).fingerprint != two.fingerprint
+    assert one.team.fingerprint == Runner(Agent("A")).team.fingerprint != two.team.fingerprint
     await one.submit("go", run_id="low")
     await one.submit("go", run_id="high", priority=5)
     await two.submit("go", run_id="other")
-    assert [run.run_id for run in await store.runnable(teams=[one.fingerprint])] == ["high", "low"]
-    assert [run.team for run in await store.runnable(teams=[two.fingerprint])] == [two.fingerprint]
+    assert [run.run_id for run in await store.runnable(teams=[one.team.fingerprint])] == ["high", "low"]
+    assert [run.team for run in await store.runnable(teams=[two.team.fingerprint])] == [two.team.fingerprint]
 
 
 async def test_a_message_that_waits_keeps_its_schedule() -> None:
@@ -262,7 +263,7 @@ async def test_a_message_that_waits_keeps_its_schedule() -> None:
         "then", run_id="second", thread="t", when_busy="queue", priority=3, not_before=timedelta(hours=1)
     )
     team.gate.set()
-    assert (await runner.drive("first")).status == "completed"
+    assert (await runner.runs.drive("first")).status == "completed"
     record = await get_record(store, "second")
     assert (record.priority, record.wake_at, record.is_due) == (3, clock.now + 3600, False)
 
@@ -288,7 +289,7 @@ async def test_the_context_factory_serves_every_way_to_open_a_run() -> None:
     await runner(store=store).run("hi", run_id="stored", thread="t", owner="ada")
     await runner("done", store=store).resume("stored", "yes")
     await runner(store=store).submit("hi", run_id="sent", owner="bob")
-    await runner(store=store).recover()
+    await recover(runner(store=store))
     background = BackgroundRunner(runner("done", store=store))
     await background.resume("sent", "yes")
     await background.close()

@@ -39,7 +39,7 @@ async def connect(store: MemoryStore, **args: Any) -> None:
 
 
 async def fork(store: MemoryStore, **args: Any) -> None:
-    await make_runner(store).fork((await make_runner().run("Hi.")).events, **args)
+    await make_runner(store).runs.fork((await make_runner().run("Hi.")).events, **args)
 
 
 Start = Callable[..., Awaitable[None]]
@@ -96,7 +96,11 @@ async def test_threads_and_owners_may_have_any_printable_characters(name: str) -
 async def test_generated_ids_of_runs_and_forks_are_valid_as_ids_of_new_runs() -> None:
     runner = make_runner()
     result = await runner.run("Hi.", thread="王芳")
-    for id in (result.run_id, await runner.fork(result.run_id), await runner.fork(result.run_id, thread="t2")):
+    for id in (
+        result.run_id,
+        await runner.runs.fork(result.run_id),
+        await runner.runs.fork(result.run_id, thread="t2"),
+    ):
         again = await make_runner().run("Hi.", run_id=id)
         assert again.run_id == id
 

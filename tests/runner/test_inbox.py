@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unfinished import recover
 from tests.waiting import until
 
 from batonkit import Agent, Runner, tool
@@ -145,7 +146,7 @@ async def test_a_steering_message_is_read_before_the_next_model_call(store: Stor
         *("UserMessage", "AssistantMessage", "ToolMessage", "UserMessage", "UserMessage", "AssistantMessage")
     ]
     assert await texts(runner) == ["one", "", "seen", "louder", "softer", "one | louder | softer"]
-    assert (await runner.replay(result.events)).output == result.output
+    assert (await runner.runs.replay(result.events)).output == result.output
     following = await runner.run("two", thread="t")
     assert following.output == "one | louder | softer | two"
 
@@ -287,11 +288,11 @@ async def test_cancelling_a_waiting_message_removes_it(store: Store | None) -> N
     await gate.entered.wait()
     second = asyncio.create_task(runner.run("two", thread="t", when_busy="queue", run_id="two"))
     await until_waiting(runner)
-    assert await runner.cancel("two") == "cancelled"
+    assert await runner.runs.cancel("two") == "cancelled"
     with pytest.raises(MessageGoneError, match="message `two` does not wait any more"):
         await second
     with pytest.raises(RunNotFoundError):
-        await runner.cancel("two")
+        await runner.runs.cancel("two")
     gate.opened.set()
     assert (await first).output == "one"
 
@@ -320,11 +321,11 @@ async def test_submitted_messages_wait_for_a_worker(tmp_path: Path) -> None:
     ids = [await other.submit(text, thread="t", when_busy="queue") for text in ("two", "three")]
     assert [message.run_id for message in await runner.thread("t").waiting()] == ids
     with pytest.raises(RunConflictError, match="has not started and waits"):
-        await other.drive(ids[0])
+        await other.runs.drive(ids[0])
     gate.opened.set()
     await first
-    assert (await other.drive(ids[0])).status == "completed"
-    assert (await other.drive(ids[1])).status == "completed"
+    assert (await other.runs.drive(ids[0])).status == "completed"
+    assert (await other.runs.drive(ids[1])).status == "completed"
     assert (await texts(other))[-2:] == ["three", "one | two | three"]
 
 
@@ -335,13 +336,13 @@ async def test_recovery_makes_runs_of_messages_that_were_left(tmp_path: Path) ->
     first = asyncio.create_task(runner.run("one", thread="t"))
     await gate.entered.wait()
     ids = [await runner.submit(text, thread="t", when_busy="queue") for text in ("two", "three")]
-    runner._repository.inbox.promote_safely = _do_nothing  # type: ignore[union-attr,method-assign]
+    runner._repository.inbox.promote_safely = _do_nothing
     gate.opened.set()
     await first
     assert len(await runner.thread("t").waiting()) == 2
     other = desk(Gate(), SQLiteStore(path), looks=0)
-    assert await other.recover() == {ids[0]: "completed"}
-    assert await other.recover() == {ids[1]: "completed"}
+    assert await recover(other) == {ids[0]: "completed"}
+    assert await recover(other) == {ids[1]: "completed"}
     assert (await texts(other))[-1] == "one | two | three"
 
 
@@ -391,7 +392,7 @@ async def test_resuming_a_run_with_a_successor_suggests_a_fork(store: Store | No
     with pytest.raises(Exception, match="down"):
         await runner.run("one", thread="t", run_id="first")
     await runner.run("two", thread="t")
-    with pytest.raises(RunConflictError, match=r"not the last one of its thread.*runner\.fork\('first'\)"):
+    with pytest.raises(RunConflictError, match=r"not the last one of its thread.*runner\.runs\.fork\('first'\)"):
         await runner.resume("first")
 
 

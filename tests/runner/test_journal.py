@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.loop_clock import FrozenLoopClock
 from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
+from tests.unfinished import list_unfinished
 from tests.waiting import forever
 
 from batonkit import Agent, ParallelAgent, RunContext, Runner, tool
@@ -281,7 +282,7 @@ async def test_a_value_that_cannot_be_encoded_fails_the_run() -> None:
         await runner.run("hi", run_id="r")
     assert (await get_record(store, "r")).status == "failed"
     assert transcript(await load_events(store, "r"))[-1].startswith("run failed with NotEncodableError")
-    assert await runner.list_unfinished() == []
+    assert await list_unfinished(runner) == []
 
 
 async def test_an_error_with_lone_surrogates_is_stored() -> None:

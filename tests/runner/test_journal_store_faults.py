@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.runner.recording_store import ManualClock
+from tests.unfinished import recover
 
 from batonkit import Agent, RunContext, Runner, tool
 from batonkit.errors import StoreError
@@ -72,8 +73,8 @@ async def assert_completes_after_repair(
 
 async def assert_recovers(team: PayingTeam, other: Runner[Any, Any]) -> None:
     """Assert that a runner completes the run whose lease has expired."""
-    assert await other.recover() == {"r": "completed"}
-    result = await other.replay("r")
+    assert await recover(other) == {"r": "completed"}
+    result = await other.runs.replay("r")
     assert result.output == "done"
     # Only the payment whose result was lost is repeated, with the same key.
     assert sorted(team.paid.items()) == [("r:1/m1.0", 1), ("r:1/m2.0", 2), ("r:1/m3.0", 1)]

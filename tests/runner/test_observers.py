@@ -82,10 +82,10 @@ async def test_an_observer_of_a_stored_run_gets_only_stored_events(events: bool)
     a = Agent("A", tools=[clerk.as_tool(stream_events=events)])
     runner = Runner(a, model=ScriptedModel(script), observers=[observer], store=store)
     stopped = await runner.run("Pay", run_id="r1")
-    assert observer.received == [*stopped.events] == await runner.events("r1")
+    assert observer.received == [*stopped.events] == await runner.runs.events("r1")
     result = await runner.resume("r1", True)
     assert result.output == "Done."
-    assert observer.received == [*result.events] == await runner.events("r1")
+    assert observer.received == [*result.events] == await runner.runs.events("r1")
     assert [len(past) for past in observer.past] == [0, len(stopped.events)]
 
 
@@ -114,7 +114,7 @@ async def test_an_observer_is_exited_when_the_run_fails() -> None:
 async def test_a_replay_is_not_observed() -> None:
     observer = RecordingObserver()
     result = await Runner(Agent("A"), model=ScriptedModel(["Hi."])).run("Hello")
-    await Runner(Agent("A"), model=ScriptedModel([]), observers=[observer]).replay(result.events)
+    await Runner(Agent("A"), model=ScriptedModel([]), observers=[observer]).runs.replay(result.events)
     assert observer.past == []
 
 

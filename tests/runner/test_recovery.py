@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import pytest
 from msgspec.structs import replace
 from tests.runner.recording_store import ManualClock
+from tests.unfinished import list_unfinished
 from tests.waiting import until
 
 from batonkit import Agent, RunContext, Runner, tool
@@ -111,7 +112,7 @@ async def test_a_run_killed_after_its_creation_keeps_its_place_in_the_thread() -
     await runner.submit("two", thread="t", run_id="second")
     with pytest.raises(ThreadBusyError):
         await runner.run("three", thread="t")
-    assert (await runner.drive("second")).status == "completed"
+    assert (await runner.runs.drive("second")).status == "completed"
     await runner.run("four", thread="t")
     assert [message.content for message in await runner.thread("t").messages()][::2] == ["one", "two", "four"]
 
@@ -124,7 +125,7 @@ async def test_a_run_that_does_not_follow_the_last_one_is_not_driven() -> None:
     await runner.submit("two", thread="t", run_id="second")
     store._records["second"] = replace(store._records["second"], previous="lost")
     with pytest.raises(RunConflictError, match="does not follow the last run of thread `t`"):
-        await runner.drive("second")
+        await runner.runs.drive("second")
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -151,10 +152,10 @@ async def test_a_worker_whose_clock_is_wrong_recovers_runs(monkeypatch: pytest.M
     await store.acquire("r0", "dead", ttl=30)
     monkeypatch.setattr(time, "time", lambda: now + offset)
     runner = desk(store=store)
-    assert await runner.list_unfinished() == []
+    assert await list_unfinished(runner) == []
     now += 31
-    assert [record.run_id for record in await runner.list_unfinished()] == ["r0"]
-    assert (await runner.drive("r0")).status == "completed"
+    assert [record.run_id for record in await list_unfinished(runner)] == ["r0"]
+    assert (await runner.runs.drive("r0")).status == "completed"
 
 
 async def test_a_lease_from_the_future_is_dead(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ async def test_a_lease_from_the_future_is_dead(tmp_path: Path) -> None:
     record = await store.record("r0")
     assert record is not None
     assert not record.is_leased
-    assert (await desk(store=store).drive("r0")).status == "completed"
+    assert (await desk(store=store).runs.drive("r0")).status == "completed"
     await store.close()
 
 
@@ -212,8 +213,8 @@ async def test_a_run_can_be_cancelled_while_the_store_hangs(monkeypatch: pytest.
         await task
     assert await status_of(inner, "r") == "running"
     clock.now += 60
-    assert [record.run_id for record in await desk(store=inner).list_unfinished()] == ["r"]
-    assert (await desk(store=inner).drive("r")).status == "completed"
+    assert [record.run_id for record in await list_unfinished(desk(store=inner))] == ["r"]
+    assert (await desk(store=inner).runs.drive("r")).status == "completed"
 
 
 @tool
@@ -234,7 +235,7 @@ async def test_a_cancel_that_comes_before_the_suspension_wins() -> None:
     runner = Runner(Agent("Desk", model=ScriptedModel([call("slow"), "ok"]), tools=[slow]), store=store)
     task = asyncio.create_task(runner.run("hi", run_id="r"))
     await asking.wait()
-    assert await Runner(runner.team.members["Desk"].agent, store=store).cancel("r") == "running"
+    assert await Runner(runner.team.members["Desk"].agent, store=store).runs.cancel("r") == "running"
     go.set()
     result = await task
     assert result.status == "cancelled"
@@ -261,9 +262,9 @@ async def test_a_fork_is_created_suspended() -> None:
     runner = desk(store=store)
     await runner.run("hi", run_id="r")
     store.fail("append", times=50)
-    await runner.fork("r", run_id="f")
+    await runner.runs.fork("r", run_id="f")
     assert await status_of(store, "f") == "suspended"
-    assert await runner.list_unfinished() == []
+    assert await list_unfinished(runner) == []
 
 
 class FrozenAfterIntent(MemoryStore):
@@ -305,8 +306,8 @@ async def test_a_once_tool_is_not_called_without_a_valid_lease(monkeypatch: pyte
     monkeypatch.undo()
     await store.acquire("r", "worker-1", ttl=0)
     other = Runner(Agent("Desk", model=ScriptedModel([call("pay"), "ok"]), tools=[pay]), store=store)
-    assert (await other.drive("r")).status == "suspended"
-    (question,) = [event.payload for event in await other.events("r") if isinstance(event, InterruptRaised)]
+    assert (await other.runs.drive("r")).status == "suspended"
+    (question,) = [event.payload for event in await other.runs.events("r") if isinstance(event, InterruptRaised)]
     assert question["previous_worker"] == "worker-1"
     assert question["last_heartbeat"] == clock.now
     assert effects == []

@@ -26,4 +26,4 @@ async def test_stores_without_a_channel_are_polled() -> None:
     assert not isinstance(MemoryStore(), SupportsChannel)
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])), store="memory:")
     await runner.run("go", run_id="r")
-    assert [number async for number, _ in runner.watch("r", after=4)] == [5]
+    assert [number async for number, _ in runner.runs.watch("r", after=4)] == [5]

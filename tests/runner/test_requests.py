@@ -25,7 +25,7 @@ from batonkit import (
 from batonkit.agents import AgentContext
 from batonkit.agents.middleware import Middleware, model_middleware
 from batonkit.context import HistoryEntry
-from batonkit.errors import SetupError
+from batonkit.errors import RunNotFoundError
 from batonkit.events import AgentResponded
 from batonkit.flow import RecordedRequest
 from batonkit.messages import Message, UserMessage, text_of
@@ -43,7 +43,7 @@ def _describe(request: ModelRequest | RecordedRequest) -> str:
 
 async def check_requests(runner: Runner[Any, Any], model: ScriptedModel, *run_ids: str) -> list[RecordedRequest]:
     """Check that the logs restore exactly the requests that the model received; return them."""
-    restored = [request for run_id in run_ids for request in (await runner.requests(run_id)).values()]
+    restored = [request for run_id in run_ids for request in (await runner.runs.requests(run_id)).values()]
     assert Counter(map(_describe, restored)) == Counter(map(_describe, model.requests))
     return restored
 
@@ -141,7 +141,7 @@ async def test_the_last_request_of_a_repeated_call_is_recorded_and_none_without_
     model = ScriptedModel(["one", "two"])
     runner = Runner(Agent("A"), model=model, store=MemoryStore(), middleware=[Twice()])
     result = await runner.run("hi")
-    (request,) = (await runner.requests(result.run_id)).values()
+    (request,) = (await runner.runs.requests(result.run_id)).values()
     assert request.instructions == "again"
 
     @model_middleware
@@ -150,7 +150,7 @@ async def test_the_last_request_of_a_repeated_call_is_recorded_and_none_without_
 
     runner = Runner(Agent("A"), model=ScriptedModel([]), store=MemoryStore(), middleware=[answer])
     result = await runner.run("hi")
-    assert await runner.requests(result.run_id) == {}
+    assert await runner.runs.requests(result.run_id) == {}
 
 
 async def test_requests_of_nested_agents_are_restored() -> None:
@@ -196,7 +196,7 @@ async def test_requests_of_all_runs_of_a_thread_are_restored() -> None:
     assert {source.run_id for source in restored[-1].sources} == {first.run_id, second.run_id}
     contents = [e.request.contents for e in second.events if isinstance(e, AgentResponded) and e.request is not None]
     assert "what do I owe?" not in str(contents), "the log of the first run has it"
-    await runner.requests(first.run_id)
+    await runner.runs.requests(first.run_id)
 
 
 async def test_the_messages_of_a_deleted_run_of_a_thread_are_gone() -> None:
@@ -205,10 +205,10 @@ async def test_the_messages_of_a_deleted_run_of_a_thread_are_gone() -> None:
     runner = make_team(model, store)
     first = await runner.run("hi", thread="t")
     second = await runner.run("again", thread="t")
-    (request,) = (await runner.requests(second.run_id)).values()
+    (request,) = (await runner.runs.requests(second.run_id)).values()
     assert not request.lacks_earlier_runs
     await store.delete(first.run_id)
-    (request,) = (await runner.requests(second.run_id)).values()
+    (request,) = (await runner.runs.requests(second.run_id)).values()
     assert (request.messages, request.lacks_earlier_runs) == ((UserMessage("again"),), True)
 
 
@@ -243,7 +243,7 @@ async def test_requests_after_trimmed_runs_say_what_is_missing() -> None:
     runner = make_team(model)
     run_ids = [(await runner.run(f"question {number}", thread="t")).run_id for number in range(4)]
     await runner.thread("t").trim(keep=2)
-    before = [await runner.requests(run_id) for run_id in run_ids[2:]]
+    before = [await runner.runs.requests(run_id) for run_id in run_ids[2:]]
     third, fourth = [next(iter(each.values())) for each in before]
     assert third.messages == (UserMessage("question 2"),)
     assert [text_of(each.content) for each in fourth.messages] == ["question 2", "answer 2", "question 3"]
@@ -252,7 +252,7 @@ async def test_requests_after_trimmed_runs_say_what_is_missing() -> None:
     assert [len(each.tools) for each in (third, fourth)] == [2, 2], "each run has the other parts of its requests"
     # The next run reads only what is left, and is restored exactly.
     last = await runner.run("question 4", thread="t")
-    (request,) = (await runner.requests(last.run_id)).values()
+    (request,) = (await runner.runs.requests(last.run_id)).values()
     assert _describe(request) == _describe(model.requests[-1])
 
 
@@ -263,7 +263,7 @@ async def test_a_run_that_got_the_id_of_a_deleted_one_is_not_taken_for_it() -> N
     second = await runner.run("question 1", thread="t")
     await store.delete("first")
     await runner.run("something else", run_id="first")
-    (request,) = (await runner.requests(second.run_id)).values()
+    (request,) = (await runner.runs.requests(second.run_id)).values()
     assert (request.messages, request.lacks_earlier_runs) == ((UserMessage("question 1"),), True)
 
 
@@ -295,8 +295,8 @@ async def test_a_resumed_run_records_its_further_requests() -> None:
     assert len(restored) == 4
     contents = [e.request.contents for e in result.events if isinstance(e, AgentResponded) and e.request is not None]
     assert [bool(each) for each in contents] == [True, False, False, False]
-    fork = await runner.fork(result.run_id, at=3)
-    assert [*(await runner.requests(fork))] == [restored[0].key]
+    fork = await runner.runs.fork(result.run_id, at=3)
+    assert [*(await runner.runs.requests(fork))] == [restored[0].key]
 
 
 async def test_plans_and_custom_agents_are_restored() -> None:
@@ -329,7 +329,7 @@ async def test_headers_and_query_parameters_are_not_recorded() -> None:
     runner = Runner(Agent("A", model_settings=settings), model=ScriptedModel(["hi"]), store=MemoryStore())
     result = await runner.run("hi")
     assert "secret" not in str(result.events)
-    (request,) = (await runner.requests(result.run_id)).values()
+    (request,) = (await runner.runs.requests(result.run_id)).values()
     assert (request.settings.seed, request.settings.extra_headers) == (3, {"X-Key": "(not recorded)"})
 
 
@@ -337,5 +337,5 @@ async def test_without_a_store_nothing_is_recorded() -> None:
     runner = Runner(Agent("A"), model=ScriptedModel(["hi"]))
     result = await runner.run("hi")
     assert [e.request for e in result.events if isinstance(e, AgentResponded)] == [None]
-    with pytest.raises(SetupError, match=r"Runner\.requests\(\) needs stored runs"):
-        await runner.requests(result.run_id)
+    with pytest.raises(RunNotFoundError):
+        await runner.runs.requests(result.run_id)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.unfinished import recover
 from tests.waiting import forever
 
 from batonkit import Agent, AgentContext, BaseAgent, Runner, handoff, tool
@@ -75,7 +76,7 @@ async def test_a_message_follows_the_results_of_pending_calls(store: Store | Non
     added = [event for event in result.events if isinstance(event, UserMessageAdded)]
     assert [(event.key, event.text) for event in added] == [("1/m2/user1", "And hurry.")]
     assert orders.done == ["look"]
-    assert (await runner.replay(result.events)).output == "Done."
+    assert (await runner.runs.replay(result.events)).output == "Done."
 
 
 async def test_a_message_waits_for_all_answers(store: Store | None) -> None:
@@ -101,8 +102,8 @@ async def test_a_message_resumes_a_failed_run(store: Store | None) -> None:
 async def test_a_stored_answer_takes_a_message_along() -> None:
     runner, model, _ = make([[call("ask")], "Done."], MemoryStore())
     first = await runner.run("one")
-    await runner.answer(first.run_id, "x", message="And hurry.")
-    assert (await runner.drive(first.run_id)).status == "completed"
+    await runner.runs.answer(first.run_id, "x", message="And hurry.")
+    assert (await runner.runs.drive(first.run_id)).status == "completed"
     assert shown(model.requests[-1].messages)[-1] == "User And hurry."
 
 
@@ -112,7 +113,7 @@ async def test_a_message_that_no_agent_read_becomes_the_next_run() -> None:
     first = await runner.run("one", thread="t")
     result = await runner.resume(first.run_id, "it", message="And then?")
     assert result.output == "it"
-    assert list((await runner.recover()).values()) == ["completed"]
+    assert list((await recover(runner)).values()) == ["completed"]
     assert shown(model.requests[-1].messages)[-1] == "User And then?"
     assert [run.status for run in await runner.thread("t").runs()] == ["completed", "completed"]
 
@@ -126,7 +127,7 @@ async def test_dismissed_calls_get_the_reason_as_their_result(store: Store | Non
     assert shown(model.requests[-1].messages)[2:] == [
         *("Tool Never mind.", "Tool Never mind.", "Tool seen", "User Do that instead.")
     ]
-    assert (await runner.replay(result.events)).output == "Done."
+    assert (await runner.runs.replay(result.events)).output == "Done."
 
 
 async def test_one_of_several_questions_can_be_dismissed(store: Store | None) -> None:
@@ -220,7 +221,7 @@ async def test_calls_of_a_response_are_cancelled_on_resume(store: Store | None) 
     messages: list[Message] = [*model.requests[-1].messages]
     assert [text_of(one.content) for one in messages if isinstance(one, ToolMessage)] == [CANCELLED_CALL] * 4
     assert shown(messages)[-1] == "User I changed my mind."
-    assert (await runner.replay(result.events)).output == "Then not."
+    assert (await runner.runs.replay(result.events)).output == "Then not."
 
 
 async def test_a_single_transfer_is_cancelled_on_resume(store: Store | None) -> None:
@@ -268,7 +269,7 @@ async def test_another_worker_cancels_after_the_response() -> None:
     other: Runner[Any, Any] = Runner(agent, store=store)
     task = asyncio.create_task(runner.run("one", run_id="r"))
     await entered.wait()
-    assert await other.cancel("r", "after_response") == "running"
+    assert await other.runs.cancel("r", "after_response") == "running"
     opened.set()
     result = await task
     assert (result.status, orders.done, result.interrupts) == ("cancelled", [], ())

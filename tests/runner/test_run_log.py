@@ -36,7 +36,7 @@ async def test_each_stop_of_a_run_is_one_line_without_content(store: Any, caplog
     runner = Runner(Agent("A", tools=[pay]), model=model, store=store, prices=PRICES)
     stopped = await runner.run("secret")
     result = await runner.resume(stopped.run_id, True)
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert lines(caplog) == [
         "run `…` suspended after … s: 1000 tokens, $0.01",
         "run `…` completed after … s: 3000 tokens, $0.03",

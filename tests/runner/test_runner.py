@@ -15,6 +15,7 @@ from batonkit.errors import (
     NotEncodableError,
     ReplayMismatchError,
     RunError,
+    RunExistsError,
     RunNotFoundError,
     TeamChangedError,
 )
@@ -90,7 +91,7 @@ async def test_the_id_of_a_stopped_run_cannot_be_reused() -> None:
     # Recorded events are never lost.
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="?"), "another"]), tools=[ask]))
     await runner.run("hi", run_id="r1")
-    with pytest.raises(RunError, match="r1"):
+    with pytest.raises(RunExistsError, match="`r1` already exists; resume it"):
         await runner.run("hello", run_id="r1")
 
 
@@ -349,11 +350,9 @@ async def test_a_finished_or_unknown_run_cannot_be_resumed() -> None:
     waiting = await runner.run("hi", run_id="waits")
     assert waiting.status == "suspended"
     for run_id in (finished.run_id, "unknown"):
-        with pytest.raises(
-            RunNotFoundError, match=f"no run `{run_id}` waits to be resumed.*waiting here: `waits`"
-        ) as caught:
+        with pytest.raises(RunNotFoundError, match=f"no run `{run_id}` in the memory of this runner") as caught:
             await runner.resume(run_id)
-        assert (caught.value.run_id, caught.value.waiting) == (run_id, ("waits",))
+        assert caught.value.run_id == run_id
 
 
 async def test_of_two_concurrent_resumes_one_is_refused() -> None:
@@ -362,7 +361,7 @@ async def test_of_two_concurrent_resumes_one_is_refused() -> None:
     outcomes = await asyncio.gather(
         runner.resume(suspended.run_id, "yes"), runner.resume(suspended.run_id, "no"), return_exceptions=True
     )
-    assert [type(outcome).__name__ for outcome in outcomes] == ["RunResult", "RunNotFoundError"]
+    assert [type(outcome).__name__ for outcome in outcomes] == ["RunResult", "RunConflictError"]
 
 
 # --- replay
@@ -412,7 +411,7 @@ async def test_a_replay_gives_the_same_log_result_values_and_conversation() -> N
     result = await run_busy(runner)
     assert result.status == "completed"
     request_count = len(model.requests)
-    again = await runner.replay(result.events)
+    again = await runner.runs.replay(result.events)
     assert again.events == result.events
     assert (again.output, again.agent, again.status) == (result.output, result.agent, "completed")
     assert again.values == result.values == {"start": 1, "worked": 7, "own": "v", "answer": "done"}
@@ -424,7 +423,7 @@ async def test_a_log_read_from_disk_replays_like_the_one_in_memory() -> None:
     runner, _ = make_busy_runner()
     result = await run_busy(runner)
     other, model = make_busy_runner()
-    again = await other.replay(decode_log(encode_log(result.events)))
+    again = await other.runs.replay(decode_log(encode_log(result.events)))
     assert (again.output, again.values, again.messages) == (result.output, result.values, result.messages)
     assert model.requests == []
 
@@ -433,7 +432,7 @@ async def test_a_suspended_log_replays_to_its_interrupt() -> None:
     runner, model = make_busy_runner()
     suspended = await runner.run("hi")
     request_count = len(model.requests)
-    again = await runner.replay(suspended.events)
+    again = await runner.runs.replay(suspended.events)
     assert (again.status, again.interrupts) == ("suspended", suspended.interrupts)
     assert len(model.requests) == request_count
     # It still waits: a replay does not resume it.
@@ -447,7 +446,7 @@ async def test_a_log_with_an_unknown_event_is_not_replayed() -> None:
     events = decode_log(encode_log(result.events) + future)
     assert isinstance(events[-1], UnknownEvent)
     with pytest.raises(LogError, match=f"at event {len(events) - 1}: .* does not know the event type `Teleported`"):
-        await runner.replay(events)
+        await runner.runs.replay(events)
 
 
 async def test_a_log_with_an_unknown_event_is_not_resumed() -> None:
@@ -457,7 +456,7 @@ async def test_a_log_with_an_unknown_event_is_not_resumed() -> None:
     events = decode_log(encode_log(suspended.events) + future)
     other, _ = make_busy_runner()
     with pytest.raises(LogError, match="does not know the event type `Teleported`"):
-        other.load_log(events)
+        await other.runs.load(events)
 
 
 async def test_a_replay_with_an_event_missing_names_the_first_difference() -> None:
@@ -470,7 +469,7 @@ async def test_a_replay_with_an_event_missing_names_the_first_difference() -> No
             continue
         events = [event for event in result.events if event is not missing]
         with pytest.raises(ReplayMismatchError) as caught:
-            await runner.replay(events)
+            await runner.runs.replay(events)
         assert (caught.value.key, caught.value.recorded) == (missing.key, "nothing")
 
 
@@ -505,7 +504,7 @@ async def test_changed_code_raises_a_mismatch_with_the_first_difference(
     result = await runner.run("hi")
     behaviour.update(changes)
     with pytest.raises(ReplayMismatchError) as caught:
-        await runner.replay(result.events)
+        await runner.runs.replay(result.events)
     assert (caught.value.key, caught.value.recorded) == (key, recorded)
     assert f"at `{key}` the log has {recorded}, but the code produces " in str(caught.value)
 
@@ -529,7 +528,7 @@ async def test_a_log_without_run_started_cannot_be_replayed() -> None:
     result = await run_busy(runner)
     for events in ([], list[Event](result.events[1:])):
         with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
-            await runner.replay(events)
+            await runner.runs.replay(events)
 
 
 # --- runs of other processes
@@ -542,7 +541,7 @@ async def test_a_run_can_be_resumed_from_its_log_by_another_runner() -> None:
     other, model = make_busy_runner()
     # The other process's model has a new script; skip the response that is already in the log.
     _ = [chunk async for chunk in model.respond(ModelRequest((), agent="A"))]
-    run_id = other.load_log(decode_log(encode_log(suspended.events)))
+    run_id = await other.runs.load(decode_log(encode_log(suspended.events)))
     assert run_id == suspended.run_id
     half = await other.resume(run_id, True)
     result = await other.resume(run_id, "v")
@@ -569,38 +568,42 @@ async def test_a_log_cut_at_any_event_can_be_resumed_by_another_runner(kept: int
         if isinstance(event, AgentResponded):
             # Skip the scripted responses from before the crash.
             _ = [chunk async for chunk in model.respond(ModelRequest((), agent=event.agent))]
-    runner.load_log(decode_log(encode_log(whole[:kept])))
+    await runner.runs.load(decode_log(encode_log(whole[:kept])))
     result = await runner.resume(whole[0].run_id if isinstance(whole[0], RunStarted) else "")
     assert result.output == "done"
     assert [line for line in transcript(result.events) if line != "run resumed"] == transcript(whole)
 
 
-async def test_load_log_refuses_a_completed_run() -> None:
+async def test_a_completed_run_is_not_loaded() -> None:
     runner, _ = make_busy_runner()
     result = await run_busy(runner)
     with pytest.raises(RunError, match=f"run `{result.run_id}` has completed and cannot be resumed"):
-        runner.load_log(result.events)
+        await runner.runs.load(result.events)
 
 
-async def test_load_log_refuses_a_runner_with_a_store() -> None:
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_a_log_is_loaded_once_under_its_own_id(store: str | None) -> None:
     @agent("Asking")
     async def asking(ctx: AgentContext) -> None:
-        await ctx.interrupt("Shall I?")
+        await ctx.say(str(await ctx.interrupt("Shall I?")))
 
     suspended = await Runner(asking).run("hi")
-    stored = Runner(asking, store="memory:")
-    with pytest.raises(SetupError, match=r"load_log\(\) is for runners without a store, and this one has MemoryStore"):
-        stored.load_log(suspended.events)
-    assert (await stored.record(await stored.fork(suspended.events))).status == "suspended"
+    other = Runner(asking, store=store)
+    assert await other.runs.load(suspended.events) == suspended.run_id
+    assert (await other.runs.get(suspended.run_id)).status == "suspended"
+    with pytest.raises(RunExistsError, match="already exists"):
+        await other.runs.load(suspended.events)
+    assert (await other.runs.get(await other.runs.fork(suspended.events))).status == "suspended"
+    assert (await other.resume(suspended.run_id, "yes")).output == "yes"
 
 
-async def test_load_log_refuses_an_invalid_log() -> None:
+async def test_an_invalid_log_is_not_loaded() -> None:
     runner, _ = make_busy_runner()
     suspended = await runner.run("hi")
     with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
-        runner.load_log(suspended.events[1:])
+        await runner.runs.load(suspended.events[1:])
     with pytest.raises(ReplayMismatchError, match="a second AgentStarted"):
-        runner.load_log(decode_log(encode_log([*suspended.events, suspended.events[1]])))
+        await runner.runs.load(decode_log(encode_log([*suspended.events, suspended.events[1]])))
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
@@ -617,7 +620,7 @@ async def test_a_loaded_log_of_a_changed_team_is_refused_unless_it_is_accepted()
     model = ScriptedModel([call("ask", question="?"), "done"])
     suspended = await Runner(Agent("A", tools=[ask]), model=model).run("hi")
     changed = Runner(Agent("A", tools=[ask], sub_agents=[Agent("C")]), model=model)
-    run_id = changed.load_log(decode_log(encode_log(suspended.events)))
+    run_id = await changed.runs.load(decode_log(encode_log(suspended.events)))
     with pytest.raises(TeamChangedError, match=r"`C` is new.*accept_changes=True"):
         await changed.resume(run_id, "yes")
     assert (await changed.resume(run_id, "yes", accept_changes=True)).output == "done"
@@ -629,7 +632,7 @@ async def test_a_log_of_another_root_is_refused(store: str | None, accept_change
     model = ScriptedModel([call("ask", question="?")])
     suspended = await Runner(Agent("Old", tools=[ask]), model=model).run("hi")
     other = Runner(Agent("New", tools=[ask]), model=ScriptedModel([]), store=store)
-    run_id = await other.fork(suspended.events)
+    run_id = await other.runs.fork(suspended.events)
     with pytest.raises(TeamChangedError, match=r"`Old` is gone") as caught:
         await other.resume(run_id, "yes", accept_changes=accept_changes)
     assert caught.value.differences == ("- `Old` is gone", "+ `New` is new")
@@ -637,7 +640,7 @@ async def test_a_log_of_another_root_is_refused(store: str | None, accept_change
     if accept_changes:
         assert "it started with `Old`" in str(caught.value)
     with pytest.raises(TeamChangedError, match="it started with `Old`"):
-        await other.replay(run_id)
+        await other.runs.replay(run_id)
 
 
 async def test_a_log_without_a_fingerprint_is_not_compared() -> None:
@@ -647,7 +650,7 @@ async def test_a_log_without_a_fingerprint_is_not_compared() -> None:
     started = suspended.events[0]
     assert isinstance(started, RunStarted)
     other = Runner(Agent("Elsewhere"), model=model)
-    run_id = other.load_log([replace(started, team_fingerprint={}), *suspended.events[1:]])
+    run_id = await other.runs.load([replace(started, team_fingerprint={}), *suspended.events[1:]])
     with pytest.raises(TeamChangedError, match="it started with `A`, which this team does not have"):
         await other.resume(run_id, True)
 
@@ -758,7 +761,7 @@ async def test_with_store_returns_a_runner_with_another_store() -> None:
     first = Runner(Agent("A"), model=ScriptedModel(["one", "two"]))
     second = first.with_store("memory:")
     result = await second.run("Hi.", run_id="r")
-    assert (result.output, second.team is first.team, second.model is first.model) == ("one", True, True)
-    assert [event.key for event in await second.events("r")][-1] == "completed"
+    assert (result.output, second.team is first.team) == ("one", True)
+    assert [event.key for event in await second.runs.events("r")][-1] == "completed"
     with pytest.raises(RunNotFoundError):
-        await first.events("r")
+        await first.runs.events("r")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
+from tests.unfinished import list_unfinished, recover
 
 from batonkit import Agent, Limits, RunContext, Runner, handoff, tool
 from batonkit.errors import (
@@ -152,7 +153,7 @@ async def test_answers_to_unknown_interrupts_change_nothing(answers: Any, messag
         with pytest.raises(AnswerError, match=message):
             await resumed.resume("r", answers)
     with pytest.raises(AnswerError, match=message):
-        await runner.answer("r", answers)
+        await runner.runs.answer("r", answers)
     record = await get_record(store, "r")
     assert (await store.load("r"), record.status, record.lease_until) == (before, "suspended", 0.0)
 
@@ -167,13 +168,13 @@ async def test_completed_and_unknown_runs_are_refused() -> None:
     answers_list: list[Any] = [None, {}, "yes"]
     for answers in answers_list:
         with pytest.raises(RunError, match="run `r` has completed"):
-            await runner.answer("r", answers)
+            await runner.runs.answer("r", answers)
     assert (await store.load("r"), (await get_record(store, "r")).status) == (before, "completed")
-    for use in (runner.resume, runner.events, runner.drive, runner.replay, runner.cancel):
+    for use in (runner.resume, runner.runs.events, runner.runs.drive, runner.runs.replay, runner.runs.cancel):
         with pytest.raises(RunNotFoundError, match="`q`"):
             await use("q")
     with pytest.raises(RunNotFoundError, match="`q`"):
-        await runner.answer("q", 1)
+        await runner.runs.answer("q", 1)
 
 
 async def test_a_run_id_cannot_be_reused() -> None:
@@ -211,7 +212,7 @@ async def test_a_resumed_run_is_recovered_if_its_driver_dies() -> None:
     assert (await get_record(store, "r")).status == "running"
     copy = await copy_without_leases(store)
     resuming.cancel()
-    assert [record.run_id for record in await runner(copy).list_unfinished()] == ["r"]
+    assert [record.run_id for record in await list_unfinished(runner(copy))] == ["r"]
     with pytest.raises(asyncio.CancelledError):
         await resuming
 
@@ -234,11 +235,16 @@ async def test_a_run_has_one_driver_at_a_time() -> None:
     running = asyncio.create_task(first_runner.run("hi", run_id="r"))
     await started.wait()
     lines = await store.load("r")
-    for attempt in (runner().resume("r"), first_runner.resume("r"), runner().drive("r"), runner().answer("r", 1)):
+    for attempt in (
+        runner().resume("r"),
+        first_runner.resume("r"),
+        runner().runs.drive("r"),
+        runner().runs.answer("r", 1),
+    ):
         with pytest.raises(RunConflictError, match="`r`"):
             await attempt
     assert await store.load("r") == lines
-    assert await runner().recover() == {}
+    assert await recover(runner()) == {}
     go.set()
     assert (await running).status == "completed"
 
@@ -314,7 +320,7 @@ async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accept
         ]
     )
     with pytest.raises(TeamChangedError):
-        await other.drive(await recording_team.runner(store).submit("hi", run_id="new"))
+        await other.runs.drive(await recording_team.runner(store).submit("hi", run_id="new"))
     assert (await store.load("r"), (await get_record(store, "r")).lease_until) == (before, 0.0)
     assert (await other.resume("r", "yes", accept_changes=True)).output == "done"
 
@@ -347,7 +353,11 @@ async def test_a_damaged_log_is_left_unchanged(what: str) -> None:
     await store.create("r", damaged)
     runner = recording_team.runner(store)
     expected = RunError if what == "twice" else LogError
-    for use in (lambda: runner.resume("r", "yes"), lambda: runner.drive("r"), lambda: runner.answer("r", "yes")):
+    for use in (
+        lambda: runner.resume("r", "yes"),
+        lambda: runner.runs.drive("r"),
+        lambda: runner.runs.answer("r", "yes"),
+    ):
         with pytest.raises(expected):
             await use()
     record = await get_record(store, "r")
@@ -418,32 +428,23 @@ async def test_every_store_supports_all_operations(any_store: Any) -> None:
         await first.submit("hello", run_id="s")
     steps = {"A": ["hello back"], "B": ["done", "still B"]}
     async with recording_team.runner(any_store, steps) as second:
-        assert await second.events("r") == list(suspended.events)
-        assert await second.recover() == {"s": "completed"}
+        assert await second.runs.events("r") == list(suspended.events)
+        assert await recover(second) == {"s": "completed"}
         with pytest.raises(ThreadBusyError):
             await second.run("and?", thread="t")
-        await second.answer("r", "yes")
-        assert (await second.drive("r")).status == "completed"
+        await second.runs.answer("r", "yes")
+        assert (await second.runs.drive("r")).status == "completed"
         assert (await second.run("and?", thread="t")).output == "still B"
         assert await second.thread("t").active_agent() == "B"
-        assert (await second.replay("r")).output == "done"
-        fork = await second.fork("r", edit={"2/m1.1/ask1!": "no"})
-        assert await second.cancel(fork) == "cancelled"
+        assert (await second.runs.replay("r")).output == "done"
+        fork = await second.runs.fork("r", edit={"2/m1.1/ask1!": "no"})
+        assert await second.runs.cancel(fork) == "cancelled"
         assert len(await second.thread("t").runs()) == 2
         assert await second.thread("t").delete() == 2
     assert recording_team.done == ["a", "b", "before asking", "in a step", "before asking"]
 
 
-# --- without a store, and on disk
-
-
-async def test_methods_without_a_store_say_that_they_need_one() -> None:
-    runner = RecordingTeam().runner(None, {"A": [call("ask", question="?"), "done"]})
-    suspended = await runner.run("hi")
-    assert (await runner.resume(suspended.run_id, "yes")).output == "done"
-    for call_of in (runner.list_unfinished, runner.recover):
-        with pytest.raises(Exception, match="give the runner a store"):
-            await call_of()
+# --- on disk
 
 
 def test_run_sync_stores_runs_in_a_file(tmp_path: Any) -> None:
@@ -468,10 +469,10 @@ async def test_a_replay_by_id_has_no_effect_and_finds_the_first_difference() -> 
     runner = recording_team.runner(store, {"A": [call("note", word="a"), call("transfer_to_b")], "B": ["done"]})
     result = await runner.run("hi", run_id="r")
     recording_team.done.clear()
-    replayed = await recording_team.runner(store).replay("r")
+    replayed = await recording_team.runner(store).runs.replay("r")
     assert (replayed.output, replayed.events, recording_team.done) == ("done", result.events, [])
 
     changed_runner = Runner(Agent("A", model=ScriptedModel([])), store=store)
     with pytest.raises(ReplayMismatchError) as caught:
-        await changed_runner.replay("r")
+        await changed_runner.runs.replay("r")
     assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/m3", "nothing", "AgentResponded")

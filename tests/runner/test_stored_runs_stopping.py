@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Unpack
 
 import pytest
@@ -48,8 +49,8 @@ async def test_an_answer_is_accepted_before_the_driver_knows_that_the_run_is_sus
     running = asyncio.create_task(here.run("hi", run_id="r"))
     await store.stored.wait()
 
-    await elsewhere.answer("r", "yes")
-    assert (await elsewhere.drive("r")).status == "completed"
+    await elsewhere.runs.answer("r", "yes")
+    assert (await elsewhere.runs.drive("r")).status == "completed"
 
     store.go.set()
     assert (await running).status == "suspended"
@@ -73,7 +74,7 @@ async def test_a_run_is_copied_and_steered_before_its_driver_knows_that_it_is_su
     running = asyncio.create_task(here.run("hi", run_id="r", thread="t"))
     await store.stored.wait()
 
-    copy = await elsewhere.fork("r", thread="other")
+    copy = await elsewhere.runs.fork("r", thread="other")
     assert (await elsewhere.resume(copy, "yes")).output == "paid"
     await elsewhere.submit("hello?", thread="t", when_busy="steer", run_id="steers")
     assert [message.run_id for message in await elsewhere.thread("t").waiting()] == ["steers"]
@@ -90,7 +91,7 @@ async def test_a_run_that_is_resumed_in_the_process_that_suspends_it_keeps_its_c
     runner = runner_of(store, call("pay"), "paid")
     if is_driven:
         await runner.submit("hi", run_id="r")
-        suspending: asyncio.Task[Any] = asyncio.create_task(runner.drive("r", context="Bob"))
+        suspending: asyncio.Task[Any] = asyncio.create_task(runner.runs.drive("r", context="Bob"))
     else:
         suspending = asyncio.create_task(runner.run("hi", run_id="r", context="Bob"))
     await store.stored.wait()
@@ -111,7 +112,7 @@ async def test_a_run_whose_stream_is_left_when_it_suspends_can_be_answered() -> 
         async for event in run:
             if isinstance(event, RunSuspended):
                 break
-    assert not (await runner.record("r")).is_leased
+    assert not (await runner.runs.get("r")).is_leased
 
 
 async def test_a_renewal_that_is_late_does_not_revive_the_lease_of_a_suspended_run() -> None:
@@ -136,18 +137,18 @@ async def test_a_renewal_that_is_late_does_not_revive_the_lease_of_a_suspended_r
     assert (await get_record(store, "r")).lease_until == 0.0
 
 
-@pytest.mark.parametrize("method", ["answer", "resume"])
+@pytest.mark.parametrize("method", ["runs.answer", "resume"])
 async def test_an_answer_waits_for_someone_who_looks_at_a_suspended_run(method: str) -> None:
     store = AskedStore()
     runner = runner_of(store, call("pay"), "paid")
     await runner.run("hi", run_id="r")
     lease = await store.acquire("r", "looks at it", ttl=60)
     store.asked.clear()
-    answering = asyncio.create_task(getattr(runner, method)("r", "yes"))
+    answering = asyncio.create_task(attrgetter(method)(runner)("r", "yes"))
     await store.asked.wait()
     await store.release(lease)
     await answering
-    assert (await runner.drive("r")).status == "completed"
+    assert (await runner.runs.drive("r")).status == "completed"
 
 
 async def test_an_answer_does_not_wait_for_the_driver_of_a_run() -> None:
@@ -156,7 +157,7 @@ async def test_an_answer_does_not_wait_for_the_driver_of_a_run() -> None:
     await runner.submit("hi", run_id="r")
     await store.acquire("r", "drives it", ttl=60)
     with pytest.raises(RunConflictError, match="drives it"):
-        await runner.answer("r", "yes")
+        await runner.runs.answer("r", "yes")
 
 
 async def test_a_requested_cancellation_comes_before_an_answer_to_the_run_that_suspends() -> None:
@@ -174,7 +175,7 @@ async def test_a_requested_cancellation_comes_before_an_answer_to_the_run_that_s
     await store.stored.wait()
 
     with pytest.raises(RunConflictError):
-        await elsewhere.answer("r", "yes")
+        await elsewhere.runs.answer("r", "yes")
 
     store.go.set()
     assert (await running).status == "cancelled"
@@ -205,10 +206,10 @@ async def test_an_answered_run_is_driven_before_the_sender_of_the_answer_knows()
     store = HeldStore("running")
     here, elsewhere = runner_of(store, call("pay")), runner_of(store, "paid")
     await here.run("hi", run_id="r")
-    answering = asyncio.create_task(here.answer("r", "yes"))
+    answering = asyncio.create_task(here.runs.answer("r", "yes"))
     await store.stored.wait()
 
-    assert (await elsewhere.drive("r")).status == "completed"
+    assert (await elsewhere.runs.drive("r")).status == "completed"
 
     store.go.set()
     await answering
@@ -218,7 +219,7 @@ async def test_a_cancelled_run_is_resumed_before_the_sender_of_the_request_knows
     store = HeldStore("cancelled")
     here, elsewhere = runner_of(store, call("pay")), runner_of(store, "paid")
     await here.run("hi", run_id="r")
-    cancelling = asyncio.create_task(here.cancel("r"))
+    cancelling = asyncio.create_task(here.runs.cancel("r"))
     await store.stored.wait()
 
     assert (await elsewhere.resume("r", "yes")).output == "paid"
@@ -232,12 +233,12 @@ async def test_an_answer_whose_sender_is_cancelled_leaves_no_lease() -> None:
     runner = runner_of(store, call("pay"), "paid")
     await runner.run("hi", run_id="r")
     store.go.clear()
-    answering = asyncio.create_task(runner.answer("r", "yes"))
+    answering = asyncio.create_task(runner.runs.answer("r", "yes"))
     await store.asked.wait()
     answering.cancel()
     store.go.set()
     await asyncio.wait([answering])
-    record = await runner.record("r")
+    record = await runner.runs.get("r")
     assert (record.status, record.is_leased) == ("suspended", False)
 
 

@@ -23,7 +23,7 @@ async def test_watch_yields_past_and_future_events() -> None:
     seen: list[tuple[int, Event]] = []
     while await store.record("r") is None:
         await asyncio.sleep(0)
-    async for number, event in Runner(slow, store=store).watch("r"):
+    async for number, event in Runner(slow, store=store).runs.watch("r"):
         seen.append((number, event))
         gate.set()
     result = await driven
@@ -37,6 +37,6 @@ async def test_watch_skips_events_up_to_after() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])), store="memory:")
     result = await runner.run("go", run_id="r")
 
-    seen = [number async for number, _ in runner.watch("r", after=2)]
+    seen = [number async for number, _ in runner.runs.watch("r", after=2)]
 
     assert seen == [*range(3, len(result.events) + 1)]

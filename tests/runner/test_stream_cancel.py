@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 from tests.runner.recording_store import RecordingStore, get_record, load_events
+from tests.unfinished import list_unfinished, recover
 from tests.waiting import until
 
 from batonkit import (
@@ -266,7 +267,7 @@ async def test_a_run_is_cancelled_by_another_runner(when: Literal["now", "after_
     first_runner = Runner(agent, model=ScriptedModel(steps), store=store)
     running = asyncio.create_task(first_runner.run("hi", run_id="r"))
     await waiting_tools.wait_for(waiters)
-    assert await Runner(agent, store=store).cancel("r", when) == "running"
+    assert await Runner(agent, store=store).runs.cancel("r", when) == "running"
     if when == "after_turn":
         before = store.calls.count("renew")
         await until(lambda: store.calls.count("renew") >= before + 2)
@@ -286,7 +287,7 @@ async def test_a_stream_ends_when_another_runner_cancels_its_run() -> None:
     first_runner = Runner(agent, model=ScriptedModel(steps), store=store)
     async with first_runner.stream("hi", run_id="r") as live:
         await waiting_tools.wait_for(waiters)
-        await Runner(agent, store=store).cancel("r")
+        await Runner(agent, store=store).runs.cancel("r")
         received = [event async for event in live]
     assert transcript(received)[-1] == "run cancelled"
     assert live.result.status == "cancelled"
@@ -303,17 +304,17 @@ async def test_a_run_without_a_driver_is_cancelled_immediately() -> None:
     runner = Runner(Agent("A", model=ScriptedModel([call("pay"), "done"]), tools=[pay]), store=store)
     await runner.run("hi", run_id="waits")
     await runner.submit("hi", run_id="submitted")
-    assert [await runner.cancel("waits"), await runner.cancel("submitted")] == ["cancelled", "cancelled"]
-    assert await runner.list_unfinished() == []
+    assert [await runner.runs.cancel("waits"), await runner.runs.cancel("submitted")] == ["cancelled", "cancelled"]
+    assert await list_unfinished(runner) == []
     assert transcript(await load_events(store, "waits"))[-1] == "run cancelled"
     # Cancelling is idempotent, and completed runs do not change.
-    assert await runner.cancel("waits") == "cancelled"
+    assert await runner.runs.cancel("waits") == "cancelled"
     assert (await runner.resume("waits", True)).output == "done"
-    assert await runner.cancel("waits") == "completed"
+    assert await runner.runs.cancel("waits") == "completed"
     with pytest.raises(RunError, match="completed"):
         await runner.resume("waits")
     with pytest.raises(RunNotFoundError):
-        await runner.cancel("unknown")
+        await runner.runs.cancel("unknown")
 
 
 async def test_a_cancel_request_survives_the_death_of_the_driver() -> None:
@@ -323,9 +324,9 @@ async def test_a_cancel_request_survives_the_death_of_the_driver() -> None:
     await Runner(agent, store=store).submit("hi", run_id="r")
     lease = await store.acquire("r", "about to die", ttl=60)
     other = Runner(agent, model=ScriptedModel(steps), store=store)
-    assert await other.cancel("r") == "running"
+    assert await other.runs.cancel("r") == "running"
     await store.renew([lease], ttl=0)
-    assert await other.recover() == {"r": "cancelled"}
+    assert await recover(other) == {"r": "cancelled"}
     assert waiting_tools.waiting == []
     assert waiters == 2
 
@@ -342,7 +343,7 @@ async def test_a_cancel_request_is_not_lost_while_the_driver_releases_the_lease(
     runner = Runner(Agent("A", model=ScriptedModel([call("ask"), "done"]), tools=[ask]), store=store)
     await runner.run("hi", run_id="r")
     lease = await store.acquire("r", "another worker", ttl=60)
-    cancelling = asyncio.create_task(runner.cancel("r"))
+    cancelling = asyncio.create_task(runner.runs.cancel("r"))
     await asyncio.sleep(0)
     await store.release(lease)
     assert await cancelling == "cancelled"
@@ -352,7 +353,7 @@ async def test_cancel_accepts_only_now_and_after_turn() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["x"])), store=RecordingStore())
     wrong: Any = "soon"
     with pytest.raises(SetupError, match="soon"):
-        await runner.cancel("r", wrong)
+        await runner.runs.cancel("r", wrong)
 
 
 async def test_a_cancelled_run_can_be_resumed_by_another_runner() -> None:

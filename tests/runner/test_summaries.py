@@ -30,10 +30,10 @@ async def test_a_list_of_runs_can_show_summaries_without_reading_logs() -> None:
     runner = Runner(router, model=ScriptedModel([transfer_to("Clerk"), call("ask"), "done"]), store=store)
     await runner.submit("  Where is\n my " + "long " * 100, run_id="r")
     assert await summary_of(store, "r") == RunSummary(("Where is my " + "long " * 100)[:200].strip(), "Router")
-    await runner.drive("r")
+    await runner.runs.drive("r")
     assert (await summary_of(store, "r")).agents == ("Router", "Clerk")
-    await runner.answer("r", "yes")
-    await runner.drive("r")
+    await runner.runs.answer("r", "yes")
+    await runner.runs.drive("r")
     summary = await summary_of(store, "r")
     assert (summary.agents, summary.usage.model_calls, summary.error) == (("Router", "Clerk"), 3, "")
     assert await store.notes("r") == {}
@@ -47,7 +47,7 @@ async def test_a_summary_names_the_error_until_the_run_is_resumed() -> None:
     assert (await summary_of(store, "r")).error == "ModelError: overloaded"
     await runner.resume("r")
     assert (await summary_of(store, "r")).error == ""
-    fork = await runner.fork("r", at=3)
+    fork = await runner.runs.fork("r", at=3)
     assert (await summary_of(store, fork)).forked_from == "r@3"
 
 
@@ -69,6 +69,6 @@ async def test_a_run_that_a_newer_version_wrote_to_is_left_to_newer_workers(monk
     monkeypatch.setattr(stored_backends, "READER_VERSION", codec.READER_VERSION + 1)
     await runner(call("ask")).resume("r", "yes")
     assert (await get_record(store, "r")).reader == codec.READER_VERSION + 1
-    await runner().answer("r", "yes")
+    await runner().runs.answer("r", "yes")
     assert await store.runnable() == []
     assert [run.run_id for run in await store.runnable(reader=codec.READER_VERSION + 1)] == ["r"]

@@ -78,7 +78,7 @@ async def test_the_note_of_a_run_that_went_on_is_ignored() -> None:
         await runner.run("first", thread="t", run_id="r1")
     stale = (await store.read_notes(["r1"], THREAD_NOTE))["r1"]
     assert (await runner.resume("r1")).status == "suspended"
-    assert await runner.cancel("r1") == "cancelled"
+    assert await runner.runs.cancel("r1") == "cancelled"
     assert (await store.read_notes(["r1"], THREAD_NOTE))["r1"] == stale
     model = ScriptedModel(["done"])
     await Runner(Agent("A", tools=[ask]), model=model, store=store).run("second", thread="t")
@@ -128,8 +128,7 @@ async def test_agents_with_summaries_of_their_own_read_the_whole_thread() -> Non
     assert len(model.requests[-1].messages) == 25
     helper = Agent("B", description="b").as_tool(history="answers")
     runner = Runner(Agent("A", tools=[helper]), model=model, store=store)
-    assert runner._stored_runs is not None
-    assert runner._stored_runs.threads._reads_all
+    assert runner._repository.threads._reads_all
 
 
 async def test_an_agent_that_a_tool_returns_reads_the_summary_of_what_was_not_read() -> None:

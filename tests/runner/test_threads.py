@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.runner.recording_store import RecordingStore, get_record
+from tests.unfinished import recover
 
 from batonkit import Agent, RunContext, Runner, SetupError, agent, tool
 from batonkit.agents import AgentContext
@@ -169,19 +170,19 @@ async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> N
         {"A": [call("ask", question="first?"), call("ask", question="second?"), "end", "end"]}, store
     )
     first = await runner.run("hi", thread="t")
-    await runner.cancel(first.run_id)
+    await runner.runs.cancel(first.run_id)
     second = await runner.run("hello", thread="t")
     lines = await store.load(first.run_id)
-    for attempt in (runner.resume(first.run_id, "yes"), runner.answer(first.run_id, "yes")):
+    for attempt in (runner.resume(first.run_id, "yes"), runner.runs.answer(first.run_id, "yes")):
         with pytest.raises(ThreadBusyError, match=second.run_id):
             await attempt
     record = await get_record(store, first.run_id)
     assert (await store.load(first.run_id), record.status, record.lease_until) == (lines, "cancelled", 0.0)
     await runner.resume(second.run_id, "yes")
     # Its successor does not know what it would do now.
-    with pytest.raises(RunConflictError, match=rf"runner\.fork\('{first.run_id}'\)"):
+    with pytest.raises(RunConflictError, match=rf"runner\.runs\.fork\('{first.run_id}'\)"):
         await runner.resume(first.run_id, "yes")
-    assert (await runner.resume(await runner.fork(first.run_id), "yes")).status == "completed"
+    assert (await runner.resume(await runner.runs.fork(first.run_id), "yes")).status == "completed"
 
 
 # --- failed and cancelled runs
@@ -190,7 +191,7 @@ async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> N
 async def test_a_cancelled_run_is_part_of_the_thread() -> None:
     runner, model = make_runner({"A": [[call("ask", question="?"), call("nope")], "done"]}, RecordingStore())
     first = await runner.run("hi", thread="t")
-    await runner.cancel(first.run_id)
+    await runner.runs.cancel(first.run_id)
     assert (await runner.run("hello", thread="t")).output == "done"
     assert request_texts(model) == [
         "hi",
@@ -254,7 +255,7 @@ async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
     await runner.submit("hi", thread="t", run_id="r")
     with pytest.raises(ThreadBusyError, match="r"):
         await runner.thread("t").delete()
-    await runner.recover()
+    await recover(runner)
     assert await runner.thread("t").delete() == 1
 
 
@@ -268,8 +269,8 @@ async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_its_history
     result = await other.resume(waiting.run_id, "yes")
     assert request_texts(model)[:3] == ["hi", "first", "hello"]
     assert text_of(result.messages[0].content) == "hello"
-    assert (await other.replay("r2")).output == "second"
-    fork = await runner.fork("r2", edit={"1/m1.0/ask1!": "no"})
+    assert (await other.runs.replay("r2")).output == "second"
+    fork = await runner.runs.fork("r2", edit={"1/m1.0/ask1!": "no"})
     assert (await runner.resume(fork)).output == "forked"
     assert request_texts(model) == ["hi", "first", "hello", "", "no"]
     assert [record.run_id for record in await runner.thread("t").runs()][-1] == "r2"

@@ -42,7 +42,7 @@ async def test_a_submitted_run_has_the_tasks_of_its_thread() -> None:
     runner, _ = make_runner(MemoryStore())
     await runner.run("A table", thread="t")
     run_id = await runner.submit("Monday", thread="t")
-    assert (await runner.drive(run_id)).status == "completed"
+    assert (await runner.runs.drive(run_id)).status == "completed"
     assert [task.agent for task in await runner.thread("t").open_tasks()] == ["Booking"]
 
 
@@ -100,8 +100,8 @@ async def test_the_history_of_an_earlier_run_is_not_changed() -> None:
     first = await runner.run("A table", thread="t")
     second = await runner.run("Monday", thread="t")
     await runner.run("two", thread="t")
-    assert text_of((await runner.replay(first.run_id)).messages[2].content) == '{"assistant":"Booking"}'
-    fork = await runner.fork(second.run_id, at=1)
+    assert text_of((await runner.runs.replay(first.run_id)).messages[2].content) == '{"assistant":"Booking"}'
+    fork = await runner.runs.fork(second.run_id, at=1)
     forked, model = make_runner(runner._require_store("a test"), {"Booking": ["And now?"]})
     await forked.resume(fork)
     read = [text_of(message.content) for message in model.requests[0].messages]

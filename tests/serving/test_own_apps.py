@@ -56,7 +56,7 @@ async def test_a_stream_starts_after_the_event_that_the_client_has() -> None:
         status, text = await get_text(client, f"/runs/{run}/events")
         assert status == 200
         assert text.startswith("id: 1\nevent: RunStarted\n")
-        number = len(await runner.events(run))
+        number = len(await runner.runs.events(run))
         _, tail = await get_text(client, f"/runs/{run}/events", **{"Last-Event-ID": str(number - 1)})
         assert tail.startswith(f"id: {number}\nevent: RunCompleted\n")
         # An EventSource that reconnects after the end is told to stop.
@@ -111,7 +111,7 @@ async def test_a_stream_ends_with_a_hint_when_the_server_stops() -> None:
             await until(lambda: background._broadcasts[run].subscribers)
         _, text = await reading
     assert text.endswith("retry: 1000\n\n")
-    assert (await runner.record(run)).status == "running"
+    assert (await runner.runs.get(run)).status == "running"
 
 
 def test_a_runner_without_a_store_is_refused() -> None:
@@ -132,7 +132,7 @@ async def test_a_background_task_resumes_a_run() -> None:
     async with client_of(app) as client, client.post("/approve") as response:
         assert response.status == 200
     # The server has stopped, which waits for background tasks.
-    assert (await runner.record(run)).status == "completed"
+    assert (await runner.runs.get(run)).status == "completed"
 
 
 async def test_a_background_task_calls_an_async_tool() -> None:

@@ -311,7 +311,9 @@ async def test_runs_at_once_are_stored_in_few_transactions(tmp_path: Path, monke
         # Six for the first run, which is alone at first; the others write each of their six appends together.
         assert statements.count("COMMIT") <= 6 + 6 + 2
         for result in results:
-            assert [event.key for event in await runner.events(result.run_id)] == [event.key for event in result.events]
+            assert [event.key for event in await runner.runs.events(result.run_id)] == [
+                event.key for event in result.events
+            ]
             record = await store.record(result.run_id)
             assert record is not None
             assert (record.status, record.is_leased) == ("completed", False)

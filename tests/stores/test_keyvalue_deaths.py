@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.unfinished import recover
 
 from batonkit import Agent, Runner, tool
 from batonkit.errors import BatonError
@@ -168,7 +169,7 @@ async def handle_messages(dies_at: int) -> bool:
     assert (first.exception() is not None) <= process.is_dead
 
     another = desk(Process(disk), asyncio.Event(), opened, now=LATER)
-    while await another.recover():
+    while await recover(another):
         pass
     thread = another.thread("t")
     assert await thread.waiting() == []

@@ -106,7 +106,7 @@ async def test_expiry_and_erasure_need_retention() -> None:
             await attempt
 
 
-async def test_what_is_missing_is_empty_and_keeps_nothing() -> None:
+async def test_a_missing_part_is_empty_and_keeps_nothing() -> None:
     store = resolve_store(logs_only())
     await store.create("r", [b"one"], thread="t", status="completed", notes={"n": b"note"})
     assert (await store.notes("r"), await read_summaries(store, ["r"])) == ({}, {})

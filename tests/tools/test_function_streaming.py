@@ -67,7 +67,7 @@ async def test_without_subscribers_the_result_is_the_same() -> None:
     # Items are not recorded.
     result = await Runner(agent_with(search, steps=[call("search", query="lamp"), "done"])).run("go")
     assert results(result.events) == [("2 hits", False)]
-    assert (await Runner(agent_with(search)).replay(result.events)).output == "done"
+    assert (await Runner(agent_with(search)).runs.replay(result.events)).output == "done"
 
 
 def test_the_schema_comes_from_the_parameters() -> None:

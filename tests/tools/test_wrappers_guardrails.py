@@ -100,7 +100,7 @@ async def test_before_a_no_the_tool_has_not_run_and_the_model_is_told() -> None:
         GuardrailResult("at_most_100", "tool", "Clerk", GuardrailVerdict(False, "too much")),
         GuardrailResult("at_most_100", "tool", "Clerk", GuardrailVerdict(True, "too much")),
     ]
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
 
 
 async def test_before_raise_ends_the_run_with_nothing_done_for_good() -> None:
@@ -201,7 +201,7 @@ async def test_a_person_is_not_asked_for_what_a_guardrail_refuses(passes: bool) 
     assert (result.status, till.paid) == ("suspended", [])
     result = await runner.resume(result.run_id, Approval(True, arguments={"amount": 4}))
     assert (result.output, till.paid, asked) == ("done", [4], [5, 4])
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert asked == [5, 4]
 
 
@@ -249,7 +249,7 @@ async def test_arguments_that_a_person_changed_are_checked_like_those_of_the_mod
     assert is_error
     assert told.endswith("This call of `pay` was not made, because guardrail `at_most_100` did not pass: too much")
     assert [said.name for said in result.guardrail_results if not said.verdict.passed] == ["at_most_100"]
-    assert (await runner.replay(result.events)).output == "done"
+    assert (await runner.runs.replay(result.events)).output == "done"
 
 
 @pytest.mark.parametrize("make", GUARDED)
@@ -259,7 +259,7 @@ async def test_changed_arguments_that_pass_the_guardrail_are_executed(make: Any)
     asked = await runner.run("go")
     result = await runner.resume(asked.run_id, Approval(True, arguments={"amount": 99}))
     assert (result.output, till.paid) == ("done", [99])
-    assert (await runner.replay(result.events)).output == "done"
+    assert (await runner.runs.replay(result.events)).output == "done"
     assert till.paid == [99]
 
 
@@ -297,7 +297,7 @@ async def test_each_change_of_a_call_that_is_approved_twice_is_checked() -> None
     for amount in (2, 3):
         result = await runner.resume(result.run_id, Approval(True, arguments={"amount": amount}))
     assert (result.output, till.paid, seen) == ("done", [3], [1, 2, 3])
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert seen == [1, 2, 3]
 
 
@@ -320,7 +320,7 @@ async def test_a_crash_at_any_time_after_the_answer_neither_checks_nor_pays_twic
         till.paid.clear()
         seen.clear()
         other = team("done")
-        result = await other.resume(other.load_log(decode_log(encode_log(events[:end]))))
+        result = await other.resume(await other.runs.load(decode_log(encode_log(events[:end]))))
         assert result.output == "done"
         assert till.paid == ([2] if end <= paid else [])
         assert seen == ([2] if end <= judged else [])
@@ -339,7 +339,7 @@ async def test_a_guardrail_may_ask_about_changed_arguments_and_write_values() ->
     for answer in (True, Approval(True, arguments={"amount": 2}), True):
         result = await runner.resume(result.run_id, answer)
     assert (result.output, till.paid, result.values) == ("done", [2], {"checked": [1, 2]})
-    assert (await runner.replay(result.events)).values == result.values
+    assert (await runner.runs.replay(result.events)).values == result.values
 
 
 async def test_the_context_has_the_call_that_is_executed() -> None:
@@ -375,7 +375,7 @@ async def test_arguments_that_middleware_changes_are_checked() -> None:
     result = await runner.run("go")
     assert till.paid == [50]
     assert "did not pass: too much" in results_of(result)[0][0]
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
 
 
 # After.
@@ -398,7 +398,7 @@ async def test_after_a_no_the_result_is_withheld_and_the_run_goes_on() -> None:
     assert results_of(result) == [(f"{withheld}: it has a secret in it", True), ("age of Bob", False)]
     assert "secret of Ada" not in str(model.requests)
     assert [said.verdict.passed for said in result.guardrail_results] == [False, True]
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
     assert looked == ["Ada", "Bob"]
 
 
@@ -427,7 +427,7 @@ async def test_after_a_verdict_is_about_the_result_that_was_judged() -> None:
     events = (await first.run("go")).events
     judged = next(place for place, event in enumerate(events) if event.key.endswith("guardrail:tool:judge"))
     other = team()
-    run_id = other.load_log(decode_log(encode_log(events[: judged + 1])))
+    run_id = await other.runs.load(decode_log(encode_log(events[: judged + 1])))
     result = await other.resume(run_id)
     assert (result.output, results_of(result), till.paid) == ("done", [("paid 5 to Ada", False)], [5])
 
@@ -445,7 +445,7 @@ async def test_after_a_question_of_a_guardrail_the_tool_does_not_run_again() -> 
     assert [each.payload for each in result.interrupts] == ["show paid 5 to Ada?"]
     result = await runner.resume(result.run_id, True)
     assert (result.output, till.paid) == ("done", [5])
-    await runner.replay(result.events)
+    await runner.runs.replay(result.events)
 
 
 async def test_after_errors_are_judged_too(make_context: MakeContext) -> None:
@@ -504,7 +504,7 @@ async def test_values_that_the_tool_and_its_guardrails_wrote_are_kept() -> None:
     # Whether the call is not yet recorded as a whole, or is, nothing is lost.
     result = await runner.resume(result.run_id, True)
     assert result.values == {"before": 1, "tool": 2, "after": 3}
-    assert (await runner.replay(result.events)).values == result.values
+    assert (await runner.runs.replay(result.events)).values == result.values
 
 
 # Transfers.
@@ -531,7 +531,7 @@ async def test_after_a_function_that_returns_an_agent(passes: bool) -> None:
     runner = Runner(desk)
     result = await runner.run("go")
     assert (result.output, given) == ("sunny" if passes else "no", ["Weather"])
-    assert (await runner.replay(result.events)).output == result.output
+    assert (await runner.runs.replay(result.events)).output == result.output
 
 
 async def test_an_output_guardrail_accepts_a_transfer_to_an_undeclared_agent() -> None:

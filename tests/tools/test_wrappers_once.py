@@ -59,7 +59,7 @@ async def test_the_intent_is_stored_before_the_tool_runs() -> None:
 async def test_a_crash_in_between_is_asked_about_and_nothing_runs_again() -> None:
     bank = Bank()
     runner = bank.runner()
-    runner.load_log(await crashed_after_the_intent(bank))
+    await runner.runs.load(await crashed_after_the_intent(bank))
     waiting = await runner.resume("r")
     assert (waiting.status, bank.paid) == ("suspended", ["5"])
     (question,) = waiting.interrupts
@@ -89,13 +89,13 @@ async def test_a_crash_in_between_is_asked_about_and_nothing_runs_again() -> Non
 async def test_the_answer_about_an_unknown_outcome_becomes_the_result(found: Any, line: str, paid: list[str]) -> None:
     bank = Bank()
     runner = bank.runner()
-    runner.load_log(await crashed_after_the_intent(bank))
+    await runner.runs.load(await crashed_after_the_intent(bank))
     waiting = await runner.resume("r")
     result = await runner.resume("r", {waiting.interrupts[0].id: found})
     assert line in transcript(result.events)
     assert (result.output, bank.paid) == ("done", paid)
     assert set(bank.keys) == {"r:1/m1.0"}
-    assert (await bank.runner().replay(result.events)).output == "done"
+    assert (await bank.runner().runs.replay(result.events)).output == "done"
 
 
 @pytest.mark.parametrize("wrong", ["yes", True, {"outcome": "paid"}, {"error": 5}, 7])
@@ -103,7 +103,7 @@ async def test_an_answer_that_says_nothing_about_the_call_is_refused(wrong: Any)
     bank = Bank()
     runner = bank.runner()
     log = await crashed_after_the_intent(bank)
-    runner.load_log(log)
+    await runner.runs.load(log)
     waiting = await runner.resume("r")
     with pytest.raises(AnswerError, match=r'answer \{"result": …\}'):
         await runner.resume("r", {waiting.interrupts[0].id: wrong})
@@ -114,12 +114,12 @@ async def test_an_answer_that_says_nothing_about_the_call_is_refused(wrong: Any)
 async def test_a_second_crash_is_asked_about_again() -> None:
     bank = Bank()
     runner = bank.runner()
-    runner.load_log(await crashed_after_the_intent(bank))
+    await runner.runs.load(await crashed_after_the_intent(bank))
     waiting = await runner.resume("r")
     events = (await runner.resume("r", {waiting.interrupts[0].id: {"run_again": True}})).events
     second = [n for n, event in enumerate(events, 1) if event.key == "1/m1.0/intent2"]
     again = bank.runner()
-    again.load_log(events[: second[0]])
+    await again.runs.load(events[: second[0]])
     waiting = await again.resume("r")
     assert [question.id for question in waiting.interrupts] == ["1/m1.0/unknown2/ask1"]
     assert (await again.resume("r", {"result": "paid"})).output == "done"
@@ -227,7 +227,7 @@ async def test_a_crash_is_asked_about_also_if_the_arguments_are_no_json() -> Non
     events = (await Runner(Agent("A", model=ScriptedModel(steps), tools=[pay])).run("hi", run_id="r")).events
     intent = next(n for n, event in enumerate(events, 1) if isinstance(event, StepCompleted) and event.name == "intent")
     runner = Runner(Agent("A", model=ScriptedModel(["done"]), tools=[pay]))
-    runner.load_log(events[:intent])
+    await runner.runs.load(events[:intent])
     (asked,) = (await runner.resume("r")).interrupts
     assert asked.payload["arguments"] == '{"euro": NaN}'
     assert (await runner.resume("r", {"result": "paid"})).output == "done"

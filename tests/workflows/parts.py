@@ -111,11 +111,11 @@ async def elsewhere(
 ) -> RunResult[Any]:
     """The run taken up by another runner that has only the encoded log."""
     runner = make()
-    return await runner.resume(runner.load_log(decode_log(encode_log(result.events))), answers)
+    return await runner.resume(await runner.runs.load(decode_log(encode_log(result.events))), answers)
 
 
 async def check_replay(runner: Runner[Any, Any], result: RunResult[Any]) -> None:
     """The code over its own log, with no effects allowed, must come to the same."""
-    replayed = await runner.replay(decode_log(encode_log(result.events)))
+    replayed = await runner.runs.replay(decode_log(encode_log(result.events)))
     assert replayed.events == result.events
     assert (replayed.output, replayed.values, replayed.messages) == (result.output, result.values, result.messages)

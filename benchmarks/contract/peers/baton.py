@@ -87,9 +87,9 @@ class Runner:
     async def resume(self, script: Script, folder: Path) -> str:
         """Recover the run that no worker drives."""
         async with BatonRunner(team(script), store=folder / "runs.db", lease_seconds=1) as runner:
-            while not await runner.list_unfinished():  # noqa: ASYNC110 - the lease of another process just expires
+            while not await runner._repository.store.runnable():  # noqa: ASYNC110 - the lease of another process just expires
                 await asyncio.sleep(0.1)
-            result = await runner.drive("r")
+            result = await runner.runs.drive("r")
             asked = [interrupt.payload for interrupt in result.interrupts]
             if asked and asked[0].get("kind") == "unknown_outcome":
                 return "resumes, and asks a person whether it acted"

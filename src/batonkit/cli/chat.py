@@ -57,7 +57,7 @@ class ChatSession:
     def __init__(self, setup: RunSetup, when_busy: SendMode = "queue") -> None:
         self._setup = setup
         self._when_busy: SendMode = when_busy
-        has_store = setup.runner._stored_runs is not None
+        has_store = setup.runner._access.store is not None
         self._runner = setup.runner if has_store else setup.runner.with_store("memory:")
         self._store = self._runner._require_store("baton chat")
         self._is_kept = not isinstance(innermost_store(self._store), MemoryStore)
@@ -181,7 +181,7 @@ class ChatSession:
 
     async def _copy(self, run_id: str, thread: str) -> RunResult[Any]:
         """Copy a completed run to a new thread; nothing is executed again."""
-        return await self._runner.resume(await self._runner.fork(run_id, thread=thread))
+        return await self._runner.resume(await self._runner.runs.fork(run_id, thread=thread))
 
     def _send(self, text: str, mode: SendMode) -> None:
         last = self._last_run()
@@ -207,7 +207,7 @@ class ChatSession:
         last = self._last_run()
         if last is None and self._steering:
             # All have been read, unless the end of the run could not make a run of the next one.
-            self._setup.loop.run(self._runner._require_repository("chat").inbox.promote(self._thread))
+            self._setup.loop.run(self._runner._repository.inbox.promote(self._thread))
             last = self._last_run()
         if last is None:
             self._steering.clear()
@@ -221,7 +221,7 @@ class ChatSession:
         if text is None:
             return False
         self._screen.line(f"you › {text}", "bold")
-        self._drive(self._runner.stream_drive(last.run_id))
+        self._drive(self._runner.runs.stream_drive(last.run_id))
         return True
 
     async def _handle_typed(self, stream: RunStream[Any], line: str) -> None:
@@ -312,7 +312,7 @@ class ChatSession:
             self._drive(self._resumed(last.run_id))
 
     def _cancel(self, run_id: str) -> None:
-        self._screen.line(f"it is now {self._setup.loop.run(self._runner.cancel(run_id))}", "dim")
+        self._screen.line(f"it is now {self._setup.loop.run(self._runner.runs.cancel(run_id))}", "dim")
 
     def _ask(self, interrupts: Sequence[Interrupt], run_id: str) -> bool:
         """Ask the questions that have no answer yet; return whether all are answered."""

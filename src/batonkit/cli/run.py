@@ -124,8 +124,7 @@ def print_interrupts(interrupts: Sequence[Interrupt], setup: RunSetup, *, run_id
     write("the run is suspended; open interrupts:", err=True)
     for interrupt in interrupts:
         write(f"  {interrupt.id}  {interrupt.agent}: {format_interrupt(interrupt)}", err=True)
-    own = setup.runner._repository.store if setup.runner._repository is not None else None
-    location = setup.arguments.store or _location_of(own)
+    location = setup.arguments.store or _location_of(setup.runner._access.store)
     if not location:
         write("to answer, use `baton chat`, or pass --store and resume the run", err=True)
         return

@@ -145,7 +145,7 @@ def show(store: str, run_id: str, as_events: bool, as_json: bool) -> None:
     """Show a run's events and open interrupts."""
 
     async def read(opened: Store) -> tuple[RunRecord, list[Event]]:
-        return await get_record(opened, run_id), await _log_only_runner(opened).events(run_id)
+        return await get_record(opened, run_id), await _log_only_runner(opened).runs.events(run_id)
 
     output_format = options.choose_format(as_json=as_json, as_events=as_events)
     record, events = with_store(store, read)
@@ -266,7 +266,7 @@ def retry(store: str, run_ids: tuple[str, ...]) -> None:
             if record.status not in ("failed", "cancelled"):
                 raise RunError(f"run `{run_id}` is {record.status}; only failed and cancelled runs can be retried")
         for run_id in run_ids:
-            await runner.answer(run_id, None)
+            await runner.runs.answer(run_id, None)
             await opened.put_note(run_id, PARKED_NOTE, None)
             write(f"run {run_id} waits for a worker", err=True)
 
@@ -288,7 +288,7 @@ def fork(store: str, run_id: str, at: int | None, edit: Mapping[str, Any], new_i
 
     async def copy(opened: Store) -> str:
         await get_record(opened, run_id)
-        return await _log_only_runner(opened).fork(run_id, at=at, edit=edit, run_id=new_id)
+        return await _log_only_runner(opened).runs.fork(run_id, at=at, edit=edit, run_id=new_id)
 
     write_data(f"{with_store(store, copy)}\n")
 

@@ -276,7 +276,7 @@ async def get_record(store: Store, run_id: str) -> RunRecord:
 
 async def open_interrupts(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
     """Return the interrupts that a run waits for."""
-    return [*map(to_interrupt, Log(await runner.events(run_id)).open_interrupts().values())]
+    return [*map(to_interrupt, Log(await runner.runs.events(run_id)).open_interrupts().values())]
 
 
 def is_driven(record: RunRecord) -> bool:
@@ -372,7 +372,7 @@ def set_up_run(reference: str, arguments: RunArguments, *, existing: bool = Fals
                 runner=runner,
                 loop=loop,
                 arguments=arguments,
-                limits=replace(runner.limits, **arguments.limits),
+                limits=replace(runner._config.limits, **arguments.limits),
                 target=reference,
                 has_no_model=is_agent and arguments.model is None,
             )
@@ -413,7 +413,9 @@ def _default_model(name: str | None) -> Generator[None]:
 def _make_runner(target: TextTarget, reference: str, model_name: str | None) -> Runner[Any, Any]:
     """Return the target's runner. Raises TargetError if no agent would use the model."""
     runner = target if isinstance(target, Runner) else Runner(target, model=model_name)
-    if model_name is None or _uses_model(model_name, runner, runner.model if runner is target else None):
+    if model_name is None or _uses_model(
+        model_name, runner, runner._config.options.model if runner is target else None
+    ):
         return runner
     if runner is target:
         check_runner_options(reference, "model", {"--model": model_name})

@@ -366,7 +366,7 @@ async def _open_session(setup: VoiceSetup, screen: Screen) -> RealtimeSession:
     """Start a session, or resume the thread's unfinished one."""
     runner = setup.runner
     arguments = setup.arguments
-    limits = replace(runner.text_runner.limits, **arguments.limits) if arguments.limits else None
+    limits = replace(runner.text_runner._config.limits, **arguments.limits) if arguments.limits else None
     thread = arguments.thread or (new_id() if arguments.store is not None else None)
     if thread is not None:
         last = await last_unfinished_run(runner, thread, screen=screen)

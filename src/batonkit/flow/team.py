@@ -101,6 +101,11 @@ class Team(Struct, frozen=True, eq=False):
         edges = sum(len(member.edges) for member in self.members.values())
         return f"Team({self.root!r}, agents={[*self.members]}, edges={edges})"
 
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of the team, the same in every process: `RunRecord.team` of its runs."""
+        return fingerprint_hash(team_fingerprint(self))
+
     def nested(self) -> "Iterator[tuple[str, Team]]":
         """Yield each nested team, at every level, with the name of the agent it is nested in."""
         seen: set[str] = set()

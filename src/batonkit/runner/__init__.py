@@ -10,6 +10,7 @@ from .arguments import ContextFactory, ResumeArgs, RunArgs, WhenBusy
 from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
 from .runner import Runner
+from .runs import Runs
 from .stream import RunStream
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "RunSummary",
     "RunUsage",
     "Runner",
+    "Runs",
     "StoppedStatus",
     "WhenBusy",
     "guardrail_results",

@@ -1,6 +1,6 @@
-"""Backends that open a run for driving and keep it when it stops, and the functions that set a run up.
+"""The protocol of backends, which open a run for driving and keep it when it stops; and how a run is set up.
 
-`stored_backends` has those for runs in a store.
+A run without a store has the backend `UnstoredRun`; `stored_backends` has those of runs in a store.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from ..context import HistoryEntry, Limits
 from ..context.history import History
 from ..context.run_state import RunState, UsageMeter
 from ..context.values import to_json_value
-from ..errors import LogError, RunError, RunNotFoundError, TeamChangedError
+from ..errors import LogError, TeamChangedError
 from ..events import Event, RunStarted
 from ..events.base import RUN_ORIGIN
 from ..flow.follow import FlowConfig, TeamFlow
@@ -77,8 +77,6 @@ class StoppedRun(Struct, frozen=True):
     limits: Limits | None = None
     worker: str = ""
     """The worker that still holds the lease because the store failed to release it, else ""."""
-    events: Sequence[Event] = ()
-    """The log, if the runner has no store."""
     options: RunOptions | None = None
     """The options of the run, with the objects that a log cannot hold."""
 
@@ -104,34 +102,32 @@ class NullBackend(Struct, eq=False):
         return status
 
 
-class MemoryBackend(NullBackend, eq=False):
-    """Keeps a run that stopped before its end in the runner's memory."""
+class KeepsStoppedRuns(Protocol):
+    """The memory of a runner without a store."""
 
-    _stopped: dict[str, StoppedRun]
-    is_new: bool
+    async def check_unused(self, run_id: str) -> None:
+        """Raise RunExistsError if a run that stopped has this id."""
+        ...
+
+    async def keep(self, flow: TeamFlow, status: StoppedStatus) -> None:
+        """Store a run that stopped before its end."""
+        ...
+
+
+class UnstoredRun(NullBackend, eq=False):
+    """Opens a run that is stored only if it stops before its end, in the memory of its runner."""
+
+    _memory: KeepsStoppedRuns
 
     async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
-        """Open the run, unless it has been resumed since the stream was created."""
-        if self.is_new:
-            if self.run_id in self._stopped:
-                raise RunError(
-                    f"run `{self.run_id}` exists and can be resumed; resume it, or give the new run another run_id"
-                )
-        elif self._stopped.pop(self.run_id, None) is None:
-            raise RunNotFoundError(self.run_id, [*self._stopped])
+        """Open the run, unless a run that stopped has its id."""
+        await self._memory.check_unused(self.run_id)
         return await super().open(sink, run)
 
     async def close(self, flow: TeamFlow, status: StoppedStatus) -> StoppedStatus:
         """Keep the run if it has not completed."""
         if status != "completed":
-            run = flow.run
-            self._stopped[self.run_id] = StoppedRun(
-                run.context,
-                run.dynamic_agents,
-                run.meter.limits,
-                events=run.log.events,
-                options=flow.config.options.run_options,
-            )
+            await self._memory.keep(flow, status)
         return status
 
 

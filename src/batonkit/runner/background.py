@@ -98,9 +98,9 @@ class RecoveryLoop:
         """Start polling, unless it is already running."""
         if self._task is None or self._task.done():
             runner = self._background.runner
-            repository = runner._require_repository("recovery")
+            repository = runner._repository
             self._failures = self._failures or FailedAttempts(repository.store)
-            interval = min(_MAX_POLL_INTERVAL, runner.lease_seconds / 3)
+            interval = min(_MAX_POLL_INTERVAL, repository.ttl / 3)
             poller = RunnablePoller(repository, self._take_all, self._failures, interval=interval)
             self._task = asyncio.create_task(poller.run(), name="baton recovery")
 
@@ -186,7 +186,7 @@ class BackgroundRunner:
         try:
             return await self._launch(self.runner.stream(input, **now))
         except ThreadBusyError:
-            inbox = self.runner._require_repository("BackgroundRunner.start()").inbox
+            inbox = self.runner._repository.inbox
             if self._take_promoted not in inbox.on_promoted:
                 inbox.on_promoted.append(self._take_promoted)
             self._waiting[started.run_id] = args.get("context")
@@ -242,7 +242,7 @@ class BackgroundRunner:
             RunConflictError: Another worker drives it, or it has stopped.
         """
         self.runner._require_store("BackgroundRunner.take_over()")
-        await self._launch(self.runner.stream_drive(run_id, context=context))
+        await self._launch(self.runner.runs.stream_drive(run_id, context=context))
 
     async def subscribe(self, run_id: str, *, after: int = 0) -> AsyncIterator[NumberedEvent]:
         """Iterate over the past and future events of a run; ends when the run stops.
@@ -274,7 +274,7 @@ class BackgroundRunner:
             await self._wait_until_started(run_id)
         broadcast = self._broadcasts.get(run_id)
         if broadcast is None:
-            watched = cast("AsyncGenerator[NumberedEvent]", self.runner._watch_all(run_id, after=after))
+            watched = cast("AsyncGenerator[NumberedEvent]", self.runner.runs.watch(run_id, after=after, deltas=True))
             async with aclosing(iter_batches(watched, silence)) as batches:
                 async for batch in batches:
                     yield batch
@@ -292,7 +292,7 @@ class BackgroundRunner:
 
         If this process drives it then, wait until its events can be subscribed to.
         """
-        repository = self.runner._require_repository("BackgroundRunner.subscribe()")
+        repository = self.runner._repository
         message = await repository.store.waiting(run_id)
         if message is None:
             return
@@ -330,7 +330,7 @@ class BackgroundRunner:
             if (status := broadcast.stream.result.status) in FINISHED_STATUSES:
                 return status
             # It was being suspended when the request came.
-        return await self.runner.cancel(run_id, when)
+        return await self.runner.runs.cancel(run_id, when)
 
     def is_driving(self, run_id: str) -> bool:
         """Return whether this background runner drives the run.
@@ -395,7 +395,7 @@ class BackgroundRunner:
     async def _launch(self, stream: RunStream[Any]) -> str:
         if self._draining is not None:
             raise ShuttingDownError(f"run `{stream.run_id}` was not started: this worker is shutting down; try again")
-        self.runner._require_repository("BackgroundRunner").relay.start()
+        self.runner._repository.relay.start()
         broadcast = RunBroadcast(stream)
         self._launched.add(broadcast)
         broadcast.task = asyncio.create_task(self._drive(broadcast), name=f"baton background {stream.run_id}")

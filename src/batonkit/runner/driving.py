@@ -1,6 +1,5 @@
-"""Driving stored runs that have no live worker: one run, or all that are unfinished; and replays."""
+"""Driving a stored run that has no live worker; and replays."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +10,6 @@ from msgspec import Struct
 from ..errors import RunConflictError
 from ..events import Event
 from ..events.codec import require_known_events
-from ..flow.follow import FlowConfig
 from ..log import Log, ReadOnlyLog
 from ..stores import RunRecord, RunStatus
 from .answers import resume_events
@@ -21,14 +19,12 @@ from .result import Interrupt, RunResult, to_interrupt
 from .stored_backends import ReopenedRun
 from .stored_runs import RunRepository, first_deadline, is_drivable
 from .stream import RunStream
-from .threads import NO_THREAD
 
 _logger = logging.getLogger("baton.runner")
-_MAX_RECOVERED = 1000
 
 
 class DriveResult(Struct, frozen=True):
-    """The state in which `Runner.drive` left a run."""
+    """The state in which `runner.runs.drive` left a run."""
 
     status: RunStatus
     """The run's status; `running` if it is to be driven later, at `wake_at`."""
@@ -92,9 +88,7 @@ def stream_run(
     return RunStream(backend, observers=repository.observers, releases=True)
 
 
-async def replay_run(
-    repository: RunRepository | None, config: FlowConfig, events: Sequence[Event], args: ResumeArgs[Any]
-) -> RunResult[Any]:
+async def replay_run(repository: RunRepository, events: Sequence[Event], args: ResumeArgs[Any]) -> RunResult[Any]:
     """Run the agents' code over a log without effects, and return the result.
 
     Raises:
@@ -102,40 +96,15 @@ async def replay_run(
     """
     require_known_events(events)
     started = run_started_event(events)
-    thread = NO_THREAD if repository is None else await repository.threads.state_after(started.previous_run_id)
+    thread = await repository.threads.state_after(started.previous_run_id)
     opened = open_run(
-        started, ReadOnlyLog(events), config, args, prior_entries=thread.entries, is_whole=thread.is_whole
+        started,
+        ReadOnlyLog(events),
+        repository.config,
+        args,
+        prior_entries=thread.entries,
+        is_whole=thread.is_whole,
     )
     stream: RunStream[Any] = RunStream(NullBackend(started.run_id, opened))
     await stream._drive()
     return stream.result
-
-
-async def list_runnable(repository: RunRepository) -> list[RunRecord]:
-    """Return the runs that a worker should drive now, by the store's clock."""
-    return [*await repository.store.runnable(limit=_MAX_RECOVERED)]
-
-
-async def recover_runs(repository: RunRepository, *, context: Any, max_concurrency: int) -> dict[str, RunStatus]:
-    """Drive all unfinished runs except those that other workers take; return their statuses.
-
-    A run that cannot be driven, for example because its log is damaged, does not affect the others.
-    """
-    await repository.inbox.promote_idle()
-    semaphore = asyncio.Semaphore(max_concurrency)
-    statuses: dict[str, RunStatus] = {}
-
-    async def drive_one(run_id: str) -> None:
-        async with semaphore:
-            try:
-                statuses[run_id] = (await drive_run(repository, run_id, ResumeArgs(context=context))).status
-            except RunConflictError:
-                _logger.info("run `%s` is driven by another worker", run_id)
-            except Exception:
-                _logger.exception("could not drive run `%s`", run_id)
-                statuses[run_id] = "running"
-
-    async with asyncio.TaskGroup() as tasks:
-        for record in await list_runnable(repository):
-            tasks.create_task(drive_one(record.run_id))
-    return statuses

@@ -1,13 +1,13 @@
-"""The runner: compiles a team once, then starts, streams, resumes and inspects its runs."""
+"""The runner: compiles a team once, then starts, streams and resumes its runs."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
-from functools import cached_property, partial
+from datetime import datetime, timedelta
+from functools import partial
 from os import PathLike
-from time import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 import msgspec
 from typing_extensions import TypeVar
@@ -18,13 +18,12 @@ from ..agents.compaction import check_compaction
 from ..agents.middleware import Middleware, check_middleware
 from ..arguments import check_arguments, check_types
 from ..context import Limits
-from ..context.run_state import LiveConversation
-from ..errors import RunError, RunNotFoundError, SetupError, quote_names
-from ..events import Event, RunCompleted, RunStarted
-from ..events.codec import require_known_events
+from ..context.run_state import LiveConversation, resolve_time
+from ..errors import SetupError, quote_names
+from ..events import RunStarted
 from ..flow import Team
 from ..flow.follow import FlowConfig
-from ..flow.team import fingerprint_hash, team_fingerprint
+from ..flow.team import team_fingerprint
 from ..handoffs import HandoffInputFilter, PromptLanguage
 from ..log import Log
 from ..messages import RunInput
@@ -41,24 +40,18 @@ from .arguments import (
     check_resume_args,
     check_run_args,
     check_runner_callbacks,
+    check_submit_args,
 )
-from .backends import (
-    MemoryBackend,
-    RunBackend,
-    StoppedRun,
-    check_team,
-    new_id,
-    new_run_started,
-    open_run,
-    run_started_event,
-)
-from .ids import check_name, check_run_id
-from .observers import Observer, check_observers, current_traceparent, measure_store
+from .backends import RunBackend, UnstoredRun, new_run_started, open_run
+from .observers import Observer, check_observers, current_traceparent
+from .options import refuse_unrecorded
 from .result import RunResult
-from .stored_methods import StoredRunMethods
+from .runs import Runs
+from .store_access import StoreAccess
 from .stream import RunStream
+from .waiting_messages import Schedule
 
-# What resumed, forked and stored runs need is loaded at the first of them: a process starts faster without it.
+# What resumed and stored runs need is loaded at the first of them: a process starts faster without it.
 if TYPE_CHECKING:
     from .stored_runs import RunRepository
     from .threads import Thread
@@ -67,11 +60,11 @@ C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
 
 
-class Runner(StoredRunMethods[C, Out]):
+class Runner(Generic[C, Out]):
     """Runs one team of agents; any number of its runs may be in progress at once.
 
-    With a store, every run is stored and any runner of the same team can resume it. Without one, runs that stopped
-    before their end stay in the runner's memory until they are resumed.
+    With a store, every run is stored and any runner of the same team can resume it. Without one, only runs that stopped
+    before their end and runs of threads are kept, in the runner's memory. `runs` has the operations on stored runs.
 
     Args:
         agent: The root agent of the team.
@@ -131,14 +124,9 @@ class Runner(StoredRunMethods[C, Out]):
         self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
         """The compiled team."""
         self._fingerprint = team_fingerprint(self.team)
-        self.limits = limits or Limits()
-        """Limits that apply to each run."""
-        self.model = None if model is None else resolve_model(model)
-        """The model of agents that have none of their own; None means `BATON_MODEL`."""
-        self.lease_seconds = lease_seconds
-        """Seconds for which a stored run stays reserved for this worker if its process dies."""
+        self._lease_seconds = lease_seconds
         options = RunConfig(
-            model=self.model,
+            model=None if model is None else resolve_model(model),
             model_settings=model_settings,
             multiple_transfers=multiple_transfers,
             max_corrections=max_corrections,
@@ -150,7 +138,7 @@ class Runner(StoredRunMethods[C, Out]):
         self._config = FlowConfig(
             self.team,
             options,
-            self.limits,
+            limits or Limits(),
             history=compile_history(history),
             hide_transfers=not show_transfers,
             loop_fallback=loop_fallback,
@@ -158,11 +146,9 @@ class Runner(StoredRunMethods[C, Out]):
             context_factory=context_factory,
         )
         self._observers = check_observers(observers)
-        self._stopped: dict[str, StoppedRun] = {}
-        """Stopped runs by id, if there is no store."""
-        self._stored_runs = None if store is None else self._create_repository(store)
-        self._thread_runs: RunRepository | None = None
-        """Runs of threads, in memory, if there is no store."""
+        self._access = self._access_to(store, self._config)
+        self.runs: Runs[C, Out] = Runs(self._access)
+        """The runs of the team: inspect, answer, cancel, delete, copy and drive them."""
         if loop_fallback is not None and self.team.members.get(loop_fallback) is None:
             names, given = quote_names([*self.team.members]), f"Runner(loop_fallback={show(loop_fallback)})"
             raise SetupError(f"{given} is not an agent of the team, which has: {names}")
@@ -170,16 +156,8 @@ class Runner(StoredRunMethods[C, Out]):
 
     def __repr__(self) -> str:
         agents = len(self.team.members)
-        store = "" if self._stored_runs is None else f", store={self._stored_runs.store!r}"
+        store = "" if self._access.store is None else f", store={self._access.store!r}"
         return f"Runner({self.team.root!r}, {agents} agent{'s' if agents != 1 else ''}{store})"
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A short hash of the team, the same in every process.
-
-        It is `RunRecord.team` of the runs that the runner creates.
-        """
-        return fingerprint_hash(self._fingerprint)
 
     async def run(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> RunResult[Out]:
         """Run the team until it completes or is suspended by an interrupt.
@@ -276,118 +254,37 @@ class Runner(StoredRunMethods[C, Out]):
         """
         check_resume_args("Runner.stream_resume()", args)
         from .answers import resume_events
+        from .stored_backends import ReopenedRun
 
         first_events = partial(resume_events, answers=answers, args=args)
-        stopped = self._stopped.get(run_id)
-        if stopped is None:
-            from .stored_backends import ReopenedRun
-
-            return self._create_stream(ReopenedRun(self._repository_with(run_id), run_id, first_events, args))
-        started, log = run_started_event(stopped.events), Log(stopped.events)
-        check_team(started, self._fingerprint, args)
-        opened = open_run(started, log, self._config, args, first_events=first_events(log, time()), stopped=stopped)
-        return self._create_stream(MemoryBackend(run_id, opened, self._stopped, is_new=False))
+        return self._create_stream(ReopenedRun(self._repository, run_id, first_events, args))
 
     @check_types
-    async def fork(
+    async def submit(
         self,
-        run: "str | Iterable[Event]",
+        input: RunInput,
         *,
-        at: int | None = None,
-        edit: Mapping[str, Any] | None = None,
-        run_id: str | None = None,
-        thread: str | None = None,
+        not_before: datetime | timedelta | None = None,
+        priority: int = 0,
+        **args: Unpack[RunArgs[C]],
     ) -> str:
-        """Create a new run from the first events of another one, which stays unchanged.
+        """Create a run for another worker, or a later `runs.drive`, to drive.
 
         Args:
-            run: The id of a run, or its events.
-            at: How many events to copy; all by default.
-            edit: New contents by event key: input, answers, tool and step results, messages. Unedited events after
-                the first edited one are dropped.
-            run_id: The id of the new run, as in `RunArgs`; generated by default.
-            thread: A new thread, which continues the conversation of the other run: its runs read the same messages
-                before it, for as long as those are stored. Needs a store.
+            input: The user's message, or a list of messages.
+            not_before: The time before which no worker drives it, or a duration from now, by the store's clock.
+            priority: Runs with a higher priority are driven first.
+            **args: See `RunArgs`; all but `context`, which the driving worker passes to `drive`, and options that a
+                store cannot hold, such as a model object.
 
         Returns:
-            The id of the new run; resume it with `resume`.
-
-        Raises:
-            InvalidIdError: The id of the new run or thread has characters that are not allowed.
-            ThreadBusyError: The thread has runs.
+            The run's id.
         """
-        from .answers import fork_events
-
-        if run_id:
-            check_run_id(run_id)
-        check_name("thread", thread or "")
-        recorded = await self.events(run) if isinstance(run, str) else list(run)
-        source = run_started_event(recorded)
-        # The fork is kept beside the other run or, in a new thread, beside the runs of that thread.
-        events = fork_events(recorded, run_id or new_id(), at=at, edit=edit)
-        repository = self._require_repository("fork(thread=…)") if thread else self._stored_runs
-        if repository is None:
-            return self.load_log(events)
-        return await repository.create_fork(events, source, thread=thread or "")
-
-    @check_types
-    async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:
-        """Run the agents' code over a log without model calls, tool calls or other effects.
-
-        Args:
-            run: The id of a run, or its events.
-            context: Your own context object.
-
-        Returns:
-            The result that the log leads to.
-
-        Raises:
-            ReplayMismatchError: The code does not produce what the log recorded.
-        """
-        from .driving import replay_run
-
-        recorded = await self.events(run) if isinstance(run, str) else list(run)
-        return await replay_run(self._repository, self._config, recorded, ResumeArgs(context=context))
-
-    @check_types
-    async def events(self, run_id: str) -> list[Event]:
-        """Return the log of a run.
-
-        Args:
-            run_id: A stored run, or a stopped run in this runner's memory.
-        """
-        stopped = self._stopped.get(run_id)
-        return list(stopped.events) if stopped is not None else await self._repository_with(run_id).events(run_id)
-
-    @check_types
-    def load_log(self, events: Iterable[Event]) -> str:
-        """Import a log, for example from another process, into a runner without a store.
-
-        Args:
-            events: The events of a run of the same team that has not completed.
-
-        Returns:
-            The run's id; resume it with `resume` and pass the context again. If the team has changed, `resume` raises
-            TeamChangedError unless `accept_changes` is true.
-
-        Raises:
-            SetupError: The runner has a store.
-            RunError: The run has completed.
-            LogError: The log is damaged, or has events that this version does not know.
-        """
-        if self._stored_runs is not None:
-            raise SetupError(
-                f"load_log() is for runners without a store, and this one has {self._stored_runs.store!r}; "
-                "`await runner.fork(events)` stores a copy of a log as a new run"
-            )
-        recorded = list(events)
-        started = run_started_event(recorded)
-        if any(isinstance(event, RunCompleted) for event in recorded):
-            raise RunError(f"run `{started.run_id}` has completed and cannot be resumed")
-        require_known_events(recorded)
-        Log(recorded)  # Raises for duplicate keys.
-        self._stopped[started.run_id] = StoppedRun(events=recorded)
-        return started.run_id
+        check_submit_args("Runner.submit()", args, "not_before", "priority")
+        started = self._run_started(input, args)
+        refuse_unrecorded("Runner.submit()", started.options)
+        wake_at = await resolve_time("Runner.submit(not_before=…)", not_before, self._repository.store.now)
+        return await self._repository.submit(started, args, Schedule(wake_at, priority))
 
     def with_store(self, store: "Store | str | PathLike[str]") -> Self:
         """Return a runner of the same team with the same options and another store.
@@ -395,9 +292,7 @@ class Runner(StoredRunMethods[C, Out]):
         Args:
             store: A store or its address.
         """
-        twin = copy(self)
-        twin._stopped, twin._thread_runs, twin._stored_runs = {}, None, self._create_repository(store)
-        return twin
+        return self._twin(self._config, self._access_to(store, self._config))
 
     @check_types
     def thread(self, id: str) -> "Thread":
@@ -408,15 +303,11 @@ class Runner(StoredRunMethods[C, Out]):
         """
         from .threads import Thread
 
-        repository = self._repository or self._threads_in_memory()
-        return Thread(id, repository.store, repository.threads)
+        return Thread(id, self._repository.store, self._repository.threads)
 
     async def close(self) -> None:
         """Close the store. The runner remains usable: the store opens again when needed."""
-        for repository in (self._stored_runs, self._thread_runs):
-            if repository is not None:
-                await repository.relay.close()
-                await repository.store.close()
+        await self._access.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -428,13 +319,13 @@ class Runner(StoredRunMethods[C, Out]):
 
     def _stream(self, input: RunInput, args: RunArgs[C]) -> RunStream[Out]:
         started = self._run_started(input, args)
-        repository = self._repository or self._threads_in_memory() if started.thread else self._stored_runs
-        if repository is not None:
-            from .waiting import new_stored_run
+        # Runs of a thread read each other, so they are all stored.
+        if self._access.store is not None or started.thread:
+            from .waiting import backend_of_new_run
 
-            return self._create_stream(new_stored_run(repository, started, args))
+            return self._create_stream(backend_of_new_run(self._repository, started, args))
         opened = open_run(started, Log(), self._config, args, first_events=[started])
-        return self._create_stream(MemoryBackend(started.run_id, opened, self._stopped, is_new=True))
+        return self._create_stream(UnstoredRun(started.run_id, opened, self._access))
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
         started = new_run_started(input, args, self.team, self._fingerprint)
@@ -451,17 +342,20 @@ class Runner(StoredRunMethods[C, Out]):
 
     def _for_live(self, live: LiveConversation) -> Self:
         """Return a copy bound to one live session, with the same stored runs."""
-        twin = copy(self)
-        twin._config = msgspec.structs.replace(self._config, live=live)
-        twin._stored_runs = None if self._stored_runs is None else self._stored_runs.with_config(twin._config)
-        twin._thread_runs = None if self._stored_runs else self._threads_in_memory().with_config(twin._config)
-        return twin
+        return self._with_config(msgspec.structs.replace(self._config, live=live))
 
     def _with_context_factory(self, factory: ContextFactory) -> Self:
         """Return a copy that creates contexts with another function, with the same stored runs."""
+        return self._with_config(msgspec.structs.replace(self._config, context_factory=factory))
+
+    def _with_config(self, config: FlowConfig) -> Self:
+        return self._twin(config, self._access.with_config(config))
+
+    def _twin(self, config: FlowConfig, access: StoreAccess) -> Self:
         twin = copy(self)
-        twin._config = msgspec.structs.replace(self._config, context_factory=factory)
-        twin._stored_runs = None if self._stored_runs is None else self._stored_runs.with_config(twin._config)
+        twin._config = config
+        twin._access = access
+        twin.runs = Runs(access)
         return twin
 
     def _create_stream(self, backend: RunBackend) -> RunStream[Out]:
@@ -469,35 +363,21 @@ class Runner(StoredRunMethods[C, Out]):
         return RunStream(backend, observers=self._observers, capacity=capacity)
 
     @property
-    def _repository(self) -> "RunRepository | None":
-        return self._stored_runs or self._thread_runs
+    def _repository(self) -> "RunRepository":
+        return self._access.repository
 
-    def _create_repository(self, store: "Store | str | PathLike[str]") -> "RunRepository":
-        from ..stores import resolve_store
-        from .stored_runs import RunRepository
+    def _access_to(self, store: "Store | str | PathLike[str] | None", config: FlowConfig) -> StoreAccess:
+        if store is not None:
+            from ..stores import resolve_store
 
-        opened = measure_store(resolve_store(store), self._observers)
-        return RunRepository(opened, self._config, self._fingerprint, ttl=self.lease_seconds, observers=self._observers)
-
-    def _threads_in_memory(self) -> "RunRepository":
-        if self._thread_runs is None:
-            self._thread_runs = self._create_repository("memory:")
-        return self._thread_runs
-
-    def _repository_with(self, run_id: str) -> "RunRepository":
-        if self._repository is None:
-            raise RunNotFoundError(run_id, [*self._stopped])
-        return self._repository
-
-    def _require_repository(self, method: str) -> "RunRepository":
-        return self._repository or self._no_store(f"Runner.{method}()")
+            store = resolve_store(store)
+        return StoreAccess(store, config, self._fingerprint, ttl=self._lease_seconds, observers=self._observers)
 
     def _require_store(self, feature: str) -> FullStore:
         """Return the store. Raises SetupError, naming the feature that needs one, if there is none."""
-        return (self._stored_runs or self._no_store(feature)).store
-
-    def _no_store(self, feature: str) -> Never:
-        raise SetupError(f"{feature} needs stored runs; give the runner a store: Runner(…, store=…)")
+        if self._access.store is None:
+            raise SetupError(f"{feature} needs stored runs; give the runner a store: Runner(…, store=…)")
+        return self._repository.store
 
 
 def _is_loop_running() -> bool:

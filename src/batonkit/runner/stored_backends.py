@@ -41,7 +41,9 @@ class _StoredBackend:
         """Let the run write to the store from now on, and renew its lease."""
         repository = self._repository
         state = opened.flow.run
-        opened.flow.services.requests = RequestRecorder(state.log.events)
+        if not repository.is_own_memory:
+            # A log is the same whether a run without a store was stopped and resumed or not.
+            opened.flow.services.requests = RequestRecorder(state.log.events)
         state.log.attach(journal)
         state.signals.lease = journal
         repository.heartbeat.add(journal, run)
@@ -57,7 +59,7 @@ class _StoredBackend:
             return await self._repository.finish(flow, self._journal, status)
 
 
-class NewStoredRun(_StoredBackend):
+class NewRun(_StoredBackend):
     """The backend of a run that is created in a store."""
 
     def __init__(self, repository: RunRepository, started: RunStarted, args: RunArgs[Any]) -> None:

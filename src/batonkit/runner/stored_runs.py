@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -57,6 +57,7 @@ from .journal import Journal, LeaseHeartbeat
 from .observers import Observer
 from .relay import RunRelay
 from .result import Interrupt, StoppedStatus
+from .stream import STATUS_BY_EVENT
 from .summaries import summary_note
 from .thread_parts import part_from_log, thread_note
 from .threads import NO_THREAD, ThreadReader, ThreadState
@@ -64,6 +65,9 @@ from .waiting_messages import ANY_TIME, Schedule
 
 _logger = logging.getLogger("baton.runner")
 _MAX_LOCAL_STATES = 1000
+_MAX_COMPLETED = 1000
+"""The number of completed runs that a runner without a store keeps, besides those of threads."""
+_OWN_MEMORY = "the memory of this runner, which has no store and only keeps runs that stopped before their end"
 _RETRY_INTERVAL = 0.02
 _PATIENCE = 2.0
 """Seconds to wait for the lease of a suspended run."""
@@ -80,6 +84,7 @@ class RunRepository:
         *,
         ttl: float,
         observers: Sequence[Observer] = (),
+        is_own_memory: bool = False,
     ) -> None:
         self.store = store
         self.config = config
@@ -94,6 +99,10 @@ class RunRepository:
         self.local_states: OrderedDict[str, StoppedRun] = OrderedDict()
         """States of the runs that stopped here most recently, by run id."""
         self.observers = observers
+        self.is_own_memory = is_own_memory
+        """True if the store is the memory of a runner without a store."""
+        self._completed: deque[str] = deque()
+        """The runs in the runner's own memory that have completed, oldest first."""
         self._driven: dict[str, asyncio.Task[Any]] = {}
         """The tasks that drive runs, by run id."""
         self._closing: dict[str, asyncio.Future[None]] = {}
@@ -189,7 +198,7 @@ class RunRepository:
         record = await self.store.record(run_id)
         if record is None:
             if (message := await self.store.waiting(run_id)) is None:
-                raise RunNotFoundError(run_id, store=str(self.store))
+                raise RunNotFoundError(run_id, store=_OWN_MEMORY if self.is_own_memory else str(self.store))
             reason = f"thread `{message.thread}` has an unfinished run, or older messages"
             raise RunConflictError(run_id, reason, problem="has not started and waits")
         return record
@@ -253,7 +262,15 @@ class RunRepository:
                 self._keep_local_state(flow, journal)
         if journal.inbox and status in FINISHED_STATUSES and journal.failure is None:
             await self.inbox.promote_safely(journal.thread)
+        if self.is_own_memory and status == "completed" and not journal.thread:
+            await self._forget_oldest(flow.run.id)
         return status
+
+    async def _forget_oldest(self, completed: str) -> None:
+        """Keep the memory of a runner without a store from growing with every run that is resumed."""
+        self._completed.append(completed)
+        if len(self._completed) > _MAX_COMPLETED:
+            await self.store.delete(self._completed.popleft())
 
     async def _store_end(self, flow: TeamFlow, journal: Journal, status: StoppedStatus) -> StoppedStatus:
         """Store the status with the notes of the run; return the status that was stored."""
@@ -280,17 +297,15 @@ class RunRepository:
 
     def _keep_local_state(self, flow: TeamFlow, journal: Journal) -> None:
         """Keep what no store can hold, in case that this process resumes the run."""
-        if journal.lease is None:
-            return
+        if journal.lease is not None:
+            self._keep_local(flow, "" if journal.is_released else journal.lease.worker)
+
+    def _keep_local(self, flow: TeamFlow, worker: str = "") -> None:
         run = flow.run
-        self.local_states[run.id] = StoppedRun(
-            run.context,
-            run.dynamic_agents,
-            run.meter.limits,
-            "" if journal.is_released else journal.lease.worker,
-            options=flow.config.options.run_options,
-        )
-        while len(self.local_states) > _MAX_LOCAL_STATES:
+        options = flow.config.options.run_options
+        self.local_states[run.id] = StoppedRun(run.context, run.dynamic_agents, run.meter.limits, worker, options)
+        # The runner's own memory keeps the runs themselves for as long.
+        while len(self.local_states) > _MAX_LOCAL_STATES and not self.is_own_memory:
             self.local_states.popitem(last=False)
 
     async def _keep_unread(self, flow: TeamFlow, journal: Journal) -> None:
@@ -353,6 +368,35 @@ class RunRepository:
                 raise
             await self.inbox.send(started, args, mode, schedule)
         return started.run_id
+
+    async def keep(self, flow: TeamFlow, status: StoppedStatus) -> None:
+        """Store a run that ran without a store and has stopped before its end."""
+        await self._create_stopped(flow.run.log, status)
+        self._keep_local(flow)
+
+    async def load(self, events: Sequence[Event]) -> None:
+        """Store the log of a run that has not completed and that no one drives."""
+        # One that was being driven becomes suspended, so that no worker drives it unasked.
+        await self._create_stopped(Log(events), STATUS_BY_EVENT.get(type(events[-1]), "suspended"))
+
+    async def _create_stopped(self, log: Log, status: StoppedStatus) -> None:
+        events = log.events
+        await self.create(
+            run_started_event(events),
+            [encode_header(), *map(encode_event, events)],
+            status=status,
+            previous=None,
+            wake_at=first_deadline(log.open_interrupts().values()) if status == "suspended" else 0.0,
+            notes=summary_note(events),
+        )
+
+    async def delete(self, run_id: str) -> bool:
+        """Delete a run; return whether it existed. Raises RunConflictError if it is being driven."""
+        record = await self.store.record(run_id)
+        if record is not None and record.status == "running" and record.is_leased:
+            raise RunConflictError(run_id, "cancel it, or wait until it has stopped", problem="is being driven")
+        self.local_states.pop(run_id, None)
+        return await self.store.delete(run_id)
 
     async def create_fork(self, events: Sequence[Event], source: RunStarted, *, thread: str = "") -> str:
         """Store an edited copy of a log as a suspended run, so that no worker drives it unasked."""

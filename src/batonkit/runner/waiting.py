@@ -21,7 +21,7 @@ from .driving import drive_run
 from .journal import SupportsStop
 from .options import refuse_unrecorded
 from .result import RunResult, StoppedStatus
-from .stored_backends import NewStoredRun, ReopenedRun
+from .stored_backends import NewRun, ReopenedRun
 from .stored_runs import RunRepository
 from .stream import RunStream
 from .watching import watch_run
@@ -33,10 +33,10 @@ _ABANDONED_AFTER = 2.0
 """Seconds without a driver after which the run that the message waits for is driven here."""
 
 
-def new_stored_run(repository: RunRepository, started: RunStarted, args: RunArgs[Any]) -> "NewStoredRun | WaitingRun":
+def backend_of_new_run(repository: RunRepository, started: RunStarted, args: RunArgs[Any]) -> "NewRun | WaitingRun":
     """Return the backend of a new run: what it does in a busy thread is up to `when_busy`."""
     mode = args.get("when_busy", "error")
-    return NewStoredRun(repository, started, args) if mode == "error" else WaitingRun(repository, started, args, mode)
+    return NewRun(repository, started, args) if mode == "error" else WaitingRun(repository, started, args, mode)
 
 
 class WaitingRun:
@@ -58,13 +58,13 @@ class WaitingRun:
         self._started = started
         self._args = args
         self._mode: WaitMode = mode
-        self._driven: NewStoredRun | ReopenedRun | None = None
+        self._driven: NewRun | ReopenedRun | None = None
         self._abandoned: tuple[str, float] = ("", 0.0)
         """The run of the thread that has no driver, and since when."""
 
     async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun | FollowedRun:
         """Create the run or wait for it."""
-        driven = NewStoredRun(self._repository, self._started, self._args)
+        driven = NewRun(self._repository, self._started, self._args)
         try:
             opened = await driven.create_and_open(sink, run)
         except ThreadBusyError:

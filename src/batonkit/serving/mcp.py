@@ -189,7 +189,7 @@ class ToolCallHandler:
         if params.request_state is not None:
             run_id = params.request_state
             runner = await self._find_runner(run_id, principal)
-            raised = Log(await runner.events(run_id)).open_interrupts().values()
+            raised = Log(await runner.runs.events(run_id)).open_interrupts().values()
             interrupts = [to_interrupt(each) for each in raised]
             answers = _parse_answers(params.input_responses or {}, interrupts)
             if not answers:
@@ -213,7 +213,7 @@ class ToolCallHandler:
     async def _find_runner(self, run_id: str, principal: Principal) -> Runner[Any, Any]:
         for runner in self.runners.values():
             try:
-                events = await runner.events(run_id)
+                events = await runner.runs.events(run_id)
             except errors.RunNotFoundError:
                 continue
             started = run_started_event(events)

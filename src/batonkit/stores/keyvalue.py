@@ -82,7 +82,7 @@ class Documents:
             raise StoreError(f"{method}({self._prefix + key!r}) failed ({reason})", store=self.name) from failure
 
 
-class RunPage(Struct, frozen=True):
+class ListPage(Struct, frozen=True):
     """A page of the list of runs."""
 
     layout: int
@@ -95,11 +95,11 @@ class RunPage(Struct, frozen=True):
         return pack_lines([_encode(self)])
 
     @classmethod
-    def decode(cls, document: bytes) -> "RunPage":
+    def decode(cls, document: bytes) -> "ListPage":
         """Decode. Raises ValueError if the bytes are damaged."""
         (page,) = unpack_lines(document)
         # Pages of unreleased versions were lists.
-        return msgspec.json.decode(page, type=RunPage) if page.startswith(b"{") else RunPage(0, 0, ())
+        return msgspec.json.decode(page, type=ListPage) if page.startswith(b"{") else ListPage(0, 0, ())
 
 
 class RunDocument(Struct, frozen=True):
@@ -225,8 +225,8 @@ class KeyValueStore(RunsInMemory):
 
     async def _read_all(self) -> None:
         try:
-            pages: list[RunPage] = []
-            while (page := await self._documents.read(_page(len(pages)), RunPage.decode)) is not None:
+            pages: list[ListPage] = []
+            while (page := await self._documents.read(_page(len(pages)), ListPage.decode)) is not None:
                 check_layout(page.layout, LAYOUT, self._documents.name)
                 pages.append(page)
             documents = await _each(self._read_run, [run_id for page in pages for run_id in page.runs])
@@ -343,7 +343,7 @@ class KeyValueStore(RunsInMemory):
             await self._documents.remove(_piece(run_id, first))
 
     async def _write_log(self, record: RunRecord, pieces: Sequence[int]) -> Sequence[int]:
-        """Write the document of a run, and a piece if it has many new lines; return the first lines of its pieces."""
+        """Write the document of a run, and a piece if it has many new lines."""
         run_id, packed = record.run_id, self._packed.get(record.run_id, 0)
         lines = self._lines.get(run_id)
         tail = lines[packed:] if lines is not None else (await self._read_run(run_id)).tail
@@ -356,7 +356,7 @@ class KeyValueStore(RunsInMemory):
         return pieces
 
     def _changed_pages(self, changed: Collection[str]) -> Mapping[int, Collection[str]]:
-        """Assign new runs to pages of the list; return the changed runs of each page that lacks or has one too many."""
+        """Assign new runs to pages of the list; return the changed runs by page."""
         pages: dict[int, set[str]] = {}
         for run_id in changed:
             if run_id in self._records and run_id not in self._page_of:
@@ -373,7 +373,7 @@ class KeyValueStore(RunsInMemory):
         """Write a page of the list of runs, without deleted ones, whose documents are removed then."""
         deleted = [run_id for run_id in self._pages[number] if run_id not in self._records]
         self._pages[number] = [run_id for run_id in self._pages[number] if run_id in self._records]
-        await self._documents.set(_page(number), RunPage(LAYOUT, self._created, self._pages[number]).encode())
+        await self._documents.set(_page(number), ListPage(LAYOUT, self._created, self._pages[number]).encode())
         for run_id in deleted:
             del self._page_of[run_id]
             await self._documents.remove(_run(run_id))
@@ -404,7 +404,7 @@ def _decode_messages(document: bytes) -> list[WaitingMessage]:
 
 
 async def _each(work: Callable[[K], Coroutine[Any, Any, T]], keys: Collection[K]) -> dict[K, T]:
-    """Return the results by key; at most 32 calls are in progress. Raises the first failure, once all have ended."""
+    """Return the results by key, or raise the first failure once all calls have ended."""
     limit = asyncio.Semaphore(_CALLS_AT_ONCE)
 
     async def limited(key: K) -> T:
@@ -427,7 +427,7 @@ async def _attempt(work: Coroutine[Any, Any, None], failures: dict[str, StoreErr
 
 
 async def _result_of(task: "asyncio.Task[T]") -> T:
-    """Return the result of a task for one of several that wait; it goes on if this one is cancelled."""
+    """Return the result of a task that several wait for; it outlives each of them."""
     await asyncio.wait([task])
     failure = None if task.cancelled() else task.exception()
     if isinstance(failure, StoreError):

@@ -49,7 +49,7 @@ class RunsInMemory(LeaseMethods):
         self._lock = Lock()
 
     async def _open(self, *, lines_of: str = "") -> None:
-        """Do nothing; a store that also writes what is in memory reads it here, with the lines of one run."""
+        """Do nothing; a store that also writes what is in memory reads it here."""
 
     async def _save(self, *ids: str) -> None:
         """Do nothing; a store that also writes what is in memory writes here what has changed.
@@ -302,7 +302,7 @@ class RunsInMemory(LeaseMethods):
         return [message for waiting in self._inboxes.values() for message in waiting]
 
     def _drop_messages(self, thread: str, count: int, *, by: str = "") -> InboxState:
-        """Remove the oldest messages of a thread, which a run takes; return the state of what is left."""
+        """Remove the messages of a thread that a run takes; return the state of the rest."""
         waiting = self._inboxes[thread]
         del waiting[:count]
         if not waiting:

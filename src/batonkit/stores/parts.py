@@ -34,7 +34,7 @@ def methods_of(part: type) -> list[str]:
 
 
 def innermost_store(store: Store) -> Store:
-    """Return the store that keeps the runs, without the wrappers around it, which call it `inner`."""
+    """Return the store that keeps the runs, inside its wrappers, which call it `inner`."""
     while isinstance(inner := getattr(store, "inner", None), Store):
         store = inner
     return store
@@ -46,7 +46,7 @@ def has_part(store: Store, part: type) -> bool:
 
 
 def require_part(store: Store, part: type, feature: str) -> None:
-    """Raise SetupError, naming the feature and what the store lacks, unless the store itself has a part."""
+    """Raise SetupError, naming what the store lacks, unless the store itself has a part."""
     if not has_part(store, part):
         raise missing_part(store, part, feature)
 
@@ -62,7 +62,7 @@ def missing_part(store: Store, part: type, feature: str) -> SetupError:
 
 
 def with_all_parts(store: Store) -> FullStore:
-    """Return a store with the parts that it lacks: they are empty, and refuse to keep or delete anything."""
+    """Return a store in which the parts that it lacks are empty and refuse every change."""
     return store if isinstance(store, FullStore) else PartialStore(store)
 
 

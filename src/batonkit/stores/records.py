@@ -157,7 +157,7 @@ def check_previous(thread: str, last: str, previous: str | None) -> str:
 def check_is_last(run_id: str, last: str) -> None:
     """Raise RunConflictError if a run that is to continue is not the last one of its thread."""
     if run_id != last:
-        reason = f"run `{last}` follows it; resume a copy: runner.fork({run_id!r})"
+        reason = f"run `{last}` follows it; resume a copy: runner.runs.fork({run_id!r})"
         raise RunConflictError(run_id, reason, problem="is not the last one of its thread")
 
 
@@ -302,7 +302,7 @@ def has_data_of(record: RunRecord, origin: str) -> bool:
 
 
 def check_layout(found: int | None, expected: int, store: str) -> None:
-    """Raise StoreError if the file or the tables of a store have another layout than this version of Baton."""
+    """Raise StoreError if a store has another layout than this version of Baton."""
     if found != expected:
         raise StoreError(
             f"its layout is {found}, but this version of Baton has layout {expected}: it was made by an unreleased "

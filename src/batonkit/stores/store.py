@@ -121,7 +121,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     cancel_requested: CancelRequest = ""
     """A request to cancel the run; cleared when the run has finished."""
     team: str = ""
-    """The hash of the team that it was created by, `Runner.fingerprint`; "" if not known."""
+    """The hash of the team that it was created by, `Team.fingerprint`; "" if not known."""
     priority: int = 0
     """Runs with a higher priority are driven first."""
     wake_at: float = 0.0
@@ -421,7 +421,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class SupportsInbox(Protocol):
-    """A store that keeps messages for threads with an unfinished run, for `when_busy="queue"` and its like.
+    """A store that keeps messages for threads with an unfinished run.
 
     1. The messages that wait for a thread are its inbox, ordered by a number that the store assigns. A message leaves
        the inbox in the same transaction that records what became of it: `create` turns the oldest one into a run,
@@ -500,7 +500,7 @@ class SupportsInbox(Protocol):
 
 @runtime_checkable
 class SupportsNotes(Protocol):
-    """A store that keeps bytes by name beside each log, such as summaries of runs and the webhooks of A2A tasks.
+    """A store that keeps bytes by name beside each log, such as the webhooks of A2A tasks.
 
     The last write of a name wins. Notes need no lease, do not change the record, and are deleted with the run. `create`
     and `append` write their `notes` in the transaction of their lines.

@@ -217,7 +217,7 @@ class _Studio:
         principal = Principal(sees_all=True)
         try:
             record = await endpoints.require_run(principal, request.path_params["id"])
-            events = await self._background.runner.events(record.run_id)
+            events = await self._background.runner.runs.events(record.run_id)
             exported = await endpoints.export(principal, record, events)
         except Exception as error:  # noqa: BLE001 - every failure becomes a response
             return error_response(request, error)

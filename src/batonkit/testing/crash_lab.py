@@ -216,7 +216,7 @@ class CrashExperiment:
             self.store.next_process()
             self._executions.process += 1
             self.resumes += 1
-            finished = await self._process(lambda runner: runner.drive(_RUN, context=context))
+            finished = await self._process(lambda runner: runner.runs.drive(_RUN, context=context))
         assert finished is not None
         return finished
 
@@ -288,7 +288,7 @@ class CrashExperiment:
             said = f"{failed.error_type}: {failed.message}" if failed is not None and record.status == "failed" else ""
             return FinishedRun(record.status, None, {}, events, said or _format_error(error), seen)
         try:
-            result = await runner.replay(_RUN, context=self._context)
+            result = await runner.runs.replay(_RUN, context=self._context)
         except BatonError as mismatch:
             return FinishedRun(record.status, None, {}, events, f"replayed, {_format_error(mismatch)}", seen)
         return FinishedRun(record.status, result.output, result.values, events, outside=seen)

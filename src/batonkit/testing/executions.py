@@ -97,7 +97,7 @@ def scripted_models(runner: Runner[Any, Any]) -> list[tuple[ScriptedModel, Calla
     agents = [*_model_agents(runner.team)]
     others = {each.name for each in agents if each._model is not None}
     found: list[tuple[ScriptedModel, Callable[[Event], bool]]] = [
-        (script, lambda event: event.agent not in others) for script in _find_scripts(runner.model)
+        (script, lambda event: event.agent not in others) for script in _find_scripts(runner._config.options.model)
     ]
     names = {name for team in _all_teams(runner.team) for name in team.members}
     for script in {id(script): script for each in agents for script in _find_scripts(each._model)}.values():

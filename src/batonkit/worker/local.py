@@ -48,8 +48,8 @@ class LocalEngine:
                     await asyncio.sleep(0)
 
         self._started = monotonic()
-        repository = driver.runner._require_repository("Worker")
-        interval = min(self._interval, driver.runner.lease_seconds / 3)
+        repository = driver.runner._repository
+        interval = min(self._interval, repository.ttl / 3)
         self._poller = RunnablePoller(
             repository, take, driver.failures, interval=interval, teams=driver.teams, free=lambda: driver.free
         )

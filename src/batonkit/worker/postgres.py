@@ -196,7 +196,7 @@ class PostgresEngine:
 
     async def _sweep(self, driver: RunDriver) -> None:
         """Add jobs for runnable runs that have none, such as those of dead workers."""
-        repository = driver.runner._require_repository("Worker")
+        repository = driver.runner._repository
 
         async def offer(records: Sequence[RunRecord]) -> None:
             # One transaction for each owner, so that no two workers wait for each other's locks.

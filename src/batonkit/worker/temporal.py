@@ -221,7 +221,7 @@ class TemporalEngine:
 
     async def _dispatch(self, driver: RunDriver, client: Client) -> None:
         """Start a workflow for each runnable run, or wake the one it has."""
-        repository = driver.runner._require_repository("Worker")
+        repository = driver.runner._repository
 
         async def start(records: Sequence[RunRecord]) -> None:
             new = [record for record in records if self._is_new(record)]

@@ -103,7 +103,7 @@ class Worker:
             )
         self.limits = limits or NO_LIMITS
         """Limits for each owner and for all owners."""
-        self.teams: Sequence[str] | None = None if accept_changes else (runner.fingerprint, "")
+        self.teams: Sequence[str] | None = None if accept_changes else (runner.team.fingerprint, "")
         """The teams whose runs are driven; runs of unknown teams are tried."""
         self.failures = FailedAttempts(self.store)
         """The runs that could not be driven, and when to try them again."""
@@ -113,7 +113,7 @@ class Worker:
         """True once `stop` was called."""
         self._accept_changes = accept_changes
         self._drain = drain
-        self._repository = runner._require_repository("Worker")
+        self._repository = runner._repository
         self._deaths = DeathCounter(self._repository, max_deaths)
         self._drives: dict[str, _Drive] = {}
         self._stopping = asyncio.Event()
@@ -231,7 +231,7 @@ class Worker:
                 if self._deaths.suspects.locked():
                     return Outcome("running", retry_in=_SUSPECT_DELAY)
                 await stack.enter_async_context(self._deaths.suspects)
-            result = await self.runner.drive(record.run_id, accept_changes=self._accept_changes, worker=attempt)
+            result = await self.runner.runs.drive(record.run_id, accept_changes=self._accept_changes, worker=attempt)
         await self.failures.succeeded(record.run_id)
         if result.status != "running":
             setattr(self.counts, result.status, getattr(self.counts, result.status) + 1)
@@ -239,7 +239,7 @@ class Worker:
 
     def _elsewhere(self) -> Outcome:
         self.counts.elsewhere += 1
-        return Outcome("running", retry_in=self.runner.lease_seconds, is_elsewhere=True)
+        return Outcome("running", retry_in=self._repository.ttl, is_elsewhere=True)
 
     async def _drain_runs(self, serving: "asyncio.Task[None]") -> None:
         """Stop the engine, let turns finish, and release the runs that are left."""

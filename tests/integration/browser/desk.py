@@ -281,7 +281,7 @@ async def seed(store: Path, *, rounds: int = 850) -> None:
         await run(asked, run_id="broken", thread="customer-44")
         await desk_runner.resume("broken", True)
         edit = {"1/m2": {"tool_calls": [{"name": "transfer_to_parcels", "arguments": _PARCEL}]}}
-        fork = await desk_runner.fork("broken", edit=edit, run_id="forked")
+        fork = await desk_runner.runs.fork("broken", edit=edit, run_id="forked")
         await desk_runner.resume(fork)
         await run("Thanks! Here is my rating.", run_id="rating", thread="customer-47")
         await run(asked, run_id="open", thread="customer-45")

@@ -136,7 +136,7 @@ async def test_sigterm_lets_the_turn_of_a_call_finish(write: Write) -> None:
     runner = Runner(Agent("Desk"), store="runs.db")
     (record,) = (await runner._require_store("test").list()).records
     assert record.status == "cancelled", "it can be resumed"
-    assert any(isinstance(event, ToolReturned) for event in await runner.events(record.run_id))
+    assert any(isinstance(event, ToolReturned) for event in await runner.runs.events(record.run_id))
     await runner.close()
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.cli.test_serve import TEAM
 from tests.ports import free_port
 from tests.sockets import Client
+from tests.unfinished import list_unfinished
 
 from batonkit import Agent, Runner
 from batonkit.events import ToolReturned
@@ -134,9 +135,9 @@ async def test_sigterm_lets_turns_in_flight_finish_and_ends_streams_at_once(writ
 
     runner = Runner(Agent("Desk"), store="runs.db")
     last = max(int(frame["id"]) for frame in received if "id" in frame)
-    events = await runner.events(run["id"])
+    events = await runner.runs.events(run["id"])
     assert isinstance(events[-1], ToolReturned), "the turn is stored, and the next one was not begun"
-    assert [record.run_id for record in await runner.list_unfinished()] == [run["id"]], "its lease is released"
+    assert [record.run_id for record in await list_unfinished(runner)] == [run["id"]], "its lease is released"
     await runner.close()
 
     async with Server(*options) as second, aiohttp.ClientSession() as session:
@@ -166,7 +167,7 @@ async def test_a_turn_that_does_not_finish_does_not_keep_the_server(write: Write
             server.process.send_signal(signal.SIGINT)
         await server.wait()
     runner = Runner(Agent("Desk"), store="runs.db")
-    assert [record.run_id for record in await runner.list_unfinished()] == [run["id"]]
+    assert [record.run_id for record in await list_unfinished(runner)] == [run["id"]]
     await runner.close()
 
 

@@ -50,16 +50,10 @@ def note_requests() -> None:
 def keep_logs() -> None:
     """Give every runner a store, and keep what is written to stores."""
     make: Any = Runner.__init__
-    load: Any = Runner.load_log
     resolve, numbers = stores.resolve_store, count(1)
 
     def with_store(self: Any, *args: Any, **options: Any) -> None:
         make(self, *args, **{**options, "store": options.get("store") or MemoryStore()})
-
-    def load_without_store(self: Any, events: Any) -> str:
-        # Examples do so with runners that have no store.
-        self._stored_runs = None
-        return load(self, events)
 
     def kept(given: Any) -> Any:
         store: Any = resolve(given)
@@ -71,7 +65,7 @@ def keep_logs() -> None:
             setattr(store, name, partial(_write, place, getattr(store, name)))
         return store
 
-    Runner.__init__, Runner.load_log = with_store, load_without_store
+    Runner.__init__ = with_store
     stores.resolve_store = kept
 
 
@@ -91,7 +85,7 @@ async def compare() -> int:
             await memory.create(run_id, lines, status="completed")
         viewer = Runner(Agent("viewer"), store=memory)
         for run_id in [*runs]:
-            events, requests = await viewer.events(run_id), await viewer.requests(run_id)
+            events, requests = await viewer.runs.events(run_id), await viewer.runs.requests(run_id)
             responses = [event for event in events if isinstance(event, AgentResponded) and event.request is not None]
             called = [event for event in events if isinstance(event, AgentResponded) and event.model]
             assert [*requests] == [event.key for event in responses], "a recorded request was not restored"

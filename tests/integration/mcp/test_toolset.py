@@ -42,7 +42,7 @@ async def test_a_server_that_cannot_start_fails_the_run_which_can_be_resumed() -
         await runner.run("hi", run_id="r")
     assert not model.requests
     working = Runner(Agent("A", tools=[MCPToolset(kitchen())], model=model))
-    working.load_log(await runner.events("r"))
+    await working.runs.load(await runner.runs.events("r"))
     assert (await working.resume("r")).output == "done"
 
 

@@ -225,7 +225,7 @@ async def drive_with(engine: Any, runner: Runner[Any, Any]) -> None:
     run_id = await runner.submit("How is Rome?")
     worker = Worker(runner, engine=engine)
     working = asyncio.create_task(worker.run())
-    assert [event async for _, event in runner.watch(run_id)][-1].__class__.__name__ == "RunCompleted"
+    assert [event async for _, event in runner.runs.watch(run_id)][-1].__class__.__name__ == "RunCompleted"
     worker.stop()
     await working
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.postgres import PostgresServer
 from tests.runner.test_journal_store_faults import PayingTeam, assert_recovers
+from tests.unfinished import list_unfinished
 from tests.waiting import until
 
 from batonkit.errors import StoreError
@@ -26,7 +27,7 @@ async def test_closed_postgres_connections_do_not_affect_the_run(own_postgres_se
     store = PostgresStore(own_postgres_server.empty_place())
     result = await team.runner(store).run("hi", run_id="r")
     assert (result.output, set(team.paid.values())) == ("done", {1})
-    assert (await team.runner(store).replay("r")).events == result.events
+    assert (await team.runner(store).runs.replay("r")).events == result.events
     await store.close()
 
 
@@ -41,7 +42,7 @@ async def test_a_run_survives_a_stopped_postgres_server(own_postgres_server: Pos
         await team.runner(store).run("hi", run_id="r")
     await asyncio.to_thread(own_postgres_server.start)
     other = team.runner(store)
-    await until(other.list_unfinished)
+    await until(lambda: list_unfinished(other))
     await assert_recovers(team, other)
     await store.close()
 

@@ -34,7 +34,7 @@ def text_of(items: Sequence[tuple[int, Event | Delta]]) -> str:
 
 async def start_listening(runner: Runner[Any, Any]) -> None:
     """Let a runner listen to the channel, as a worker does once it has driven a run."""
-    channel = runner._require_repository("drive").relay
+    channel = runner._repository.relay
     channel.start()
     while not channel.is_live:
         await asyncio.sleep(0.01)
@@ -60,9 +60,9 @@ async def test_deltas_reach_a_subscriber_in_another_process(postgres_url: str) -
     async with asyncio.timeout(LIMIT):
         await start_listening(driver)
         await driver.submit("go", run_id="r")
-        driven = asyncio.create_task(driver.drive("r"))
+        driven = asyncio.create_task(driver.runs.drive("r"))
         # In the middle of the response.
-        while not driver._require_repository("drive").relay._partial:
+        while not driver._repository.relay._partial:
             await asyncio.sleep(0.01)
         subscriber = asyncio.create_task(subscribe())
         assert (await driven).status == "completed"
@@ -84,14 +84,14 @@ async def test_a_driver_that_begins_to_listen_asks_who_watches(postgres_url: str
     await driver.submit("go", run_id="r")
 
     async def watch() -> None:
-        async for _ in watcher.watch("r", after=1):
+        async for _ in watcher.runs.watch("r", after=1):
             pass
 
     watching = asyncio.create_task(watch())
     async with asyncio.timeout(LIMIT):
         await start_listening(watcher)
         await start_listening(driver)
-        found = driver._require_repository("drive").relay
+        found = driver._repository.relay
         while "r" not in found._interest:
             await asyncio.sleep(0.01)
     watching.cancel()
@@ -106,7 +106,7 @@ async def test_nothing_is_sent_for_a_run_that_no_one_watches(postgres_url: str) 
     await start_listening(runner)
     sent = [*store.sent]
     await runner.submit("go", run_id="r")
-    assert (await runner.drive("r")).status == "completed"
+    assert (await runner.runs.drive("r")).status == "completed"
     assert store.sent == sent
     await runner.close()
 
@@ -129,10 +129,10 @@ async def test_a_watcher_reads_events_although_the_channel_is_lost(
 
     driver, watcher = (Runner(slow, store=PostgresStore(postgres_url)) for _ in range(2))
     await driver.submit("go", run_id="r")
-    driven = asyncio.create_task(driver.drive("r"))
+    driven = asyncio.create_task(driver.runs.drive("r"))
     seen: list[Event] = []
     async with asyncio.timeout(LIMIT):
-        async for _, event in watcher.watch("r"):
+        async for _, event in watcher.runs.watch("r"):
             seen.append(event)
             gate.set()
         await driven

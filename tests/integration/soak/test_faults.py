@@ -147,7 +147,7 @@ async def test_clock_steps_lose_no_turn(tmp_path: Path) -> None:
             run_id = await runner.submit(f"turn {number}", thread="t")
             await store.acquire(run_id, "dead", ttl=30)
             offset[0] += random.choice([-3600, 3600])
-            assert (await runner.drive(run_id)).status == "completed"
+            assert (await runner.runs.drive(run_id)).status == "completed"
         else:
             await runner.run(f"turn {number}", thread="t")
     messages = await Runner(Agent("Desk", model=ScriptedModel([])), store=store).thread("t").messages()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.conftest import PROFILE
+from tests.unfinished import recover
 
 from batonkit import Agent, Runner, tool
 from batonkit.errors import BatonError, RunConflictError
@@ -23,7 +24,7 @@ from batonkit.events import RunStarted, UserMessageAdded
 from batonkit.messages import Message, ToolMessage, UserMessage, text_of
 from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
 from batonkit.runner.arguments import WhenBusy
-from batonkit.stores import Store, iter_records, resolve_store
+from batonkit.stores import FullStore, iter_records, resolve_store
 
 MESSAGES = int(os.environ.get("INBOX_MESSAGES", "500" if PROFILE == "soak" else "40"))
 THREADS = ("t0", "t1")
@@ -69,7 +70,7 @@ class Looking:
         yield ModelResponse(stop_reason="stop")
 
 
-def make_runner(store: Store) -> Runner[Any, Any]:
+def make_runner(store: FullStore) -> Runner[Any, Any]:
     return Runner(Agent("Desk", model=Looking(), tools=[look], max_turns=20), store=store, lease_seconds=LEASE)
 
 
@@ -85,7 +86,7 @@ async def work(url: str, log_path: Path) -> None:
 async def drive(runner: Runner[Any, Any]) -> None:
     while True:
         with suppress(BatonError):  # The other process was faster.
-            await runner.recover(max_concurrency=4)
+            await recover(runner, max_concurrency=4)
         await asyncio.sleep(0.01)
 
 
@@ -152,14 +153,14 @@ def kill(worker: int) -> None:
     os.waitpid(worker, 0)
 
 
-async def finish_all(runner: Runner[Any, Any], store: Store) -> None:
+async def finish_all(runner: Runner[Any, Any], store: FullStore) -> None:
     async with asyncio.timeout(TIME_LIMIT):
         while [r async for r in iter_records(store, status=["running"])] or await any_waiting(store):
-            await runner.recover()
+            await recover(runner)
             await asyncio.sleep(0.05)
 
 
-async def any_waiting(store: Store) -> bool:
+async def any_waiting(store: FullStore) -> bool:
     return any([await store.inbox(thread, limit=1) for thread in THREADS])
 
 
@@ -167,7 +168,7 @@ async def handled(runner: Runner[Any, Any], thread: str) -> tuple[list[str], int
     """Return the messages of a thread in the order in which its runs handled them, and how many steered one."""
     texts, steered = list[str](), 0
     for record in await runner.thread(thread).runs():
-        for event in await runner.events(record.run_id):
+        for event in await runner.runs.events(record.run_id):
             if isinstance(event, RunStarted):
                 texts += [text_of(message.content) for message in event.input]
             elif isinstance(event, UserMessageAdded):

@@ -106,12 +106,12 @@ async def check_logs(url: str, runs: list[str], effects: list[Effect]) -> int:
             record = await store.record(run_id)
             assert record is not None, f"{run_id} is lost"
             assert record.status == "completed", f"{run_id} is {record.status}"
-            events = await runner.events(run_id)
+            events = await runner.runs.events(run_id)
             Log(events)
             _check_effects(run_id, events, by_key)
             unknown_outcomes += sum(event.key.endswith("/ask1!") and "/unknown" in event.key for event in events)
             # The replay raises an error if the code does not follow the log.
-            outputs.add((await runner.replay(run_id)).output)
+            outputs.add((await runner.runs.replay(run_id)).output)
         await store.close()
     assert len(outputs) == 1, outputs
     return unknown_outcomes

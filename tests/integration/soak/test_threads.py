@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import PROFILE
+from tests.unfinished import recover
 
 from batonkit import Agent, Runner
 from batonkit.errors import BatonError, StoreError, ThreadBusyError
@@ -54,7 +55,7 @@ async def continue_threads(url: str, turns_file: Path) -> None:
 async def take_over(runner: Runner[Any, Any], run_id: str) -> None:
     """Drive a run if no one does."""
     try:
-        await runner.drive(run_id)
+        await runner.runs.drive(run_id)
     except (StoreError, BatonError):
         await asyncio.sleep(0.005)
 
@@ -87,7 +88,7 @@ async def find_violations(url: str, turns_file: Path) -> tuple[int, int, list[st
     runner = make_runner(store)
     async with asyncio.timeout(120):
         while [record async for record in iter_records(store, status=["running"])]:
-            await runner.recover()
+            await recover(runner)
             await asyncio.sleep(0.05)
     answered = [line.split() for line in turns_file.read_text().splitlines()]
     for thread in THREADS:
@@ -95,7 +96,7 @@ async def find_violations(url: str, turns_file: Path) -> tuple[int, int, list[st
         total += len(records)
         previous, inputs = "", list[str]()
         for record in records:
-            started = (await runner.events(record.run_id))[0]
+            started = (await runner.runs.events(record.run_id))[0]
             assert isinstance(started, RunStarted)
             if (record.previous, started.previous_run_id) != (previous, previous):
                 found.append(f"{record.run_id} follows {started.previous_run_id!r}, not {previous!r}")

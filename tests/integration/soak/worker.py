@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.soak.orders import EffectLog, OrderModel, make_team
+from tests.unfinished import recover
 
 from batonkit import Runner
 from batonkit.errors import AnswerError, RunConflictError
@@ -26,7 +27,7 @@ def make_runner(store: Store, effect_log: EffectLog) -> Runner[Any, Any]:
 async def answer_all(runner: Runner[Any, Any], store: Store, effect_log: EffectLog) -> None:
     """Answer all interrupts: approve, and answer questions about unknown outcomes with the effect log."""
     for record in (await store.list(status=["suspended"])).records:
-        interrupts = Log(await runner.events(record.run_id)).open_interrupts()
+        interrupts = Log(await runner.runs.events(record.run_id)).open_interrupts()
         answers: dict[str, Any] = {}
         for id, interrupt in interrupts.items():
             if interrupt.payload["kind"] == "approval":
@@ -37,7 +38,7 @@ async def answer_all(runner: Runner[Any, Any], store: Store, effect_log: EffectL
             scope = key.partition(":")[2]
             answers[id] = {"result": f"{done[0].tool} {scope}"} if done else {"run_again": True}
         try:
-            await runner.answer(record.run_id, answers)
+            await runner.runs.answer(record.run_id, answers)
         except (RunConflictError, AnswerError):
             continue  # Another process was faster.
 
@@ -47,7 +48,7 @@ async def work(url: str, log_path: Path) -> None:
     effect_log, store = EffectLog(log_path), resolve_store(url)
     async with make_runner(store, effect_log) as runner:
         while True:
-            await runner.recover(max_concurrency=6)
+            await recover(runner, max_concurrency=6)
             await answer_all(runner, store, effect_log)
             if not (await store.list(status=["running", "suspended"], limit=1)).records:
                 return

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from tests.serving.a2a.clients import client_at, message_request, read_stream, send, served
 from tests.serving.a2a.webhooks import Webhook
+from tests.unfinished import list_unfinished
 
 from batonkit import Agent, Runner
 from batonkit.serving.a2a import a2a_app, allow_any_url, allow_public_urls
@@ -81,7 +82,7 @@ async def test_configurations_are_not_runs_and_are_deleted_with_their_task() -> 
         )
         assert [record.run_id for record in (await store.list()).records] == [task.id]
         assert (await client.list_tasks(ListTasksRequest())).total_size == 1
-        assert await app.runner.list_unfinished() == []
+        assert await list_unfinished(app.runner) == []
         request = ListTaskPushNotificationConfigsRequest(task_id=task.id)
         assert len((await client.list_task_push_notification_configs(request)).configs) == 1
         await store.delete(task.id)

@@ -282,7 +282,7 @@ async def test_on_disconnect_cancels_or_continues_the_run(on_disconnect: Any) ->
         if on_disconnect == "continue":
             gate.set()
         await ended.wait()
-        async for _ in runner.watch("t1-r1"):
+        async for _ in runner.runs.watch("t1-r1"):
             pass
     record = await runner._require_store("test").record("t1-r1")
     assert record is not None

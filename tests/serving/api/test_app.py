@@ -200,7 +200,7 @@ async def test_limits_can_be_lowered_and_not_raised() -> None:
     runner = Runner(_team(*[call("ask_me")] * 3), store="memory:")
     async with client_of(api_app(runner, show_errors=False)) as client:
         _, run = await client.post("/runs", {"input": "hi", "limits": {"model_calls": 10**6, "transfers": 1}})
-        started = (await runner.events(run["id"]))[0]
+        started = (await runner.runs.events(run["id"]))[0]
         limits = getattr(started, "limits")  # noqa: B009
         assert (limits["model_calls"], limits["transfers"]) == (100, 1)
 

@@ -82,7 +82,7 @@ async def test_a_log_without_requests_says_so() -> None:
     without_store = Runner(_runner().team.members["Desk"].agent, model=ScriptedModel(["hello"]))
     result = await without_store.run("hi")
     runner = _runner()
-    fork = await runner.fork(result.events)
+    fork = await runner.runs.fork(result.events)
     async with client_of(api_app(runner, inspection=True)) as client:
         _, reads = await client.get(f"/runs/{fork}/reads")
         assert (reads["requests"], len(reads["unrecorded"])) == ([], 1)

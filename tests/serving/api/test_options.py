@@ -76,7 +76,7 @@ async def test_allowed_options_hold_for_the_run() -> None:
     request: ModelRequest = own.model.requests[0]
     assert (request.instructions, request.settings) == ("Short.", ModelSettings(seed=3))
     assert [spec.name for spec in request.tools] == ["weather"]
-    (started, *_) = await runner.events("r")
+    (started, *_) = await runner.runs.events("r")
     assert isinstance(started, RunStarted)
     assert started.options == {"": {"model_settings": {"seed": 3}}, "Desk": options}
     # Clients of others may read the events, and instructions are the application's.
@@ -90,7 +90,7 @@ async def test_a_model_must_be_one_of_those_that_are_allowed() -> None:
         assert (status, body["error"]["message"]) == (422, "`model` must be one of: `other:small`")
         _, run = await client.post("/runs", {"input": "hi", "model": "other:small"})
         assert [frame async for frame in client.events(f"/runs/{run['id']}/events")]
-    events = await runner.events(run["id"])
+    events = await runner.runs.events(run["id"])
     assert [event.text for event in events if isinstance(event, AgentResponded)] == ["from the other model"]
 
 
@@ -124,7 +124,7 @@ async def test_a_client_cannot_raise_the_number_of_turns() -> None:
     async with client_of(api_app(runner, client_options=ALL)) as client:
         options = {"Desk": {"max_turns": 1000}}
         await client.post("/runs", {"input": "hi", "run_id": "r", "agent_options": options})
-    (started, *_) = await runner.events("r")
+    (started, *_) = await runner.runs.events("r")
     assert isinstance(started, RunStarted)
     assert started.options == {"Desk": {"max_turns": 4}}
 

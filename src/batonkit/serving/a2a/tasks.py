@@ -256,7 +256,7 @@ class TaskService:
                 yield update
             if is_resumed_here:
                 return
-        async for _, event in self.background.runner.watch(task_id, after=projection.position):
+        async for _, event in self.background.runner.runs.watch(task_id, after=projection.position):
             for update in projection.apply(event):
                 yield update
 

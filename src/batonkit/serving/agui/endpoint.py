@@ -212,7 +212,7 @@ class AGUIEndpoint(Endpoints):
 
         That is so if the suspended run was cancelled, or if the message waits for it.
         """
-        events = await self.background.runner.events(last.run_id)
+        events = await self.background.runner.runs.events(last.run_id)
         interrupts = Log(events).open_interrupts()
         answers = parse_answers(body, interrupts)
         has_input = bool(input_messages(body, is_known=True))
@@ -229,7 +229,7 @@ class AGUIEndpoint(Endpoints):
         return _ActiveRun(last.run_id, len(events), answers.answered_calls)
 
     async def _translator(self, principal: Principal, body: agui.RunAgentInput, active: _ActiveRun) -> EventTranslator:
-        events = await self.background.runner.events(active.run_id) if active.seen else []
+        events = await self.background.runner.runs.events(active.run_id) if active.seen else []
         return EventTranslator(
             run_id=principal.to_public_id(active.run_id),
             thread_id=body.thread_id,

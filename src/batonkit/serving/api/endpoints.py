@@ -51,7 +51,7 @@ class ApiEndpoints(Endpoints, ABC):
         record = await self.find_run(principal, id)
         if isinstance(record, WaitingMessage):
             return json_response(schemas.to_waiting_detail(record, principal), status, headers)
-        events = await self.background.runner.events(record.run_id)
+        events = await self.background.runner.runs.events(record.run_id)
         detail = schemas.to_run_detail(record, events, principal, show_errors=self.show_errors)
         return json_response(detail, status, headers)
 

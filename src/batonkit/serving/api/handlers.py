@@ -90,7 +90,7 @@ class RunEndpoints(ApiEndpoints):
         """Return whether the same request has started the run. Raises if it was another one."""
         expected = self.background.runner._run_started(input, args)
         if await self.store.record(expected.run_id) is not None:
-            started = run_started_event(await self.background.runner.events(expected.run_id))
+            started = run_started_event(await self.background.runner.runs.events(expected.run_id))
         elif (message := await self.store.waiting(expected.run_id)) is not None:
             started, *_ = from_message(message)
         else:
@@ -129,7 +129,7 @@ class RunEndpoints(ApiEndpoints):
         if record.status != "suspended":
             raise ServingError(409, "not_suspended", f"the run is {record.status}; it has no open interrupts")
         # `resume` takes a mapping with other keys for the answer itself; here the keys are always interrupt ids.
-        log = Log(await self.background.runner.events(record.run_id))
+        log = Log(await self.background.runner.runs.events(record.run_id))
         check_interrupt_ids(body.answers, log.open_interrupts())
         return await self._resume(principal, id, record, body.answers, ResumeArgs(message=body.message))
 
@@ -177,8 +177,9 @@ class RunEndpoints(ApiEndpoints):
         """Return the runner's limits, lowered to the requested ones."""
         if requested is None:
             return None
-        own = asdict(self.background.runner.limits)
+        limits = self.background.runner._config.limits
+        own = asdict(limits)
         lower = {name: limit for name, limit in asdict(requested).items() if limit is not None}
         for name, limit in lower.items():
             lower[name] = limit if own[name] is None else min(limit, own[name])
-        return replace(self.background.runner.limits, **lower)
+        return replace(limits, **lower)

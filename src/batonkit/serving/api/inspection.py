@@ -85,12 +85,12 @@ class InspectionEndpoints(ApiEndpoints):
         """Return the events of a log after a number, as JSON."""
         if not principal.prefix:
             return await self.store.load(record.run_id, start=after + 1)
-        events = await self.background.runner.events(record.run_id)
+        events = await self.background.runner.runs.events(record.run_id)
         return [schemas.encode_logged_event(event, principal) for event in events[after:]]
 
     async def _list_requests(self, principal: Principal, request: Request) -> Response:
         record, events = await self._load(principal, path_id(request, "run"))
-        found = await self.background.runner.requests(record.run_id)
+        found = await self.background.runner.runs.requests(record.run_id)
         entries = [
             RequestEntry(
                 view.key, view.agent, view.model, view.policy, len(view.messages), len(view.tools), view.tokens
@@ -105,7 +105,7 @@ class InspectionEndpoints(ApiEndpoints):
     async def _get_request(self, principal: Principal, request: Request) -> Response:
         record, events = await self._load(principal, path_id(request, "run"))
         key = request.path_params["key"]
-        found = await self.background.runner.requests(record.run_id, keys=related_keys(events, key))
+        found = await self.background.runner.runs.requests(record.run_id, keys=related_keys(events, key))
         if key not in found:
             raise ServingError(404, "not_found", "the log has no recorded request for this response")
         return compressed_response(request, msgspec.json.encode(view_compared(found, events, key)))
@@ -119,7 +119,7 @@ class InspectionEndpoints(ApiEndpoints):
 
     async def export(self, principal: Principal, record: RunRecord, events: Sequence[Event]) -> ExportedRun:
         """Return a run with everything that is needed to show it elsewhere."""
-        found = await self.background.runner.requests(record.run_id)
+        found = await self.background.runner.runs.requests(record.run_id)
         return ExportedRun(
             1,
             schemas.to_run_detail(record, events, principal, show_errors=True),
@@ -141,7 +141,7 @@ class InspectionEndpoints(ApiEndpoints):
             raise ServingError(422, "invalid", str(error)) from None
         assert isinstance(forked[0], RunStarted)
         forked[0] = replace(forked[0], owner=principal.name)
-        repository = self.background.runner._require_repository("fork")
+        repository = self.background.runner._repository
         run_id = await repository.create_fork(forked, source)
         if body.start:
             await self.background.resume(run_id, None, **args)
@@ -168,7 +168,7 @@ class InspectionEndpoints(ApiEndpoints):
     async def _replay(self, principal: Principal, request: Request) -> Response:
         record, events = await self._load(principal, path_id(request, "run"))
         try:
-            await self.background.runner.replay(events)
+            await self.background.runner.runs.replay(events)
         except ReplayMismatchError as error:
             numbers = {event.key: number for number, event in enumerate(events, 1)}
             has_ended = keys.end(keys.parent(error.key)) in numbers
@@ -190,7 +190,7 @@ class InspectionEndpoints(ApiEndpoints):
 
     async def _load(self, principal: Principal, id: str) -> tuple[RunRecord, list[Event]]:
         record = await self.require_run(principal, id)
-        return record, await self.background.runner.events(record.run_id)
+        return record, await self.background.runner.runs.events(record.run_id)
 
 
 class _EventType(msgspec.Struct):

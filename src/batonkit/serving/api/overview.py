@@ -92,7 +92,7 @@ class OverviewEndpoints(ApiEndpoints):
 
     async def _run_usage(self, principal: Principal, request: Request) -> Response:
         record = await self.require_run(principal, path_id(request, "run"))
-        events = await self.background.runner.events(record.run_id)
+        events = await self.background.runner.runs.events(record.run_id)
         view = inspection_schemas.RunUsageView(
             usage_from_events(events).total,
             usage_by(events, "agent"),
@@ -118,7 +118,7 @@ class OverviewEndpoints(ApiEndpoints):
         known = self._usage.get((record.run_id, by))
         if known is not None and known[0] == record.seq:
             return known[1]
-        rows = usage_by(await self.background.runner.events(record.run_id), by)
+        rows = usage_by(await self.background.runner.runs.events(record.run_id), by)
         if len(self._usage) >= _MAX_CACHED:
             self._usage.clear()
         self._usage[record.run_id, by] = (record.seq, rows)

@@ -134,7 +134,7 @@ class PostgresPool:
             raise self._to_store_error(failure) from failure
 
     async def listen(self, channel: LiteralString) -> AsyncGenerator[str]:
-        """Yield the messages of a channel, whose name a query returns, and "" first; see `SupportsChannel.listen`."""
+        """Yield "" and then the messages of the channel whose name a query returns."""
         try:
             async with await AsyncConnection.connect(self._url, **self._options) as connection:
                 found = await (await connection.execute(channel)).fetchone()
@@ -277,7 +277,7 @@ class PostgresPool:
             raise self._to_store_error(failure) from failure
 
     async def _has_tables(self, connection: AsyncConnection[Row]) -> bool:
-        """Return whether the schema has Baton's tables. Raises StoreError if they have another layout."""
+        """Return whether there are tables. Raises StoreError if they have another layout."""
         table = await (await connection.execute("SELECT to_regclass('baton_layout')")).fetchone()
         if table is None or table[0] is None:
             return False

@@ -257,7 +257,7 @@ class SQLiteStore(LeaseMethods):
         return deleted
 
     async def _delete_some(self, select: str, values: Mapping[str, object]) -> int:
-        """Delete a batch of runs, so that other writers need not wait for all of them; return their number."""
+        """Delete a batch of runs, so that other writers need not wait for all of them."""
 
         def delete(connection: Connection) -> int:
             rows = connection.execute(select, {**values, "limit": _BATCH}).fetchall()

@@ -220,7 +220,7 @@ async def answered_runs_are_resumed(place: EnginePlace) -> None:
         other = await bench.runner.submit("other")
         await bench.until_status(other, "completed")
         expect_same(await bench.status(run_id), "suspended", "the status of a run without an answer")
-        await bench.runner.answer(run_id, "yes")
+        await bench.runner.runs.answer(run_id, "yes")
         await bench.until_status(run_id, "completed")
         expect_same(bench.started[run_id], 2, "how often the run was driven")
 
@@ -232,7 +232,7 @@ async def runs_are_answered_before_their_worker_knows_that_they_are_suspended(pl
     async with _bench(place) as bench, bench.working(wrap_store=lambda store: _LateStore(store, go)):
         run_id = await bench.runner.submit("ask")
         await bench.until_status(run_id, "suspended")
-        await bench.runner.answer(run_id, "yes")
+        await bench.runner.runs.answer(run_id, "yes")
         go.set()
         await bench.until_status(run_id, "completed")
         expect_same(bench.started[run_id], 2, "how often the run was driven")
@@ -360,7 +360,7 @@ async def deadlines_wake_suspended_runs(place: EnginePlace) -> None:
         await bench.until_status(run_id, "suspended", "completed")
         await place.let_pass(_DELAY)
         await bench.until_status(run_id, "completed")
-        answered = [event for event in await bench.runner.events(run_id) if isinstance(event, InterruptAnswered)]
+        answered = [event for event in await bench.runner.runs.events(run_id) if isinstance(event, InterruptAnswered)]
         expect_same([(event.answer, event.expired) for event in answered], [("late", True)], "the answers")
 
 
@@ -373,7 +373,7 @@ async def messages_of_a_thread_keep_their_order(place: EnginePlace) -> None:
         runs += [await bench.runner.submit(text, thread="t", when_busy="queue") for text in texts]
         await bench.until(lambda: runs[2] in bench.order, "the third message is driven")
         await bench.until_status(runs[2], "suspended")
-        await bench.runner.answer(runs[2], "three")
+        await bench.runner.runs.answer(runs[2], "three")
 
         async def all_finished() -> bool:
             records = await bench.runner.thread("t").runs()

@@ -10,7 +10,7 @@ PATIENCE = 60.0
 
 @channel_check.opening
 async def messages_reach_every_listener(open: Callable[[], StoreWithChannel]) -> None:
-    """A message reaches all stores that listen, also the one that sent it, in the order of sending."""
+    """Messages reach all stores that listen, the sender too, in the order of sending."""
     async with opened(open) as store, opened(open) as other:
         listeners = [one.listen() for one in (store, other)]
         for messages in listeners:
