@@ -262,8 +262,9 @@ def _add_result(history: History, event: ToolReturned, origin: Origin) -> None:
 
 def _add_turn(history: History, turn: _OpenTurn, missing: str = "") -> None:
     """Add a response and its results in the order of the calls."""
-    refused: list[int] = []
-    followed: list[int] = []
+    refused: tuple[int, ...] = ()
+    followed: tuple[int, ...] = ()
+    has_final = False
     response = HistoryEntry(turn.message, turn.origin, key=turn.response.key)
     entries = [response]
     for position, result in enumerate(turn.results):
@@ -275,16 +276,16 @@ def _add_turn(history: History, turn: _OpenTurn, missing: str = "") -> None:
         entry = HistoryEntry(result.message, turn.origin, key=result.key)
         entries.append(entry)
         if result.is_transfer_refused or result.is_task_call:
-            refused.append(position)
+            refused += (position,)
             entry.hidden = _WHOLE
         elif result.requested_agent:
-            followed.append(position)
+            followed += (position,)
             entry.followed = _WHOLE
-    response.hidden = tuple(refused)
-    response.followed = tuple(followed)
-    answer = _find_answer(turn.results)
-    if answer is not None:
+        has_final = has_final or result.is_final
+    if has_final and (answer := _find_answer(turn.results)) is not None:
         entries[answer + 1].is_answer = True
+    response.hidden = refused
+    response.followed = followed
     if refused:
         history.hidden_at.append(len(history.entries))
     history.entries.extend(entries)
