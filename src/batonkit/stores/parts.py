@@ -35,7 +35,7 @@ def methods_of(part: type) -> list[str]:
 
 def innermost_store(store: Store) -> Store:
     """Return the store that keeps the runs, inside its wrappers, which call it `inner`."""
-    while isinstance(inner := getattr(store, "inner", None), Store):
+    while (inner := getattr(store, "inner", None)) is not None and isinstance(inner, Store):
         store = inner
     return store
 

@@ -44,14 +44,28 @@ WITH now AS (SELECT {now} AS at, coalesce(({last_run}), '') AS last), begun AS (
         (%(status)s = 'running' AND %(lease_seconds)s <= 0) OR (%(status)s = 'suspended' AND %(wake_at)s > 0))
 SELECT lease_until FROM begun
 
--- name: moved
--- Count new lines and store them, if the run has as many as the writer expects and the writer's fence. A writer that
--- lost its connection repeats the statement: `last_write` shows whether its first attempt succeeded.
+-- name: append
+-- Count new lines and store them, if the run has as many as the writer expects and the writer's fence. For nearly every
+-- append: it changes nothing that another table depends on. A writer that lost its connection repeats the statement:
+-- `last_write` shows whether its first attempt succeeded.
 WITH moved AS (
-    UPDATE baton_runs SET seq = seq + %(count)s, updated_at = {now}, status = coalesce(%(status)s, status),
+    UPDATE baton_runs SET seq = seq + %(count)s, updated_at = {now}, reader = greatest(reader, %(reader)s),
+        last_write = %(write)s
+    WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
+        AND last_write <> %(write)s
+    RETURNING number, cancel_requested, inbox
+), kept AS (
+    INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0)
+SELECT cancel_requested, inbox FROM moved
+
+-- name: append_and_queue
+-- Like `append`, and set the status, what depends on it and notes. The run becomes runnable, or stops being so, in the
+-- same transaction. The lease ends only if the holder need not cancel the run.
+WITH moved AS (
+    UPDATE baton_runs SET seq = seq + %(count)s, updated_at = {now}, reader = greatest(reader, %(reader)s),
+        last_write = %(write)s, status = coalesce(%(status)s, status),
         changed_at = CASE WHEN coalesce(%(status)s, status) = status THEN changed_at ELSE {now} END,
         wake_at = coalesce(%(wake_at)s, wake_at), cancel_requested = coalesce(%(no_cancel)s, cancel_requested),
-        reader = greatest(reader, %(reader)s), last_write = %(write)s,
         lease_until = CASE WHEN %(release)s AND coalesce(%(no_cancel)s, cancel_requested) = '' THEN 0
             ELSE lease_until END
     WHERE run_id = %(run_id)s AND seq = %(expected_seq)s AND fence = coalesce(%(fence)s, fence)
@@ -59,15 +73,8 @@ WITH moved AS (
     RETURNING number, cancel_requested, inbox, team, priority, wake_at,
         (status = 'running' AND NOT {is_leased}) OR (status = 'suspended' AND wake_at > 0) AS is_waiting
 ), kept AS (
-    INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0)
-
--- name: append
--- Add lines. For nearly every append: it does not touch notes and baton_runnable.
-{moved} SELECT cancel_requested, inbox FROM moved
-
--- name: append_and_queue
--- Add lines and notes, and set the status. The run becomes runnable, or stops being so, in the same transaction.
-{moved}, noted AS (
+    INSERT INTO baton_pieces SELECT number, %(expected_seq)s, %(piece)s FROM moved WHERE %(count)s > 0
+), noted AS (
     INSERT INTO baton_notes(run, name, note)
     SELECT number, name, note FROM moved, unnest(%(names)s::text[], %(notes)s::bytea[]) AS given(name, note)
     ON CONFLICT (run, name) DO UPDATE SET note = excluded.note

@@ -80,12 +80,12 @@ RETURNING run_id, worker, fence, cancel_requested, inbox
 
 -- name: put_note
 -- Set a note of a run; it keeps its place in the order of notes.
-INSERT INTO notes(run, name, note) SELECT number, :name, :note FROM runs WHERE run_id = :run_id
+INSERT INTO notes(run, name, note) VALUES (:run, :name, :note)
 ON CONFLICT(run, name) DO UPDATE SET note = excluded.note
 
 -- name: drop_note
 -- Remove a note of a run.
-DELETE FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = :run_id) AND name = :name
+DELETE FROM notes WHERE run = :run AND name = :name
 
 -- name: notes
 -- Read the notes of a run, but not those of Baton itself, which may be large.

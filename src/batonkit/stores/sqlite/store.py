@@ -104,7 +104,7 @@ class SQLiteStore(LeaseMethods):
                 connection.execute(SQL["drop_message"], {"run_id": record.run_id})
             if piece:
                 connection.execute(SQL["add_piece"], {"run": number, "first": 0, "lines": piece})
-            _put_notes(connection, record.run_id, log.notes)
+            _put_notes(connection, number, log.notes)
             return records.to_lease(record)
 
         return await self._write_run(record.run_id, insert)
@@ -141,7 +141,7 @@ class SQLiteStore(LeaseMethods):
             if piece:
                 connection.execute(SQL["add_piece"], {"run": updated[0], "first": seq, "lines": piece})
             if change.notes:
-                _put_notes(connection, run_id, change.notes)
+                _put_notes(connection, updated[0], change.notes)
             if change.take:
                 return RunFlags(updated[1], self._take(connection, run_id, change.take))
             return RunFlags(*updated[1:])
@@ -206,9 +206,9 @@ class SQLiteStore(LeaseMethods):
         records.check_names(run_id, name=name)
 
         def put(connection: Connection) -> None:
-            self._get(connection, run_id)
+            number = self._get(connection, run_id).number
             statement = SQL["drop_note"] if note is None else SQL["put_note"]
-            connection.execute(statement, {"run_id": run_id, "name": name, "note": note})
+            connection.execute(statement, {"run": number, "name": name, "note": note})
 
         await self._write(put)
 
@@ -418,9 +418,9 @@ def _oldest_messages(connection: Connection, thread: str, *, limit: int) -> Sequ
     return connection.execute(SQL["oldest_messages"], {"thread": thread, "limit": limit}).fetchall()
 
 
-def _put_notes(connection: Connection, run_id: str, notes: Mapping[str, bytes]) -> None:
+def _put_notes(connection: Connection, run: int | None, notes: Mapping[str, bytes]) -> None:
     for name, note in notes.items():
-        connection.execute(SQL["put_note"], {"run_id": run_id, "name": name, "note": note})
+        connection.execute(SQL["put_note"], {"run": run, "name": name, "note": note})
 
 
 def _delete_runs(connection: Connection, numbers: Sequence[int]) -> int:
