@@ -215,13 +215,12 @@ class RunRepository:
         events = await self.events(run_id)
         earlier: list[Sequence[Event]] = []
         started = run_started_event(events)
-        while started.previous_run_id:
-            record = await self.store.record(started.previous_run_id)
-            # A run that has been deleted; another one, outside the thread, may have got its id since.
-            if record is None or record.thread != started.thread:
-                break
-            earlier.append(await self.events(record.run_id))
-            started = run_started_event(earlier[-1])
+        while started.previous_run_id and await self.store.record(started.previous_run_id) is not None:
+            before = await self.events(started.previous_run_id)
+            if run_started_event(before).thread != started.thread:
+                break  # The previous run has been deleted, and another one has got its id since.
+            earlier.append(before)
+            started = run_started_event(before)
         return read_requests(events, reversed(earlier), keys=keys)
 
     async def create(

@@ -18,7 +18,7 @@ UNRECORDED = {
     "retry_and_failover.py": 6,  # The calls failed.
     "guardrails.py": 1,  # A guardrail refused the input while the model was called.
     "market_research.py": 1,  # The call failed.
-    "project_manager.py": 10,  # The run is continued with `load_log`, without a store.
+    "project_manager.py": -19,  # The run is continued with `runs.load`, which copies it.
     "fork.py": -1,  # The fork has a request of the run that it was made of.
     "middleware.py": 2,  # Middleware called the model again.
     "compaction.py": 2,  # The calls of the summarizer.
