@@ -291,7 +291,7 @@ class LoopError(TransferError):
     def __init__(self, source: str, target: str, times: int, path: Sequence[str], *, cycle: Sequence[str]) -> None:
         is_pair, ring = len(cycle) == 3, " → ".join(f"`{agent}`" for agent in cycle)
         what = f"`{source}` and `{target}` transferred back and forth" if is_pair else f"control went round {ring}"
-        advice = "change their instructions, or name an agent that takes over with Runner(loop_fallback=…)"
+        advice = "change their instructions, or name an agent that takes over with HandoffRules(loop_fallback=…)"
         super().__init__(source, target, (), reason=f"{what} {times} times without progress; {advice}")
         self.times, self.path, self.cycle = times, tuple(path), tuple(cycle)
 

@@ -38,7 +38,7 @@ def runner_of(lesson: Path) -> Runner[Any, Any]:
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
 async def test_the_team_of_a_lesson_survives_crashes(lesson: Path) -> None:
     runner = runner_of(lesson)
-    report = await assert_survives_crashes(runner.with_store, "Please do it.", answers=answer)
+    report = await assert_survives_crashes(lambda store: runner.clone(store=store), "Please do it.", answers=answer)
     assert report.crashes >= report.events
 
 

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec.structs import replace
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, check_positive
 from ..errors import LogError, RunExistsError, SetupError, StoreError, ThreadBusyError
 from ..events.codec import READER_VERSION
 from ..wording import type_of
@@ -194,11 +194,22 @@ class KeyValueStore(LeaseMethods):
         backend: An object with `get(key) -> bytes | None`, `set(key, bytes)` and, if possible, `delete(key)`; its
             methods may be sync or async.
         prefix: Prepended to every key.
+        lease_seconds: How long a run stays reserved for a worker that died.
         clock: Returns the time, for tests.
     """
 
     @check_arguments
-    def __init__(self, backend: Any, *, prefix: str = "baton/", clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        backend: Any,
+        *,
+        prefix: str = "baton/",
+        lease_seconds: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        check_positive("KeyValueStore(lease_seconds=…)", lease_seconds)
+        self.lease_seconds = lease_seconds
+        """Seconds for which a run stays reserved for a worker that died."""
         self._client = BlobClient(backend, prefix)
         self._clock = clock
         self._all = RunIndex(self._client, "runs")
