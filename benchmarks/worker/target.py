@@ -6,6 +6,7 @@ from typing import Any
 
 from batonkit import Runner
 from batonkit.agents import agent
+from batonkit.stores import resolve_store
 
 STORE = "BATON_BENCH_STORE"
 CALL_SECONDS = 0.3
@@ -33,7 +34,7 @@ async def measured(ctx: Any) -> None:
 
 def make_runner(store: str) -> Runner[Any, Any]:
     """Return a runner of the team."""
-    return Runner(measured, store=store, lease_seconds=LEASE)
+    return Runner(measured, store=resolve_store(store, lease_seconds=LEASE))
 
 
 if STORE in os.environ:

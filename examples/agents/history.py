@@ -11,6 +11,7 @@ from batonkit import Agent, BaseAgent, Runner, then_transfer, tool
 from batonkit.agents import HistoryPolicy
 from batonkit.context import HistoryEntry
 from batonkit.messages import Message, ToolMessage, UserMessage, text_of
+from batonkit.runner import HistoryOptions
 from batonkit.testing import call, scripted_or_real
 
 
@@ -42,7 +43,9 @@ def main() -> None:
     model = scripted_or_real([call("file_of", patient="Ada"), "Ada must not eat nuts.", "No cake, then."], cycle=True)
     print(model.notice)
     for projection in projections:
-        Runner(team(projection), model=model, show_transfers=False).run_sync("May Ada have cake?")
+        Runner(team(projection), model=model, history=HistoryOptions(show_transfers=False)).run_sync(
+            "May Ada have cake?"
+        )
         print(f"\nwith history={projection if isinstance(projection, str) else 'a function'} the doctor reads:")
         for message in model.requests[-1].messages:
             calls = [f"{each.name}({each.arguments})" for each in getattr(message, "calls", ())]

@@ -11,6 +11,7 @@ from typing import Any
 from batonkit import Agent, Runner, tool
 from batonkit.messages import ToolMessage
 from batonkit.models import ModelRequest
+from batonkit.stores import resolve_store
 from batonkit.testing import ScriptedModel, call
 
 
@@ -33,4 +34,5 @@ def _next_step(request: ModelRequest) -> Any:
 _script: Sequence[Any] = [_next_step]
 _model = None if "BATON_MODEL" in os.environ else ScriptedModel(_script, cycle=True)
 desk = Agent("Desk", instructions="Answer questions about orders.", tools=[look_up])
-runner = Runner(desk, model=_model, store=os.environ.get("DESK_STORE", "runs.db"), lease_seconds=5)
+_store = resolve_store(os.environ.get("DESK_STORE", "runs.db"), lease_seconds=5)
+runner = Runner(desk, model=_model, store=_store)

@@ -17,7 +17,7 @@ from batonkit.testing import ScriptedModel
 
 RUNS = 1000
 desk = Agent("Desk", instructions="Greet people.", model=ScriptedModel(["Hello."], cycle=True))
-runner = Runner(desk, store=os.environ.get("DESK_STORE", "runs.db"), lease_seconds=2)
+runner = Runner(desk, store=resolve_store(os.environ.get("DESK_STORE", "runs.db"), lease_seconds=2))
 
 
 def start_worker(store: str) -> "subprocess.Popen[bytes]":
@@ -31,7 +31,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "runs.db")
         store = resolve_store(path)
-        async with runner.with_store(store) as submitter:
+        async with runner.clone(store=store) as submitter:
             for number in range(RUNS):
                 await submitter.submit("Hi!", owner=f"customer {number % 10}")
             workers = [start_worker(path) for _ in range(3)]

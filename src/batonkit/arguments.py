@@ -7,7 +7,7 @@ from inspect import get_annotations, iscoroutinefunction, signature
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from msgspec import Struct, StructMeta
+from msgspec import Struct, StructMeta, UnsetType
 
 from .errors import SetupError, nearest, quote_names
 from .wording import show, with_article
@@ -332,7 +332,8 @@ def _to_expected(annotation: Any) -> _Expected | None:
     origin = get_origin(annotation)
     parts = get_args(annotation)
     if origin in (Union, UnionType):
-        return _any_of([_to_expected(part) for part in parts])
+        # An argument that is not given may be UNSET; no one passes it.
+        return _any_of([_to_expected(part) for part in parts if part is not UnsetType])
     if origin is Literal:
         return _one_of(parts)
     kind: Any = origin or annotation

@@ -310,7 +310,7 @@ class LoopError(TransferError):
         is_pair = len(cycle) == 3
         ring = " → ".join(f"`{agent}`" for agent in cycle)
         what = f"`{source}` and `{target}` transferred back and forth" if is_pair else f"control went round {ring}"
-        advice = "change their instructions, or name an agent that takes over with Runner(loop_fallback=…)"
+        advice = "change their instructions, or name an agent that takes over with HandoffRules(loop_fallback=…)"
         super().__init__(source, target, (), reason=f"{what} {times} times without progress; {advice}")
         self.times = times
         self.path = tuple(path)

@@ -22,6 +22,7 @@ from batonkit.events import TextDelta
 from batonkit.handoffs import HandoffInputData
 from batonkit.handoffs.filters import keep_last
 from batonkit.messages import Message, text_of
+from batonkit.runner import HistoryOptions
 from batonkit.serving.a2a import a2a_app
 from batonkit.stores import iter_records
 from batonkit.testing import ScriptedModel, ScriptedStream, call, transfer_to
@@ -273,7 +274,7 @@ _CONVERSATION = ["How is Ada?", "For context: [Nurse] said: Ada is not well..", 
     [
         ({}, {}, {}),
         ({}, {}, {"history": "verbatim"}),
-        ({}, {}, {"handoff_input_filter": keep_last(20)}),
+        ({}, {}, {"history": HistoryOptions(input_filter=keep_last(20))}),
         ({}, {"input_filter": keep_last(20)}, {}),
         ({"history": _inputs_and_answers}, {}, {}),
     ],
@@ -306,7 +307,9 @@ async def test_a_service_gets_the_input_of_the_handoff() -> None:
 @pytest.mark.parametrize(
     ("remote_options", "handoff_options"), [({"history": "rewritten"}, {}), ({}, {"history": "rewritten"})]
 )
-@pytest.mark.parametrize("runner_options", [{}, {"handoff_input_filter": keep_last(20)}], ids=["plain", "filter"])
+@pytest.mark.parametrize(
+    "runner_options", [{}, {"history": HistoryOptions(input_filter=keep_last(20))}], ids=["plain", "filter"]
+)
 async def test_tool_calls_and_results_are_sent_if_history_says_so(
     remote_options: dict[str, Any], handoff_options: dict[str, Any], runner_options: dict[str, Any]
 ) -> None:
@@ -322,7 +325,7 @@ async def test_a_wrapped_remote_agent_is_still_remote() -> None:
         wrapped = then_transfer(remote, to="Closing")
         nurse = Agent("Nurse", tools=[file_of], handoffs=[wrapped])
         model = ScriptedModel([[call("file_of", patient="Ada")], call("transfer_to_doctor"), "Bye."])
-        runner = Runner(nurse, model=model, extra_agents=[closing], handoff_input_filter=keep_last(20))
+        runner = Runner(nurse, model=model, extra_agents=[closing], history=HistoryOptions(input_filter=keep_last(20)))
         assert (await runner.run("May Ada have cake?")).output == "Bye."
         await remote.close()
     assert [text_of(each.content) for each in there.requests[0].messages] == ["May Ada have cake?"]

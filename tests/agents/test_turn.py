@@ -12,6 +12,7 @@ from batonkit.agents import MultipleTransfers
 from batonkit.errors import TransferError, UnknownToolError
 from batonkit.events import AgentResponded, ControlTransferred, Exit, InterruptRaised, ToolReturned
 from batonkit.messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 from batonkit.tools import ToolResult
 
@@ -39,8 +40,9 @@ def make_runner(*steps: Any, **options: Any) -> tuple[Runner[Any, str], Scripted
     model = ScriptedModel({"A": steps, "B": ["B is here"], "C": ["C is here"]})
     children = [Agent("B", description="b"), Agent("C", description="c")]
     options.setdefault("tools", [note, direct, pay])
-    runner_options = {name: options.pop(name) for name in ("multiple_transfers", "max_corrections") if name in options}
-    return Runner(Agent("A", sub_agents=children, **options), model=model, **runner_options), model
+    rules = {name: options.pop(name) for name in ("multiple_transfers", "max_corrections") if name in options}
+    agent = Agent("A", sub_agents=children, **options)
+    return Runner(agent, model=model, handoff_rules=HandoffRules(**rules)), model
 
 
 def tool_results(result: RunResult[Any]) -> list[tuple[str, str, bool]]:
@@ -575,7 +577,7 @@ async def test_multiple_transfers_also_applies_to_functions_that_return_agents()
     for policy, target in policies:
         model = ScriptedModel({"A": [[call("to_sales"), transfer_to("B")]], "B": ["x"], "Sales": ["x"]})
         a = Agent("A", tools=[to_sales], sub_agents=[Agent("B")])
-        result = await Runner(a, model=model, multiple_transfers=policy).run("hi")
+        result = await Runner(a, model=model, handoff_rules=HandoffRules(multiple_transfers=policy)).run("hi")
         assert result.agent == target
         assert_every_call_has_one_result(result)
 

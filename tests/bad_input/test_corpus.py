@@ -53,7 +53,7 @@ from batonkit.models import ModelPrice, resolve_model
 from batonkit.otel import OTelObserver
 from batonkit.patterns import make_executor, make_planner, make_replanner
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, TurnDetection
-from batonkit.runner import BackgroundRunner
+from batonkit.runner import BackgroundRunner, HandoffRules, HistoryOptions
 from batonkit.serving import (
     APIKeyAuth,
     BasicAuth,
@@ -154,11 +154,9 @@ RUNNER = {
     "limits": "object?",
     "hooks": "object?",
     "observers": "agents",
-    "multiple_transfers": "choice",
-    "max_corrections": "count",
+    "handoff_rules": "object?",
     "extra_agents": "agents",
     "prompt_language": "choice",
-    "lease_seconds": "seconds",
 }
 APP = {
     "auth": "credentials?",
@@ -340,12 +338,11 @@ CONSTRUCTORS = (
             "store": "store?",
             "history": "history",
             "compaction": "object?",
-            "show_transfers": "flag",
-            "handoff_input_filter": "class only?",
-            "loop_fallback": "object?",
             "context_factory": "callback?",
         },
     ),
+    Target(HandoffRules, {}, {"multiple_transfers": "choice", "max_corrections": "count", "loop_fallback": "text?"}),
+    Target(HistoryOptions, {}, {"policy": "history", "show_transfers": "flag", "input_filter": "class only?"}),
     Target(BackgroundRunner, {}, {"runner": "object"}),
     Target(
         RealtimeRunner,
@@ -527,6 +524,7 @@ METHODS = tuple(
         ("runs.watch", {"run_id": "x"}, {"run_id": "nothing", "after": "nothing"}),
         ("runs.load", {}, {"events": "nothing"}),
         ("thread", {}, {"id": "text"}),
+        ("clone", {}, {"model": "model?", "store": "store?", "limits": "object?", "history": "history"}),
     )
 )
 

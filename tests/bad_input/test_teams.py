@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from batonkit import Agent, BatonError, Runner, SetupError, handoff, then_transfer, tool
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel
 
 
@@ -124,8 +125,8 @@ def test_agent_names_are_case_sensitive() -> None:
 
 def test_an_unknown_loop_fallback_is_refused() -> None:
     with pytest.raises(SetupError) as caught:
-        Runner(Agent("A", sub_agents=[Agent("B")]), loop_fallback="Helper")
-    assert str(caught.value) == "Runner(loop_fallback='Helper') is not an agent of the team, which has: `A`, `B`"
+        Runner(Agent("A", sub_agents=[Agent("B")]), handoff_rules=HandoffRules(loop_fallback="Helper"))
+    assert str(caught.value) == "HandoffRules(loop_fallback='Helper') is not an agent of the team, which has: `A`, `B`"
 
 
 @pytest.mark.parametrize("policy", ["rewriten", "", 7, None])
@@ -166,7 +167,7 @@ async def test_an_output_type_without_a_schema() -> None:
         await Runner(Agent("A", model=ScriptedModel(["x"]), output_type=Mine)).run("hi")
 
 
-@pytest.mark.parametrize("options", [{"prompt_language": "fr"}, {"multiple_transfers": "frist"}, {"history": "hiden"}])
+@pytest.mark.parametrize("options", [{"prompt_language": "fr"}, {"history": "hiden"}])
 def test_a_misspelt_option_of_a_runner(options: dict[str, Any]) -> None:
     agent = Agent("A", sub_agents=[Agent("B")])
     with pytest.raises(SetupError):

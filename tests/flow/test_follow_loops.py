@@ -9,6 +9,7 @@ from inline_snapshot import snapshot
 from batonkit import Agent, Limits, RunContext, Runner, handoff, tool
 from batonkit.errors import LimitError, LoopError, TransferError
 from batonkit.events import ControlTransferred
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
@@ -26,7 +27,7 @@ async def test_the_third_round_trip_without_progress_ends_the_run() -> None:
     error = caught.value
     assert (error.source, error.target, error.times) == ("B", "A", 3)
     assert error.path == ("A", "B") * 3
-    assert "Runner(loop_fallback=…)" in str(error)
+    assert "HandoffRules(loop_fallback=…)" in str(error)
     assert isinstance(error, TransferError)
     assert len(model.requests) == 6
     assert sum(isinstance(event, ControlTransferred) for event in stream.result.events) == 5
@@ -179,7 +180,7 @@ async def test_a_long_cycle_with_progress_in_every_round_does_not_end_the_run() 
 
 
 async def test_a_long_cycle_is_handed_to_the_loop_fallback() -> None:
-    runner, _ = ring(3, loop_fallback="Helper")
+    runner, _ = ring(3, handoff_rules=HandoffRules(loop_fallback="Helper"))
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("Helper", "I take over")
     assert [event.reason for event in result.events if isinstance(event, ControlTransferred)] == [*[""] * 8, "loop"]
@@ -205,7 +206,7 @@ async def test_a_failed_transfer_is_not_progress() -> None:
 
 
 async def test_a_loop_is_handed_to_the_loop_fallback() -> None:
-    runner, _ = ping_pong(loop_fallback="Helper", extra_agents=[Agent("Helper")])
+    runner, _ = ping_pong(handoff_rules=HandoffRules(loop_fallback="Helper"), extra_agents=[Agent("Helper")])
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("Helper", "I take over")
     assert transcript(result.events)[-6:] == snapshot(
@@ -223,7 +224,9 @@ async def test_a_loop_is_handed_to_the_loop_fallback() -> None:
 async def test_too_many_transfers_are_handed_to_the_loop_fallback() -> None:
     # The fallback is for both limits.
     limits = Limits(transfers=4, idle_cycles=None)
-    runner, _ = ping_pong(loop_fallback="Helper", extra_agents=[Agent("Helper")], limits=limits)
+    runner, _ = ping_pong(
+        handoff_rules=HandoffRules(loop_fallback="Helper"), extra_agents=[Agent("Helper")], limits=limits
+    )
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("Helper", "I take over")
     assert [event.reason for event in result.events if isinstance(event, ControlTransferred)] == [
@@ -241,7 +244,12 @@ async def test_the_loop_fallback_is_used_once() -> None:
         {"A": [transfer_to("B")], "B": [transfer_to("A")], "Helper": [call("transfer_to_a")]}, cycle=True
     )
     helper = Agent("Helper", handoffs=["A"])
-    runner = Runner(Agent("A", sub_agents=[Agent("B")]), model=model, loop_fallback="Helper", extra_agents=[helper])
+    runner = Runner(
+        Agent("A", sub_agents=[Agent("B")]),
+        model=model,
+        handoff_rules=HandoffRules(loop_fallback="Helper"),
+        extra_agents=[helper],
+    )
     with pytest.raises(LoopError):
         await runner.run("hi")
     assert [request.agent for request in model.requests].count("Helper") == 1
@@ -260,7 +268,9 @@ async def test_control_does_not_return_to_the_caller_after_the_loop_fallback() -
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("transfer_to_a")], "Helper": ["over"]}, cycle=True)
     b = Agent("B", handoffs=[handoff("A", return_to="caller")])
     a = Agent("A", handoffs=[handoff(b, return_to="caller")])
-    result = await Runner(a, model=model, loop_fallback="Helper", extra_agents=[Agent("Helper")]).run("hi")
+    result = await Runner(
+        a, model=model, handoff_rules=HandoffRules(loop_fallback="Helper"), extra_agents=[Agent("Helper")]
+    ).run("hi")
     assert (result.agent, result.output) == ("Helper", "over")
 
 

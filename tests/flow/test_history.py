@@ -31,6 +31,7 @@ from batonkit.messages import (
     is_empty,
     text_of,
 )
+from batonkit.runner import HistoryOptions
 from batonkit.testing import ScriptedModel, call, say, transfer_to
 
 ROUTER = Origin("1", "Router")
@@ -403,7 +404,7 @@ async def test_every_policy_keeps_the_messages_of_the_current_activation() -> No
 
 @pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage"])
 async def test_show_transfers_false_hides_transfers(policy: HistoryPolicy) -> None:
-    lines = summarize(await messages_read_with(history=policy, show_transfers=False))
+    lines = summarize(await messages_read_with(history=HistoryOptions(policy, show_transfers=False)))
     assert not any("transfer_to" in line or "assistant" in line for line in lines)
     assert any("Hm." in line for line in lines)
     assert any("Ask C." in line for line in lines)
@@ -424,8 +425,7 @@ async def test_transfers_that_did_not_happen_are_not_in_later_histories(policy: 
     runner = Runner(
         Agent("A", tools=[look_up], sub_agents=children),
         model=model,
-        history=policy,
-        show_transfers=not hidden,
+        history=HistoryOptions(policy, show_transfers=not hidden),
     )
     result = await runner.run("hi")
     own_correction, request_of_b, second_request_of_a = (
@@ -523,7 +523,7 @@ async def test_every_request_of_a_complex_run_is_valid(policy: HistoryPolicy, sh
     )
     children = [Agent("B", tools=[direct]), Agent("C")]
     a = Agent("A", tools=[look_up], sub_agents=children, handoffs=[custom])
-    result = await Runner(a, model=model, history=policy, show_transfers=show_transfers).run("hi")
+    result = await Runner(a, model=model, history=HistoryOptions(policy, show_transfers)).run("hi")
     assert result.output == "done"
     assert len(model.requests) == 6
     for request in model.requests:

@@ -7,6 +7,7 @@ import pytest
 from batonkit import Agent, RunContext, Runner, SetupError, handoff, tool
 from batonkit.handoffs import HandoffInputData, HandoffInputFilter
 from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, text_of
+from batonkit.runner import HistoryOptions
 from batonkit.testing import ScriptedModel, call, say
 
 
@@ -22,9 +23,8 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def make_runner(**options: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
+def make_runner(runner_filter: HandoffInputFilter | None = None, **edge: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
     """Create a runner whose agent `A` calls a tool and then transfers to `B`, with text in both responses."""
-    edge = {name: options.pop(name) for name in ("input_filter", "history", "return_to") if name in options}
     model = ScriptedModel(
         {
             "A": [say("Hm.", call("look_up", city="Rome")), say("Over to B.", call("transfer_to_b")), "A ends"],
@@ -32,7 +32,7 @@ def make_runner(**options: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
         }
     )
     a = Agent("A", tools=[look_up], handoffs=[handoff(Agent("B", tools=[ask]), **edge)])
-    return Runner(a, model=model, **options), model
+    return Runner(a, model=model, history=HistoryOptions(input_filter=runner_filter)), model
 
 
 def request_texts(model: ScriptedModel, index: int) -> list[str]:
@@ -107,7 +107,7 @@ async def test_a_filter_can_be_async_or_a_callable_object() -> None:
     runner, model = make_runner(input_filter=by_coroutine)
     await runner.run("hi")
     assert request_texts(model, 2)[0] == "by coroutine"
-    runner, model = make_runner(input_filter=FalsyFilter(), handoff_input_filter=by_coroutine)
+    runner, model = make_runner(input_filter=FalsyFilter(), runner_filter=by_coroutine)
     await runner.run("hi")
     assert request_texts(model, 2)[0] == "by object"
 
@@ -116,12 +116,10 @@ async def test_the_filter_of_a_handoff_takes_precedence_over_the_runners() -> No
     def filter_named(name: str) -> HandoffInputFilter:
         return lambda data: data.clone(input_history=(UserMessage(name),))
 
-    runner, model = make_runner(handoff_input_filter=filter_named("the runner's"))
+    runner, model = make_runner(runner_filter=filter_named("the runner's"))
     await runner.run("hi")
     assert request_texts(model, 2)[0] == "the runner's"
-    runner, model = make_runner(
-        input_filter=filter_named("the edge's"), handoff_input_filter=filter_named("the runner's")
-    )
+    runner, model = make_runner(input_filter=filter_named("the edge's"), runner_filter=filter_named("the runner's"))
     await runner.run("hi")
     assert request_texts(model, 2)[0] == "the edge's"
 

@@ -37,7 +37,7 @@ from batonkit.events import (
 from batonkit.events.base import RUN_ORIGIN
 from batonkit.flow.tasks import known_tasks, last_active_agent, open_tasks
 from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, text_of
-from batonkit.runner import Interrupt
+from batonkit.runner import HandoffRules, HistoryOptions, Interrupt
 from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, assert_survives_crashes, call, transcript, transfer_to
 from batonkit.workflows import BreakLoop, LoopAgent, ParallelAgent, SequentialAgent
@@ -153,7 +153,11 @@ async def test_every_policy_with_messages_of_agents_shows_the_result_once(policy
     model = ScriptedModel(
         {"Desk": [call("transfer_to_b"), "ok"], "B": [call("finish_task", result="the result")]},
     )
-    runner = Runner(make_desk(Agent("B")).clone(history=policy), model=model, show_transfers=not hide_transfers)
+    runner = Runner(
+        make_desk(Agent("B")).clone(history=policy),
+        model=model,
+        history=HistoryOptions(show_transfers=not hide_transfers),
+    )
     await runner.run("hi")
     assert " ".join(texts(model)).count("the result") == 1
 
@@ -387,7 +391,7 @@ async def test_the_loop_fallback_ends_all_tasks() -> None:
         Agent("A", handoffs=[edge]),
         model=model,
         limits=Limits(open_tasks=2),
-        loop_fallback="Fallback",
+        handoff_rules=HandoffRules(loop_fallback="Fallback"),
         extra_agents=[Agent("Fallback")],
     )
     result = await runner.run("hi")

@@ -22,6 +22,7 @@ from batonkit.errors import TransferError
 from batonkit.events import Action
 from batonkit.flow import Team
 from batonkit.messages import ToolSpec
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel, call, transfer_to
 
 
@@ -143,7 +144,7 @@ def test_the_agents_of_return_to_and_loop_fallback_are_reachable(option: str, ca
         Runner(
             Agent("A", handoffs=[handoff(b, return_to=return_to)]),
             extra_agents=[Agent("C")],
-            loop_fallback=loop_fallback,
+            handoff_rules=HandoffRules(loop_fallback=loop_fallback),
         )
     assert "`C` cannot be reached from `A`" not in caplog.messages
 
@@ -349,7 +350,9 @@ async def test_a_custom_agent_cannot_make_a_disallowed_transfer() -> None:
 async def test_sub_agents_and_handoffs_are_reachable_only_through_their_own_tools() -> None:
     b, c = Agent("B", description="b"), Agent("C", description="c")
     model = ScriptedModel({"A": [transfer_to("C"), call("transfer_to_b"), "I stay"]})
-    result = await Runner(Agent("A", sub_agents=[b], handoffs=[c]), model=model, max_corrections=5).run("hi")
+    result = await Runner(
+        Agent("A", sub_agents=[b], handoffs=[c]), model=model, handoff_rules=HandoffRules(max_corrections=5)
+    ).run("hi")
     assert result.agent == "A"
 
 
@@ -360,7 +363,9 @@ async def test_an_edge_of_a_function_cannot_be_called_as_a_transfer_tool() -> No
         return sales
 
     model = ScriptedModel([call("transfer_to_sales"), transfer_to("Sales"), "I stay"])
-    result = await Runner(Agent("A", model=model, tools=[to_sales]), max_corrections=5).run("hi")
+    result = await Runner(Agent("A", model=model, tools=[to_sales]), handoff_rules=HandoffRules(max_corrections=5)).run(
+        "hi"
+    )
     assert result.agent == "A"
 
 

@@ -14,6 +14,7 @@ from batonkit.events import AgentResponded, ControlTransferred, StepCompleted, T
 from batonkit.handoffs import HandoffInputData
 from batonkit.messages import Message, ToolCall, pair_calls_with_results, text_of
 from batonkit.models import ModelRequest
+from batonkit.runner import HandoffRules, HistoryOptions
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
@@ -110,7 +111,9 @@ async def test_declining_does_not_use_the_correction_budget() -> None:
     # It does not count as a correction.
     accepts = Accepts(*["busy"] * 5, True)
     model = ScriptedModel({"A": [call("transfer_to_b")] * 6, "B": ["at last"]})
-    result = await Runner(Agent("A", handoffs=[Agent("B", accepts=accepts)]), model=model, max_corrections=1).run("hi")
+    result = await Runner(
+        Agent("A", handoffs=[Agent("B", accepts=accepts)]), model=model, handoff_rules=HandoffRules(max_corrections=1)
+    ).run("hi")
     assert result.output == "at last"
 
 
@@ -214,7 +217,7 @@ def make_team(kind: str, history: Any, show_transfers: Any) -> tuple[Runner[Any,
             "D": ["done"],
         }
     )
-    return Runner(a, model=model, history=history, show_transfers=show_transfers), model
+    return Runner(a, model=model, history=HistoryOptions(history, show_transfers)), model
 
 
 @pytest.mark.parametrize("show_transfers", [True, False])
@@ -267,7 +270,7 @@ async def test_filters_do_not_receive_the_refused_transfer(kind: str) -> None:
         return data
 
     runner, model = make_team(kind, "rewritten", True)
-    runner = Runner(runner.team.members["A"].agent, model=model, handoff_input_filter=record)
+    runner = Runner(runner.team.members["A"].agent, model=model, history=HistoryOptions(input_filter=record))
     assert (await runner.run("hi")).output == "done"
     assert len(seen) == 3
     assert not any("Not transferred" in each or "transfer_to_b" in each for each in seen)

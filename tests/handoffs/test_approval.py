@@ -11,7 +11,7 @@ from batonkit.agents import RunHooks
 from batonkit.errors import AnswerError
 from batonkit.events import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned, decode_log, encode_log
 from batonkit.messages import text_of
-from batonkit.runner import Interrupt
+from batonkit.runner import HandoffRules, Interrupt
 from batonkit.testing import ScriptedModel, call, say, transcript
 
 
@@ -51,7 +51,9 @@ class Scenario:
         edge.setdefault("needs_approval", True)
         edges = [handoff(Agent("B"), **edge), Agent("C")]
         a = Agent("A", tools=[file, pay], handoffs=edges)
-        self.runner = Runner(a, model=self.model, multiple_transfers=multiple_transfers, hooks=hooks)
+        self.runner = Runner(
+            a, model=self.model, handoff_rules=HandoffRules(multiple_transfers=multiple_transfers), hooks=hooks
+        )
 
     async def resume_log(self, result: RunResult[Any], answers: Any) -> RunResult[Any]:
         """Resume a run of another scenario from its encoded log."""

@@ -8,12 +8,24 @@ import msgspec
 import pytest
 from inline_snapshot import snapshot
 
-from batonkit import Agent, AgentContext, RunContext, Runner, RunResult, SetupError, Transfer, agent, handoff, tool
+from batonkit import (
+    Agent,
+    AgentContext,
+    RunContext,
+    Runner,
+    RunResult,
+    SetupError,
+    Transfer,
+    agent,
+    handoff,
+    tool,
+)
 from batonkit.agents import RunHooks
 from batonkit.events import AgentStarted, ControlTransferred, decode_log, encode_log
 from batonkit.handoffs import HandoffInputData, HandoffInputFilter
 from batonkit.handoffs.filters import compose, keep_last, nest_history, redact, remove_all_tools, summarize
 from batonkit.messages import AssistantMessage, ToolMessage, UserMessage, pair_calls_with_results, text_of
+from batonkit.runner import HistoryOptions
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
@@ -60,7 +72,7 @@ def make_runner(
     )
     b = Agent("B", tools=[ask], handoffs=[Agent("C", handoffs=["B"])])
     a = Agent("A", tools=[look], handoffs=[handoff(b, input_filter=input_filter)])
-    return Runner(a, model=model, handoff_input_filter=runner_filter, **options), model
+    return Runner(a, model=model, history=HistoryOptions(input_filter=runner_filter, **options)), model
 
 
 def request_texts(model: ScriptedModel, index: int) -> list[str]:
@@ -242,7 +254,7 @@ def code_team(target: Agent) -> Any:
 async def test_the_filter_of_the_runner_applies_to_all_kinds_of_transfers(make_team: Callable[[Agent], Any]) -> None:
     step = transfer_to("B") if make_team is sub_agent_team else call("transfer_to_b")
     model = ScriptedModel({"A": [step], "B": ["done"]})
-    runner = Runner(make_team(Agent("B")), model=model, handoff_input_filter=replace_by_text("runner"))
+    runner = Runner(make_team(Agent("B")), model=model, history=HistoryOptions(input_filter=replace_by_text("runner")))
     assert (await runner.run("hi")).output == "done"
     assert [text_of(message.content) for message in model.requests[-1].messages] == ["runner"]
 
@@ -365,7 +377,7 @@ async def test_calls_without_results_and_results_without_calls_are_repaired() ->
         calls = [item for item in data.new_items if isinstance(item, AssistantMessage)]
         return data.clone(pre_handoff_items=results, new_items=calls)
 
-    runner, model = make_runner(separate, history="verbatim")
+    runner, model = make_runner(separate, policy="verbatim")
     await runner.run("hi")
     read = list(model.requests[2].messages)
     assert read == pair_calls_with_results(read)
@@ -408,7 +420,7 @@ async def test_built_in_filters_work_like_custom_filters(built_in: HandoffInputF
 
 async def test_keep_last_keeps_calls_with_their_results() -> None:
     for n, expected in ((0, 0), (1, 0), (2, 2)):
-        runner, model = make_runner(keep_last(n), history="verbatim")
+        runner, model = make_runner(keep_last(n), policy="verbatim")
         await runner.run("hi")
         read = list(model.requests[2].messages)
         assert read == pair_calls_with_results(read)

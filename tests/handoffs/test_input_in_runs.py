@@ -17,6 +17,7 @@ from batonkit import Agent, BaseAgent, RunContext, Runner, RunResult, SetupError
 from batonkit.errors import HandoffInputError, TransferError
 from batonkit.events import ControlTransferred, RunFailed, decode_log, encode_log
 from batonkit.messages import AssistantMessage, ToolCall, text_of
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel, call, transcript, transfer_to
 
 
@@ -72,7 +73,7 @@ def make_runner(*steps: Any, corrections: int = 2, **edge: Any) -> tuple[Runner[
     model = ScriptedModel({"A": steps, "B": [call("transfer_to_c")], "C": [call("ask", question="?"), "done"]})
     c = Agent("C", tools=[ask])
     a = Agent("A", handoffs=[handoff(Agent("B", handoffs=[c]), **edge)])
-    return Runner(a, model=model, max_corrections=corrections), model
+    return Runner(a, model=model, handoff_rules=HandoffRules(max_corrections=corrections)), model
 
 
 def transfer_payloads(result: RunResult[Any]) -> list[Any]:

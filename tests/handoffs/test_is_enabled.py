@@ -13,6 +13,7 @@ from batonkit.errors import TransferError
 from batonkit.events import AgentResponded, ControlTransferred, decode_log, encode_log
 from batonkit.messages import text_of
 from batonkit.models import ModelRequest
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript
 
 
@@ -65,14 +66,19 @@ async def test_an_enabled_handoff_is_followed_if_a_disabled_one_is_called_too() 
     # A disabled handoff does not count as a second transfer.
     model = ScriptedModel({"A": [[call("transfer_to_b"), call("transfer_to_c")]], "C": ["hello"]})
     edges = [handoff(Agent("B"), is_enabled=False), Agent("C")]
-    result = await Runner(Agent("A", handoffs=edges), model=model, multiple_transfers="error").run("hi")
+    result = await Runner(
+        Agent("A", handoffs=edges), model=model, handoff_rules=HandoffRules(multiple_transfers="error")
+    ).run("hi")
     assert result.agent == "C"
     assert "available" not in "".join(text_of(message.content) for message in model.requests[1].messages)
 
 
 async def test_repeated_calls_of_a_disabled_handoff_raise_a_transfer_error() -> None:
     model = ScriptedModel([call("transfer_to_b")], cycle=True)
-    runner = Runner(Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False)]), max_corrections=1)
+    runner = Runner(
+        Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False)]),
+        handoff_rules=HandoffRules(max_corrections=1),
+    )
     with pytest.raises(TransferError) as caught:
         await runner.run("hi")
     assert (caught.value.source, caught.value.target) == ("A", "B")

@@ -11,6 +11,7 @@ from batonkit.agents import MultipleTransfers
 from batonkit.errors import TransferError
 from batonkit.events import AgentResponded, ControlTransferred, TextDelta, ToolReturned
 from batonkit.messages import ToolCall, text_of
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
@@ -48,7 +49,7 @@ def make_runner(
     steps = {name: [f"{name} is done"] for name in "BCDE"}
     model = ScriptedModel({"A": [say("Well.", *calls)], **steps})
     a = Agent("A", tools=[look, to_d], handoffs=edges, sub_agents=[Agent("E")])
-    return Runner(a, model=model, multiple_transfers=policy), model
+    return Runner(a, model=model, handoff_rules=HandoffRules(multiple_transfers=policy)), model
 
 
 def results_by_call(result: RunResult[Any]) -> dict[str, str]:

@@ -38,7 +38,7 @@ def runner_of(example: Path) -> Runner[Any, Any]:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 async def test_the_team_of_an_example_survives_crashes(example: Path) -> None:
     runner = runner_of(example)
-    report = await assert_survives_crashes(runner.with_store, "Please do it.", answers=answer)
+    report = await assert_survives_crashes(lambda store: runner.clone(store=store), "Please do it.", answers=answer)
     assert report.crashes >= report.events
 
 

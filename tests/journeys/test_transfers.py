@@ -5,8 +5,20 @@ from typing import Literal
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from batonkit import Agent, AgentContext, Limits, RunContext, Runner, Transfer, agent, handoff, then_transfer, tool
+from batonkit import (
+    Agent,
+    AgentContext,
+    Limits,
+    RunContext,
+    Runner,
+    Transfer,
+    agent,
+    handoff,
+    then_transfer,
+    tool,
+)
 from batonkit.messages import text_of
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
@@ -304,7 +316,11 @@ async def test_a_transfer_loop_ends_at_the_fallback_agent() -> None:
     )
     left = Agent("Left", sub_agents=[Agent("Right")])
     runner = Runner(
-        left, extra_agents=[Agent("Human")], model=model, loop_fallback="Human", limits=Limits(idle_cycles=1)
+        left,
+        extra_agents=[Agent("Human")],
+        model=model,
+        handoff_rules=HandoffRules(loop_fallback="Human"),
+        limits=Limits(idle_cycles=1),
     )
     result = await runner.run("hi")
     assert transcript(result.events) == snapshot(

@@ -13,6 +13,7 @@ from batonkit.events import InterruptRaised, ToolReturned
 from batonkit.messages import AssistantMessage, ToolCall
 from batonkit.models import ModelRequest, ModelResponse
 from batonkit.realtime import RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSettings
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedModel
 
 NO_LIMITS = Limits(model_calls=None, transfers=None, idle_cycles=None)
@@ -87,8 +88,7 @@ def make_text_runner(
         extra_agents=others,
         model=model,
         history="verbatim",
-        multiple_transfers=setup.multiple,
-        max_corrections=setup.corrections,
+        handoff_rules=HandoffRules(multiple_transfers=setup.multiple, max_corrections=setup.corrections),
         limits=NO_LIMITS,
         hooks=recorder,
     )
@@ -114,8 +114,7 @@ def make_realtime_runner(
         extra_agents=others,
         model=model,
         settings=RealtimeSettings(),
-        multiple_transfers=setup.multiple,
-        max_corrections=setup.corrections,
+        handoff_rules=HandoffRules(multiple_transfers=setup.multiple, max_corrections=setup.corrections),
         limits=NO_LIMITS,
         hooks=recorder,
         **runner_options,

@@ -20,12 +20,23 @@ from tests.laws.plans import (
     ToolPlan,
 )
 
-from batonkit import Agent, BaseAgent, Limits, RunContext, Runner, ToolError, handoff, then_transfer, tool
+from batonkit import (
+    Agent,
+    BaseAgent,
+    Limits,
+    RunContext,
+    Runner,
+    ToolError,
+    handoff,
+    then_transfer,
+    tool,
+)
 from batonkit.agents import Compaction, HistoryPolicy, Stop, StopAt, ToolUseBehavior
 from batonkit.events import ToolReturned
 from batonkit.messages import AssistantMessage, Image, Message, Reasoning, Text, ToolCall, Usage, is_empty
 from batonkit.middleware import Middleware
 from batonkit.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
+from batonkit.runner import HandoffRules, HistoryOptions
 from batonkit.stores import Store
 from batonkit.tools import Final
 
@@ -220,11 +231,9 @@ def runner_with(
         store=store,
         extra_agents=others,
         model=model,
-        history=projection or run.history,
+        history=HistoryOptions(projection or run.history, run.show_transfers),
         compaction=compaction,
-        show_transfers=run.show_transfers,
-        multiple_transfers=run.multiple,
-        max_corrections=run.corrections,
+        handoff_rules=HandoffRules(multiple_transfers=run.multiple, max_corrections=run.corrections),
         middleware=middleware,
         limits=Limits(transfers=run.most_transfers, model_calls=run.most_model_calls, idle_cycles=run.round_trips),
     )

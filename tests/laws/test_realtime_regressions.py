@@ -14,6 +14,7 @@ from batonkit.flow.fold import history_from_log
 from batonkit.messages import AssistantMessage, ToolCall, ToolMessage
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, realtime_handoff
 from batonkit.realtime.protocol import AddItem, ResponseEnded, ResponseStarted
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedRealtimeModel, call
 
 
@@ -36,7 +37,7 @@ def test_results_recorded_before_an_error_are_in_the_history() -> None:
 
     async def run_session() -> RealtimeSession:
         model = ScriptedRealtimeModel([[call("transfer_to_b"), call("transfer_to_b")]])
-        session = _make_runner(model, multiple_transfers="error").connect("hello")
+        session = _make_runner(model, handoff_rules=HandoffRules(multiple_transfers="error")).connect("hello")
         with suppress(BatonError):
             async with session:
                 await session.send_text("go")
@@ -164,7 +165,7 @@ def test_messages_recorded_before_an_error_survive_a_resume() -> None:
 
     async def run_session() -> tuple[Event, ...]:
         model = ScriptedRealtimeModel([[call("transfer_to_b"), call("transfer_to_b")]])
-        session = _make_runner(model, multiple_transfers="error").connect(run_id="r")
+        session = _make_runner(model, handoff_rules=HandoffRules(multiple_transfers="error")).connect(run_id="r")
         with suppress(BatonError):
             async with session:
                 await session.send_text("go")
@@ -172,7 +173,7 @@ def test_messages_recorded_before_an_error_survive_a_resume() -> None:
         return session.result.events
 
     async def resume_session(events: tuple[Event, ...]) -> RealtimeSession:
-        runner = _make_runner(ScriptedRealtimeModel([]), multiple_transfers="error")
+        runner = _make_runner(ScriptedRealtimeModel([]), handoff_rules=HandoffRules(multiple_transfers="error"))
         session = runner.resume(await runner.text_runner.runs.load(events))
         with suppress(BatonError):
             async with session:
@@ -193,7 +194,7 @@ def test_unfinished_calls_beside_an_error_are_in_the_history_after_a_resume() ->
 
     async def run_session() -> tuple[Event, ...]:
         model = ScriptedRealtimeModel([[call("transfer_to_b"), call("transfer_to_b")]])
-        session = _make_runner(model, multiple_transfers="error").connect("hello")
+        session = _make_runner(model, handoff_rules=HandoffRules(multiple_transfers="error")).connect("hello")
         with suppress(BatonError):
             async with session:
                 await session.send_text("go")
@@ -201,7 +202,7 @@ def test_unfinished_calls_beside_an_error_are_in_the_history_after_a_resume() ->
         return session.result.events
 
     async def resume_session(events: tuple[Event, ...]) -> RealtimeSession:
-        runner = _make_runner(ScriptedRealtimeModel([]), multiple_transfers="error")
+        runner = _make_runner(ScriptedRealtimeModel([]), handoff_rules=HandoffRules(multiple_transfers="error"))
         session = runner.resume(await runner.text_runner.runs.load(events))
         with suppress(BatonError):
             async with session:

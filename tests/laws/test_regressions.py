@@ -29,6 +29,7 @@ from batonkit.messages import (
     pair_calls_with_results,
     text_of,
 )
+from batonkit.runner import HistoryOptions
 from batonkit.testing import ScriptedModel, call, transfer_to
 from batonkit.testing.scripted import ScriptStep
 
@@ -78,7 +79,7 @@ async def test_show_transfers_false_hides_then_transfer() -> None:
     model = ScriptedModel({"A": ["a"], "B": ["b"]})
     team = Agent("Root", sub_agents=[then_transfer(Agent("A"), to="B"), Agent("B")])
     first = team.sub_agents[0]
-    await Runner(first, extra_agents=[team], model=model, show_transfers=False).run("go")
+    await Runner(first, extra_agents=[team], model=model, history=HistoryOptions(show_transfers=False)).run("go")
 
     assert list(model.requests[-1].messages) == [UserMessage("go"), UserMessage("For context: [A] said: a.")]
 

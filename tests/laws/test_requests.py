@@ -63,7 +63,7 @@ def test_the_requests_of_any_run_are_restored(
 ) -> None:
     note(repr(scenario))
     execution = Execution(scenario, projection=policy, compaction=compaction)
-    execution.runner = execution.runner.with_store(MemoryStore())
+    execution.runner = execution.runner.clone(store=MemoryStore())
     result = run_in_loop(execution.run())
     check_requests(execution.runner, RUN_ID, execution.model.requests, result.status)
 

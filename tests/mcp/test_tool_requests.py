@@ -87,7 +87,10 @@ async def test_an_elicitation_survives_a_crash_after_every_event() -> None:
     runner, _ = runner_with_calls(toolset, [call("order", item="hat")], [call("order", item="coat")])
     # The server encrypts its state differently each time.
     report = await assert_survives_crashes(
-        runner.with_store, "hi", answers={"size": 7}, normalize=lambda line: re.sub(r'"requestState":"[^"]+"', "", line)
+        lambda store: runner.clone(store=store),
+        "hi",
+        answers={"size": 7},
+        normalize=lambda line: re.sub(r'"requestState":"[^"]+"', "", line),
     )
     assert report.crashes >= report.events > 10
 

@@ -44,6 +44,7 @@ from batonkit.events import (
 from batonkit.events.base import RUN_ORIGIN
 from batonkit.messages import Usage
 from batonkit.otel import OTelObserver
+from batonkit.runner import HandoffRules
 from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, call, say, transfer_to
 from batonkit.workflows import ParallelAgent, SequentialAgent
@@ -197,7 +198,9 @@ async def test_handoff_is_a_span_of_its_source() -> None:
 async def test_a_handoff_is_marked_with_all_that_were_requested(policy: MultipleTransfers, target: str) -> None:
     traced = Traced()
     asked = [call("transfer_to_b"), call("look_up", city="Rome"), call("transfer_to_c")]
-    await office(traced, {"A": [asked], target: ["Done."]}, multiple_transfers=policy).run("Hi")
+    await office(traced, {"A": [asked], target: ["Done."]}, handoff_rules=HandoffRules(multiple_transfers=policy)).run(
+        "Hi"
+    )
     (span,) = [span for span in traced.spans if span.name.startswith("handoff")]
     assert facts(span)["baton.handoff.requested"] == ("B", "C")
     assert facts(span)["baton.handoff.target"] == target
@@ -206,7 +209,9 @@ async def test_a_handoff_is_marked_with_all_that_were_requested(policy: Multiple
 
 async def test_handoffs_that_exclude_each_other_are_a_handoff_that_failed() -> None:
     traced = Traced()
-    runner = office(traced, [[call("transfer_to_c"), call("transfer_to_b")]], multiple_transfers="error")
+    runner = office(
+        traced, [[call("transfer_to_c"), call("transfer_to_b")]], handoff_rules=HandoffRules(multiple_transfers="error")
+    )
     with pytest.raises(TransferError):
         await runner.run("Hi", thread="t1")
     assert traced.tree() == snapshot(
@@ -377,7 +382,9 @@ async def test_requests_before_a_stop_are_kept() -> None:
 
 async def test_repeated_failure_is_not_a_second_handoff() -> None:
     traced = Traced()
-    runner = office(traced, [[call("transfer_to_c"), call("transfer_to_b")]], multiple_transfers="error")
+    runner = office(
+        traced, [[call("transfer_to_c"), call("transfer_to_b")]], handoff_rules=HandoffRules(multiple_transfers="error")
+    )
     with pytest.raises(TransferError):
         await runner.run("Hi", run_id="r1")
     traced.forget()

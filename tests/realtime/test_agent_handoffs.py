@@ -11,6 +11,7 @@ from batonkit import RunContext, RunHooks, tool
 from batonkit.errors import SetupError
 from batonkit.events import AgentResponded, AgentStarted, ControlTransferred, StepCompleted, ToolReturned
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
+from batonkit.runner import HandoffRules
 from batonkit.testing import call, say
 
 TEXT_ONLY = RealtimeSettings(modality="text")
@@ -70,7 +71,9 @@ async def test_of_two_handoff_calls_one_is_followed(backend: Backend, policy: An
     desk = agent("Desk", handoffs=[agent("Billing"), agent("Repairs")])
     calls = [call("transfer_to_billing"), call("transfer_to_repairs")]
     model = await backend.start({"Desk": [calls], "Billing": ["Here I am."], "Repairs": ["Here I am."]})
-    runner = RealtimeRunner(desk, model=model, settings=TEXT_ONLY, multiple_transfers=policy)
+    runner = RealtimeRunner(
+        desk, model=model, settings=TEXT_ONLY, handoff_rules=HandoffRules(multiple_transfers=policy)
+    )
     async with record_session(runner.connect()) as recorder:
         await recorder.session.send_text("Hi")
         await recorder.wait_for(AgentResponded, where=lambda response: response.text == "Here I am.")
@@ -84,7 +87,9 @@ async def test_of_two_handoff_calls_one_is_followed(backend: Backend, policy: An
 async def test_the_policy_error_refuses_several_handoffs(backend: Backend) -> None:
     desk = agent("Desk", handoffs=[agent("Billing"), agent("Repairs")])
     model = await backend.start([[call("transfer_to_billing"), call("transfer_to_repairs")]])
-    runner = RealtimeRunner(desk, model=model, settings=TEXT_ONLY, multiple_transfers="error")
+    runner = RealtimeRunner(
+        desk, model=model, settings=TEXT_ONLY, handoff_rules=HandoffRules(multiple_transfers="error")
+    )
     async with record_session(runner.connect()) as recorder:
         await recorder.session.send_text("Hi")
         await recorder.wait_for(ToolReturned, 2)

@@ -14,6 +14,7 @@ from batonkit.events import AgentResponded, InterruptRaised, ToolReturned, UserM
 from batonkit.messages import AssistantMessage, ToolCall
 from batonkit.realtime import RealtimeAgent, RealtimeSettings, SessionErrorReported, TurnDetection
 from batonkit.realtime.protocol import ResponseEnded
+from batonkit.runner import HandoffRules
 from batonkit.testing import ScriptedStream, call, say
 
 
@@ -278,7 +279,9 @@ async def test_call_ids_from_before_a_resume_are_known(scripted_backend: Scripte
 async def test_too_many_unknown_tools_fail_the_session(backend: Backend) -> None:
     # As in text runs.
     model = await backend.start([call("nothing"), call("nothing"), call("nothing"), "Never."])
-    async with record_session(make_runner(RealtimeAgent("Desk"), model, max_corrections=2).connect()) as recorder:
+    async with record_session(
+        make_runner(RealtimeAgent("Desk"), model, handoff_rules=HandoffRules(max_corrections=2)).connect()
+    ) as recorder:
         await recorder.session.send_text("Hi")
         await recorder.wait_until_ended()
     assert isinstance(recorder.failure, UnknownToolError)

@@ -76,8 +76,7 @@ async def test_public_objects_show_only_public_attributes() -> None:
         *("subscribe", "take_over"),
     }
     assert _public(runner) == {
-        *("close", "resume", "run", "run_sync", "runs", "stream", "stream_resume", "submit", "team", "thread"),
-        *("with_store",),
+        *("clone", "close", "resume", "run", "run_sync", "runs", "stream", "stream_resume", "submit", "team", "thread"),
     }
     assert _public(runner.runs) == {
         *("answer", "cancel", "delete", "drive", "events", "fork", "get", "list", "load", "replay", "requests"),

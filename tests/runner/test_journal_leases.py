@@ -101,7 +101,8 @@ async def test_no_timer_runs_without_active_runs(monkeypatch: pytest.MonkeyPatch
     # No task is left running.
     monkeypatch.setattr("batonkit.runner.journal._MAX_RENEW_INTERVAL", 1200)
     timers, store = Timers(monkeypatch), RecordingStore()
-    await Runner(Agent("A", model=ScriptedModel(["done"])), store=store, lease_seconds=3600).run("hi")
+    store.lease_seconds = 3600
+    await Runner(Agent("A", model=ScriptedModel(["done"])), store=store).run("hi")
     assert (timers.started, timers.pending) == (1, 0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

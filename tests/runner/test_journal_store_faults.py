@@ -42,7 +42,7 @@ class PayingTeam:
         self._fault: Fault | None = fault
         self._lease_seconds = lease_seconds
 
-    def runner(self, store: Store) -> Runner[Any, Any]:
+    def runner(self, store: Any) -> Runner[Any, Any]:
         @tool
         async def pay(ctx: RunContext, number: int) -> str:
             """Pay."""
@@ -57,7 +57,8 @@ class PayingTeam:
             return call("pay", number=earlier_calls + 1) if earlier_calls < 3 else "done"
 
         agent = Agent("A", model=ScriptedModel([next_step], cycle=True), tools=[pay])
-        return Runner(agent, store=store, lease_seconds=self._lease_seconds)
+        store.lease_seconds = self._lease_seconds
+        return Runner(agent, store=store)
 
 
 async def assert_completes_after_repair(

@@ -31,6 +31,7 @@ from batonkit.flow import RecordedRequest
 from batonkit.messages import Message, UserMessage, text_of
 from batonkit.models import ModelRequest, ModelResponse
 from batonkit.patterns import make_executor, make_planner, make_replanner
+from batonkit.runner import HistoryOptions
 from batonkit.stores import MemoryStore, SQLiteStore
 from batonkit.testing import ScriptedModel, call, transfer_to
 
@@ -179,7 +180,7 @@ async def test_requests_with_corrections_limits_and_refused_transfers_are_restor
     c = Agent("C", description="c")
     b = Agent("B", description="b", tools=[look], max_turns=3)
     a = Agent("A", description="a", sub_agents=[b, c], output_type=Reason)
-    runner = Runner(a, model=model, store=MemoryStore(), show_transfers=False)
+    runner = Runner(a, model=model, store=MemoryStore(), history=HistoryOptions(show_transfers=False))
     await check_requests(runner, model, (await runner.run("go")).run_id)
     limited = Agent("L", tools=[look], max_turns=1)
     model = ScriptedModel([call("look", place="x"), "enough"])

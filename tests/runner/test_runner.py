@@ -757,9 +757,9 @@ async def test_concurrent_runs_of_one_runner_are_independent() -> None:
     assert [result.output for result in results] == [f"{number} answer {number}" for number in range(50)]
 
 
-async def test_with_store_returns_a_runner_with_another_store() -> None:
+async def test_a_clone_with_another_store_has_the_same_team_and_its_own_runs() -> None:
     first = Runner(Agent("A"), model=ScriptedModel(["one", "two"]))
-    second = first.with_store("memory:")
+    second = first.clone(store="memory:")
     result = await second.run("Hi.", run_id="r")
     assert (result.output, second.team is first.team) == ("one", True)
     assert [event.key for event in await second.runs.events("r")][-1] == "completed"

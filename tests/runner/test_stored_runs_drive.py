@@ -198,5 +198,5 @@ async def test_a_runner_without_a_store_submits_drives_and_answers_runs_in_its_m
 
 
 async def test_lease_seconds_must_be_positive() -> None:
-    with pytest.raises(SetupError, match="lease"):
-        make_runner(RecordingStore(), [], lease_seconds=0)
+    with pytest.raises(SetupError, match=r"MemoryStore\(lease_seconds=…\) is 0; give more than 0"):
+        MemoryStore(lease_seconds=0)

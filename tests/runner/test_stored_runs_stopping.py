@@ -131,7 +131,8 @@ async def test_a_renewal_that_is_late_does_not_revive_the_lease_of_a_suspended_r
 
     store.faults["renew"].append(hold)
     team = Agent("Desk", model=ScriptedModel([call("ask")]), tools=[ask])
-    await Runner(team, store=store, lease_seconds=0.3).run("hi", run_id="r")
+    store.lease_seconds = 0.3
+    await Runner(team, store=store).run("hi", run_id="r")
     go.set()
     await store.seen.get()
     assert (await get_record(store, "r")).lease_until == 0.0

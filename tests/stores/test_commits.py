@@ -302,9 +302,9 @@ async def test_runs_at_once_are_stored_in_few_transactions(tmp_path: Path, monke
         """Act."""
         return "done"
 
-    store = SQLiteStore(tmp_path / "runs.db")
+    store = SQLiteStore(tmp_path / "runs.db", lease_seconds=3600)
     runs = 50
-    async with Runner(Agent("Desk", model=ActsTwice(), tools=[act]), store=store, lease_seconds=3600) as runner:
+    async with Runner(Agent("Desk", model=ActsTwice(), tools=[act]), store=store) as runner:
         statements = trace(store)
         results = await asyncio.gather(*[runner.run("hi") for _ in range(runs)])
         assert {result.status for result in results} == {"completed"}

@@ -11,6 +11,7 @@ from batonkit import Agent, RunContext, tool
 from batonkit import Runner as BatonRunner
 from batonkit.messages import AssistantMessage, ToolCall, text_of
 from batonkit.models import ModelRequest, ModelResponse
+from batonkit.stores import SQLiteStore
 from benchmarks.contract.case import BILLING, SHIPPING, TRIAGE, Script, Seen
 
 
@@ -81,12 +82,12 @@ class Runner:
 
     async def start(self, script: Script, folder: Path) -> None:
         """Run with a store in SQLite."""
-        async with BatonRunner(team(script), store=folder / "runs.db", lease_seconds=1) as runner:
+        async with BatonRunner(team(script), store=SQLiteStore(folder / "runs.db", lease_seconds=1)) as runner:
             await runner.run("charge 80", run_id="r")
 
     async def resume(self, script: Script, folder: Path) -> str:
         """Recover the run that no worker drives."""
-        async with BatonRunner(team(script), store=folder / "runs.db", lease_seconds=1) as runner:
+        async with BatonRunner(team(script), store=SQLiteStore(folder / "runs.db", lease_seconds=1)) as runner:
             while not await runner._repository.store.runnable():  # noqa: ASYNC110 - the lease of another process just expires
                 await asyncio.sleep(0.1)
             result = await runner.runs.drive("r")

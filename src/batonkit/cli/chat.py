@@ -58,7 +58,7 @@ class ChatSession:
         self._setup = setup
         self._when_busy: SendMode = when_busy
         has_store = setup.runner._access.store is not None
-        self._runner = setup.runner if has_store else setup.runner.with_store("memory:")
+        self._runner = setup.runner if has_store else setup.runner.clone(store="memory:")
         self._store = self._runner._require_store("baton chat")
         self._is_kept = not isinstance(innermost_store(self._store), MemoryStore)
         self._screen = click.get_current_context().meta[SCREEN] = Screen()

@@ -16,7 +16,7 @@ import msgspec
 
 from ..errors import SetupError
 from ..runner import BackgroundRunner, Runner
-from ..stores import MemoryStore, Store
+from ..stores import MemoryStore, Store, resolve_store
 from ..stores.parts import innermost_store
 from .errors import TargetError
 from .options import POSITIVE, reload_option, repeated_option, server_options, target
@@ -177,11 +177,10 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
     """Return the runner to serve: the target itself, or one for the target agent."""
     loaded = load_target(target)
     if not isinstance(loaded, Runner):
-        leases: dict[str, Any] = {} if lease is None else {"lease_seconds": lease}
-        return Runner(loaded, model=model, store=store or "memory:", **leases)
+        return Runner(loaded, model=model, store=resolve_store(store or "memory:", lease_seconds=lease))
     check_runner_options(target, "model and store", {"--model": model, "--store": store})
     if lease is not None:
-        raise TargetError(f"`{target}` is a Runner; write Runner(…, lease_seconds={lease:g}) there instead of --lease")
+        raise TargetError(f"`{target}` is a Runner; give its store lease_seconds={lease:g} instead of --lease")
     loaded._require_store("baton serve")
     return loaded
 

@@ -366,7 +366,7 @@ def set_up_run(reference: str, arguments: RunArguments, *, existing: bool = Fals
             store = find_store(arguments, is_agent=is_agent, existing=existing)
             runner = _make_runner(target, reference, arguments.model)
         if store is not None:
-            runner = runner.with_store(store)
+            runner = runner.clone(store=store)
         try:
             yield RunSetup(
                 runner=runner,

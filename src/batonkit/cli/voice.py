@@ -179,7 +179,7 @@ def set_up_voice(reference: str, arguments: RunArguments, options: VoiceOptions)
     if devices or options.wav_in or options.wav_out:
         _check_formats(runner.settings, reference)
     if store is not None:
-        runner = runner.with_store(store)
+        runner = runner.clone(store=store)
     return VoiceSetup(runner=runner, arguments=arguments, options=options, devices=devices, notes=notes)
 
 

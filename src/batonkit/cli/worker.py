@@ -10,7 +10,7 @@ import click
 
 from ..errors import SetupError
 from ..runner import Runner
-from ..stores import MemoryStore
+from ..stores import MemoryStore, resolve_store
 from ..stores.parts import innermost_store
 from ..worker import Concurrency, Worker
 from ..worker.engines import ENGINES, resolve_engine
@@ -31,10 +31,9 @@ def make_runner(target: str, *, store: str | None, model: str | None, lease: flo
         if model is not None or lease is not None:
             given = "--model" if model is not None else "--lease"
             raise TargetError(f"`{target}` is a Runner; set what {given} is for in its arguments, or name the agent")
-        runner = loaded if store is None else loaded.with_store(store)
+        runner = loaded if store is None else loaded.clone(store=store)
     else:
-        leases: dict[str, Any] = {} if lease is None else {"lease_seconds": lease}
-        runner = Runner(loaded, model=model, store=store, **leases)
+        runner = Runner(loaded, model=model, store=None if store is None else resolve_store(store, lease_seconds=lease))
     try:
         runs = runner._require_store("baton worker")
     except SetupError:

@@ -7,7 +7,7 @@ from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar, Unpack
 
-from ..agents import BaseAgent, MultipleTransfers, RunHooks
+from ..agents import BaseAgent, RunHooks
 from ..agents.middleware import Middleware, overrides
 from ..arguments import check_arguments, check_positive
 from ..context import Limits
@@ -15,7 +15,7 @@ from ..errors import SetupError, quote_names
 from ..handoffs import PromptLanguage
 from ..messages import RunInput
 from ..models import Prices
-from ..runner import Runner
+from ..runner import HandoffRules, Runner
 from ..runner.arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
 from ..runner.backends import new_id
 from ..runner.observers import Observer
@@ -84,11 +84,9 @@ class RealtimeRunner(Generic[C]):
         max_reconnects: int = 5,
         reconnect_delay: float = 0.25,
         guardrail_interval: int = 100,
-        multiple_transfers: MultipleTransfers = "first",
-        max_corrections: int = 2,
+        handoff_rules: HandoffRules | None = None,
         extra_agents: Sequence[BaseAgent[Any, Any]] = (),
         prompt_language: PromptLanguage = "en",
-        lease_seconds: float = 30.0,
         prices: Prices | bool = True,
     ) -> None:
         """Compile the team.
@@ -108,11 +106,9 @@ class RealtimeRunner(Generic[C]):
             max_reconnects: Reconnect attempts before a session is lost.
             reconnect_delay: Seconds before the first attempt; doubled for each further one.
             guardrail_interval: Characters of transcript between two checks of the output guardrails.
-            multiple_transfers: How several transfers in one response are handled.
-            max_corrections: Consecutive invalid calls that a model may correct.
+            handoff_rules: What happens at several transfers, invalid calls and loops; `HandoffRules(…)`.
             extra_agents: Agents of the team that no edge leads to.
             prompt_language: Language of Baton's own texts for the model.
-            lease_seconds: Seconds after which another worker may take over a run.
             prices: See `Runner`. No default has prices for audio: give a `PriceTable` with those of your model.
 
         Raises:
@@ -123,11 +119,9 @@ class RealtimeRunner(Generic[C]):
             model=text_model,
             limits=limits or _LIMITS,
             store=store,
-            lease_seconds=lease_seconds,
             history="verbatim",
-            multiple_transfers=multiple_transfers,
+            handoff_rules=handoff_rules,
             hooks=hooks,
-            max_corrections=max_corrections,
             prompt_language=prompt_language,
             extra_agents=extra_agents,
             observers=observers,
@@ -198,14 +192,27 @@ class RealtimeRunner(Generic[C]):
         """The underlying runner: for replay, events and threads of sessions."""
         return self._runner
 
-    def with_store(self, store: "Store | str | PathLike[str]") -> Self:
-        """Return a copy of this runner that uses another store.
+    def clone(
+        self,
+        *,
+        model: RealtimeModel | str | None = None,
+        settings: RealtimeSettings | None = None,
+        store: "Store | str | PathLike[str] | None" = None,
+    ) -> Self:
+        """Return a runner of the same team with another model, settings or store.
 
         Args:
+            model: A realtime model, or `provider:name`.
+            settings: Modality, voice, audio formats and turn detection of the sessions.
             store: The store, or its address.
         """
         twin = copy(self)
-        twin._runner = self._runner.with_store(store)
+        if model is not None:
+            twin.model = resolve_realtime_model(model)
+        if settings is not None:
+            twin.settings = settings
+        if store is not None:
+            twin._runner = self._runner.clone(store=store)
         return twin
 
     def thread(self, id: str) -> Thread:

@@ -9,6 +9,7 @@ from ..lazy import lazy_exports
 from .arguments import ContextFactory, ResumeArgs, RunArgs, WhenBusy
 from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
+from .rules import HandoffRules, HistoryOptions
 from .runner import Runner
 from .runs import Runs
 from .stream import RunStream
@@ -33,6 +34,8 @@ __all__ = [
     "DriveResult",
     "EventHandler",
     "GuardrailResult",
+    "HandoffRules",
+    "HistoryOptions",
     "Interrupt",
     "Observer",
     "ResumeArgs",

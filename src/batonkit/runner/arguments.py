@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypedDict, get_args
 from typing_extensions import TypeVar
 
 from ..agents import AgentOptions, BaseAgent
-from ..arguments import check_callback, check_choice, check_keywords, check_values
+from ..arguments import check_choice, check_keywords, check_values
 from ..context import Limits
 from ..errors import SetupError
 from ..messages import UserMessage
@@ -123,33 +123,13 @@ def check_resume_args(function: str, args: Mapping[str, Any], *more: str) -> Non
     check_values(function, args, ResumeArgs)
 
 
-def check_options(
-    agent: Any,
-    extra_agents: Any,
-    multiple_transfers: str,
-    prompt_language: str,
-    lease_seconds: float,
-    max_corrections: int,
-) -> None:
-    """Raise SetupError for an agent or option of a runner that is invalid."""
+def check_team_arguments(agent: Any, extra_agents: Any, prompt_language: str) -> None:
+    """Raise SetupError for an agent or language of a team that is invalid."""
     agents: list[Any] = [agent, *extra_agents] if isinstance(extra_agents, Sequence) else [extra_agents]
     for given in agents:
         if not isinstance(given, BaseAgent):
             raise SetupError(f"Runner() needs an agent, not {show(given)}; pass further agents as extra_agents=[…]")
-    check_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
     check_choice("Runner(prompt_language=…)", prompt_language, ("en", "zh"))
-    if lease_seconds <= 0:
-        raise SetupError(f"Runner(lease_seconds={lease_seconds}) expires at once; pass more than 0 seconds")
-    if max_corrections < 0:
-        raise SetupError(f"Runner(max_corrections={max_corrections}) is negative; pass 0 or more")
-
-
-def check_runner_callbacks(handoff_input_filter: Any, context_factory: Any) -> None:
-    """Raise SetupError for a callback of a runner that cannot be called with its argument."""
-    if handoff_input_filter is not None:
-        check_callback("Runner(handoff_input_filter=…)", handoff_input_filter, "data")
-    if context_factory is not None:
-        check_callback("Runner(context_factory=…)", context_factory, "record")
 
 
 def called_on_class(runner: object, method: str) -> SetupError:

@@ -10,42 +10,40 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from typing_extensions import TypeVar
 
-from ..agents import BaseAgent, Compaction, HistoryPolicy, MultipleTransfers, RunHooks
-from ..agents.activation import RunConfig, compile_history
-from ..agents.compaction import check_compaction
-from ..agents.middleware import Middleware, check_middleware
+from ..agents import BaseAgent, Compaction, HistoryPolicy, RunHooks
+from ..agents.middleware import Middleware
 from ..arguments import check_arguments, check_types
 from ..context import Limits
 from ..context.run_state import LiveConversation, resolve_time
-from ..errors import SetupError, quote_names
+from ..errors import SetupError
 from ..events import RunStarted
 from ..flow import Team
 from ..flow.follow import FlowConfig
 from ..flow.team import team_fingerprint
-from ..handoffs import HandoffInputFilter, PromptLanguage
+from ..handoffs import PromptLanguage
 from ..log import Log
 from ..messages import RunInput
-from ..models import Model, ModelSettings, Prices, resolve_model
-from ..models.prices import check_prices
+from ..models import Model, ModelSettings, Prices
 from ..stores import FullStore, Store
-from ..wording import show
 from .arguments import (
     ContextFactory,
     ResumeArgs,
     RunArgs,
     called_on_class,
-    check_options,
     check_resume_args,
     check_run_args,
-    check_runner_callbacks,
     check_submit_args,
+    check_team_arguments,
 )
 from .backends import RunBackend, UnstoredRun, new_run_started, open_run
-from .observers import Observer, check_observers, current_traceparent
+from .configuration import RunnerOptions
+from .observers import Observer, current_traceparent
 from .options import refuse_unrecorded
 from .result import RunResult
+from .rules import HandoffRules, HistoryOptions
 from .runs import Runs
 from .store_access import StoreAccess
 from .stream import RunStream
@@ -76,16 +74,11 @@ class Runner(Generic[C, Out]):
         observers: Objects that receive every event of every run, such as `OTelObserver()`.
         middleware: Code around the model calls, tool calls and activations of all agents, outermost first; it is
             outside the agents' own.
-        history: How agents see the messages of other agents: a policy name or a function.
+        history: What agents read of each other: a policy name, a function, or `HistoryOptions(…)`.
         compaction: When and how long histories are compacted; an agent's own takes precedence.
-        show_transfers: Whether agents see the tool calls and results of transfers in the history.
-        multiple_transfers: Which transfer wins if a response requests several: `"first"`, `"last"` or `"error"`.
-        handoff_input_filter: Filter for the history that a target reads, for handoffs without their own filter.
-        max_corrections: How many corrections of invalid calls, such as of unknown tools, may fail per activation.
-        loop_fallback: The agent that takes over when agents transfer control in circles.
+        handoff_rules: What happens at several transfers, invalid calls and loops; `HandoffRules(…)`.
         extra_agents: Agents that belong to the team although no handoff refers to them.
         prompt_language: The language of generated prompts and tool descriptions, `"en"` or `"zh"`.
-        lease_seconds: How long a stored run stays reserved for this worker if its process dies.
         context_factory: Creates the context of a run for which none is given from its record, in every process that
             starts, resumes or recovers runs: a context is never stored.
         prices: A `PriceTable`, True for the prices of `genai-prices` if it is installed, or False for no costs.
@@ -106,53 +99,40 @@ class Runner(Generic[C, Out]):
         hooks: RunHooks | None = None,
         observers: Sequence[Observer] = (),
         middleware: Sequence[Middleware[C]] = (),
-        history: HistoryPolicy = "rewritten",
+        history: HistoryPolicy | HistoryOptions = "rewritten",
         compaction: Compaction | None = None,
-        show_transfers: bool = True,
-        multiple_transfers: MultipleTransfers = "first",
-        handoff_input_filter: HandoffInputFilter | None = None,
-        max_corrections: int = 2,
-        loop_fallback: str | None = None,
+        handoff_rules: HandoffRules | None = None,
         extra_agents: Sequence[BaseAgent[Any, Any]] = (),
         prompt_language: PromptLanguage = "en",
-        lease_seconds: float = 30.0,
         context_factory: ContextFactory | None = None,
         prices: Prices | bool = True,
     ) -> None:
-        check_options(agent, extra_agents, multiple_transfers, prompt_language, lease_seconds, max_corrections)
-        check_runner_callbacks(handoff_input_filter, context_factory)
+        check_team_arguments(agent, extra_agents, prompt_language)
         self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
         """The compiled team."""
         self._fingerprint = team_fingerprint(self.team)
-        self._lease_seconds = lease_seconds
-        options = RunConfig(
-            model=None if model is None else resolve_model(model),
-            model_settings=model_settings,
-            multiple_transfers=multiple_transfers,
-            max_corrections=max_corrections,
-            hooks=hooks,
-            middleware=check_middleware("Runner()", middleware),
-            compaction=check_compaction("Runner()", compaction),
-            prices=check_prices(prices),
+        self._options = RunnerOptions().change(
+            "Runner()",
+            {
+                "model": model,
+                "model_settings": model_settings,
+                "limits": limits,
+                "hooks": hooks,
+                "observers": observers,
+                "middleware": middleware,
+                "history": history,
+                "compaction": compaction,
+                "handoff_rules": handoff_rules,
+                "context_factory": context_factory,
+                "prices": prices,
+            },
         )
-        self._config = FlowConfig(
-            self.team,
-            options,
-            limits or Limits(),
-            history=compile_history(history),
-            hide_transfers=not show_transfers,
-            loop_fallback=loop_fallback,
-            input_filter=handoff_input_filter,
-            context_factory=context_factory,
-        )
-        self._observers = check_observers(observers)
-        self._access = self._access_to(store, self._config)
+        self._config = self._options.compile(self.team)
+        self._access = self._access_to(store)
         self.runs: Runs[C, Out] = Runs(self._access)
         """The runs of the team: inspect, answer, cancel, delete, copy and drive them."""
-        if loop_fallback is not None and self.team.members.get(loop_fallback) is None:
-            names, given = quote_names([*self.team.members]), f"Runner(loop_fallback={show(loop_fallback)})"
-            raise SetupError(f"{given} is not an agent of the team, which has: {names}")
-        self.team.warn(entries=[loop_fallback] if loop_fallback is not None else ())
+        fallback = self._config.loop_fallback
+        self.team.warn(entries=() if fallback is None else [fallback])
 
     def __repr__(self) -> str:
         agents = len(self.team.members)
@@ -286,13 +266,64 @@ class Runner(Generic[C, Out]):
         wake_at = await resolve_time("Runner.submit(not_before=…)", not_before, self._repository.store.now)
         return await self._repository.submit(started, args, Schedule(wake_at, priority))
 
-    def with_store(self, store: "Store | str | PathLike[str]") -> Self:
-        """Return a runner of the same team with the same options and another store.
+    @check_types
+    def clone(
+        self,
+        *,
+        model: Model | str | UnsetType | None = UNSET,
+        model_settings: ModelSettings | UnsetType | None = UNSET,
+        store: "Store | str | PathLike[str] | UnsetType | None" = UNSET,
+        limits: Limits | UnsetType | None = UNSET,
+        hooks: RunHooks | UnsetType | None = UNSET,
+        observers: Sequence[Observer] | UnsetType = UNSET,
+        middleware: Sequence[Middleware[C]] | UnsetType = UNSET,
+        history: HistoryPolicy | HistoryOptions | UnsetType = UNSET,
+        compaction: Compaction | UnsetType | None = UNSET,
+        handoff_rules: HandoffRules | UnsetType | None = UNSET,
+        context_factory: ContextFactory | UnsetType | None = UNSET,
+        prices: Prices | bool | UnsetType = UNSET,
+    ) -> Self:
+        """Return a runner of the same compiled team with some options changed.
+
+        It has the same runs, those in memory too, unless it gets another store.
 
         Args:
-            store: A store or its address.
+            model: The model of agents that have none of their own; None for the one named by `BATON_MODEL`.
+            model_settings: Default model settings.
+            store: Another store or its address; None for a memory of its own.
+            limits: Limits that apply to each run.
+            hooks: Lifecycle hooks in place of those of this runner.
+            observers: Observers in place of those of this runner.
+            middleware: Middleware in place of that of this runner.
+            history: What agents read of each other.
+            compaction: When and how long histories are compacted.
+            handoff_rules: What happens at several transfers, invalid calls and loops.
+            context_factory: Creates the context of a run for which none is given.
+            prices: A `PriceTable`, True or False.
+
+        Raises:
+            SetupError: An argument is invalid.
         """
-        return self._twin(self._config, self._access_to(store, self._config))
+        options = self._options.change(
+            "Runner.clone()",
+            {
+                "model": model,
+                "model_settings": model_settings,
+                "limits": limits,
+                "hooks": hooks,
+                "observers": observers,
+                "middleware": middleware,
+                "history": history,
+                "compaction": compaction,
+                "handoff_rules": handoff_rules,
+                "context_factory": context_factory,
+                "prices": prices,
+            },
+        )
+        twin = self._with_config(options, options.compile(self.team))
+        if store is not UNSET:
+            twin._set_access(twin._access_to(store))
+        return twin
 
     @check_types
     def thread(self, id: str) -> "Thread":
@@ -329,9 +360,9 @@ class Runner(Generic[C, Out]):
 
     def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
         started = new_run_started(input, args, self.team, self._fingerprint)
-        if not self._observers:
+        if not self._options.observers:
             return started
-        return msgspec.structs.replace(started, traceparent=current_traceparent(self._observers))
+        return msgspec.structs.replace(started, traceparent=current_traceparent(self._options.observers))
 
     async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
         # The store's connections belong to this event loop, which is about to end.
@@ -342,36 +373,33 @@ class Runner(Generic[C, Out]):
 
     def _for_live(self, live: LiveConversation) -> Self:
         """Return a copy bound to one live session, with the same stored runs."""
-        return self._with_config(msgspec.structs.replace(self._config, live=live))
+        return self._with_config(self._options, msgspec.structs.replace(self._config, live=live))
 
-    def _with_context_factory(self, factory: ContextFactory) -> Self:
-        """Return a copy that creates contexts with another function, with the same stored runs."""
-        return self._with_config(msgspec.structs.replace(self._config, context_factory=factory))
-
-    def _with_config(self, config: FlowConfig) -> Self:
-        return self._twin(config, self._access.with_config(config))
-
-    def _twin(self, config: FlowConfig, access: StoreAccess) -> Self:
+    def _with_config(self, options: RunnerOptions, config: FlowConfig) -> Self:
         twin = copy(self)
+        twin._options = options
         twin._config = config
-        twin._access = access
-        twin.runs = Runs(access)
+        twin._set_access(self._access.with_config(config, options.observers))
         return twin
+
+    def _set_access(self, access: StoreAccess) -> None:
+        self._access = access
+        self.runs = Runs(access)
 
     def _create_stream(self, backend: RunBackend) -> RunStream[Out]:
         capacity = 128 if self._config.live is None else None
-        return RunStream(backend, observers=self._observers, capacity=capacity)
+        return RunStream(backend, observers=self._options.observers, capacity=capacity)
 
     @property
     def _repository(self) -> "RunRepository":
         return self._access.repository
 
-    def _access_to(self, store: "Store | str | PathLike[str] | None", config: FlowConfig) -> StoreAccess:
+    def _access_to(self, store: "Store | str | PathLike[str] | None") -> StoreAccess:
         if store is not None:
             from ..stores import resolve_store
 
             store = resolve_store(store)
-        return StoreAccess(store, config, self._fingerprint, ttl=self._lease_seconds, observers=self._observers)
+        return StoreAccess(store, self._config, self._fingerprint, self._options.observers)
 
     def _require_store(self, feature: str) -> FullStore:
         """Return the store. Raises SetupError, naming the feature that needs one, if there is none."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .stored_runs import RunRepository
 
 
+_DEFAULT_LEASE_SECONDS = 30.0
+"""The duration of leases, for stores without `lease_seconds`."""
+
+
 class StoreAccess:
     """Opens the stored runs of a runner at their first use."""
 
@@ -24,15 +28,12 @@ class StoreAccess:
         store: FullStore | None,
         config: FlowConfig,
         fingerprint: Mapping[str, str],
-        *,
-        ttl: float,
         observers: Sequence[Observer],
     ) -> None:
         self.store = store
         """The store that the runner was given; None if its stopped runs stay in its own memory."""
         self._config = config
         self._fingerprint = fingerprint
-        self._ttl = ttl
         self._observers = observers
 
     @cached_property
@@ -41,21 +42,22 @@ class StoreAccess:
         from ..stores import MemoryStore
         from .stored_runs import RunRepository
 
-        store = measure_store(self.store or MemoryStore(), self._observers)
+        store = self.store or MemoryStore()
         return RunRepository(
-            store,
+            measure_store(store, self._observers),
             self._config,
             self._fingerprint,
-            ttl=self._ttl,
+            ttl=getattr(store, "lease_seconds", _DEFAULT_LEASE_SECONDS),
             observers=self._observers,
             is_own_memory=self.store is None,
         )
 
-    def with_config(self, config: FlowConfig) -> "StoreAccess":
+    def with_config(self, config: FlowConfig, observers: Sequence[Observer]) -> "StoreAccess":
         """Return an access to the same runs that drives them with another configuration."""
         twin = copy(self)
         twin._config = config
-        twin.repository = self.repository.with_config(config)
+        twin._observers = observers
+        twin.repository = self.repository.with_config(config, observers)
         return twin
 
     async def check_unused(self, run_id: str) -> None:

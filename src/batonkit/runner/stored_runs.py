@@ -112,10 +112,11 @@ class RunRepository:
         self.inbox = Inbox(store, self.prepare, self.create)
         """The messages that wait for threads."""
 
-    def with_config(self, config: FlowConfig) -> "RunRepository":
+    def with_config(self, config: FlowConfig, observers: Sequence[Observer]) -> "RunRepository":
         """Return a repository of the same runs that drives them with another configuration."""
         other = copy(self)
         other.config = config
+        other.observers = observers
         return other
 
     def claim(self, run_id: str) -> None:

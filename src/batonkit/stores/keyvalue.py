@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, check_positive
 from ..errors import LogError, SetupError, StoreError
 from ..wording import type_of
 from . import inbox as inboxes
@@ -145,12 +145,22 @@ class KeyValueStore(RunsInMemory):
         backend: An object with `get(key) -> bytes | None`, `set(key, bytes)` and, if possible, `delete(key)`; its
             methods may be sync or async.
         prefix: Prepended to every key.
+        lease_seconds: How long a run stays reserved for a worker that died.
         clock: Returns the time, for tests.
     """
 
     @check_arguments
-    def __init__(self, backend: Any, *, prefix: str = "baton/", clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        backend: Any,
+        *,
+        prefix: str = "baton/",
+        lease_seconds: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        check_positive("KeyValueStore(lease_seconds=…)", lease_seconds)
         self._clock = clock
+        self.lease_seconds = lease_seconds
         self._documents = Documents(backend, prefix)
         self._is_read = False
         """False if the documents must be read: at first, and after a write that failed."""
@@ -177,7 +187,7 @@ class KeyValueStore(RunsInMemory):
         self._is_read = False
 
     def _forget(self) -> None:
-        super().__init__(self._clock)
+        super().__init__(self._clock, self.lease_seconds)
         self._changed: set[str] = set()
         """The runs to write."""
         self._pages: list[list[str]] = []

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from msgspec.structs import replace
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, check_positive
 from ..errors import RunExistsError, ThreadBusyError
 from ..events.codec import READER_VERSION
 from . import inbox as inboxes
@@ -33,7 +33,10 @@ class RunsInMemory(LeaseMethods):
     Between `_open` and `_save` no method waits, so that each is atomic for other tasks; the lock is for other threads.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], lease_seconds: float) -> None:
+        check_positive(f"{type(self).__name__}(lease_seconds=…)", lease_seconds)
+        self.lease_seconds = lease_seconds
+        """Seconds for which a run stays reserved for a worker that died."""
         self._clock = clock
         self._records: dict[str, RunRecord] = {}
         self._lines: dict[str, list[bytes]] = {}
@@ -355,12 +358,13 @@ class MemoryStore(RunsInMemory):
     """A store in memory; its runs are lost when the process ends.
 
     Args:
+        lease_seconds: How long a run stays reserved for a worker that died.
         clock: Returns the time, for tests.
     """
 
     @check_arguments
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(clock)
+    def __init__(self, *, lease_seconds: float = 30.0, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock, lease_seconds)
 
     def __repr__(self) -> str:
         return "MemoryStore()"

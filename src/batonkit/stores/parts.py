@@ -72,6 +72,8 @@ class PartialStore:
     def __init__(self, store: Store) -> None:
         self.inner = store
         """The store that keeps the runs."""
+        self.lease_seconds: float = getattr(store, "lease_seconds", 30.0)
+        """Seconds for which a run stays reserved for a worker that died."""
         self.load = store.load
         self.record = store.record
         self.list = store.list

@@ -5,6 +5,7 @@ import re
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..arguments import check_positive
 from ..errors import SetupError, quote_names
 from ..wording import type_of
 from .parts import with_all_parts
@@ -15,17 +16,26 @@ _SUGGESTIONS = {"memory": "memory:", "sqlite": "sqlite:///runs.db", "postgres": 
 EXAMPLES = "a path such as runs.db, sqlite:///runs.db, postgresql://user@host/database or memory:"
 
 
-def resolve_store(where: "str | os.PathLike[str] | Store") -> FullStore:
+def resolve_store(where: "str | os.PathLike[str] | Store", *, lease_seconds: float | None = None) -> FullStore:
     """Return the store at an address.
 
     Args:
         where: A path, a URL such as `sqlite:///runs.db`, `postgresql://user@host/database` or `memory:`, or a store,
             which is returned unchanged if it has an inbox, notes and retention. One that lacks some is returned in a
             wrapper, in which they are empty and refuse to keep anything.
+        lease_seconds: How long a run stays reserved for a worker that died; 30 by default.
 
     Raises:
         SetupError: It is neither a valid address nor a store.
     """
+    check_positive("resolve_store(lease_seconds=…)", lease_seconds)
+    store: Any = _resolve(where)
+    if lease_seconds is not None and store is not where:
+        store.lease_seconds = lease_seconds
+    return store
+
+
+def _resolve(where: "str | os.PathLike[str] | Store") -> FullStore:
     if isinstance(where, os.PathLike):
         return _sqlite(os.fspath(where), {})
     if not isinstance(where, str):

@@ -18,7 +18,7 @@ from .. import agents as core
 from ..context import Limits, RunContext
 from ..errors import SetupError
 from ..messages import ToolSpec
-from ..runner import Runner
+from ..runner import HandoffRules, Runner
 from ..tools import Tool, ToolResult
 from .client import SwarmClientError, SwarmClientModel, SwarmMaxTurnsError, SwarmRunState
 from .functions import as_tool, function_name, run_awaitable
@@ -238,8 +238,7 @@ class Swarm:
                 SwarmTeam(state, client=self.client).member(agent),
                 limits=_UNLIMITED,
                 history="verbatim",
-                multiple_transfers="last",
-                max_corrections=sys.maxsize,
+                handoff_rules=HandoffRules(multiple_transfers="last", max_corrections=sys.maxsize),
             )
             # The messages are in the state, as dicts that need not fit Baton's messages.
             live = runner.stream([], context=state)

@@ -82,6 +82,8 @@ class FaultyStore:
         self._parts = with_all_parts(inner)
         self.calls: list[Operation] = []
         """The operations that were called, in order."""
+        self.lease_seconds: float = getattr(inner, "lease_seconds", 30.0)
+        """Seconds for which a run stays reserved for a worker that died."""
         self.time_offset = 0.0
         """Seconds added to every time in the records and leases that the store returns."""
         self._faults: defaultdict[str, deque[_Fault]] = defaultdict(deque)

@@ -34,7 +34,7 @@ def answer(request):
     return "Done." if any(isinstance(message, ToolMessage) for message in request.messages) else call("look_up")
 
 desk = Agent("Desk", description="Helps.", tools=[look_up], model=ScriptedModel([answer], cycle=True))
-runner = Runner(desk, lease_seconds=5)
+runner = Runner(desk)
 
 @agent("Killer")
 async def killer(ctx):
@@ -68,7 +68,7 @@ async def statuses(store: SQLiteStore) -> set[str]:
 
 
 async def test_drives_runs_reports_health_and_drains(desk: Any) -> None:
-    submitter = desk.runner.with_store("runs.db")
+    submitter = desk.runner.clone(store="runs.db")
     run_ids = [await submitter.submit("hi") for _ in range(20)]
     store = SQLiteStore("runs.db")
     options = ("desk:runner", "--store", "runs.db", "--drain", "60", "--health", "0")
@@ -102,7 +102,7 @@ async def test_a_run_that_kills_its_worker_is_parked_listed_and_retried(desk: An
     options = ("desk:killer", "--store", "runs.db", "--lease", "0.3", "--max-deaths", "3")
     with WorkerProcess(*options, cwd=Path.cwd()) as worker:
         worker.wait_until_ready()
-        run_id = await Runner(desk.killer, store=store, lease_seconds=0.3).submit("hi")
+        run_id = await Runner(desk.killer, store=store).submit("hi")
         assert await asyncio.to_thread(worker.process.wait, 120) == 9
     for _ in range(2):
         with WorkerProcess(*options, cwd=Path.cwd()) as worker:

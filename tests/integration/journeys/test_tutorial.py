@@ -116,7 +116,9 @@ def two_workers_share_the_runs(project: Project) -> None:
     orders = project.folder / "orders.py"
     orders.write_text(orders.read_text().replace("sleep(20)", "sleep(5)"))
     desk = project.folder / "desk.py"
-    desk.write_text(desk.read_text().replace("observers=observers)", "observers=observers, lease_seconds=2)"))
+    store = 'os.environ.get("DESK_STORE", "desk.db")'
+    short = desk.read_text().replace(f"store={store}", f"store=resolve_store({store}, lease_seconds=2)")
+    desk.write_text(f"from batonkit.stores import resolve_store\n{short}")
     server = PostgresServer()
     try:
         server.start()

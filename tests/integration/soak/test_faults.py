@@ -63,14 +63,14 @@ async def eventually(condition: Any, seconds: float) -> None:
 
 async def test_no_run_is_abandoned_when_the_database_restarts_or_hangs(server: PostgresServer) -> None:
     url = server.empty_place()
-    store = PostgresStore(url, timeout=3)
+    store = PostgresStore(url, timeout=3, lease_seconds=2)
 
     @agent("Slow")
     async def slow(ctx: Any) -> None:
         await asyncio.sleep(random.uniform(0, 0.2))
         await ctx.say("done")
 
-    runner = Runner(slow, store=store, lease_seconds=2)
+    runner = Runner(slow, store=store)
     run_ids = [await runner.submit("hi", run_id=f"r{number}") for number in range(WAITING_RUNS)]
     background = BackgroundRunner(runner)
     background.start_recovery()
@@ -104,13 +104,13 @@ async def test_no_run_is_abandoned_when_the_database_restarts_or_hangs(server: P
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_no_lease_of_many_live_runs_expires(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
-    store, go = resolve_store(url), asyncio.Event()
+    store, go = resolve_store(url, lease_seconds=LEASE), asyncio.Event()
 
     @agent("Waits")
     async def waits(ctx: Any) -> None:
         await go.wait()
 
-    runner = Runner(waits, store=store, lease_seconds=LEASE)
+    runner = Runner(waits, store=store)
     runs: list[asyncio.Task[Any]] = []
 
     async def all_live() -> bool:

@@ -70,8 +70,9 @@ class Looking:
         yield ModelResponse(stop_reason="stop")
 
 
-def make_runner(store: FullStore) -> Runner[Any, Any]:
-    return Runner(Agent("Desk", model=Looking(), tools=[look], max_turns=20), store=store, lease_seconds=LEASE)
+def make_runner(store: Any) -> Runner[Any, Any]:
+    store.lease_seconds = LEASE
+    return Runner(Agent("Desk", model=Looking(), tools=[look], max_turns=20), store=store)
 
 
 async def work(url: str, log_path: Path) -> None:

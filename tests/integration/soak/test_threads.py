@@ -20,7 +20,7 @@ from batonkit import Agent, Runner
 from batonkit.errors import BatonError, StoreError, ThreadBusyError
 from batonkit.events import RunStarted
 from batonkit.messages import UserMessage, text_of
-from batonkit.stores import Store, iter_records, resolve_store
+from batonkit.stores import iter_records, resolve_store
 from batonkit.testing import ScriptedModel
 
 KILLS = int(os.environ.get("THREAD_KILLS", "5000" if PROFILE == "soak" else "12"))
@@ -31,8 +31,9 @@ LEASE = 0.5
 MAX_LIFETIME = {"sqlite": 0.15, "postgres": 0.4}
 
 
-def make_runner(store: Store) -> Runner[Any, Any]:
-    return Runner(Agent("Desk", model=ScriptedModel(["Yes."] * 100_000)), store=store, lease_seconds=LEASE)
+def make_runner(store: Any) -> Runner[Any, Any]:
+    store.lease_seconds = LEASE
+    return Runner(Agent("Desk", model=ScriptedModel(["Yes."] * 100_000)), store=store)
 
 
 async def continue_threads(url: str, turns_file: Path) -> None:

@@ -19,9 +19,10 @@ LEASE = 2.0
 _PAUSE = 0.02
 
 
-def make_runner(store: Store, effect_log: EffectLog) -> Runner[Any, Any]:
+def make_runner(store: Any, effect_log: EffectLog) -> Runner[Any, Any]:
     """Create a runner of the team."""
-    return Runner(make_team(effect_log), model=OrderModel(), store=store, lease_seconds=LEASE)
+    store.lease_seconds = LEASE
+    return Runner(make_team(effect_log), model=OrderModel(), store=store)
 
 
 async def answer_all(runner: Runner[Any, Any], store: Store, effect_log: EffectLog) -> None:

@@ -86,8 +86,8 @@ class Site:
                 self.active[owner] -= 1
                 self.active["all"] -= 1
 
-        store = PostgresStore(self.url)
-        return Runner(slow, store=store, lease_seconds=5, context_factory=lambda record: record.owner)
+        store = PostgresStore(self.url, lease_seconds=5)
+        return Runner(slow, store=store, context_factory=lambda record: record.owner)
 
     @asynccontextmanager
     async def working(self, **options: Any) -> AsyncGenerator[Worker]:

@@ -19,6 +19,7 @@ from batonkit.events import decode_event
 from batonkit.runner import BackgroundRunner
 from batonkit.serving import api_app, serve, serve_in_background
 from batonkit.serving.agui import agui_app
+from batonkit.stores import SQLiteStore
 from batonkit.testing import ScriptedModel, ScriptedStream, call
 
 
@@ -170,10 +171,8 @@ async def test_a_run_of_another_server_can_be_cancelled(tmp_path: Path) -> None:
     async def silent(ctx: AgentContext) -> None:
         await asyncio.Event().wait()
 
-    store = tmp_path / "runs.db"
     first_runner, second_runner = (
-        Runner(silent, store=store, lease_seconds=0.6),
-        Runner(silent, store=store, lease_seconds=0.6),
+        Runner(silent, store=SQLiteStore(tmp_path / "runs.db", lease_seconds=0.6)) for _ in range(2)
     )
     async with client_of(api_app(first_runner)) as first, client_of(api_app(second_runner)) as second:
         _, run = await first.post("/runs", {"input": "hi"})

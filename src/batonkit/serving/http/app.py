@@ -14,7 +14,7 @@ from ...arguments import check_arguments, check_callback, check_positive
 from ...errors import SetupError
 from ...propagation import remote_parent
 from ...runner import BackgroundRunner, ContextFactory, Runner
-from ...stores import Store
+from ...stores import Store, resolve_store
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -41,7 +41,7 @@ def to_background_runner(
     context_factory: ContextFactory | None = None,
     *,
     store: Store | str | PathLike[str] | None = None,
-    lease_seconds: float = 30.0,
+    lease_seconds: float | None = None,
 ) -> BackgroundRunner:
     """Return the background runner that an app serves.
 
@@ -49,8 +49,8 @@ def to_background_runner(
         SetupError: The runner has no store, or an option is given for a target that has its own.
     """
     if isinstance(target, BaseAgent):
-        options: dict[str, Any] = {"lease_seconds": lease_seconds, "context_factory": context_factory}
-        return BackgroundRunner(Runner(target, store=store or "memory:", **options))
+        opened = resolve_store(store or "memory:", lease_seconds=lease_seconds)
+        return BackgroundRunner(Runner(target, store=opened, context_factory=context_factory))
     target = with_context_factory(target, what, context_factory)
     if store is not None:
         raise SetupError(f"{what}(runner, store=…): a runner has its own store; pass it there: Runner(…, store=…)")
@@ -75,7 +75,7 @@ def with_context_factory(
             f"{what}(background, context_factory=…): a background runner uses the factory of its runner; "
             "pass it there: Runner(…, context_factory=…)"
         )
-    return target._with_context_factory(context_factory)
+    return target.clone(context_factory=context_factory)
 
 
 @dataclass(eq=False)

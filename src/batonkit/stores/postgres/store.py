@@ -42,10 +42,13 @@ class PostgresStore(WriteMethods):
         url: The address of the database.
         max_connections: The maximum number of connections per event loop.
         timeout: Seconds after which a call fails: to wait for a connection, and for the server to answer.
+        lease_seconds: How long a run stays reserved for a worker that died.
     """
 
     @check_arguments
-    def __init__(self, url: str, *, max_connections: int = 10, timeout: float = 10.0) -> None:
+    def __init__(
+        self, url: str, *, max_connections: int = 10, timeout: float = 10.0, lease_seconds: float = 30.0
+    ) -> None:
         try:
             from .commits import PipelineCommitter
             from .pool import PostgresPool
@@ -56,8 +59,11 @@ class PostgresStore(WriteMethods):
             ) from missing
         check_positive("PostgresStore(max_connections=…)", max_connections)
         check_positive("PostgresStore(timeout=…)", timeout)
+        check_positive("PostgresStore(lease_seconds=…)", lease_seconds)
         self.timeout = timeout
         """Seconds after which a call fails."""
+        self.lease_seconds = lease_seconds
+        """Seconds for which a run stays reserved for a worker that died."""
         self._pool = PostgresPool(url, size=max_connections, timeout=timeout)
         self._commits = PipelineCommitter(self._pool)
         # The statements add the server's time to the times of new records.

@@ -49,6 +49,7 @@ class SQLiteStore(LeaseMethods):
         durability: `"process"` survives a crash of the process, but a power failure may lose the newest lines;
             `"power"` waits for the disk on every append.
         timeout: Seconds to wait for another process that has locked the file.
+        lease_seconds: How long a run stays reserved for a worker that died.
         clock: Returns the time, for tests.
     """
 
@@ -59,16 +60,19 @@ class SQLiteStore(LeaseMethods):
         *,
         durability: Literal["process", "power"] = "process",
         timeout: float = 10.0,
+        lease_seconds: float = 30.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         check_choice("durability", durability, ("process", "power"))
         check_positive("SQLiteStore(timeout=…)", timeout)
+        check_positive("SQLiteStore(lease_seconds=…)", lease_seconds)
         if str(path) in ("", ":memory:"):
             raise SetupError(f"SQLiteStore({str(path)!r}) has no file; pass a file name, or use MemoryStore()")
         # Absolute, so that the store stays the same when the program changes its working directory.
         self.path = Path(path).absolute()
         self.durability = durability
         self.timeout = timeout
+        self.lease_seconds = lease_seconds
         self._clock = clock
         self._name = f"SQLiteStore({os.fspath(path)!r})"
         self._file = SQLiteConnection(self.path, name=self._name, synchronous="NORMAL")

@@ -96,11 +96,12 @@ class EngineBench:
             finally:
                 bench.at_once -= 1
 
-        store = self._place.open_store()
+        store: Any = self._place.open_store()
+        store.lease_seconds = self._lease_seconds
         self.stores.append(store)
         if wrap_store is not None:
             store = wrap_store(store)
-        return Runner(echo, store=store, lease_seconds=self._lease_seconds)
+        return Runner(echo, store=store)
 
     async def _answer(self, ctx: Any, text: str) -> Any:
         if text == "expire":

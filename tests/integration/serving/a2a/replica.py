@@ -10,6 +10,7 @@ from batonkit.agents import AgentContext
 from batonkit.messages import text_of
 from batonkit.models import Chunk, ModelRequest, ModelResponse, TextChunk
 from batonkit.serving.a2a import a2a_app, allow_any_url
+from batonkit.stores import SQLiteStore
 
 CHUNKS = [f"{number} " for number in range(400)]
 HALF = len(CHUNKS) // 2
@@ -85,7 +86,7 @@ def team(folder: Path) -> Runner:
         await ctx.say("done")
         return None
 
-    return Runner(worker, store=folder / "runs.db", lease_seconds=2)
+    return Runner(worker, store=SQLiteStore(folder / "runs.db", lease_seconds=2))
 
 
 if __name__ == "__main__":
