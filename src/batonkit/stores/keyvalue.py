@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..arguments import check_arguments, check_positive
+from ..arguments import check_arguments
 from ..errors import LogError, SetupError, StoreError
 from ..wording import type_of
 from . import inbox as inboxes
@@ -158,7 +158,6 @@ class KeyValueStore(RunsInMemory):
         lease_seconds: float = 30.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        check_positive("KeyValueStore(lease_seconds=…)", lease_seconds)
         self._clock = clock
         self.lease_seconds = lease_seconds
         self._documents = Documents(backend, prefix)
