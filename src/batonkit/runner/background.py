@@ -17,7 +17,6 @@ from ..events import Delta, Event, ReasoningDelta, ResponseRestarted, TextDelta,
 from ..messages import RunInput
 from ..stores import FINISHED_STATUSES, CancelWhen, RunRecord, RunStatus, WaitingMessage
 from .arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
-from .options import refuse_unrecorded
 from .recovery import FailedAttempts, RunnablePoller
 from .runner import Runner
 from .stream import RunStream
@@ -180,8 +179,6 @@ class BackgroundRunner:
         if mode == "error":
             return await self._launch(self.runner.stream(input, **args))
         started = self.runner._run_started(input, args)
-        # Also if nothing has to wait, so that it does not depend on the moment whether a call is refused.
-        refuse_unrecorded("BackgroundRunner.start(when_busy=…)", started.options)
         now: RunArgs[Any] = {**args, "run_id": started.run_id, "when_busy": "error"}
         try:
             return await self._launch(self.runner.stream(input, **now))

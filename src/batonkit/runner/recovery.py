@@ -7,7 +7,7 @@ from time import monotonic
 
 from msgspec import Struct
 
-from ..errors import LogError, MissingOptionsError, ReplayMismatchError, RunNotFoundError, StoreError, TeamChangedError
+from ..errors import LogError, ReplayMismatchError, RunNotFoundError, StoreError, TeamChangedError
 from ..stores import RunRecord, Store
 from .stored_runs import RunRepository
 
@@ -20,7 +20,7 @@ _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 _PERMANENT_DELAY = 300.0
 _FORGET_AFTER = 3600.0
 
-PERMANENT_ERRORS = (TeamChangedError, MissingOptionsError, LogError, ReplayMismatchError)
+PERMANENT_ERRORS = (TeamChangedError, LogError, ReplayMismatchError)
 """Errors for which retrying soon does not help: another version of the program has to drive the run."""
 UNDRIVABLE_NOTE = "undrivable"
 """The name of the note that says why a run could not be taken over."""
