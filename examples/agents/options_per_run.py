@@ -8,7 +8,6 @@ baton run examples/agents/options_per_run.py:runner "Where is my parcel?"
 import asyncio
 
 from batonkit import Agent, AgentOptions, ModelSettings, Runner, tool
-from batonkit.errors import SetupError
 from batonkit.models import register_model
 from batonkit.stores import MemoryStore
 from batonkit.testing import ScriptedModel, call
@@ -50,10 +49,8 @@ async def main() -> None:
     # Strings, numbers and names are recorded with the run: another process drives it with the same options.
     run_id = await runner.submit("Where is it?", model="scripted:small", agent_options=options)
     print(f"another worker: {(await Runner(desk, model=large, store=store).runs.drive(run_id)).status}")
-    try:
-        await runner.submit("Where is it?", model=small)
-    except SetupError as error:
-        print(f"refused: {error}")
+    # An object is not data: it belongs to a runner. This one has the same team and the same runs.
+    print(f"a clone: {(await runner.clone(model=small).run('Where is it?')).output}")
 
 
 if __name__ == "__main__":

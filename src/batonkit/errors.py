@@ -478,29 +478,6 @@ class TeamChangedError(RunError):
         self.differences = tuple(differences)
 
 
-class MissingOptionsError(RunError):
-    """Options of a run that a log cannot hold, such as a model object, were not passed again.
-
-    Attributes:
-        run_id: The run.
-        missing: The name of the agent, "" for all agents, and the field of each option.
-    """
-
-    def __init__(self, run_id: str, missing: Sequence[tuple[str, str]]) -> None:
-        by_agent: dict[str, dict[str, None]] = {}
-        for name, field in missing:
-            option, _, part = field.partition(".")
-            by_agent.setdefault(name, {})[f"{option}=ModelSettings({part}=…)" if part else f"{option}=…"] = None
-        arguments = [*by_agent.pop("", {})]
-        if by_agent:
-            agents = [f"{name!r}: AgentOptions({', '.join(fields)})" for name, fields in by_agent.items()]
-            arguments.append(f"agent_options={{{', '.join(agents)}}}")
-        what = "options that a log cannot hold, and that must be passed again"
-        super().__init__(f"run `{run_id}` has {what}: resume({run_id!r}, {', '.join(arguments)})")
-        self.run_id = run_id
-        self.missing = tuple(missing)
-
-
 class AnswerError(RunError):
     """An answer fits no open interrupt or violates its schema. Nothing was written."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import batonkit
-from batonkit import Agent, Runner, SequentialAgent, agent, handoff, tool
+from batonkit import Agent, SequentialAgent, agent, handoff, tool
 
 EXPORTS = {name: getattr(batonkit, name) for name in batonkit.__all__}
 PROTOCOLS = {name for name, value in EXPORTS.items() if getattr(value, "_is_protocol", False)}
@@ -25,7 +25,6 @@ def test_a_signature_hides_no_parameters(name: str) -> None:
     [
         (Agent, "max_turns", 20),
         (SequentialAgent, "description", ""),
-        (Runner, "lease_seconds", 30.0),
         (agent, "description", ""),
         (handoff, "until", "answered"),
         (tool, "effect", "idempotent"),

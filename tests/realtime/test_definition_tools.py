@@ -9,6 +9,7 @@ from tests.realtime.recorder import record_session
 from batonkit import Agent, AgentOptions, RunContext, tool
 from batonkit.errors import SetupError
 from batonkit.events import AgentResponded, Event, ToolReturned
+from batonkit.models import register_model
 from batonkit.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from batonkit.testing import ScriptedModel, ScriptedRealtimeModel, call
 
@@ -51,11 +52,16 @@ def test_options_of_a_run_are_for_text_agents(wrong: Any) -> None:
         runner.connect(**wrong)
 
 
+def _given_model(name: str) -> ScriptedModel:
+    return ScriptedModel(["given"])
+
+
 async def test_a_text_agent_that_is_a_tool_has_options(backend: Backend) -> None:
     expert = Agent("Expert", model=ScriptedModel(["own"]))
     model = await backend.start([call("expert", request="?"), "ok"])
     runner = RealtimeRunner(RealtimeAgent("Desk", tools=[expert.as_tool("expert")]), model=model, settings=TEXT_ONLY)
-    options = {"Expert": AgentOptions(model=ScriptedModel(["given"]))}
+    register_model("given", _given_model)
+    options = {"Expert": AgentOptions(model="given:one")}
     async with record_session(runner.connect(agent_options=options)) as recorder:
         await recorder.session.send_text("Hi")
         await recorder.wait_for(AgentResponded, where=lambda response: response.text == "ok")

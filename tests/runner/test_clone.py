@@ -110,5 +110,5 @@ def test_wrong_options_are_refused(changes: dict[str, Any], told: str) -> None:
 def test_the_options_of_a_clone_are_those_of_the_runner() -> None:
     constructor, clone = (inspect.signature(each).parameters for each in (Runner.__init__, Runner.clone))
     # The team is compiled once.
-    assert {*constructor} - {*clone} == {"agent", "extra_agents", "prompt_language", "unknown"}
-    assert len(constructor) - len({"self", "unknown"}) == 15
+    assert {*constructor} - {*clone} == {"agent", "extra_agents", "prompt_language"}
+    assert len(constructor) - len({"self"}) == 15

@@ -21,7 +21,6 @@ from batonkit.errors import (
 )
 from batonkit.events import Event, RunStarted, UserMessageAdded
 from batonkit.messages import AssistantMessage, UserMessage, text_of
-from batonkit.runner import BackgroundRunner
 from batonkit.runner import inbox as inbox_module
 from batonkit.stores import KeyValueStore, MemoryStore, SQLiteStore, Store
 from batonkit.testing import FaultyStore, ScriptedModel, call
@@ -487,13 +486,3 @@ async def test_deleting_a_thread_removes_its_messages() -> None:
     await store.enqueue(to_message(runner._run_started("two", {"thread": "t"}), "queue", "active"), limit=5)
     await runner.thread("t").delete()
     assert (list(await store.inbox("t")), await runner.thread("t").runs()) == ([], [])
-
-
-async def test_options_that_cannot_be_stored_are_refused_also_for_a_free_thread() -> None:
-    runner: Runner[Any, Any] = Runner(Agent("Desk", model=ScriptedModel(["hi"])), store=MemoryStore())
-    with pytest.raises(SetupError, match='a message with when_busy="queue" cannot store `model`'):
-        await runner.run("hi", thread="t", when_busy="queue", model=ScriptedModel(["other"]))
-    background = BackgroundRunner(runner)
-    with pytest.raises(SetupError, match=r"BackgroundRunner\.start\(when_busy=…\) cannot store `model`"):
-        await background.start("hi", thread="t", when_busy="queue", model=ScriptedModel(["other"]))
-    assert (await runner.run("hi", thread="t", when_busy="queue")).output == "hi"

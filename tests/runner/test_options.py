@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unfinished import recover
 
 from batonkit import Agent, AgentOptions, ModelSettings, RunContext, Runner, SequentialAgent, agent, handoff, tool
 from batonkit.agents import AgentContext, with_guardrails
-from batonkit.errors import BatonError, MissingOptionsError, SetupError, TurnLimitError
+from batonkit.errors import BatonError, SetupError, TurnLimitError
 from batonkit.events import AgentResponded, RunResumed, RunStarted, ToolReturned, decode_log, encode_log
 from batonkit.messages import AssistantMessage
 from batonkit.models import Chunk, ModelRequest, ModelResponse, register_model
@@ -83,16 +82,16 @@ async def test_a_model_and_settings_are_for_all_agents_of_one_run() -> None:
     assert (await runner.run("hi")).output == (
         "own: Be brief. {'temperature': 0.5, 'top_p': 0.1, 'seed': 3} ['weather', 'time']"
     )
-    result = await runner.run("hi", model=Echo("other"), model_settings=ModelSettings(temperature=0.9))
+    result = await runner.run("hi", model="echo:other", model_settings=ModelSettings(temperature=0.9))
     assert result.output == "other: Be brief. {'temperature': 0.9, 'top_p': 0.1, 'seed': 3} ['weather', 'time']"
     assert (await runner.run("hi")).output.startswith("own: Be brief. {'temperature': 0.5")
 
 
 async def test_options_of_an_agent_override_those_of_the_run() -> None:
-    billing = Agent("Billing", instructions="Bill.", model=Echo("own"))
+    billing = Agent("Billing", instructions="Bill.", model=Echo("own"), tools=[news, time])
     runner = Runner(SequentialAgent("Both", sub_agents=[desk(), billing]))
     options = AgentOptions(
-        model="echo:billing", model_settings=ModelSettings(seed=2), instructions="Refund.", tools=[news], max_turns=2
+        model="echo:billing", model_settings=ModelSettings(seed=2), instructions="Refund.", tools=["news"], max_turns=2
     )
     result = await runner.run(
         "hi", model="echo:all", model_settings=ModelSettings(seed=1, top_k=5), agent_options={"Billing": options}
@@ -118,11 +117,11 @@ async def test_runs_at_the_same_time_do_not_share_options() -> None:
     assert (await runner.run("hi")).output == two.result.output
 
 
-async def test_instructions_may_be_a_function_and_tools_may_be_named() -> None:
-    options = AgentOptions(instructions=lambda ctx: f"I am {ctx.agent}.", tools=["time", news])
+async def test_tools_are_named_and_keep_the_order_of_the_names() -> None:
+    options = AgentOptions(instructions="I am Desk.", tools=["time", "weather"])
     assert (
         await Runner(desk()).run("hi", agent_options={"Desk": options})
-    ).output == "own: I am Desk. {} ['time', 'news']"
+    ).output == "own: I am Desk. {} ['time', 'weather']"
 
 
 async def test_max_turns_holds_for_the_run() -> None:
@@ -143,61 +142,56 @@ async def test_wrapped_and_nested_agents_have_options() -> None:
     assert [event.content for event in result.events if isinstance(event, ToolReturned)] == ["new: Think. {} []"]
 
 
-async def test_an_agent_may_be_a_tool_in_one_run_only() -> None:
-    # Also one that hands off to another, inside a nested agent.
-    deep = Agent("Deep", description="Deep.", model=ScriptedModel(["from deep"], cycle=True))
-    extra = Agent("Extra", model=ScriptedModel([call("transfer_to_deep")], cycle=True), handoffs=[deep])
-    inner = Agent("Inner", model=ScriptedModel([call("extra", request="?"), "inner done"], cycle=True))
-    outer = Agent("Outer", model=ScriptedModel([call("inner", request="?"), "outer done"], cycle=True))
-    runner = Runner(outer.clone(tools=[inner.as_tool("inner")]))
-    options = {"Inner": AgentOptions(tools=[extra.as_tool("extra")])}
-    result = await runner.run("hi", agent_options=options)
-    assert [event.content for event in result.events if isinstance(event, ToolReturned)][-2:] == [
-        "from deep",
-        "inner done",
-    ]
-    assert (await Runner(outer.clone(tools=[inner.as_tool("inner")])).runs.replay(result.events)).output == "outer done"
-    assert "Extra" not in runner.team.inner
-
-
-async def test_json_is_recorded_and_other_options_by_name() -> None:
-    # API keys and headers are never recorded.
-    secret = ModelSettings(
-        seed=1, extra_headers={"x-key": "s3cret"}, extra_body={"k": "s3cret"}, extra_query={"key": "s3cret"}
-    )
+async def test_options_are_recorded_as_json() -> None:
     result = await Runner(desk()).run(
         "hi",
-        model=Echo("object"),
-        model_settings=secret,
+        model_settings=ModelSettings(seed=1),
         agent_options={"Desk": AgentOptions(model="echo:b", instructions="Short.", tools=["time"], max_turns=3)},
     )
     assert started(result.events).options == {
-        "": {
-            "model_settings": {"seed": 1},
-            "not_recorded": [
-                "model",
-                "model_settings.extra_headers",
-                "model_settings.extra_query",
-                "model_settings.extra_body",
-            ],
-        },
+        "": {"model_settings": {"seed": 1}},
         "Desk": {"model": "echo:b", "instructions": "Short.", "tools": ["time"], "max_turns": 3},
     }
-    assert "s3cret" not in str(encode_log(result.events[:1]))
-    functions = AgentOptions(instructions=lambda ctx: "x", tools=[news], model_settings=secret)
-    result = await Runner(desk()).run("hi", agent_options={"Desk": functions})
-    assert started(result.events).options == {
-        "Desk": {
-            "model_settings": {"seed": 1},
-            "not_recorded": [
-                *[f"model_settings.{name}" for name in ("extra_headers", "extra_query", "extra_body")],
-                "instructions",
-                "tools",
-            ],
-        }
-    }
-    assert "s3cret" not in str(encode_log(result.events[:1]))
     assert started((await Runner(desk()).run("hi")).events).options == {}
+
+
+KEYS = ModelSettings(seed=1, extra_headers={"x-key": "s3cret"}, extra_body={"k": "s3cret"})
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (
+            {"model": Echo()},
+            r"recorded as data; give the name of a model .* or use runner\.clone\(model=…\)",
+        ),
+        ({"model_settings": KEYS}, r"with `extra_headers`, `extra_body`, .* use runner\.clone\(model_settings=…\)"),
+    ],
+)
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_an_object_is_refused_and_a_clone_suggested(args: Any, told: str, store: str | None) -> None:
+    runner = Runner(asking_desk(), store=store)
+    first = await runner.run("hi")
+    for use in (
+        lambda: runner.run("hi", **args),
+        lambda: runner.submit("hi", **args),
+        lambda: runner.resume(first.run_id, "yes", **args),
+        lambda: BackgroundRunner(runner).start("hi", **args),
+    ):
+        with pytest.raises(SetupError, match=told) as caught:
+            await use()
+        assert "s3cret" not in str(caught.value)
+    with pytest.raises(SetupError, match=told):
+        AgentOptions(**args)
+
+
+async def test_a_clone_takes_the_objects_that_options_refuse() -> None:
+    runner = Runner(Agent("Desk", instructions="Be brief.", tools=[ask, time]), model=Asking("a"))
+    first = await runner.run("hi")
+    twin = runner.clone(model=Asking("object"), model_settings=KEYS)
+    result = await twin.resume(first.run_id, "yes")
+    assert result.output.startswith("object: Be brief. {'seed': 1, 'extra_headers'")
+    assert "s3cret" not in str(encode_log(result.events[:1]))
 
 
 def asking_desk() -> Agent:
@@ -236,42 +230,6 @@ async def test_another_process_resumes_with_the_recorded_options(is_stored: bool
     assert (await second.resume(forked, "yes")).output == result.output
 
 
-async def test_a_resume_in_one_process_needs_no_objects(tmp_path: Path) -> None:
-    for store in (None, str(tmp_path / "runs.db")):
-        runner = Runner(asking_desk(), store=store)
-        first = await runner.run("hi", model=Asking("object"))
-        assert (await runner.resume(first.run_id, "yes")).output == "object: Be brief. {} ['ask', 'time']"
-
-
-async def test_a_resume_without_the_objects_is_refused_and_names_the_arguments() -> None:
-    secret = ModelSettings(extra_headers={"x": "y"}, seed=4)
-    first = await Runner(asking_desk()).run(
-        "hi", model=Asking("object"), agent_options={"Desk": AgentOptions(tools=[ask, news], model_settings=secret)}
-    )
-
-    async def other_process() -> Runner:
-        runner = Runner(asking_desk())
-        await runner.runs.load(first.events)
-        return runner
-
-    with pytest.raises(MissingOptionsError) as caught:
-        await (await other_process()).resume(first.run_id, "yes")
-    assert caught.value.missing == (("", "model"), ("Desk", "model_settings.extra_headers"), ("Desk", "tools"))
-    assert (
-        f"resume('{first.run_id}', model=…, "
-        "agent_options={'Desk': AgentOptions(model_settings=ModelSettings(extra_headers=…), tools=…)})"
-    ) in str(caught.value)
-    given = {"Desk": AgentOptions(model_settings=ModelSettings(extra_headers={"x": "z"}))}
-    with pytest.raises(MissingOptionsError, match=r"agent_options=\{'Desk': AgentOptions\(tools=…\)\}\)") as caught:
-        await (await other_process()).resume(first.run_id, "yes", model="asking:b", agent_options=given)
-    assert caught.value.missing == (("Desk", "tools"),)
-
-    runner = await other_process()
-    given = {"Desk": AgentOptions(tools=[ask, time], model_settings=ModelSettings(extra_headers={"x": "z"}))}
-    result = await runner.resume(first.run_id, "yes", model="asking:b", agent_options=given)
-    assert result.output == "b: Be brief. {'seed': 4, 'extra_headers': {'x': 'z'}} ['ask', 'time']"
-
-
 async def test_options_given_on_resume_are_recorded_and_hold_afterwards(tmp_path: Path) -> None:
     # A run whose model is down continues with another one, also after one more restart.
     store = str(tmp_path / "runs.db")
@@ -296,23 +254,6 @@ async def test_options_given_on_resume_are_recorded_and_hold_afterwards(tmp_path
         assert (await third.resume(run_id, "yes")).output == "b:  {'seed': 1} ['ask']"
 
 
-async def test_a_replay_needs_no_objects() -> None:
-    model = ScriptedModel([call("extra"), call("ask"), "done"])
-
-    @tool
-    async def extra() -> str:
-        """Do more."""
-        return "more"
-
-    runner = Runner(Agent("A", tools=[ask]))
-    options = {"A": AgentOptions(tools=[ask, extra], instructions=lambda ctx: "x")}
-    first = await runner.run("hi", model=model, agent_options=options)
-    result = await runner.resume(first.run_id, "yes")
-    other = Runner(Agent("A", tools=[ask]))
-    assert (await other.runs.replay(first.events)).status == "suspended"
-    assert (await other.runs.replay(result.events)).output == "done"
-
-
 async def test_runs_of_a_thread_do_not_inherit_options() -> None:
     runner = Runner(desk())
     first = await runner.run("hi", thread="t", agent_options={"Desk": AgentOptions(instructions="Once.")})
@@ -322,19 +263,13 @@ async def test_runs_of_a_thread_do_not_inherit_options() -> None:
     assert started(second.events).options == {}
 
 
-async def test_submit_records_options_and_refuses_what_a_store_cannot_hold(tmp_path: Path) -> None:
+async def test_submit_records_options(tmp_path: Path) -> None:
     store = str(tmp_path / "runs.db")
     runner = Runner(desk(), store=store)
     run_id = await runner.submit("hi", model="echo:submitted", agent_options={"Desk": AgentOptions(tools=["time"])})
     assert (await Runner(desk(), store=store).runs.drive(run_id)).status == "completed"
     answered = [event for event in await runner.runs.events(run_id) if isinstance(event, AgentResponded)]
     assert answered[0].text == "submitted: Be brief. {} ['time']"
-    options = {"Desk": AgentOptions(tools=[news], model_settings=ModelSettings(extra_headers={"a": "b"}))}
-    with pytest.raises(SetupError) as caught:
-        await runner.submit("hi", model=Echo(), agent_options=options)
-    for name in ("`model`", "`agent_options['Desk'].tools`", "`agent_options['Desk'].model_settings.extra_headers`"):
-        assert name in str(caught.value)
-    assert [record.run_id for record in (await runner.thread("x").runs())] == []
 
 
 async def test_submit_does_not_need_the_provider_of_the_worker() -> None:
@@ -359,17 +294,6 @@ def test_run_sync_has_options() -> None:
     assert Runner(desk()).run_sync("hi", model="echo:sync").output.startswith("sync: ")
 
 
-async def test_a_run_that_needs_objects_is_not_taken_over_by_recovery(tmp_path: Path, caplog: Any) -> None:
-    # The run stays as it is, and the reason says how to resume it.
-    store = str(tmp_path / "runs.db")
-    first = await Runner(asking_desk(), store=store).run("hi", model=Asking("object"))
-    other = Runner(asking_desk(), store=store)
-    await other.runs.answer(first.run_id, "yes")
-    assert await recover(other) == {first.run_id: "running"}
-    assert f"resume('{first.run_id}', model=…)" in caplog.text
-    assert (await other.resume(first.run_id, model="asking:b")).output.startswith("b: ")
-
-
 @agent("Code")
 async def code(ctx: AgentContext) -> None:
     """Do nothing."""
@@ -383,11 +307,7 @@ async def code(ctx: AgentContext) -> None:
         ({"Code": AgentOptions()}, r"options for `Code`, but it is a FunctionAgent; only an Agent has them"),
         ({"Desk": {"model": "echo:x"}}, r"agent_options has \{'model': 'echo:x'\} for `Desk`; give AgentOptions\(…\)"),
         ({"Desk": AgentOptions(tools=["tme"])}, r"the tool `tme`, which `Desk` does not have; .*mean `time`"),
-        ({"Desk": AgentOptions(tools=[time, time])}, r"`Desk` has two tools called `time`"),
-        (
-            {"Desk": AgentOptions(tools=[tool(news.function, name="transfer_to_code")])},
-            r"gives `Desk` a tool `transfer_to_code`, but a handoff of it has that name",
-        ),
+        ({"Desk": AgentOptions(tools=["time", "time"])}, r"`Desk` has two tools called `time`"),
         ([AgentOptions()], r"agent_options=.*; give a dict"),
     ],
 )
@@ -400,20 +320,16 @@ async def test_wrong_options_are_refused_before_the_run_starts(options: Any, tol
         runner.stream("hi", agent_options=options)
 
 
-async def test_an_agent_as_a_tool_must_not_have_the_name_of_another() -> None:
-    twin = Agent("Desk", model=Echo())
-    with pytest.raises(SetupError, match="another agent has that name"):
-        await Runner(desk()).run("hi", agent_options={"Desk": AgentOptions(tools=[twin.as_tool("twin")])})
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ({"max_turns": 0}, r"AgentOptions\(max_turns=0\) is too low"),
         ({"tools": "time"}, r"AgentOptions\(tools=.time.\) is not a list"),
-        ({"tools": [3]}, r"`AgentOptions` has 3 in tools"),
-        ({"instructions": 3}, r"AgentOptions\(instructions=…\) is 3; give a function"),
-        ({"model": 3}, r"the model for `AgentOptions` is an int"),
+        ({"tools": [3]}, r"AgentOptions\(\) has 3 in tools, but .* give names of the agent's own tools"),
+        ({"tools": [time]}, r"in tools, but the options of a run are recorded as data; .*agent\.clone\(tools=\[…\]\)"),
+        ({"instructions": 3}, r"AgentOptions\(\) has instructions=3; give a string or None"),
+        ({"instructions": str}, r"a function as instructions, .*Runner\(agent\.clone\(instructions=…\)\)"),
+        ({"model": 3}, r"AgentOptions\(\) has model=3, but the options of a run are recorded as data"),
         ({"model_settings": {}}, r"AgentOptions\(\) has model_settings=\{\}; give ModelSettings"),
         ({"modell": "x"}, r"AgentOptions has no argument `modell`; did you mean `model`"),
     ],

@@ -246,9 +246,7 @@ Agent("A", tools=[refund], tool_use_behavior="stop_on_first")
 
 async def options_of_a_run(runner: Runner[Deps, str]) -> None:
     """Set options of one run."""
-    options = {
-        "Desk": AgentOptions(model="openai:gpt-5", instructions=lambda ctx: ctx.agent, tools=["who", add, plain])
-    }
+    options = {"Desk": AgentOptions(model="openai:gpt-5", instructions="Be brief.", tools=["who"])}
     settings = ModelSettings(temperature=0.1)
     await runner.run("hi", model="openai:gpt-5", model_settings=settings, agent_options=options)
     await runner.submit("hi", agent_options={"Desk": AgentOptions(max_turns=3)})

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from ..agents.options import RunOptions
 from ..context import HistoryEntry, Limits
 from ..context.history import History
 from ..context.run_state import RunState, UsageMeter
@@ -77,8 +76,6 @@ class StoppedRun(Struct, frozen=True):
     limits: Limits | None = None
     worker: str = ""
     """The worker that still holds the lease because the store failed to release it, else ""."""
-    options: RunOptions | None = None
-    """The options of the run, with the objects that a log cannot hold."""
 
 
 _NOT_STOPPED = StoppedRun()
@@ -182,7 +179,7 @@ def open_state(
         differences = diff_fingerprints(started.team_fingerprint, team_fingerprint(config.team))
         raise TeamChangedError(started.run_id, differences, missing_root=started.root_agent)
     if started.options or log.has_past:
-        options = restore_options(started, log, args, stopped.options, config.team)
+        options = restore_options(started, log, args, config.team)
         if options:
             config = with_options(config, options)
             first_events = record_options(first_events, options, args)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar, Unpack, cast
 
 from ..arguments import check_arguments
@@ -17,8 +18,7 @@ from ..events import Delta, Event, ReasoningDelta, ResponseRestarted, TextDelta,
 from ..messages import RunInput
 from ..stores import FINISHED_STATUSES, CancelWhen, RunRecord, RunStatus, WaitingMessage
 from .arguments import ResumeArgs, RunArgs, check_resume_args, check_run_args
-from .options import refuse_unrecorded
-from .recovery import FailedAttempts, RunnablePoller
+from .recovery import FailedAttempts, RecoveryLoop
 from .runner import Runner
 from .stream import RunStream
 from .subscribers import Broadcast, Subscriber, iter_batches
@@ -84,57 +84,6 @@ def _is_delta(item: NumberedEvent) -> bool:
     return isinstance(item[1], Delta)
 
 
-class RecoveryLoop:
-    """Takes over runs without a live worker, one poll after another."""
-
-    def __init__(self, background: "BackgroundRunner") -> None:
-        self.on_recovered: list[Callable[[RunRecord], Awaitable[None]]] = []
-        """Called after a run was taken over, with its previous record."""
-        self._background = background
-        self._failures: FailedAttempts | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Start polling, unless it is already running."""
-        if self._task is None or self._task.done():
-            runner = self._background.runner
-            repository = runner._repository
-            self._failures = self._failures or FailedAttempts(repository.store)
-            interval = min(_MAX_POLL_INTERVAL, repository.ttl / 3)
-            poller = RunnablePoller(repository, self._take_all, self._failures, interval=interval)
-            self._task = asyncio.create_task(poller.run(), name="baton recovery")
-
-    async def stop(self) -> None:
-        """Stop polling; runs that were taken over continue."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-
-    async def _take_all(self, records: Sequence[RunRecord]) -> None:
-        for record in records:
-            await self._take_over(record)
-
-    async def _take_over(self, record: RunRecord) -> None:
-        """Take over one run; whatever fails, the other runs are taken over nevertheless."""
-        failures = self._failures
-        if failures is None or self._background.is_driving(record.run_id):
-            return
-        try:
-            await self._background.take_over(record.run_id)
-        except (RunConflictError, RunNotFoundError):
-            return  # Another worker was faster.
-        except Exception as error:  # noqa: BLE001 - the store may be unavailable, or code of the user's failed.
-            await failures.failed(record.run_id, error)
-            return
-        await failures.succeeded(record.run_id)
-        for callback in self.on_recovered:
-            try:
-                await callback(record)
-            except Exception:
-                _logger.exception("a callback failed after run `%s` was taken over", record.run_id)
-
-
 class BackgroundRunner:
     """Drives runs of a runner in background tasks.
 
@@ -146,7 +95,9 @@ class BackgroundRunner:
     def __init__(self, runner: Runner[Any, Any]) -> None:
         self.runner = runner
         """The runner whose runs are driven."""
-        self._recovery = RecoveryLoop(self)
+        self._recovery: RecoveryLoop | None = None
+        self._on_recovered: list[Callable[[RunRecord], Awaitable[None]]] = []
+        """Called after a run was taken over, with its previous record."""
         self._broadcasts: dict[str, RunBroadcast] = {}
         self._launched: set[RunBroadcast] = set()
         """All broadcasts whose tasks have not ended, also those of runs that are not stored yet."""
@@ -180,8 +131,6 @@ class BackgroundRunner:
         if mode == "error":
             return await self._launch(self.runner.stream(input, **args))
         started = self.runner._run_started(input, args)
-        # Also if nothing has to wait, so that it does not depend on the moment whether a call is refused.
-        refuse_unrecorded("BackgroundRunner.start(when_busy=…)", started.options)
         now: RunArgs[Any] = {**args, "run_id": started.run_id, "when_busy": "error"}
         try:
             return await self._launch(self.runner.stream(input, **now))
@@ -345,8 +294,41 @@ class BackgroundRunner:
 
         `Runner(context_factory=…)` creates their contexts.
         """
-        if self._draining is None:
-            self._recovery.start()
+        if self._draining is not None or (self._recovery is not None and self._recovery.is_running):
+            return
+        repository = self.runner._repository
+        interval = min(_MAX_POLL_INTERVAL, repository.ttl / 3)
+        self._recovery = RecoveryLoop(repository, self._take_all, self._failures, interval=interval)
+        self._recovery.start()
+
+    @cached_property
+    def _failures(self) -> FailedAttempts:
+        return FailedAttempts(self.runner._repository.store)
+
+    async def _take_all(self, records: Sequence[RunRecord]) -> None:
+        for record in records:
+            if not self.is_driving(record.run_id):
+                await self._recover(record)
+
+    async def _recover(self, record: RunRecord) -> None:
+        """Take over one run; whatever fails, the other runs are taken over nevertheless."""
+        try:
+            await self.take_over(record.run_id)
+        except (RunConflictError, RunNotFoundError):
+            return  # Another worker was faster.
+        except Exception as error:  # noqa: BLE001 - the store may be unavailable, or code of the user's failed.
+            await self._failures.failed(record.run_id, error)
+            return
+        await self._failures.succeeded(record.run_id)
+        for callback in self._on_recovered:
+            try:
+                await callback(record)
+            except Exception:
+                _logger.exception("a callback failed after run `%s` was taken over", record.run_id)
+
+    async def _stop_recovery(self) -> None:
+        if self._recovery is not None:
+            await self._recovery.stop()
 
     def _reopen(self) -> None:
         """Take runs again, because the app that was drained is served once more."""
@@ -367,7 +349,7 @@ class BackgroundRunner:
         await asyncio.shield(self._draining)
 
     async def _drain(self, seconds: float) -> None:
-        await self._recovery.stop()
+        await self._stop_recovery()
         launched = [*self._launched]
         for broadcast in launched:
             broadcast.stream._release_after_turn()
@@ -378,7 +360,7 @@ class BackgroundRunner:
 
     async def release_all(self) -> None:
         """Stop driving now but leave the runs `running`, so that other workers take them over."""
-        await self._recovery.stop()
+        await self._stop_recovery()
         await asyncio.gather(*[self._release(broadcast) for broadcast in self._launched])
 
     async def _release(self, broadcast: RunBroadcast) -> None:
@@ -389,7 +371,7 @@ class BackgroundRunner:
 
     async def close(self) -> None:
         """Cancel all runs that are driven here; they can be resumed."""
-        await self._recovery.stop()
+        await self._stop_recovery()
         await asyncio.gather(*[self.cancel(run_id) for run_id in [*self._broadcasts]])
 
     async def _launch(self, stream: RunStream[Any]) -> str:

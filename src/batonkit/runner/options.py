@@ -6,7 +6,6 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from ..agents import AgentOptions, BaseAgent
-from ..agents.agent_tool import AgentTool
 from ..agents.definition import AgentDefinition
 from ..agents.options import (
     ALL_AGENTS,
@@ -14,19 +13,15 @@ from ..agents.options import (
     apply_options,
     decode_options,
     encode_options,
-    fill_missing,
     merge_options,
-    missing_fields,
-    unrecorded_fields,
 )
-from ..errors import MissingOptionsError, SetupError, nearest, quote_names
+from ..errors import SetupError, nearest, quote_names
 from ..events import Event, RunResumed, RunStarted
 from ..flow import Team
 from ..flow.follow import FlowConfig
 from ..flow.team import TeamMember
 from ..log import Log, ReadOnlyLog
 from ..models import resolve_model
-from ..tools.base import unwrap_tool
 from ..wording import show, type_of
 from .arguments import ResumeArgs, RunArgs
 
@@ -65,13 +60,9 @@ def _check_entry(name: Any, options: Any, members: Mapping[str, TeamMember]) -> 
     agent = _innermost(member.agent)
     if not isinstance(agent, AgentDefinition):
         raise SetupError(f"agent_options has options for `{name}`, but it is {type_of(agent)}; only an Agent has them")
-    if options.tools is None:
-        return
-    changed = apply_options(cast("AgentDefinition[Any, Any]", agent), {name: options})
-    taken = {spec.name for spec in member.routes.specs}
-    for spec in changed._tool_table.specs:
-        if spec.name in taken:
-            raise SetupError(f"agent_options gives `{name}` a tool `{spec.name}`, but a handoff of it has that name")
+    if options.tools is not None:
+        # Raises for a tool that the agent does not have, or has twice.
+        _ = apply_options(cast("AgentDefinition[Any, Any]", agent), {name: options})._tool_table
 
 
 def find_model_agents(team: Team) -> dict[str, AgentDefinition[Any, Any]]:
@@ -94,14 +85,6 @@ def encode_given(args: RunArgs[Any], team: Team) -> dict[str, Any]:
     return encode_options(given_options(args, team))
 
 
-def refuse_unrecorded(method: str, recorded: Mapping[str, Any]) -> None:
-    """Raise SetupError if a run for another process has options that a store cannot hold."""
-    if found := unrecorded_fields(recorded):
-        names = [f"agent_options[{name!r}].{field}" if name else field for name, field in found]
-        hint = "give strings, numbers and names of the agent's own tools, or set them where the runner is made"
-        raise SetupError(f"{method} cannot store {quote_names(names)}; {hint}")
-
-
 def recorded_options(events: Sequence[Event]) -> dict[str, Any]:
     """Return the last record of options in a log; empty if there is none."""
     for event in reversed(events):
@@ -110,27 +93,17 @@ def recorded_options(events: Sequence[Event]) -> dict[str, Any]:
     return {}
 
 
-def restore_options(
-    started: RunStarted, log: Log, args: RunArgs[Any] | ResumeArgs[Any], kept: RunOptions | None, team: Team
-) -> RunOptions:
-    """Return the options of a run.
-
-    Those of this process take precedence over those of the log, and those of the caller over both.
+def restore_options(started: RunStarted, log: Log, args: RunArgs[Any] | ResumeArgs[Any], team: Team) -> RunOptions:
+    """Return the options of a run: those of the log, and the caller's, which take precedence.
 
     Raises:
-        MissingOptionsError: An option that the log does not hold is missing.
         SetupError: An option is invalid.
     """
     recorded = recorded_options(log.events) or started.options
-    options = merge_options(decode_options(recorded), kept or {})
-    options = merge_options(options, given_options(args, team))
-    if missing := missing_fields(options, recorded):
-        if not isinstance(log, ReadOnlyLog):
-            raise MissingOptionsError(started.run_id, missing)
-        return fill_missing(options, started.run_id, missing)
+    options = merge_options(decode_options(recorded), given_options(args, team))
     if not isinstance(log, ReadOnlyLog):
         for name, each in options.items():
-            if isinstance(each.model, str):
+            if each.model is not None:
                 resolve_model(each.model, wanted_by=name)
     return options
 
@@ -148,28 +121,4 @@ def record_options(
 
 def with_options(config: FlowConfig, options: RunOptions) -> FlowConfig:
     """Return the configuration of one run; its agents are compiled for it alone."""
-    own = replace(config.options, run_options=options, compiled_agents={})
-    return replace(config, options=own, team=_with_agent_tools(config.team, options))
-
-
-def _with_agent_tools(team: Team, options: RunOptions) -> Team:
-    """Add the teams of agents that are tools in this run only."""
-    found: dict[str, BaseAgent[Any, Any]] = {}
-    for each in options.values():
-        for entry in each.tools or ():
-            tool = None if isinstance(entry, str) else unwrap_tool(cast("Any", entry))
-            if isinstance(tool, AgentTool):
-                found[tool.agent.name] = tool.agent
-    if not found:
-        return team
-    inner: dict[str, Team] = {}
-    for known in team.inner.values():
-        inner[known.root] = Team(known.root, known.members, team.language, inner)
-    agents = {member.agent.name: member.agent for member in _members(team)}
-    for name, agent in found.items():
-        if agents.get(name, agent) is not agent:
-            raise SetupError(f"agent_options has an agent `{name}` as a tool, but another agent has that name")
-        added = Team.compile(agent, language=team.language)
-        for nested in (added, *added.inner.values()):
-            inner.setdefault(nested.root, Team(nested.root, nested.members, team.language, inner))
-    return Team(team.root, team.members, team.language, inner)
+    return replace(config, options=replace(config.options, run_options=options, compiled_agents={}))

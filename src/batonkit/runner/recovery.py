@@ -1,4 +1,4 @@
-"""Finding runs that no live worker drives: one polling loop, for background runners and for workers."""
+"""Recovery: one loop that finds the runs that no live worker drives, for background runners and for workers."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from time import monotonic
 
 from msgspec import Struct
 
-from ..errors import LogError, MissingOptionsError, ReplayMismatchError, RunNotFoundError, StoreError, TeamChangedError
+from ..errors import LogError, ReplayMismatchError, RunNotFoundError, StoreError, TeamChangedError
 from ..stores import FullStore, RunRecord, SupportsNotes
 from ..stores.parts import has_part
 from .stored_runs import RunRepository
@@ -21,7 +21,7 @@ _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 _PERMANENT_DELAY = 300.0
 _FORGET_AFTER = 3600.0
 
-PERMANENT_ERRORS = (TeamChangedError, MissingOptionsError, LogError, ReplayMismatchError)
+PERMANENT_ERRORS = (TeamChangedError, LogError, ReplayMismatchError)
 """Errors for which retrying soon does not help: another version of the program has to drive the run."""
 UNDRIVABLE_NOTE = "undrivable"
 """The name of the note that says why a run could not be taken over."""
@@ -86,8 +86,12 @@ class FailedAttempts:
             _logger.warning("could not store why run `%s` is not driven", run_id, exc_info=True)
 
 
-class RunnablePoller:
-    """Polls a store for runs that no live worker drives, and passes them to a function."""
+class RecoveryLoop:
+    """Polls a store for runs that no live worker drives, and passes them to a function.
+
+    These are submitted and answered runs, runs whose worker died, suspended runs whose deadline has passed, and
+    messages whose thread has no unfinished run.
+    """
 
     def __init__(
         self,
@@ -108,6 +112,23 @@ class RunnablePoller:
         self._teams = teams
         self._free = free
         self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """True from `start` until `stop`."""
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> "asyncio.Task[None]":
+        """Start polling; return the task, which ends when `stop` is called."""
+        self._task = asyncio.create_task(self.run(), name="baton recovery")
+        return self._task
+
+    async def stop(self) -> None:
+        """Stop polling; runs that were passed on continue."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     def wake(self) -> None:
         """Poll now instead of after the interval."""

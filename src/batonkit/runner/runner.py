@@ -41,7 +41,6 @@ from .arguments import (
 from .backends import RunBackend, UnstoredRun, new_run_started, open_run
 from .configuration import RunnerOptions
 from .observers import Observer, current_traceparent
-from .options import refuse_unrecorded
 from .result import RunResult
 from .rules import HandoffRules, HistoryOptions
 from .runs import Runs
@@ -254,15 +253,13 @@ class Runner(Generic[C, Out]):
             input: The user's message, or a list of messages.
             not_before: The time before which no worker drives it, or a duration from now, by the store's clock.
             priority: Runs with a higher priority are driven first.
-            **args: See `RunArgs`; all but `context`, which the driving worker passes to `drive`, and options that a
-                store cannot hold, such as a model object.
+            **args: See `RunArgs`; all but `context`, which the driving worker passes to `drive`.
 
         Returns:
             The run's id.
         """
         check_submit_args("Runner.submit()", args, "not_before", "priority")
         started = self._run_started(input, args)
-        refuse_unrecorded("Runner.submit()", started.options)
         wake_at = await resolve_time("Runner.submit(not_before=…)", not_before, self._repository.store.now)
         return await self._repository.submit(started, args, Schedule(wake_at, priority))
 

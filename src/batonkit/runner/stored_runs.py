@@ -302,8 +302,7 @@ class RunRepository:
 
     def _keep_local(self, flow: TeamFlow, worker: str = "") -> None:
         run = flow.run
-        options = flow.config.options.run_options
-        self.local_states[run.id] = StoppedRun(run.context, run.dynamic_agents, run.meter.limits, worker, options)
+        self.local_states[run.id] = StoppedRun(run.context, run.dynamic_agents, run.meter.limits, worker)
         # The runner's own memory keeps the runs themselves for as long.
         while len(self.local_states) > _MAX_LOCAL_STATES and not self.is_own_memory:
             self.local_states.popitem(last=False)

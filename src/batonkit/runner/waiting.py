@@ -19,7 +19,6 @@ from .arguments import ResumeArgs, RunArgs
 from .backends import FollowedRun, NullBackend, OpenRun, open_run, run_started_event
 from .driving import drive_run
 from .journal import SupportsStop
-from .options import refuse_unrecorded
 from .result import RunResult, StoppedStatus
 from .stored_backends import NewRun, ReopenedRun
 from .stored_runs import RunRepository
@@ -48,8 +47,6 @@ class WaitingRun:
     """
 
     def __init__(self, repository: RunRepository, started: RunStarted, args: RunArgs[Any], mode: WaitMode) -> None:
-        # Also if nothing has to wait, so that it does not depend on the moment whether a call is refused.
-        refuse_unrecorded(f'a message with when_busy="{mode}"', started.options)
         require_part(repository.store, SupportsInbox, f'when_busy="{mode}"')
         self.run_id = started.run_id
         self.is_waiting = False

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from time import monotonic
 
 from ..arguments import check_arguments, check_positive
-from ..runner.recovery import RunnablePoller
+from ..runner.recovery import RecoveryLoop
 from ..stores import RunRecord
 from .engine import RunDriver
 
@@ -26,8 +26,7 @@ class LocalEngine:
     def __init__(self, *, interval: float = 0.1) -> None:
         check_positive("LocalEngine(interval=…)", interval)
         self._interval = interval
-        self._poller: RunnablePoller | None = None
-        self._polling: asyncio.Task[None] | None = None
+        self._recovery: RecoveryLoop | None = None
         self._started = monotonic()
 
     async def serve(self, driver: RunDriver) -> None:
@@ -50,23 +49,21 @@ class LocalEngine:
         self._started = monotonic()
         repository = driver.runner._repository
         interval = min(self._interval, repository.ttl / 3)
-        self._poller = RunnablePoller(
+        self._recovery = RecoveryLoop(
             repository, take, driver.failures, interval=interval, teams=driver.teams, free=lambda: driver.free
         )
-        self._polling = asyncio.create_task(self._poller.run(), name="baton polling")
-        await asyncio.wait([self._polling])
+        await asyncio.wait([self._recovery.start()])
         while deliveries:
             await asyncio.wait(deliveries)
 
     async def stop(self) -> None:
         """Stop polling; see `Engine.stop`."""
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.wait([self._polling])
+        if self._recovery is not None:
+            await self._recovery.stop()
 
     def problem(self) -> str:
         """Return when the store was reached last, if that is long ago; see `Engine.problem`."""
-        reached = self._poller.last_success if self._poller is not None else None
+        reached = self._recovery.last_success if self._recovery is not None else None
         silent = monotonic() - (reached or self._started)
         return f"the store has not answered for {silent:.0f} s" if silent > _UNHEALTHY_AFTER else ""
 
@@ -74,5 +71,5 @@ class LocalEngine:
         outcome = await driver.drive(record.run_id, owner=record.owner)
         if outcome.retry_in is not None:
             driver.failures.postpone(record.run_id, outcome.retry_in)
-        if self._poller is not None:
-            self._poller.wake()
+        if self._recovery is not None:
+            self._recovery.wake()

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from ..errors import MissingExtraError, SetupError, StoreError
-from ..runner.recovery import FailedAttempts, RunnablePoller
+from ..runner.recovery import FailedAttempts, RecoveryLoop
 from ..stores import RunRecord, Store
 from ..stores.parts import innermost_store
 from .engine import RunDriver
@@ -211,18 +211,18 @@ class PostgresEngine:
                 await self._execute(_OFFER, values)
 
         # Runs of all teams: another worker's may be the ones without a job.
-        poller = RunnablePoller(repository, offer, FailedAttempts(self._store), interval=_SWEEP_INTERVAL)
-        watching = asyncio.create_task(self._watch(poller))
+        recovery = RecoveryLoop(repository, offer, FailedAttempts(self._store), interval=_SWEEP_INTERVAL)
+        watching = asyncio.create_task(self._watch(recovery))
         try:
-            await poller.run()
+            await recovery.run()
         finally:
             watching.cancel()
 
-    async def _watch(self, poller: RunnablePoller) -> None:
+    async def _watch(self, recovery: RecoveryLoop) -> None:
         """Drop the jobs of dead workers, and notice a pause of the queue."""
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL)
-            self._last_success = poller.last_success or self._last_success
+            self._last_success = recovery.last_success or self._last_success
             try:
                 await self._execute(_DROP_STALLED, {"seconds": _DEAD_AFTER})
                 if await self.is_paused():

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..arguments import check_arguments
 from ..errors import MissingExtraError, StoreError
-from ..runner.recovery import FailedAttempts, RunnablePoller
+from ..runner.recovery import FailedAttempts, RecoveryLoop
 from ..stores import FINISHED_STATUSES, RunRecord
 from .engine import Outcome, RunDriver
 
@@ -234,17 +234,17 @@ class TemporalEngine:
                 del self._dispatched[next(iter(self._dispatched))]
             self._last_success = monotonic()
 
-        async def watch(poller: RunnablePoller) -> None:
+        async def watch(recovery: RecoveryLoop) -> None:
             while True:
                 await asyncio.sleep(1.0)
-                self._last_success = max(self._last_success, poller.last_success or 0.0)
+                self._last_success = max(self._last_success, recovery.last_success or 0.0)
 
-        poller = RunnablePoller(
+        recovery = RecoveryLoop(
             repository, start, FailedAttempts(repository.store), interval=_INTERVAL, teams=driver.teams
         )
-        watching = asyncio.create_task(watch(poller))
+        watching = asyncio.create_task(watch(recovery))
         try:
-            await poller.run()
+            await recovery.run()
         finally:
             watching.cancel()
 

@@ -115,7 +115,7 @@ class TaskService:
 
     def __post_init__(self) -> None:
         self._store = self.reader.store
-        self.background._recovery.on_recovered.append(self._broadcast_recovered)
+        self.background._on_recovered.append(self._broadcast_recovered)
 
     async def record(self, task_id: str, principal: Principal) -> RunRecord:
         """Return the record of a task.

@@ -37,7 +37,6 @@ _RESPONSES: tuple[tuple[type[errors.BatonError], int, str, str], ...] = (
     (errors.MessageGoneError, 409, "message_gone", "the message does not wait any more"),
     (errors.RunConflictError, 409, "run_busy", "the run is running; cancel it, or wait until it has stopped"),
     (errors.TeamChangedError, 409, "team_changed", "the team has changed since the run was started"),
-    (errors.MissingOptionsError, 409, "options_missing", "the run has options that only its application can resume"),
     (errors.NotEncodableError, 422, "invalid", "the body contains a value that cannot be stored as JSON"),
     (errors.LogError, 503, "unavailable", "the run's log cannot be read"),
     (errors.StoreError, 503, "unavailable", "the store is unavailable"),
