@@ -76,8 +76,13 @@ export function stepTransfer(by: number): void {
   }
 }
 
+/** Do what the user asked for; a message about something earlier goes away. */
 export async function attempt(action: () => Promise<void>): Promise<boolean> {
   problem.value = "";
+  return update(action);
+}
+/** Do what nobody asked for, such as a refresh: a message that the user has not read yet stays. */
+async function update(action: () => Promise<void>): Promise<boolean> {
   try { await action(); return true; } catch (error) { problem.value = error instanceof Error ? error.message : String(error); return false; }
 }
 
@@ -141,7 +146,7 @@ function listen(run: string, turn: number): void {
   const source = (stream = new EventSource(`api/runs/${encodeURIComponent(run)}/events?after=${log.value.length}`));
   const soon = (): void => {
     clearTimeout(timer);
-    timer = window.setTimeout(() => { if (turn === loading) void attempt(() => refreshRun(run)); }, 60);
+    timer = window.setTimeout(() => { if (turn === loading) void update(() => refreshRun(run)); }, 60);
   };
   for (const kind of ["AgentStarted", "AgentResponded", "ToolReturned", "ControlTransferred", "InterruptRaised", "InterruptAnswered", "AgentFinished", "StepCompleted", "UserMessageAdded"]) source.addEventListener(kind, () => { if (kind === "AgentResponded") partial.value = null; soon(); });
   for (const kind of ["RunCompleted", "RunSuspended", "RunFailed", "RunCancelled"]) source.addEventListener(kind, () => { source.close(); partial.value = null; soon(); });
@@ -166,8 +171,8 @@ export function watchRuns(): void {
     const changed = JSON.parse((frame as MessageEvent<string>).data) as RunView;
     runs.value = runs.value.map((each) => (each.id === changed.id ? { ...changed, summary: each.summary } : each));
     clearTimeout(pending);
-    pending = window.setTimeout(() => void attempt(() => loadRuns()), 400);
-    if (changed.id === runId.value && detail.value && (changed.events ?? 0) > log.value.length && !isRunning.value) void attempt(() => refreshRun(changed.id));
+    pending = window.setTimeout(() => void update(() => loadRuns()), 400);
+    if (changed.id === runId.value && detail.value && (changed.events ?? 0) > log.value.length && !isRunning.value) void update(() => refreshRun(changed.id));
   });
 }
 

@@ -208,6 +208,10 @@ def test_several_questions_are_answered_at_once(open_page: Open) -> None:
     # One refused answer leaves all questions open, with what was entered.
     send.click()
     expect(page.get_by_role("alert")).to_contain_text("9 is greater than the maximum of 5")
+    # The message stays when the list of runs changes meanwhile.
+    page.request.post(re.sub("#.*", "api/runs", page.url), data={"input": "Is my parcel lost? Order C-5."})
+    expect(page.get_by_role("navigation", name="Runs")).to_contain_text("Order C-5")
+    expect(page.get_by_role("alert")).to_contain_text("9 is greater than the maximum of 5")
     page.get_by_label("Stars").fill("4")
     expect(answer).to_have_attribute("aria-pressed", "false")
     expect(questions).to_contain_text("1 of 2 answered")
