@@ -189,7 +189,7 @@ class RealtimeRunner(Generic[C]):
 
     @property
     def text_runner(self) -> "Runner[C, str]":
-        """The underlying runner: for replay, events and threads of sessions."""
+        """The underlying runner; its `runs` has the events and replays of sessions."""
         return self._runner
 
     def clone(

@@ -1,6 +1,6 @@
 """The options of a runner that a clone may change: checked once, and compiled for the flows of its runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -38,7 +38,7 @@ class RunnerOptions(Struct, frozen=True, kw_only=True):
     context_factory: ContextFactory | None = None
     prices: Prices | None = None
 
-    def change(self, caller: str, arguments: Mapping[str, Any]) -> "RunnerOptions":
+    def change(self, caller: str, **arguments: Any) -> "RunnerOptions":
         """Return the options with other arguments; those that are UNSET change nothing.
 
         Raises:

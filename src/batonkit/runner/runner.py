@@ -112,19 +112,17 @@ class Runner(Generic[C, Out]):
         self._fingerprint = team_fingerprint(self.team)
         self._options = RunnerOptions().change(
             "Runner()",
-            {
-                "model": model,
-                "model_settings": model_settings,
-                "limits": limits,
-                "hooks": hooks,
-                "observers": observers,
-                "middleware": middleware,
-                "history": history,
-                "compaction": compaction,
-                "handoff_rules": handoff_rules,
-                "context_factory": context_factory,
-                "prices": prices,
-            },
+            model=model,
+            model_settings=model_settings,
+            limits=limits,
+            hooks=hooks,
+            observers=observers,
+            middleware=middleware,
+            history=history,
+            compaction=compaction,
+            handoff_rules=handoff_rules,
+            context_factory=context_factory,
+            prices=prices,
         )
         self._config = self._options.compile(self.team)
         self._access = self._access_to(store)
@@ -303,19 +301,17 @@ class Runner(Generic[C, Out]):
         """
         options = self._options.change(
             "Runner.clone()",
-            {
-                "model": model,
-                "model_settings": model_settings,
-                "limits": limits,
-                "hooks": hooks,
-                "observers": observers,
-                "middleware": middleware,
-                "history": history,
-                "compaction": compaction,
-                "handoff_rules": handoff_rules,
-                "context_factory": context_factory,
-                "prices": prices,
-            },
+            model=model,
+            model_settings=model_settings,
+            limits=limits,
+            hooks=hooks,
+            observers=observers,
+            middleware=middleware,
+            history=history,
+            compaction=compaction,
+            handoff_rules=handoff_rules,
+            context_factory=context_factory,
+            prices=prices,
         )
         twin = self._with_config(options, options.compile(self.team))
         if store is not UNSET:

@@ -55,8 +55,8 @@ def keep_logs() -> None:
     def with_store(self: Any, *args: Any, **options: Any) -> None:
         make(self, *args, **{**options, "store": options.get("store") or MemoryStore()})
 
-    def kept(given: Any) -> Any:
-        store: Any = resolve(given)
+    def kept(given: Any, **options: Any) -> Any:
+        store: Any = resolve(given, **options)
         if isinstance(store.append, partial):
             return store
         # Runners of one file share its runs; every store in memory is another.
