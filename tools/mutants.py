@@ -45,7 +45,7 @@ AREAS = {
         ("tests/runner", "tests/stores", "tests/worker", "tests/laws"),
     ),
     "stores": Area(
-        ("stores/memory.py", "stores/sqlite.py", "stores/keyvalue.py", "stores/records.py"),
+        ("stores/memory.py", "stores/sqlite/store.py", "stores/keyvalue.py", "stores/records.py"),
         ("tests/conformance", "tests/stores", "tests/runner"),
     ),
     "history": Area(

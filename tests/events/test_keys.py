@@ -98,7 +98,7 @@ def test_a_further_attempt_belongs_to_the_first_one(activation: str, number: int
 @given(OUTERMOST)
 def test_activations_of_the_outermost_flow_have_no_owner(activation: str) -> None:
     assert not keys.is_nested(activation)
-    assert (keys.flow(activation), keys.owner(activation), keys.order(activation)) == ("", "", ())
+    assert (keys.flow(activation), keys.owner(activation)) == ("", "")
     assert keys.depth(activation) == 0
 
 
@@ -149,16 +149,15 @@ def test_keys_inside_another_sort_between_its_bounds(outer: str, key: str) -> No
         assert (first <= each < end) == keys.contains(outer, each)
 
 
-@given(ACTIVATIONS, st.lists(st.tuples(st.integers(0, 20), NUMBERS), unique=True))
-def test_activations_are_sorted_by_place_then_hop(owner: str, places: list[tuple[int, int]]) -> None:
-    nested = [keys.activation(keys.flow_at(owner, str(place)), hop) for place, hop in places]
-    assert [keys.order(each) for each in nested] == places
-    rounds = [keys.activation(keys.flow_at(owner, f"1.{place}"), hop) for place, hop in places]
-    assert [keys.order(each) for each in rounds] == [(1, *place) for place in places]
+@given(ACTIVATIONS, st.lists(st.lists(NUMBERS, min_size=1, max_size=3), unique_by=tuple))
+def test_the_order_of_a_place_is_its_numbers(owner: str, places: list[list[int]]) -> None:
+    nested = [keys.activation(keys.flow_at(owner, ".".join(map(str, place))), 1) for place in places]
+    names = [keys.name(keys.parent(activation)) for activation in nested]
+    assert [keys.place_order(name) for name in names] == [tuple(place) for place in places]
 
 
 def test_places_with_words_keep_their_order_of_start() -> None:
-    assert keys.order("1/review/1") == keys.order("1/draft/2") < keys.order("1/0/1")
+    assert keys.place_order("review") == keys.place_order("draft") < keys.place_order("0")
     assert keys.place_order("2.1") == (2, 1)
 
 

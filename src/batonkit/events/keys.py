@@ -241,12 +241,6 @@ def owner(activation: Key) -> Key:
     return parent(parent(activation))
 
 
-def order(activation: Key) -> tuple[int, ...]:
-    """Return the place and hop of a nested activation, for sorting; () in the outermost flow."""
-    flow, _, hop = activation.rpartition("/")
-    return place_order(f"{name(flow)}.{hop}") if flow else ()
-
-
 def place_order(place: str) -> tuple[int, ...]:
     """Return the numbers of a place, for sorting; places with words are all equal."""
     numbers = place.split(".")

@@ -90,7 +90,8 @@ class FilterInput:
             read = [each for each in chosen if each.is_user_input or (each.is_answer and policy != "none")]
             return [as_response(entry) if entry.author == agent else entry for entry in read]
 
-        summary, inputs = select(prefix.entries), max(history.inputs, prefix.stop)
+        summary = select(prefix.entries)
+        inputs = max(history.inputs, prefix.stop)
         given = select(history.entries[prefix.stop : inputs])
         before = select(history.entries[inputs : max(turn_start, inputs)])
         turn = select(history.entries[max(turn_start, inputs) :])
@@ -101,7 +102,8 @@ class FilterInput:
     def data(self, ctx: AgentContext[Any], turn_start: int) -> HandoffInputData:
         """Return the input of a filter, split at the turn that hands off."""
         self._advance()
-        messages, inputs = self._messages, self._input_history
+        messages = self._messages
+        inputs = self._input_history
         cut = max(turn_start - self._first, 0) + self._summarized
         if self._gone:
             cut -= bisect_left(self._gone, turn_start)
@@ -123,7 +125,8 @@ class FilterInput:
         is_whole = True
         for message in read:
             is_whole = is_whole and type(message) is UserMessage
-        sources, hides = self._sources if rewrites else {}, self._hides
+        sources = self._sources if rewrites else {}
+        hides = self._hides
         for section in (data.pre_handoff_items, data.new_items):
             for message in to_messages(section, what=f"filtered messages from `{source}` to `{target}`"):
                 # The rewritten form of a message that the filter did not change is cached.
@@ -174,5 +177,6 @@ def _as_read(message: Message, target: str, source: str, *, rewrites: bool) -> M
     """Return a message of the target itself, or changed by a filter, as the target reads it."""
     if type(message) is not AssistantMessage and type(message) is not ToolMessage:
         return message
-    author, shown = message.author or source, replace(message, author="")
+    author = message.author or source
+    shown = replace(message, author="")
     return rewrite(shown, author) if rewrites and author != target else shown

@@ -58,10 +58,8 @@ class RunFold(Struct, eq=False):
     """The activations so far, by id."""
     ended_tasks: list[tuple[TaskEnded, HistoryEntry, Collection[EventRef]]] = []
     """The ends of tasks that were added as entries, with the ends of the summaries by then."""
-    summaries: dict[str, HistorySummary] = {}
-    """The latest summary for each kind of readers, which the next run of the thread reads."""
-    _inherited: dict[str, HistorySummary] = {}
-    _compactions: list[tuple[str, HistorySummary]] = []
+    _summaries: list[tuple[str, HistorySummary]] = []
+    """The summaries that the next run of the thread may read, oldest first, with the keys of their events."""
     _ranks: dict[str, int] = {}
     """The order in which the activations began."""
     _histories: dict[str, History] = {}
@@ -71,6 +69,11 @@ class RunFold(Struct, eq=False):
 
     def __post_init__(self) -> None:
         self._histories[""] = self.main
+
+    @property
+    def summaries(self) -> Collection[HistorySummary]:
+        """The latest summary for each kind of readers, which the next run of the thread reads."""
+        return {summary.readers: summary for _, summary in self._summaries}.values()
 
     def apply(self, event: Event) -> None:
         """Add an event."""
@@ -132,8 +135,7 @@ class RunFold(Struct, eq=False):
     def _start(self, event: RunStarted) -> None:
         self.main.is_main = True
         self.main.apply(event)
-        self._inherited = {summary.readers: summary for summary in event.summaries}
-        self.summaries = dict(self._inherited)
+        self._summaries = [(event.key, summary) for summary in event.summaries]
 
     def _enter(self, event: AgentStarted) -> None:
         if event.opens is None:
@@ -159,8 +161,7 @@ class RunFold(Struct, eq=False):
 
     def _fail(self, event: StepCompleted, history: History, origin: Origin) -> None:
         failed = keys.parent(event.key)
-        self._compactions = [each for each in self._compactions if not keys.is_effect_of(failed, each[0])]
-        self.summaries = {**self._inherited, **{summary.readers: summary for _, summary in self._compactions}}
+        self._summaries = [each for each in self._summaries if not keys.is_effect_of(failed, each[0])]
         for owner in [each for each in self._branches if each == failed or keys.is_effect_of(failed, each)]:
             del self._branches[owner]
         branch = next((each for each in self._branches.get(event.origin.id, ()) if each.place == failed), None)
@@ -176,7 +177,7 @@ class RunFold(Struct, eq=False):
         before = len(history.entries)
         history.apply(event, origin)
         if history is self.main and len(history.entries) > before:
-            upto = {summary.upto for summary in self.summaries.values()}
+            upto = {summary.upto for summary in self.summaries}
             self.ended_tasks.append((event, history.entries[-1], upto))
 
     def _note_summary(self, event: HistoryCompacted) -> None:
@@ -187,9 +188,7 @@ class RunFold(Struct, eq=False):
             replace(each, activation=f"{run_id}:{each.activation}") if each.activation in self.origins else each
             for each in event.summary
         ]
-        summary = HistorySummary(event.upto, tuple(messages), event.readers)
-        self._compactions.append((event.key, summary))
-        self.summaries[event.readers] = summary
+        self._summaries.append((event.key, HistorySummary(event.upto, tuple(messages), event.readers)))
 
     def _place_items(self, history: History, first: int) -> None:
         """Move several turns of a live conversation that were closed together to their places."""
@@ -273,11 +272,12 @@ def read_finished(events: Sequence[Event]) -> FoldedRun:
     state = fold(require_known_events(events))
     state.finish()
     run_id = state.main.run_id
-    positions = {id(entry): position for position, entry in enumerate(_without_corrections(state.main.entries))}
+    kept = _without_corrections(state.main.entries)
+    positions = {id(entry): position for position, entry in enumerate(kept)}
     origins: dict[str, Origin] = {}
-    entries = [_as_earlier(entry, run_id, origins) for entry in _without_corrections(state.main.entries)]
+    entries = [_as_earlier(entry, run_id, origins) for entry in kept]
     ended = {positions[id(entry)]: (event, upto) for event, entry, upto in state.ended_tasks if id(entry) in positions}
-    return FoldedRun(RunEntries(entries, ended), tuple(state.summaries.values()))
+    return FoldedRun(RunEntries(entries, ended), tuple(state.summaries))
 
 
 def _without_corrections(entries: Iterable[HistoryEntry]) -> list[HistoryEntry]:

@@ -193,7 +193,8 @@ class FixedView(Struct):
     _forms: dict[Any, Any] = {}
 
     def __post_init__(self) -> None:
-        self._given, self._own = len(self.chosen), self.position
+        self._given = len(self.chosen)
+        self._own = self.position
 
     def messages(self) -> Sequence[Message]:
         """Return the given messages and everything since."""
@@ -301,7 +302,8 @@ class _SharedReads(Struct, eq=False):
 
     def advance(self, reader: _ReadPosition, origin: Origin, stop: int) -> None:
         """Advance a reader to `stop`."""
-        start, messages = reader.position, reader.messages
+        start = reader.position
+        messages = reader.messages
         if start >= stop:
             return
         reader.position = stop
@@ -311,14 +313,17 @@ class _SharedReads(Struct, eq=False):
             unread = [*self.summary, *self.entries[self.summary_stop : stop]]
             if len(unread) > _LONG_INPUT:
                 unread = self._read_input(messages, unread)
-        last_author, agent, is_rewritten = origin, None, False
+        last_author = origin
+        agent = None
+        is_rewritten = False
         for entry in unread:
             author = entry.origin
             if author is origin:
                 messages.append(entry.message)
                 continue
             if author is not last_author:
-                last_author, agent = author, None if author is None else author.agent
+                last_author = author
+                agent = None if author is None else author.agent
                 is_rewritten = self.rewrites and (agent is None or agent != reader.agent)
                 if agent is not None and reader.agent is None:
                     self._authors.add(agent)
@@ -349,12 +354,11 @@ class RunningView(Struct):
     _origin: Origin
     _start: int
     _reader: _ReadPosition | None = None
-    _is_compacted: bool = False
-    """True if a summary covers messages of the activation."""
 
     def messages(self) -> Sequence[Message]:
         """Return the conversation so far."""
-        reader, readers = self._reader, self._readers
+        reader = self._reader
+        readers = self._readers
         if reader is None:
             # A resumed activation may have added messages before it reads; they are not for the shared list.
             reader = self._reader = readers.reader_for(self._origin, self._start)
@@ -390,7 +394,7 @@ class RunningView(Struct):
 
         They are not for the shared list.
         """
-        self._start, self._is_compacted = stop, True
+        self._start = stop
         self._reader = _ReadPosition([], _UNREAD, self._origin.agent, is_private=True)
 
 

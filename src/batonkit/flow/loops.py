@@ -36,7 +36,10 @@ class LoopDetector(Struct):
         Raises:
             LoopError: A cycle was repeated too often without progress.
         """
-        allowed, agents, marks, visited = self.allowed, self._agents, self._marks, self._visited
+        allowed = self.allowed
+        agents = self._agents
+        marks = self._marks
+        visited = self._visited
         if allowed is None:
             return
         if not agents:
@@ -70,16 +73,21 @@ class LoopDetector(Struct):
 
     def reset(self) -> None:
         """Start counting from zero, after another agent has taken over."""
-        self._agents, self._marks, self._visited, self._read = [], [], {}, 0
+        self._agents = []
+        self._marks = []
+        self._visited = {}
+        self._read = 0
 
     def _find_news(self, history: History) -> int:
         """Forget the agents before the last one with new content; return its position, or 0."""
-        last, marks = len(self._marks), [*self._marks, len(history.entries)]
+        last = len(self._marks)
+        marks = [*self._marks, len(history.entries)]
         found = 0
         for position in range(self._read, last):
             if self._has_new_content(history.entries[marks[position] : marks[position + 1]]):
                 found = position
-        self._agents, self._marks = self._agents[found:], self._marks[found:]
+        self._agents = self._agents[found:]
+        self._marks = self._marks[found:]
         self._read = last - found
         self._visited = dict.fromkeys(self._agents)
         return found

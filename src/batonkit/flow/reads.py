@@ -8,7 +8,16 @@ from msgspec.structs import replace
 
 from ..context.history import CompactedPrefix, History
 from ..context.view import CompactableView, HistoryView
-from ..events import AgentResponded, AgentStarted, Event, HistoryCompacted, RunStarted, StepCompleted, keys
+from ..events import (
+    AgentResponded,
+    AgentStarted,
+    Event,
+    HistoryCompacted,
+    RequestRecord,
+    RunStarted,
+    StepCompleted,
+    keys,
+)
 from ..messages import Message
 from .fold import RunFold
 from .history import recorded_reading
@@ -18,6 +27,8 @@ class ReadBefore(Struct, frozen=True):
     """The messages that an agent had read before a model call."""
 
     response: AgentResponded
+    record: RequestRecord
+    """The rest of the request."""
     policy: str
     """The history policy, `function` or `filter`."""
     messages: Sequence[Message]
@@ -40,7 +51,8 @@ class LogReads(Struct, eq=False):
             if type(event) is AgentResponded and event.request is not None:
                 id = event.origin.id
                 messages = self.view_of(event).messages()
-                yield ReadBefore(event, self._start_of(id).policy, messages, self.fold.history_of(id))
+                policy = self._start_of(id).policy
+                yield ReadBefore(event, event.request, policy, messages, self.fold.history_of(id))
             self.apply(event)
 
     def apply(self, event: Event) -> None:

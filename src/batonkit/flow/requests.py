@@ -10,7 +10,7 @@ from ..agents.request_records import REQUEST_PARTS, content_hash
 from ..context import HistoryEntry
 from ..context.excerpts import from_excerpt
 from ..context.history import History
-from ..events import Event, EventRef, RequestRecord, RunStarted
+from ..events import Event, EventRef, RunStarted
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec
 from ..models import ModelSettings, OutputSchema, PromptCaching
 from .fold import RunFold, history_from_log
@@ -80,26 +80,29 @@ def read_requests(
         keys: The keys of the responses whose requests are wanted; all by default. Of a long run, a few are much
             cheaper than all.
     """
+    logs = list(earlier)
     before: list[HistoryEntry] = []
-    expected = ""
-    is_whole = True
-    for log in [*earlier, events]:
-        started = next(event for event in log if isinstance(event, RunStarted))
-        is_whole = is_whole and started.previous_run_id == expected
-        expected = started.run_id
-        if log is not events:
-            before = history_from_log(log, before)
+    for log in logs:
+        before = history_from_log(log, before)
     reads = LogReads(RunFold(History(before)))
-    reader = _RequestReader(reads, is_whole=is_whole)
+    reader = _RequestReader(reads, is_whole=_is_whole([*logs, events]))
     found: dict[str, RecordedRequest] = {}
     for read in reads.read(events):
-        request = read.response.request
-        if request is None:
-            continue
-        reader.contents.update(request.contents)
+        reader.contents.update(read.record.contents)
         if keys is None or read.response.key in keys:
-            found[read.response.key] = reader.restore(read, request)
+            found[read.response.key] = reader.restore(read)
     return found
+
+
+def _is_whole(logs: Iterable[Sequence[Event]]) -> bool:
+    """Return whether these are all runs of a thread up to the last of them."""
+    previous = ""
+    for log in logs:
+        started = next(event for event in log if isinstance(event, RunStarted))
+        if started.previous_run_id != previous:
+            return False
+        previous = started.run_id
+    return True
 
 
 class _RequestReader:
@@ -112,12 +115,12 @@ class _RequestReader:
         self._hashes: dict[int, tuple[Message, str]] = {}
         """The hashes of messages, by identity."""
 
-    def restore(self, read: ReadBefore, record: RequestRecord) -> RecordedRequest:
+    def restore(self, read: ReadBefore) -> RecordedRequest:
         response = read.response
-        messages = self._messages(read, record)
+        messages = self._messages(read)
         self._find_sources(read.history)
         hashes = [self._hash(message) for message in messages]
-        parts = self.contents.get(record.parts, {})
+        parts = self.contents.get(read.record.parts, {})
         given = {part: self.contents.get(parts.get(part)) for part in REQUEST_PARTS}
         schema = given["output_schema"]
         cache = given["prompt_cache"]
@@ -138,14 +141,15 @@ class _RequestReader:
             lacks_earlier_runs=not self._is_whole,
         )
 
-    def _messages(self, read: ReadBefore, record: RequestRecord) -> tuple[Message, ...]:
-        if record.messages is None:
+    def _messages(self, read: ReadBefore) -> tuple[Message, ...]:
+        recorded = read.record.messages
+        if recorded is None:
             return tuple(read.messages)
 
         def find(position: int, form: object) -> Message | None:
             return read.messages[position] if position < len(read.messages) else None
 
-        excerpt = [convert(self.contents[part], Message) if isinstance(part, str) else part for part in record.messages]
+        excerpt = [convert(self.contents[part], Message) if isinstance(part, str) else part for part in recorded]
         return tuple(from_excerpt(excerpt, find))
 
     def _hash(self, message: Message) -> str:

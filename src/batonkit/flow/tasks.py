@@ -71,7 +71,8 @@ class TaskStack(Struct, eq=False):
 
         A task is added by `open_pending`, once the transfer is recorded.
         """
-        to, agent = transfer.to, ctx.agent
+        to = transfer.to
+        agent = ctx.agent
         if self.returns and self.returns[-1] == to:
             self.returns.pop()
         elif self.tasks and (handoff is None or handoff.return_to is None) and not self.returns:
@@ -84,7 +85,8 @@ class TaskStack(Struct, eq=False):
         if handoff.until == "answered":
             self.returns.append(back)
             return
-        key, via = keys.inside(ctx._scope, "task"), transfer.via
+        key = keys.inside(ctx._scope, "task")
+        via = transfer.via
         self.pending = OpenTask(key, to, agent, back, via, transfer.call_id, tuple(self.returns))
 
     def check_depth(self, limits: Limits, origin: Origin) -> None:
@@ -99,10 +101,12 @@ class TaskStack(Struct, eq=False):
 
     def open_pending(self, ctx: AgentContext[Any]) -> None:
         """Record the task of a transfer, if it has one, and add it to the stack."""
-        task, log = self.pending, ctx._run.log
+        task = self.pending
+        log = ctx._run.log
         if task is None:
             return
-        self.pending, self.returns = None, []
+        self.pending = None
+        self.returns = []
         recorded = log.find(task.key, TaskOpened) if log.has_past else None
         if recorded is None:
             log.write(TaskOpened(task.key, ctx._origin, time(), task))
@@ -149,7 +153,8 @@ class TaskStack(Struct, eq=False):
 
     def _end(self, ctx: AgentContext[Any], outcome: TaskOutcome, result: Any = None, *, reason: str = "") -> TaskEnded:
         # One activation ends each depth at most once.
-        log, key = ctx._run.log, keys.inside(ctx._scope, f"task{len(self.tasks)}")
+        log = ctx._run.log
+        key = keys.inside(ctx._scope, f"task{len(self.tasks)}")
         task = self.tasks.pop()
         self.returns = list(task.returns)
         ended = log.find(key, TaskEnded) if log.has_past else None
@@ -175,7 +180,8 @@ def _to_result(value: Any, ctx: AgentContext[Any]) -> Any:
 
 async def ask_user(ctx: AgentContext[Any], output: Any) -> None:
     """Ask the user to reply to the agent of a nested task, and add the reply to the history."""
-    log, scope = ctx._run.log, keys.inside(ctx._scope, "reply")
+    log = ctx._run.log
+    scope = keys.inside(ctx._scope, "reply")
     text = "" if output is None else format_result(to_json_value(f"the answer of `{ctx.agent}`", output))
     asking: RunContext[Any] = RunContext(ctx._run, ctx._origin, scope)
     answer = await asking.interrupt({"kind": QUESTION_KIND, "agent": ctx.agent, "text": text})
@@ -196,7 +202,8 @@ def open_tasks(events: Sequence[Event]) -> tuple[OpenTask, ...]:
     run_id = ""
     for event in events:
         if isinstance(event, RunStarted):
-            tasks, run_id = list(event.tasks), event.run_id
+            tasks = list(event.tasks)
+            run_id = event.run_id
         elif isinstance(event, TaskOpened) and not keys.is_nested(event.origin.id):
             tasks.append(replace(event.task, run_id=run_id))
         elif isinstance(event, TaskEnded) and not keys.is_nested(event.origin.id):

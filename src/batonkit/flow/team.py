@@ -157,7 +157,8 @@ class Team(Struct, frozen=True, eq=False):
                 yield Finding("undescribed", name, f"`{name}` has no description: a model must choose it by name alone")
 
     def _unreachable(self, entries: set[str]) -> Iterable[Finding]:
-        seen, waiting = set(entries), list(entries)
+        seen = set(entries)
+        waiting = list(entries)
         while waiting:
             for route in self.members[waiting.pop()].edges:
                 for name in (route.target, route.handoff.return_to):
@@ -247,7 +248,8 @@ def _check_tasks(agent: AnyAgent, edges: Sequence[Route], agents: _AgentsByName)
     for route in edges:
         if route.handoff.until != "finished":
             continue
-        edge, target = f'`{agent.name}` has a handoff to `{route.target}` with until="finished"', agents[route.target]
+        edge = f'`{agent.name}` has a handoff to `{route.target}` with until="finished"'
+        target = agents[route.target]
         if target._is_remote:
             raise SetupError(f"{edge}, but an agent of another service cannot finish a task; leave out until")
         names = [spec.name for spec in target._tool_specs() if spec.name in TASK_TOOLS]
@@ -318,7 +320,8 @@ def diff_fingerprints(recorded: Mapping[str, str], present: Mapping[str, str]) -
     """Return a line for each agent that differs."""
     lines: list[str] = []
     for name in [*recorded, *(name for name in present if name not in recorded)]:
-        before, now = recorded.get(name), present.get(name)
+        before = recorded.get(name)
+        now = present.get(name)
         if before == now:
             continue
         if now is None:

@@ -40,8 +40,6 @@ class OpenRun(Struct, frozen=True):
     first_agent: str
     first_events: Sequence[Event] = ()
     """Events to write before any agent runs."""
-    history_offset: int = 0
-    """The number of history entries that belong to earlier runs of the thread."""
 
 
 class FollowedRun(Struct, frozen=True):
@@ -155,7 +153,7 @@ def open_run(
     if len(history.entries) > 1:
         run.call_ids.update(call_ids_in(started.input), call_ids_in([entry.message for entry in prior_entries]))
     flow = TeamFlow(run, history, config, config.team, TaskStack(list(started.tasks)))
-    return OpenRun(flow, started.root_agent, first_events, len(prior_entries))
+    return OpenRun(flow, started.root_agent, first_events)
 
 
 def open_state(

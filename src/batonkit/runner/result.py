@@ -70,11 +70,9 @@ class RunResult(Generic[Out]):
         output: Out,
         agent: str,
         error: BaseException | None,
-        history_offset: int = 0,
     ) -> None:
         self._run = run
         self._history = history
-        self._history_offset = history_offset
         self._output = output
         self.status: StoppedStatus = status
         """Why the run stopped: `completed`, `suspended`, `failed` or `cancelled`."""
@@ -138,7 +136,7 @@ class RunResult(Generic[Out]):
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """All messages of this run, without those of earlier runs of its thread."""
-        return tuple([entry.message for entry in self._history.entries[self._history_offset :]])
+        return tuple([entry.message for entry in self._history.entries[self._history.offset :]])
 
     def to_openai(self) -> list[dict[str, Any]]:
         """Return the messages as dicts for OpenAI's Chat Completions.

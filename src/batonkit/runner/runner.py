@@ -313,10 +313,7 @@ class Runner(Generic[C, Out]):
             context_factory=context_factory,
             prices=prices,
         )
-        twin = self._with_config(options, options.compile(self.team))
-        if store is not UNSET:
-            twin._set_access(twin._access_to(store))
-        return twin
+        return self._with_config(options, options.compile(self.team), store)
 
     @check_types
     def thread(self, id: str) -> "Thread":
@@ -368,16 +365,21 @@ class Runner(Generic[C, Out]):
         """Return a copy bound to one live session, with the same stored runs."""
         return self._with_config(self._options, msgspec.structs.replace(self._config, live=live))
 
-    def _with_config(self, options: RunnerOptions, config: FlowConfig) -> Self:
+    def _with_config(
+        self,
+        options: RunnerOptions,
+        config: FlowConfig,
+        store: "Store | str | PathLike[str] | UnsetType | None" = UNSET,
+    ) -> Self:
         twin = copy(self)
         twin._options = options
         twin._config = config
-        twin._set_access(self._access.with_config(config, options.observers))
+        if store is UNSET:
+            twin._access = self._access.with_config(config, options.observers)
+        else:
+            twin._access = twin._access_to(store)
+        twin.runs = Runs(twin._access)
         return twin
-
-    def _set_access(self, access: StoreAccess) -> None:
-        self._access = access
-        self.runs = Runs(access)
 
     def _create_stream(self, backend: RunBackend) -> RunStream[Out]:
         capacity = 128 if self._config.live is None else None

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 from ..errors import RunExistsError
 from ..flow.follow import FlowConfig, TeamFlow
 from ..stores import FullStore
+from ..stores.store import DEFAULT_LEASE_SECONDS
 from .observers import Observer, measure_store
 from .result import StoppedStatus
 
 # What stored runs need is loaded at the first of them: a process starts faster without it.
 if TYPE_CHECKING:
     from .stored_runs import RunRepository
-
-
-_DEFAULT_LEASE_SECONDS = 30.0
-"""The duration of leases, for stores without `lease_seconds`."""
 
 
 class StoreAccess:
@@ -47,7 +44,7 @@ class StoreAccess:
             measure_store(store, self._observers),
             self._config,
             self._fingerprint,
-            ttl=getattr(store, "lease_seconds", _DEFAULT_LEASE_SECONDS),
+            ttl=getattr(store, "lease_seconds", DEFAULT_LEASE_SECONDS),
             observers=self._observers,
             is_own_memory=self.store is None,
         )

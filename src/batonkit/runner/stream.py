@@ -536,7 +536,6 @@ class RunStream(Generic[Out]):
     def _set_result(
         self, status: StoppedStatus, outcome: FlowOutcome | None = None, failure: BaseException | None = None
     ) -> None:
-        opened = self._opened
         flow = self._flow
         path = (outcome.origin.agent,) if outcome is not None else self._last_path()
         self._result = RunResult(
@@ -546,7 +545,6 @@ class RunStream(Generic[Out]):
             output=outcome.output if outcome is not None else None,
             agent=path[-1] if path else flow.team.root,
             error=failure,
-            history_offset=opened.history_offset if opened is not None else 0,
         )
 
 

@@ -183,13 +183,14 @@ class WaitingRun:
         if record.status == "failed" and failed is not None:
             error = RunError(f"run `{run_id}` failed in another worker: {failed.error_type}: {failed.message}")
         status: StoppedStatus = "cancelled" if record.status in ("running", "completed") else record.status
+        history = History(entries)
+        history.entries.extend(history_from_log(events))
         result: RunResult[Any] = RunResult(
             opened.flow.run,
-            History([*entries, *history_from_log(events)]),
+            history,
             status=status,
             output=None,
             agent=last_active_agent(events) or started.root_agent,
             error=error,
-            history_offset=len(entries),
         )
         return opened, result

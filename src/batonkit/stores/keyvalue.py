@@ -290,7 +290,8 @@ class KeyValueStore(RunsInMemory):
             if piece is None:
                 raise LogError(first, f"the piece that starts there is missing from {self._documents.name}")
             found.append((first, piece))
-        record, known = document.record, self._records.get(run_id)
+        record = document.record
+        known = self._records.get(run_id)
         if record is not None and document.tail:
             found.append((record.seq - len(document.tail), pack_lines(document.tail)))
         # Otherwise the run was changed meanwhile, and is read again if its lines are not in memory.
@@ -309,7 +310,8 @@ class KeyValueStore(RunsInMemory):
 
     async def _write_changes(self) -> Mapping[str, StoreError]:
         self._is_writing = True
-        changed, self._changed = self._changed, set()
+        changed = self._changed
+        self._changed = set()
         failures: dict[str, StoreError] = {}
         is_complete = False
         try:
@@ -318,7 +320,8 @@ class KeyValueStore(RunsInMemory):
         finally:
             # After a failure only the documents say what was written.
             self._is_read = self._is_read and is_complete
-            self._is_writing, self._writing = False, None
+            self._is_writing = False
+            self._writing = None
         for run_id in changed:
             self._drop_lines(run_id)
         return failures
@@ -341,7 +344,8 @@ class KeyValueStore(RunsInMemory):
             await _attempt(self._write_messages(messages), failures, gone - self._records.keys())
 
     async def _write_run(self, run_id: str) -> None:
-        record, old_pieces = self._records.get(run_id), self._pieces.pop(run_id, ())
+        record = self._records.get(run_id)
+        old_pieces = self._pieces.pop(run_id, ())
         pieces: Sequence[int] = ()
         if record is not None:
             pieces = await self._write_log(record, old_pieces if run_id in self._packed else ())
@@ -353,12 +357,15 @@ class KeyValueStore(RunsInMemory):
 
     async def _write_log(self, record: RunRecord, pieces: Sequence[int]) -> Sequence[int]:
         """Write the document of a run, and a piece if it has many new lines."""
-        run_id, packed = record.run_id, self._packed.get(record.run_id, 0)
+        run_id = record.run_id
+        packed = self._packed.get(record.run_id, 0)
         lines = self._lines.get(run_id)
         tail = lines[packed:] if lines is not None else (await self._read_run(run_id)).tail
         if sum(map(len, tail)) > MAX_TAIL:
             await self._documents.set(_piece(run_id, packed), pack_lines(tail))
-            pieces, packed, tail = (*pieces, packed), record.seq, ()
+            pieces = (*pieces, packed)
+            packed = record.seq
+            tail = ()
         document = RunDocument(record, pieces, tail, self._notes.get(run_id, {}), self._taken.get(run_id, 0))
         await self._documents.set(_run(run_id), document.encode())
         self._pieces[run_id], self._packed[run_id] = pieces, packed
@@ -447,5 +454,6 @@ async def _result_of(task: "asyncio.Task[T]") -> T:
 def _copy(failure: StoreError) -> StoreError:
     """Return an error of its own for each waiter, because raising it adds a traceback and notes."""
     copy = StoreError(str(failure))
-    copy.store, copy.__cause__ = failure.store, failure
+    copy.store = failure.store
+    copy.__cause__ = failure
     return copy

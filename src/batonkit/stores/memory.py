@@ -87,7 +87,8 @@ class RunsInMemory(LeaseMethods):
 
     async def _append(self, change: Append) -> RunFlags:
         await self._open(lines_of=change.run_id)
-        now, state = self._clock(), None
+        now = self._clock()
+        state = None
         with self._lock:
             known = self._get(change.run_id)
             if change.take:
@@ -185,7 +186,8 @@ class RunsInMemory(LeaseMethods):
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `SupportsRetention.expire`."""
         await self._open()
-        status, now = records.check_statuses(status), self._clock()
+        status = records.check_statuses(status)
+        now = self._clock()
         with self._lock:
             expired = [one.run_id for one in self._records.values() if records.is_expired(one, older_than, status, now)]
             for run_id in expired:

@@ -6,6 +6,7 @@ from typing import Unpack
 from ..errors import SetupError, quote_names
 from .records import iter_records
 from .store import (
+    DEFAULT_LEASE_SECONDS,
     FINISHED_STATUSES,
     AppendOptions,
     CreateOptions,
@@ -72,7 +73,7 @@ class PartialStore:
     def __init__(self, store: Store) -> None:
         self.inner = store
         """The store that keeps the runs."""
-        self.lease_seconds: float = getattr(store, "lease_seconds", 30.0)
+        self.lease_seconds: float = getattr(store, "lease_seconds", DEFAULT_LEASE_SECONDS)
         """Seconds for which a run stays reserved for a worker that died."""
         self.load = store.load
         self.record = store.record

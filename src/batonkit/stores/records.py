@@ -39,7 +39,8 @@ _CLOCK_TOLERANCE = 1.0
 
 def to_lease(record: RunRecord) -> Lease:
     """Return the lease in a record."""
-    cancel_requested, inbox = record.cancel_requested, record.inbox
+    cancel_requested = record.cancel_requested
+    inbox = record.inbox
     return Lease(record.run_id, record.worker, record.fence, record.lease_until, cancel_requested, inbox)
 
 
@@ -55,7 +56,8 @@ def has_valid_lease(record: RunRecord, now: float) -> bool:
 
 def read_at(record: RunRecord, now: float) -> RunRecord:
     """Return the record with `is_leased` and `is_due` as they are now."""
-    is_leased, is_due = has_valid_lease(record, now), record.wake_at <= now
+    is_leased = has_valid_lease(record, now)
+    is_due = record.wake_at <= now
     if record.is_leased == is_leased and record.is_due == is_due:
         return record
     return replace(record, is_leased=is_leased, is_due=is_due)
@@ -178,7 +180,8 @@ class WriteMethods:
         """Create a run; see `Store.create`."""
         check_keywords("create()", options, CreateOptions.__annotations__)
         fields: dict[str, Any] = {**options}
-        previous, ttl = fields.pop("previous", None), fields.pop("ttl", 0.0)
+        previous = fields.pop("previous", None)
+        ttl = fields.pop("ttl", 0.0)
         from_inbox = fields.pop("from_inbox", False)
         log = NewLog(lines, fields.pop("notes", {}), fields.pop("forked_from", ""))
         now = self._clock()

@@ -56,7 +56,8 @@ async def expire_runs(
     """
     if archive is None:
         return await with_all_parts(store).expire(older_than, status=status)
-    until, deleted = await store.now() - older_than, 0
+    until = await store.now() - older_than
+    deleted = 0
     try:
         with Path(archive).open("xb") as raw, gzip.open(raw, "wb") as packed:  # noqa: ASYNC230 - small batches.
             async for batch in _batches(store, until, check_statuses(status)):

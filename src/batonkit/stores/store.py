@@ -34,6 +34,8 @@ RUN_STATUSES: tuple[RunStatus, ...] = ("running", "suspended", "completed", "fai
 FINISHED_STATUSES: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 """Statuses in which a run does not keep its thread busy."""
 
+DEFAULT_LEASE_SECONDS = 30.0
+"""The duration of leases in stores without `lease_seconds`."""
 
 SUMMARY_NOTE = "baton.summary"
 """The name of the note that summarises a run, for lists that do not read logs."""

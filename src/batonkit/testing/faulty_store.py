@@ -13,6 +13,7 @@ from ..arguments import check_choice
 from ..errors import StoreError
 from ..stores import Lease, RecordPage, RunRecord, Store, SupportsInbox, SupportsNotes, SupportsRetention
 from ..stores.parts import with_all_parts
+from ..stores.store import DEFAULT_LEASE_SECONDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -82,7 +83,7 @@ class FaultyStore:
         self._parts = with_all_parts(inner)
         self.calls: list[Operation] = []
         """The operations that were called, in order."""
-        self.lease_seconds: float = getattr(inner, "lease_seconds", 30.0)
+        self.lease_seconds: float = getattr(inner, "lease_seconds", DEFAULT_LEASE_SECONDS)
         """Seconds for which a run stays reserved for a worker that died."""
         self.time_offset = 0.0
         """Seconds added to every time in the records and leases that the store returns."""

@@ -85,7 +85,8 @@ class _Queue:
                 # If it still waits for a lock, nothing waits for it any more.
                 self._is_alone = False
             while self._waiting:
-                jobs, self._waiting = self._waiting[:_MAX_GROUP], self._waiting[_MAX_GROUP:]
+                jobs = self._waiting[:_MAX_GROUP]
+                self._waiting = self._waiting[_MAX_GROUP:]
                 commit = self.loop.create_task(self._commit(jobs))
                 for job in jobs:
                     job.commit = commit
@@ -138,7 +139,8 @@ def _copy(failure: StoreError | _RepeatError) -> Exception:
     if isinstance(failure, _RepeatError):
         return _RepeatError()
     copy = StoreError(str(failure))
-    copy.store, copy.__cause__ = failure.store, failure
+    copy.store = failure.store
+    copy.__cause__ = failure
     return copy
 
 
@@ -156,7 +158,8 @@ class PipelineCommitter:
     # Not `async def`: every turn of a stored run calls it, and a further coroutine costs time.
     def change(self, statement: LiteralString, values: Values) -> "CoroutineType[Any, Any, list[Row] | None]":
         """Execute a statement; see `PostgresPool.change`."""
-        loop, queue = asyncio.get_running_loop(), self._queue
+        loop = asyncio.get_running_loop()
+        queue = self._queue
         if queue is None or queue.loop is not loop:
             # Another thread's loop keeps its own queue.
             queue = self._queue = _Queue(self._pool, loop)

@@ -125,7 +125,8 @@ class PostgresPool:
         return await self._run(run)
 
     async def _run(self, work: Work[T], *, since: float | None = None) -> T | None:
-        pool, used = await self._open(), list[AsyncConnection[Row]]()
+        pool = await self._open()
+        used = list[AsyncConnection[Row]]()
         try:
             return await self._limited(self._run_with_retry(pool, used, work), used, since=since)
         except IntegrityError:
@@ -164,7 +165,8 @@ class PostgresPool:
         task = asyncio.ensure_future(work)
         # Its error is not read if the caller is cancelled, or the work abandoned.
         task.add_done_callback(_retrieve)
-        deadline, cancelled = (monotonic() if since is None else since) + self.timeout, None
+        deadline = (monotonic() if since is None else since) + self.timeout
+        cancelled = None
         while not task.done() and (left := deadline - monotonic()) > 0:
             try:
                 await asyncio.wait([task], timeout=left)
@@ -358,6 +360,8 @@ def _is_disconnect(failure: Error) -> bool:
 
 
 def _public_url(known: Mapping[str, Any]) -> str:
-    user, host, port = known.get("user"), known.get("host"), known.get("port")
+    user = known.get("user")
+    host = known.get("host")
+    port = known.get("port")
     place = "".join((f"{user}@" if user else "", str(host or "localhost"), f":{port}" if port else ""))
     return f"postgresql://{place}/{known.get('dbname') or ''}"

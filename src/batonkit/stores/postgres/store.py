@@ -345,7 +345,8 @@ class PostgresStore(WriteMethods):
 
 async def _create_from_inbox(connection: "Connection", *, values: dict[str, Any]) -> Sequence[Sequence[Any]]:
     """Remove the oldest message and create its run; return no rows if it is not its turn."""
-    thread, run_id = values["thread"], values["run_id"]
+    thread = values["thread"]
+    run_id = values["run_id"]
     await connection.execute(SQL["lock_inbox"], {"thread": thread})
     known = await (await connection.execute(SQL["record"], {"run_id": run_id})).fetchone()
     if known is not None:
@@ -388,7 +389,8 @@ async def _append_taking(
     connection: "Connection", *, statement: LiteralString, values: dict[str, Any]
 ) -> Sequence[Sequence[Any]]:
     """Append lines and remove the messages that they record; no rows if the run has moved on."""
-    run_id, take = values["run_id"], [*values["take"]]
+    run_id = values["run_id"]
+    take = [*values["take"]]
     found = await (await connection.execute(SQL["thread_and_status"], {"run_id": run_id})).fetchone()
     if found is None:
         return ()
@@ -404,7 +406,8 @@ async def _append_taking(
 
 async def _enqueue(connection: "Connection", *, values: dict[str, Any], limit: int) -> bool:
     """Add a message; return whether an unfinished run was told."""
-    thread, run_id = values["thread"], values["run_id"]
+    thread = values["thread"]
+    run_id = values["run_id"]
     await connection.execute(SQL["lock_inbox"], {"thread": thread})
     if await (await connection.execute(SQL["record"], {"run_id": run_id})).fetchone() is not None:
         raise RunExistsError(run_id)

@@ -97,7 +97,8 @@ class LoopCommitter:
             A future with the result, or with None if the transaction failed and the caller must repeat the write
             alone. Without a future, no other run has written in this iteration, and the caller writes at once.
         """
-        loop, iteration = asyncio.get_running_loop(), self._iteration
+        loop = asyncio.get_running_loop()
+        iteration = self._iteration
         if iteration is None or iteration.loop is not loop:
             # Another thread's loop keeps its own iteration and commits it.
             iteration = self._iteration = _Iteration(self._file, loop)
@@ -140,7 +141,8 @@ class ThreadCommitter:
 
     def close(self) -> None:
         """Write what is queued, end the thread and close the file."""
-        thread, self._thread = self._thread, None
+        thread = self._thread
+        self._thread = None
         if thread is not None:
             thread.shutdown()
         self._file.close()
@@ -157,7 +159,8 @@ class ThreadCommitter:
     def _write_all(self) -> None:
         while True:
             with self._lock:
-                group, self._waiting = self._waiting, []
+                group = self._waiting
+                self._waiting = []
                 if not group:
                     self._is_writing = False
                     return

@@ -158,7 +158,8 @@ class SQLiteConnection:
                 connection.execute("ROLLBACK")
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connection = None
         # A connection inherited by a fork belongs to the parent: closing it would release the parent's locks.
         if connection is not None and self._identity[0] == os.getpid():
             connection.close()

@@ -114,7 +114,8 @@ class SQLiteStore(LeaseMethods):
         return await self._write_run(record.run_id, insert)
 
     async def _append(self, change: Append) -> RunFlags:
-        run_id, seq = change.run_id, change.expected_seq
+        run_id = change.run_id
+        seq = change.expected_seq
         piece = self._pack(seq, change.lines)
         changes_record = change.status is not None or change.wake_at is not None or change.release
         statement = SQL["append_and_change"] if changes_record else SQL["append"]
@@ -153,7 +154,8 @@ class SQLiteStore(LeaseMethods):
         return await self._write_run(run_id, add)
 
     def _take(self, connection: Connection, run_id: str, take: Sequence[str]) -> InboxState:
-        thread, count = self._get(connection, run_id).thread, len(take)
+        thread = self._get(connection, run_id).thread
+        count = len(take)
         oldest = _oldest_messages(connection, thread, limit=count + 1)
         inboxes.check_taken(take, [row[0] for row in oldest[:count]])
         connection.executemany(SQL["drop_message"], [{"run_id": taken} for taken in take])
@@ -240,7 +242,9 @@ class SQLiteStore(LeaseMethods):
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Delete old runs; see `SupportsRetention.expire`."""
-        statuses, now, deleted = records.check_statuses(status), self._clock(), 0
+        statuses = records.check_statuses(status)
+        now = self._clock()
+        deleted = 0
         select = SQL["old_ended_runs"] if {*statuses} == {*FINISHED_STATUSES} else SQL["old_runs"]
         values = {"statuses": json.dumps(statuses), "changed_before": now - older_than, "now": now}
         while True:
@@ -251,7 +255,8 @@ class SQLiteStore(LeaseMethods):
 
     async def erase(self, *, owner: str = "", thread: str = "") -> int:
         """Delete everything of an owner or a thread; see `SupportsRetention.erase`."""
-        values, deleted = {"name": owner or thread, "origin": records.erased_origin(owner, thread)}, 0
+        values = {"name": owner or thread, "origin": records.erased_origin(owner, thread)}
+        deleted = 0
         drop = SQL["drop_messages_of_owner"] if owner else SQL["drop_messages_of_thread"]
         await self._write(lambda connection: connection.execute(drop, values))
         select = SQL["runs_of_owner"] if owner else SQL["runs_of_thread"]
@@ -284,7 +289,8 @@ class SQLiteStore(LeaseMethods):
     async def enqueue(self, message: WaitingMessage, *, limit: int) -> bool:
         """Add a waiting message; see `SupportsInbox.enqueue`."""
         records.check_names(message.run_id, thread=message.thread, owner=message.owner)
-        thread, now = message.thread, self._clock()
+        thread = message.thread
+        now = self._clock()
 
         def add(connection: Connection) -> bool:
             if self._find(connection, message.run_id) is not None:
@@ -337,7 +343,8 @@ class SQLiteStore(LeaseMethods):
         if busy is None:
             return False
         oldest = _oldest_messages(connection, thread, limit=1)
-        run, state = self._get(connection, busy[0]), inboxes.inbox_state(oldest[0][1] if oldest else None)
+        run = self._get(connection, busy[0])
+        state = inboxes.inbox_state(oldest[0][1] if oldest else None)
         updated = update(run, state) if update is not None else replace(run, inbox=state)
         connection.execute(SQL["update_lease"], asdict(updated))
         return True
@@ -370,7 +377,8 @@ class SQLiteStore(LeaseMethods):
 
     async def _retry_locked(self, do: Callable[[Work[T]], T], work: Work[T]) -> T:
         """Retry while another process has locked the file, without blocking other tasks."""
-        deadline, pause = time.monotonic() + self.timeout, 0.001
+        deadline = time.monotonic() + self.timeout
+        pause = 0.001
         while True:
             try:
                 return do(work)
